@@ -18,7 +18,8 @@ use clap::{Args, Parser, Subcommand};
 /// A wrong command line; clap uses the same number.
 const USAGE: u8 = 2;
 
-/// Keeps the load level: a balancer in front of databases, web servers and any TCP.
+/// Load balancer and connection pooler for PostgreSQL, MySQL and MariaDB, and balancer for any TCP
+/// service.
 #[derive(Debug, Parser)]
 #[command(
     name = "evenkeel",
@@ -33,50 +34,51 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Balance: with a file, or with --listen and --to for one service without a file.
+    /// Start the load balancer, from a config file or with --listen and --to.
     Run(RunArgs),
-    /// Check a config file, and the files that it names, without starting anything.
+    /// Check a config file and the files it refers to.
     Check(CheckArgs),
-    /// Show the running process: services, servers, sessions, differences from the file.
+    /// Show services, servers and sessions of the running process, and differences from the config
+    /// file.
     Status(StatusArgs),
-    /// Have the running process read its file again; a wrong file changes nothing.
+    /// Reload the config file; an invalid file changes nothing.
     Reload(Where),
-    /// No new clients for a server; its sessions may finish within a limit.
+    /// Stop sending new clients to a server and let its sessions finish within a limit.
     Drain(DrainArgs),
-    /// Take new clients on a drained server again.
+    /// Send new clients to a drained server again.
     Undrain(ServerArgs),
-    /// Give a server another weight, until the process ends.
+    /// Change the weight of a server until the process exits.
     Weight(WeightArgs),
-    /// Name the server that takes the writes, where the servers themselves leave it open.
+    /// Select the primary where it cannot be determined from the servers.
     Primary(PrimaryArgs),
-    /// Show what changed: states, roles, primaries, config, commands.
+    /// Show events: changes of state, role, primary and configuration, and commands.
     Events(EventsArgs),
-    /// Show the pools of a service that speaks PostgreSQL or MySQL, and what its users did.
+    /// Show the pools and users of a PostgreSQL or MySQL service.
     Pools(pools::ServiceArgs),
-    /// Show the clients of such a service: what each does, where, since when.
+    /// Show the clients of a PostgreSQL or MySQL service.
     Clients(pools::ServiceArgs),
-    /// Show the statements of such a service, without their literals, and what each took.
+    /// Show statistics per statement (digest) of a PostgreSQL or MySQL service.
     Digests(pools::ServiceArgs),
-    /// Say where a statement would go and why: to the primary, or to a replica.
+    /// Show where a statement would be routed, and why.
     Explain(explain::ExplainArgs),
-    /// Have clients wait, until nothing runs at the servers; `resume` ends it.
+    /// Pause a service: hold new transactions until its server connections are idle.
     Pause(pools::PauseArgs),
-    /// End a pause.
+    /// Resume a paused service.
     Resume(pools::DatabaseArgs),
-    /// Close each server connection as soon as nobody uses it; new ones open as they are needed.
+    /// Close server connections as they become idle; new ones are opened as needed.
     Reconnect(pools::DatabaseArgs),
-    /// Cancel what a client does, and end it.
+    /// Terminate a client and cancel its query.
     Kill(pools::KillArgs),
-    /// Have a new process take over without a pause; this one lets its sessions finish.
+    /// Replace the running process without downtime; the old process lets its sessions finish.
     Upgrade(upgrade::UpgradeArgs),
-    /// Write the man pages and the completions of shells into a directory.
+    /// Write man pages and shell completions to a directory.
     #[command(hide = true)]
     Manual(manual::ManualArgs),
 }
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// The config file.
+    /// Config file.
     #[arg(
         short,
         long,
@@ -84,10 +86,10 @@ struct RunArgs {
         conflicts_with_all = ["listen", "to", "balance", "admin", "socket"]
     )]
     config: Option<PathBuf>,
-    /// Where clients connect: tcp://127.0.0.1:3306, or tcp://*:3306 for all addresses.
+    /// Address to listen on, for example tcp://127.0.0.1:3306, or tcp://*:3306 for all addresses.
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     listen: Vec<String>,
-    /// The servers: 10.0.0.1:3306,10.0.0.2:3306.
+    /// Servers, for example 10.0.0.1:3306,10.0.0.2:3306.
     #[arg(
         long,
         value_name = "SERVER",
@@ -95,23 +97,23 @@ struct RunArgs {
         requires = "listen"
     )]
     to: Vec<String>,
-    /// How to choose a server; round-robin when nothing is said.
+    /// Balancing algorithm [default: round-robin].
     #[arg(long, value_name = "ALGORITHM", requires = "listen")]
     balance: Option<String>,
-    /// Status page and API, or "off"; 127.0.0.1:9000 when nothing is said.
+    /// Address of the status page and API, or "off" [default: 127.0.0.1:9000].
     #[arg(long, value_name = "ADDRESS", requires = "listen")]
     admin: Option<String>,
-    /// The control socket that `status`, `drain` and the others use.
+    /// Control socket, used by `status`, `drain` and other commands.
     #[arg(long, value_name = "PATH", requires = "listen")]
     socket: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct CheckArgs {
-    /// The config file.
+    /// Config file.
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// Print a JSON array of problems.
+    /// Print problems as a JSON array.
     #[arg(long)]
     json: bool,
 }
@@ -129,7 +131,7 @@ struct StatusArgs {
 struct DrainArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// How long its sessions may go on; the file's drain_limit_ms when nothing is said.
+    /// Time for its sessions to finish [default: drain_limit_ms of the config file].
     #[arg(long, value_name = "MILLISECONDS")]
     limit_ms: Option<u64>,
 }
@@ -138,7 +140,7 @@ struct DrainArgs {
 struct WeightArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// 0 to 256; 0 takes no new clients.
+    /// New weight, 0 to 256; with 0 the server receives no new clients.
     #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
     weight: u32,
 }
@@ -147,7 +149,7 @@ struct WeightArgs {
 struct PrimaryArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Take the name back instead: what the servers say decides again.
+    /// Withdraw the operator's choice; the primary is determined from the servers again.
     #[arg(long)]
     withdraw: bool,
 }
@@ -156,17 +158,17 @@ struct PrimaryArgs {
 struct EventsArgs {
     #[command(flatten)]
     place: Where,
-    /// Stay, and print each new event as it comes.
+    /// Wait for new events and print them as they occur.
     #[arg(short, long)]
     follow: bool,
-    /// Print each event as a line of JSON.
+    /// Print events as JSON, one per line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct ServerArgs {
-    /// Its name or address, or service/server.
+    /// Server name or address, or service/server.
     server: String,
     #[command(flatten)]
     place: Where,
@@ -175,10 +177,10 @@ struct ServerArgs {
 /// Which running process is meant.
 #[derive(Debug, Args)]
 struct Where {
-    /// Its control socket.
+    /// Control socket of the running process.
     #[arg(long, value_name = "PATH", conflicts_with = "config")]
     socket: Option<PathBuf>,
-    /// Its config file, which names the socket.
+    /// Config file of the running process, to find the control socket.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

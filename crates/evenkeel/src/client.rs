@@ -33,20 +33,20 @@ pub struct Client {
 pub enum ClientError {
     /// Nothing listens there.
     #[error(
-        "no evenkeel answers on {}: is it running? \
-         Name its control socket with --socket PATH, or its config file with -c FILE",
+        "cannot reach evenkeel on {}: is it running? Give its control socket with --socket PATH, \
+         or its config file with -c FILE",
         .0.display()
     )]
     Nobody(PathBuf),
     /// The socket belongs to somebody else.
     #[error(
-        "not allowed to use {}: run this as the user that runs evenkeel, or as root",
+        "permission denied on {}: run this as the user that runs evenkeel, or as root",
         .0.display()
     )]
     NotAllowed(PathBuf),
     /// It accepted, but gave no good answer.
     #[error(
-        "{} gave no good answer: {what}. Is it the control socket of an evenkeel?",
+        "unexpected response on {}: {what}. Is it the control socket of evenkeel?",
         .socket.display()
     )]
     BadAnswer {
@@ -143,7 +143,7 @@ impl Client {
             let limit = Duration::from_millis(ANSWER_MS_MAX);
             match tokio::time::timeout(limit, self.ask(method, path, body)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(self.bad(format!("none within {ANSWER_MS_MAX} ms"))),
+                Err(_) => Err(self.bad(format!("no response within {ANSWER_MS_MAX} ms"))),
             }
         })
     }

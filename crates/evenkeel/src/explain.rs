@@ -71,8 +71,8 @@ struct Read {
     binds: Pins,
 }
 
-const OF_THE_SESSION: &str = "a session that is bound to nothing, has no transaction open, has \
-     set nothing, and whose writes the replicas have";
+const OF_THE_SESSION: &str = "a session that is not pinned, has no open transaction and default \
+                              settings, and whose writes have reached the replicas";
 
 /// Explains a text.
 pub(crate) fn explain(
@@ -210,18 +210,21 @@ pub(crate) fn the_service<'a>(
     };
     match (wanted, all.as_slice()) {
         (_, []) => Err(
-            "no service speaks PostgreSQL or MySQL: only there statements are routed".to_owned(),
+            "no service uses protocol \"postgres\" or \"mysql\"; other statements are not \
+             routed"
+                .to_owned(),
         ),
         (None, [only]) => Ok(only),
         (None, _) => Err(format!(
-            "several services route statements: name one with --service: {}",
+            "several services route statements, choose one with --service: {}",
             names()
         )),
         (Some(wanted), _) => {
             let found = all.iter().find(|service| service.name == wanted);
             found.copied().ok_or_else(|| {
                 format!(
-                    "no service {wanted:?} routes statements: there is {}",
+                    "service {wanted:?} does not route statements or does not exist; choose one \
+                     of: {}",
                     names()
                 )
             })
@@ -253,7 +256,7 @@ fn target(target: Target, cast: &Cast<'_>) -> String {
         Target::Primary => "the primary".to_owned(),
         Target::Readers { and_primary: true } => "a replica or the primary".to_owned(),
         Target::Readers { and_primary: false } => "a replica".to_owned(),
-        Target::Server(index) => format!("the server {}", name(cast, index)),
+        Target::Server(index) => format!("server {}", name(cast, index)),
     }
 }
 
@@ -280,13 +283,13 @@ fn assumed(known: &Known<'_>) -> Vec<String> {
     match known {
         Known::Catalog(..) | Known::Routines(_) => {}
         Known::Nothing(why) => assumed.push(format!(
-            "nothing of the functions and tables that it names: {why}"
+            "nothing about the functions and tables in the statement: {why}"
         )),
         Known::Nobody => assumed.extend([
-            "functions and tables that it names only read: no process runs that knows them"
+            "functions and tables in the statement only read (no running process to ask)"
                 .to_owned(),
-            "a primary is there, and all other servers are replicas that take reads".to_owned(),
-            "comments that are meant for some kinds or versions of servers are comments".to_owned(),
+            "there is a primary, and all other servers are replicas that serve reads".to_owned(),
+            "version-dependent comments (/*! … */) are treated as comments".to_owned(),
         ]),
     }
     assumed
@@ -299,12 +302,12 @@ fn status_of(statement: &Statement) -> StatementStatus {
         Kind::Write => "write",
         Kind::Ddl => "ddl",
         Kind::Begin(_) => "begin",
-        Kind::EndTransaction => "part of a transaction",
+        Kind::EndTransaction => "transaction control",
         Kind::Setting => "setting",
-        Kind::Session => "session",
+        Kind::Session => "session state",
         Kind::Lock => "lock",
-        Kind::Asks => "asks",
-        Kind::Server => "server",
+        Kind::Asks => "server info",
+        Kind::Server => "server command",
         Kind::Routine => "routine",
         Kind::Unknown => "unknown",
     };

@@ -63,7 +63,7 @@ impl Collector for Moment {
 }
 
 fn encode_process(status: &Status, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let help = "The program's version and the I/O driver in use";
+    let help = "Program version and I/O driver";
     let mut build = encoder.encode_descriptor("evenkeel_build", help, None, MetricType::Info)?;
     build.encode_info(&[("version", &*status.version), ("io", &*status.engine.io)])?;
 
@@ -161,25 +161,25 @@ const HISTOGRAMS: &[HistogramFamily] = &[
     },
     HistogramFamily {
         name: "evenkeel_service_session",
-        help: "Length of finished sessions",
+        help: "Duration of finished sessions",
         per_second: 1e3,
         of: |service| Some(&service.session_ms),
     },
     HistogramFamily {
         name: "evenkeel_service_pool_wait",
-        help: "Waits for a server connection; who need not wait is not counted",
+        help: "Time clients waited for a server connection; clients served at once are not counted",
         per_second: 1e6,
         of: |service| Some(&service.database.as_ref()?.wait_us),
     },
     HistogramFamily {
         name: "evenkeel_service_query",
-        help: "From a query's first byte to the end of its answer",
+        help: "Query duration, from its first byte to the end of the result",
         per_second: 1e6,
         of: |service| Some(&service.database.as_ref()?.query_us),
     },
     HistogramFamily {
         name: "evenkeel_service_transaction",
-        help: "Transactions from their beginning to their end",
+        help: "Transaction duration",
         per_second: 1e6,
         of: |service| Some(&service.database.as_ref()?.transaction_us),
     },

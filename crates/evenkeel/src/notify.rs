@@ -83,7 +83,8 @@ fn manager() -> Option<&'static Manager> {
         let watchdog_us = std::env::var("WATCHDOG_USEC").ok();
         let watchdog_us = watchdog_us.and_then(|text| text.parse().ok());
         let manager = Manager::at(&address, watchdog_us.map(Duration::from_micros));
-        let warn = |error| tracing::warn!("NOTIFY_SOCKET={}: {error}", address.display());
+        let warn =
+            |error| tracing::warn!("cannot use NOTIFY_SOCKET={}: {error}", address.display());
         manager.map_err(warn).ok()
     };
     MANAGER.get_or_init(connect).as_ref()
@@ -127,7 +128,7 @@ impl Manager {
             return;
         }
         if let Err(error) = self.socket.send_to_addr(message.as_bytes(), &self.address) {
-            tracing::warn!("the service manager does not hear {message:?}: {error}");
+            tracing::warn!("cannot send {message:?} to the service manager: {error}");
         }
     }
 

@@ -205,8 +205,8 @@ fn cores() -> usize {
 fn choose_driver(io: Io) -> (Driver, String) {
     match io {
         Io::Auto => Driver::detect(),
-        Io::IoUring => (Driver::IoUring, "asked for in [engine]".to_owned()),
-        Io::Epoll => (Driver::Epoll, "asked for in [engine]".to_owned()),
+        Io::IoUring => (Driver::IoUring, "set in [engine]".to_owned()),
+        Io::Epoll => (Driver::Epoll, "set in [engine]".to_owned()),
     }
 }
 
@@ -399,11 +399,11 @@ fn check_descriptors(plan: &Plan) {
     let wanted = sessions * 2 + DESCRIPTORS_BESIDE_SESSIONS;
     match raise_descriptors(wanted) {
         Ok(limit) if limit.now < wanted => tracing::warn!(
-            "max_connections of all services may need {wanted} file descriptors, {limit}: raise it \
-             (ulimit -n, LimitNOFILE=) or lower max_connections"
+            "max_connections of all services may require {wanted} file descriptors, but {limit}: \
+             raise it (ulimit -n, LimitNOFILE=) or lower max_connections"
         ),
         Ok(limit) => tracing::debug!("{wanted} file descriptors wanted, {limit}"),
-        Err(error) => tracing::warn!("the limit of file descriptors is unknown: {error}"),
+        Err(error) => tracing::warn!("cannot determine the file descriptor limit: {error}"),
     }
 }
 

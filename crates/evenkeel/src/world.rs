@@ -71,7 +71,7 @@ pub enum WorldError {
     },
     /// A service wants an address that another one of this process, or its own old one, still has.
     #[error(
-        "service {service:?}: {listen} cannot be taken while this process listens on {held}: \
+        "service {service:?}: cannot listen on {listen} while this process listens on {held}: \
          choose another port, or restart"
     )]
     OwnPort {
@@ -93,7 +93,7 @@ pub enum WorldError {
         cause: String,
     },
     /// An address that is ours cannot be accepted from.
-    #[error("service {service:?}: clients cannot be accepted; the lines before say why")]
+    #[error("service {service:?}: cannot accept clients; see the preceding log lines")]
     NotAccepting {
         /// The service.
         service: String,
@@ -345,7 +345,7 @@ impl World {
             }
             Signal::Stop if self.is_stopping_already() => {}
             Signal::Stop if self.stop_by_ms.is_some() => {
-                tracing::warn!("told to stop twice: ending now");
+                tracing::warn!("second stop signal received, exiting immediately");
                 self.stop_by_ms = Some(now_ms());
             }
             Signal::Stop if self.give_upgrade_up() => {}
@@ -366,11 +366,14 @@ impl World {
         }
         self.tell_predecessors_of_stop();
         let sessions = self.sessions();
-        let cause = format!("told to; its sessions ({sessions}) may finish within {limit_ms} ms");
+        let cause = format!(
+            "stop signal received; {sessions} sessions have {limit_ms} ms to \
+                             finish"
+        );
         let news = News::new(
             EventKind::Process,
             Severity::Info,
-            "stopping: no new clients",
+            "shutting down, no longer accepting clients",
         );
         self.tell(news.cause(cause));
     }

@@ -83,7 +83,7 @@ impl Balancer {
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        serde_json::from_slice(&output.stdout).context("evenkeel status --json prints no JSON")
+        serde_json::from_slice(&output.stdout).context("evenkeel status --json did not print JSON")
     }
 
     /// Runs `evenkeel` with these arguments and this balancer's `--socket`.
@@ -116,7 +116,7 @@ impl Balancer {
             pid.parse().ok()
         });
         self.successors()
-            .push(pid.with_context(|| format!("evenkeel upgrade names no process: {said}"))?);
+            .push(pid.with_context(|| format!("evenkeel upgrade printed no pid: {said}"))?);
         Ok(said)
     }
 
@@ -239,11 +239,11 @@ impl Balancer {
     fn wait_ready(&self) -> Result<()> {
         eventually(READY_LIMIT, "an answer of evenkeel status", || {
             if !self.process.is_running() {
-                bail!("evenkeel ended at its start");
+                bail!("evenkeel exited during startup");
             }
             Ok((self.socket.exists() && self.status().is_ok()).then_some(()))
         })
-        .with_context(|| format!("evenkeel said:\n{}", self.log()))
+        .with_context(|| format!("evenkeel log:\n{}", self.log()))
     }
 }
 

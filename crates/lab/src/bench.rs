@@ -42,21 +42,21 @@ const PROGRAM: &str = "the program evenkeel";
 /// What to run, and how much of it.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The experiments: names or numbers (E1) of built-in ones, `all`, or files of your own.
+    /// Experiments to run: names or numbers (E1) of built-in ones, `all`, or your own files.
     experiments: Vec<String>,
     /// List the built-in experiments.
     #[arg(long)]
     list: bool,
-    /// Two points, few blocks, no fault trials: five to eight minutes an experiment.
+    /// Quick run: two load points, few blocks, no fault trials (5 to 8 minutes per experiment).
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// As published, hours long.
+    /// Full run, as published; takes hours.
     #[arg(long)]
     full: bool,
-    /// Where the report and all numbers go; must hold no other run.
+    /// Output directory for the report and all results; must not contain another run.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with a run that was ended before its time, with its experiments, seed and extent.
+    /// Resume an interrupted run with its experiments, seed and scale.
     #[arg(
         long,
         value_name = "DIR",
@@ -66,13 +66,13 @@ pub struct Options {
         ],
     )]
     resume: Option<PathBuf>,
-    /// From which orders and the loads' random numbers are drawn.
+    /// Random seed for the order of runs and for the loads.
     #[arg(long)]
     seed: Option<u64>,
-    /// Blocks instead of the experiment's own number.
+    /// Number of blocks [default: set by the experiment].
     #[arg(long)]
     blocks: Option<usize>,
-    /// Length of a run instead of the experiment's own.
+    /// Duration of a run [default: set by the experiment].
     #[arg(long)]
     seconds: Option<u32>,
     /// Only targets whose name contains one of these words, or whose program is one of them.
@@ -81,7 +81,7 @@ pub struct Options {
     /// Only loads whose name contains one of these words.
     #[arg(long, value_delimiter = ',', value_name = "WORDS")]
     load: Vec<String>,
-    /// Trials of each fault instead of the experiment's own number; 0 for none.
+    /// Number of trials per fault, 0 for none [default: set by the experiment].
     #[arg(long)]
     trials: Option<usize>,
 }
@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Err(error) => eprintln!("no report: {error:#}; results: {directory}"),
     }
     if stop.is_asked_for() {
-        eprintln!("interrupted; go on with: evenkeel-lab bench --resume {directory}");
+        eprintln!("interrupted; continue with: evenkeel-lab bench --resume {directory}");
         return Ok(ExitCode::from(130));
     }
     if let Some(why) = ended.full {
@@ -128,7 +128,7 @@ fn list() -> Result<ExitCode> {
 
 fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
     if options.experiments.is_empty() {
-        bail!("which experiment? `all`, a name of --list, or a file of your own");
+        bail!("no experiment given: use `all`, a name from --list, or your own file");
     }
     let experiments = experiment::find(&options.experiments)?;
     let depth = match (options.quick, options.full) {
@@ -175,8 +175,8 @@ fn resumed(directory: &std::path::Path, stop: Stop) -> Result<(Runner, Vec<Exper
     let mut known = order.marks.iter();
     if let Some((name, _)) = known.find(|(name, mark)| marks.get(*name) != Some(*mark)) {
         bail!(
-            "{name} is not what it was when {} was begun: what was measured then cannot be put \
-             together with what would be now; undo the change, or begin a new run",
+            "{name} has changed since {} was started, so old and new results cannot be combined; \
+             revert the change, or start a new run",
             directory.display()
         );
     }

@@ -51,46 +51,46 @@ const LEARN_LIMIT: Duration = Duration::from_secs(120);
 /// What to do.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// How long.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 600)]
     pub seconds: u64,
-    /// Which servers, three of them.
+    /// Kind of cluster (three servers).
     #[arg(long, value_enum, default_value = "postgres")]
     pub cluster: ClusterKind,
-    /// What stands in front.
+    /// Pooler under test.
     #[arg(long, value_enum, default_value = "io-uring")]
     pub pooler: PoolerKind,
-    /// When a server connection is given to another client.
+    /// Pool mode.
     #[arg(long, value_enum, default_value = "transaction")]
     pub mode: PoolMode,
-    /// Sessions that write.
+    /// Number of writing sessions.
     #[arg(long, default_value_t = 24)]
     pub writers: u64,
-    /// Sessions that only read.
+    /// Number of read-only sessions.
     #[arg(long, default_value_t = 8)]
     pub readers: u64,
-    /// Clients that leave in the middle of something, one connection after the other.
+    /// Number of misbehaving clients, which disconnect in the middle of an operation.
     #[arg(long, default_value_t = 6)]
     pub cruel: u64,
-    /// Milliseconds between two events at the servers, half as long to one and a half times.
+    /// Average time between two server faults in milliseconds (plus or minus 50 %).
     #[arg(long, default_value_t = 4000)]
     pub calm_ms: u64,
-    /// Only these cruelties, by their names in the report.
+    /// Only these client faults, by their names in the report.
     #[arg(long, value_delimiter = ',')]
     pub cruelty: Vec<String>,
-    /// Only these events at the servers, by their names: FailOver, FreezeReplica…
+    /// Only these server faults, by name: FailOver, FreezeReplica…
     #[arg(long, value_delimiter = ',')]
     pub event: Vec<String>,
-    /// The longest that an answer may take.
+    /// Maximum time for an answer in milliseconds.
     #[arg(long, default_value_t = 25_000)]
     pub limit_ms: u64,
-    /// The same events and cruelties again.
+    /// Random seed; the same seed repeats the same faults.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// PostgreSQL's version; the newest of this machine if none is given.
+    /// PostgreSQL version [default: newest installed].
     #[arg(long)]
     pub version: Option<u32>,
-    /// Reads on the primary only.
+    /// Send all reads to the primary.
     #[arg(long)]
     pub no_split: bool,
     /// A further line of Evenkeel's `[service.split]`: `galera_wait = true`…
@@ -141,7 +141,7 @@ pub struct Ended;
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Evenkeel is not there any more")
+        f.write_str("Evenkeel has exited")
     }
 }
 
@@ -263,7 +263,7 @@ fn said(pooler: &Pooler) -> String {
     let log = pooler.log();
     let lines: Vec<&str> = log.lines().collect();
     let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    format!("It said:\n{}", last.join("\n"))
+    format!("Last output:\n{}", last.join("\n"))
 }
 
 fn make_tables<C: Client>(stage: &Stage) -> Result<()> {

@@ -286,7 +286,7 @@ fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
     for mode in modes {
         for kind in &options.pooler {
             let (name, Some(through)) = run(*kind, *mode)? else {
-                eprintln!("{}: not installed, left out", kind.name());
+                eprintln!("{}: not installed, skipped", kind.name());
                 continue;
             };
             let mut differences = verdict::differences(&direct, &through, suite.words());
@@ -375,7 +375,7 @@ impl fmt::Display for Comparison {
         let explained = explained.count();
         write!(
             f,
-            "{}: {} as directly ({} passed), {} otherwise: {explained} known, {} NOT",
+            "{}: {} same as direct ({} passed), {} different: {explained} known, {} NEW",
             self.name,
             self.same,
             self.passed,
@@ -388,7 +388,8 @@ impl fmt::Display for Comparison {
         for one in &self.unseen {
             write!(
                 f,
-                "\n  {} is listed as a difference and was none: remove it from known.txt",
+                "\n  {} is listed as a known difference but did not occur: remove it from \
+                 known.txt",
                 one.name
             )?;
         }
@@ -400,7 +401,7 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: directly {}, through {}",
+            "{}: direct {}, through {}",
             self.name, self.direct, self.through
         )?;
         if let Some(reason) = &self.reason {

@@ -88,15 +88,13 @@ fn socket_of(target: &Target) -> Result<PathBuf> {
     let labs: Vec<String> = holders.iter().map(|socket| lab_name(socket)).collect();
     match &target.lab {
         _ if !labs.is_empty() => bail!(
-            "several labs have a server {name:?}: say which with --lab {}",
+            "several labs have a server {name:?}, choose one with --lab {}",
             labs.join(" or --lab ")
         ),
-        Some(lab) => bail!(
-            "no running lab {lab:?} of yours has a server {name:?}; `evenkeel-lab list` shows all"
-        ),
-        None => bail!(
-            "no running lab of yours has a server {name:?}; `evenkeel-lab list` shows them all"
-        ),
+        Some(lab) => {
+            bail!("no running lab {lab:?} of yours has a server {name:?}; see `evenkeel-lab list`")
+        }
+        None => bail!("no running lab of yours has a server {name:?}; see `evenkeel-lab list`"),
     }
 }
 
@@ -117,7 +115,10 @@ pub(crate) fn delay(delayed: &Delayed) -> Result<ExitCode> {
 pub(crate) fn list() -> Result<ExitCode> {
     let sockets = sockets();
     if sockets.is_empty() {
-        bail!("no lab of yours runs on this machine; `evenkeel-lab up mariadb` starts one");
+        bail!(
+            "no lab of yours is running on this machine; start one with `evenkeel-lab up \
+               mariadb`"
+        );
     }
     for socket in sockets {
         let servers = ask(&socket, "list")?;
@@ -206,11 +207,11 @@ fn told(change: &Promotion) -> String {
     let without = change
         .demoted_at
         .and_then(|demoted| change.writable_at.duration_since(demoted).ok())
-        .map_or("the old primary could not be asked".to_owned(), |gap| {
-            format!("{} ms after the old one gave up", gap.as_millis())
+        .map_or("the old primary was unreachable".to_owned(), |gap| {
+            format!("{} ms after the old primary stopped", gap.as_millis())
         });
     let followers = if change.followers.is_empty() {
-        "nobody".to_owned()
+        "no replica".to_owned()
     } else {
         change.followers.join(", ")
     };

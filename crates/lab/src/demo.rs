@@ -45,12 +45,15 @@ pub(crate) fn run() -> Result<ExitCode> {
     balancer::find_binary().context("`make demo` builds and runs it")?;
     let progress = Progress::new();
     let lab = Arc::new(Lab::new("demo")?);
-    progress.event("starting a MariaDB primary with two replicas, a PostgreSQL primary with one");
+    progress.event(
+        "starting a MariaDB primary with two replicas and a PostgreSQL primary with \
+                    one",
+    );
     let acts = stage::acts(&lab)?;
     stop.check()?;
     control::serve(&lab)?;
     let balancer = stage::balancer(&acts)?;
-    progress.event("Evenkeel stands in front of them; every server holds sysbench's tables");
+    progress.event("Evenkeel is running in front of them; sysbench tables loaded on every server");
     let demo = Demo {
         stop,
         progress,
@@ -97,7 +100,7 @@ impl Demo {
     fn load(&self, act: &Act, script: &str, address: SocketAddr, seconds: u32) -> Result<Outcome> {
         let kind = if script == READS { "reads" } else { "writes" };
         let way = if address == act.servers[0].address {
-            "straight to the primary"
+            "direct to the primary"
         } else {
             "through Evenkeel"
         };
@@ -113,7 +116,7 @@ impl Demo {
         let victim = act.victim()?;
         let what = format!("{}: reads through Evenkeel", act.title);
         self.progress
-            .event(&format!("{what}; beside them a new connection every 20 ms"));
+            .event(&format!("{what}, plus a new connection every 20 ms"));
         let mut load = Load::start(act.driver, act.reads.listen, READS, READS_S)?;
         self.follow(&mut load, &what, KILL_AT_S)?;
         victim.kill()?;
@@ -121,21 +124,20 @@ impl Demo {
         self.progress.event(&format!("kill -9 {}", victim.name));
         self.follow(
             &mut load,
-            &format!("{what}, {} is dead", victim.name),
+            &format!("{what}, {} is down", victim.name),
             START_AT_S,
         )?;
-        self.progress
-            .event(&format!("starting {} again", victim.name));
+        self.progress.event(&format!("restarting {}", victim.name));
         let starting = start_beside(victim);
         self.follow(
             &mut load,
-            &format!("{what}, {} comes back", victim.name),
+            &format!("{what}, {} is recovering", victim.name),
             u32::MAX,
         )?;
         starting.join().expect("starting a server does not panic")?;
         let state = stage::state_of(&self.balancer.status()?, &act.reads.name, &victim.name);
         self.progress.event(&format!(
-            "{} is back; Evenkeel sees it {state}",
+            "{} is back; Evenkeel reports it as {state}",
             victim.name
         ));
         Ok((load.outcome(KILL_AT_S), killed))
@@ -160,11 +162,11 @@ impl Demo {
         let page = format!("http://127.0.0.1:{port}/");
         if env::var("STAY").is_ok_and(|stay| stay == "1") {
             println!("\n{}", control::server_table(&lab.servers()));
-            println!("Another terminal: evenkeel-lab list · kill|stop|start|freeze|thaw SERVER");
+            println!("In another terminal: evenkeel-lab list · kill|stop|start|freeze|thaw SERVER");
             println!("Status page: {page} (until Ctrl-C)");
             self.stop.wait();
         } else {
-            println!("\nThe status page was on {page}; `STAY=1 make demo` keeps it up.");
+            println!("\nThe status page was at {page}; run `STAY=1 make demo` to keep it.");
         }
         Ok(())
     }

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use evenkeel_lab::{bench, chaos, compat, row, stop, table};
 
-/// Real servers on loopback, to try and to measure Evenkeel with; gone when the lab stops.
+/// Runs real database and web servers on loopback to test and benchmark Evenkeel; removes them on
+/// exit.
 #[derive(Parser)]
 #[command(name = "evenkeel-lab", version = env!("EVENKEEL_VERSION"))]
 struct Arguments {
@@ -22,47 +23,48 @@ struct Arguments {
 enum Command {
     /// Start servers and keep them until Ctrl-C.
     Up(up::Options),
-    /// List the servers of the labs that run on this machine.
+    /// List the servers of all running labs.
     List,
-    /// Kill a server, as `kill -9` does.
+    /// Kill a server (`kill -9`).
     Kill(control::Target),
     /// Stop a server cleanly.
     Stop(control::Target),
-    /// Start a killed or stopped server again: same port, same data.
+    /// Restart a killed or stopped server on the same port with the same data.
     Start(control::Target),
-    /// Stop a server where it stands (SIGSTOP): it accepts and never answers.
+    /// Freeze a server (SIGSTOP): it accepts connections but never answers.
     Freeze(control::Target),
-    /// Let a frozen server go on.
+    /// Resume a frozen server.
     Thaw(control::Target),
-    /// Make a replica the primary; the others, and the old primary if it can be reached, follow it.
+    /// Promote a replica; the other servers, including the old primary if reachable, follow it.
     Promote(control::Target),
-    /// Have a primary refuse writes; nobody is primary until `promote`.
+    /// Make a primary reject writes; there is no primary until `promote`.
     Demote(control::Target),
-    /// After a server's cluster lost its primary, promote the replica that has most.
+    /// Promote the most advanced replica after the primary of a cluster was lost.
     FailOver(control::Target),
-    /// Make an old primary a replica, whatever it has written since.
+    /// Turn an old primary into a replica, discarding its diverged writes.
     Rejoin(control::Target),
-    /// Have a replica lag behind (MariaDB: whole seconds); 0 ends that.
+    /// Make a replica lag (MariaDB: whole seconds); 0 ends it.
     Lag(control::Delayed),
-    /// Have a replica apply nothing more.
+    /// Stop applying replication on a replica.
     StopReplication(control::Target),
-    /// Have a replica apply again.
+    /// Resume applying replication on a replica.
     StartReplication(control::Target),
     /// Cut a server's network link; only in a lab with --namespaces.
     CutOff(control::Target),
-    /// Mend a server's network link.
+    /// Restore the network link of a server.
     JoinAgain(control::Target),
-    /// Databases, Evenkeel in front, load, and a replica killed in the middle.
+    /// Run the demo: databases behind Evenkeel under load, with a replica and then a primary
+    /// killed.
     Demo,
-    /// Run published experiments again, or one of your own, and report what holds here.
+    /// Run published experiments or your own, and report which findings hold on this machine.
     Bench(bench::Options),
-    /// Draw the report of a bench run again, from its results.
+    /// Regenerate the report of a bench run from its results.
     Report(bench::report::Options),
-    /// Whether two bench runs say the same: which ratios lie within the other's interval.
+    /// Compare two bench runs: which ratios lie within the other run's interval.
     Compare(bench::compare::Options),
-    /// Kill clients and servers under load for long, and look whether anything came out wrong.
+    /// Kill clients and servers under load for a long time, and check for wrong results.
     Chaos(chaos::Options),
-    /// Run other people's tests, of databases and clients, directly and through a pooler.
+    /// Run third-party test suites directly and through a pooler, and compare.
     Compat(compat::Options),
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
     Measure(measure::Options),

@@ -39,13 +39,13 @@ pub(crate) struct Options {
     /// Idle connections.
     #[arg(long, default_value_t = 4_500)]
     connections: usize,
-    /// Changes of primary of each kind, planned and by death.
+    /// Number of primary failovers of each kind, planned and unplanned.
     #[arg(long, default_value_t = 10)]
     trials: usize,
     /// Only clusters of these kinds.
     #[arg(long, value_enum, value_delimiter = ',')]
     kind: Vec<failover::Kind>,
-    /// Clients of poolers, several numbers one after the other.
+    /// Numbers of pooler clients, measured one after the other.
     #[arg(long, value_delimiter = ',', default_value = "8,64,500")]
     clients: Vec<u32>,
     /// Idle logged-in clients.

@@ -61,7 +61,10 @@ impl Network {
             "ip",
             &format!("link add {bridge} address {address} type bridge"),
         )
-        .context("the kernel lets no bridge be made, which cutting servers off needs")?;
+        .context(
+            "the kernel does not allow creating a bridge, which is needed to cut servers \
+                  off",
+        )?;
         run(
             "ip",
             &format!("address add 10.77.{number}.1/24 dev {bridge}"),

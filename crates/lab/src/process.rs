@@ -214,7 +214,10 @@ impl Process {
         gone.with_context(|| {
             let left: Vec<String> = self.pids().into_iter().map(procfs::described).collect();
             let left = left.join("; ");
-            format!("left of it: {left}; the last it said:\n{}", self.log_tail())
+            format!(
+                "remaining processes: {left}; last output:\n{}",
+                self.log_tail()
+            )
         })
     }
 

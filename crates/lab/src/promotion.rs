@@ -49,10 +49,7 @@ impl Lab {
         let decided_at = SystemTime::now();
         let replication = candidate.replication()?;
         if !candidate.is_reachable() {
-            bail!(
-                "{} cannot be promoted: it cannot be reached",
-                candidate.name
-            );
+            bail!("{} cannot be promoted: it is unreachable", candidate.name);
         }
         let old = self.primary_of(candidate).filter(Server::is_reachable);
         if old.as_ref().is_some_and(|old| old.name == candidate.name) {
@@ -88,10 +85,7 @@ impl Lab {
             }
         }
         let (_, candidate) = best.with_context(|| {
-            format!(
-                "no replica of the cluster of {} can be reached",
-                member.name
-            )
+            format!("no replica in the cluster of {} is reachable", member.name)
         })?;
         self.promote(&candidate)
     }
@@ -101,7 +95,7 @@ impl Lab {
     pub fn demote(&self, primary: &Server) -> Result<SystemTime> {
         let replication = primary.replication()?;
         if primary.role() != Role::Primary || !primary.is_reachable() {
-            bail!("{} is no primary that can be reached", primary.name);
+            bail!("{} is not a reachable primary", primary.name);
         }
         let retired = replication.retire(primary)?;
         primary.set_role(Role::Replica);
@@ -149,7 +143,7 @@ impl Lab {
             eventually(RECEIVE_LIMIT, &what, || {
                 Ok((replication.received()? >= most).then_some(()))
             })
-            .with_context(|| format!("{} has more: promote that one", other.name))?;
+            .with_context(|| format!("{} has more transactions: promote that one", other.name))?;
         }
         Ok(())
     }

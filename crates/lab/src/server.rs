@@ -250,7 +250,7 @@ impl Server {
         eventually(READY_LIMIT, &what, || {
             if !self.is_running() {
                 bail!(
-                    "{} ended at its start; it said:\n{}",
+                    "{} exited during startup; output:\n{}",
                     self.name,
                     self.process.log_tail()
                 );

@@ -112,11 +112,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     control::serve(&lab)?;
     println!("{}", control::server_table(&servers));
-    println!("Another terminal: evenkeel-lab list · kill|stop|start|freeze|thaw SERVER");
+    println!("In another terminal: evenkeel-lab list · kill|stop|start|freeze|thaw SERVER");
     println!("Databases: promote|demote|fail-over|rejoin SERVER · lag SERVER MS");
     println!("           stop-replication|start-replication SERVER\n");
-    println!("An evenkeel.toml for them:\n\n{config}");
-    println!("Ctrl-C ends the lab and removes its data.");
+    println!("evenkeel.toml for these servers:\n\n{config}");
+    println!("Press Ctrl-C to stop the lab and delete its data.");
     stop.wait();
     Ok(ExitCode::SUCCESS)
 }

@@ -283,10 +283,7 @@ impl Cluster {
         };
         self.lapse = Some(Problem {
             server: Some(member.id),
-            message: format!(
-                "{}: was named the primary, but {why}; the name holds no more",
-                member.name
-            ),
+            message: format!("{}: operator override dropped: server {why}", member.name),
         });
     }
 

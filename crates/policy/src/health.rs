@@ -81,8 +81,8 @@ pub enum Sign {
 impl Sign {
     fn text(self) -> &'static str {
         match self {
-            Sign::ConnectFailed => "a client's connection failed",
-            Sign::ClosedBeforeAnyByte => "it closed a client's connection before any byte",
+            Sign::ConnectFailed => "connection failed",
+            Sign::ClosedBeforeAnyByte => "closed without sending data",
         }
     }
 }
@@ -189,7 +189,7 @@ impl Health {
         if self.settings.probing || self.standing != Standing::Starting {
             return None;
         }
-        self.change(now_ms, Standing::Up, String::from("a client was served"))
+        self.change(now_ms, Standing::Up, String::from("client served"))
     }
 
     /// Without probing, called when `next_probe_in_ms` is over: gives a dead server another chance,
@@ -204,7 +204,7 @@ impl Health {
         match self.standing {
             // Nine tenths, because the wait is jittered by one.
             Standing::Down if age_ms >= self.dead_interval_ms / 10 * 9 => {
-                let reason = format!("tried again after {age_ms} ms");
+                let reason = format!("retrying after {age_ms} ms");
                 self.change(now_ms, Standing::Starting, reason)
             }
             Standing::Starting if self.row.is_empty() && age_ms >= self.settings.window_ms() => {

@@ -89,7 +89,7 @@ pub enum Target {
 pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &View) -> Decision {
     let obstacle = obstacle(unit, session);
     let decision = (!settings.reads)
-        .then(|| primary("reads are not split in this service"))
+        .then(|| primary("read/write splitting is off ([service.split] reads)"))
         .or_else(|| hinted(unit, obstacle))
         .or_else(|| ruled(unit, session, view))
         .or_else(|| obstacle.map(|obstacle| primary(obstacle.why)))
@@ -123,16 +123,13 @@ pub fn is_beyond_replica(unit: &Unit<'_>, session: &Session) -> bool {
 fn hinted(unit: &Unit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
     let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Doubt::None);
     Some(match unit.hint? {
-        Hint::Primary => primary("a hint says primary"),
+        Hint::Primary => primary("hint: primary"),
         Hint::Replica | Hint::Server(Some(_)) if writes => {
-            primary("it writes: a hint cannot send it to a replica")
+            primary("hint ignored: the statement writes")
         }
-        Hint::Replica => decision(
-            Target::Readers { and_primary: false },
-            "a hint says replica",
-        ),
-        Hint::Server(Some(index)) => decision(Target::Server(index), "a hint names the server"),
-        Hint::Server(None) => primary("a hint names a server that the service does not have"),
+        Hint::Replica => decision(Target::Readers { and_primary: false }, "hint: replica"),
+        Hint::Server(Some(index)) => decision(Target::Server(index), "hint: server"),
+        Hint::Server(None) => primary("hint ignored: the service has no server of that name"),
     })
 }
 
@@ -141,7 +138,7 @@ fn hinted(unit: &Unit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
 fn ruled(unit: &Unit<'_>, session: &Session, view: &View) -> Option<Decision> {
     let Destination { group, assume_read } = unit.rule?;
     if *group == Group::Primary {
-        return Some(primary("a rule says primary"));
+        return Some(primary("rule: primary"));
     }
     let is_vouched_for = |one: Obstacle| *assume_read && one.doubt == Doubt::Called;
     if !all_obstacles(unit, session).all(is_vouched_for) {
@@ -161,15 +158,15 @@ fn ruled(unit: &Unit<'_>, session: &Session, view: &View) -> Option<Decision> {
 
 fn read(unit: &Unit<'_>, settings: &Settings, view: &View) -> Decision {
     if view.replicas == 0 {
-        return primary("a read, but no replica takes clients");
+        return primary("read-only, but no replica is available");
     }
     if view.replicas_fresh == 0 && !unit.needs_no_data() {
-        return primary("a read, but no replica has all that this session must see");
+        return primary("read-only, but no replica has caught up with this session's writes");
     }
     let and_primary = settings.primary_reads;
     let why = match and_primary {
-        true => "a read: to a replica or the primary, as they are balanced",
-        false => "a read: to a replica",
+        true => "read-only, balanced over the replicas and the primary",
+        false => "read-only",
     };
     decision(Target::Readers { and_primary }, why)
 }
@@ -244,11 +241,11 @@ fn all_obstacles<'a>(
 
 fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
     if !session.autocommit && session.defaults.read_only != Some(true) {
-        return possible("autocommit is off: it begins a transaction that may write");
+        return possible("autocommit is off: starts a transaction that may write");
     }
     let is_serializable = session.defaults.isolation == Some(Isolation::Serializable);
     if is_serializable && !unit.begins() {
-        return possible("serializable isolation, which replicas do not have");
+        return possible("SERIALIZABLE isolation, not available on replicas");
     }
     None
 }
@@ -256,10 +253,10 @@ fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
 fn of_modes(modes: Modes, session: &Session) -> Option<Obstacle> {
     let modes = modes.or(session.defaults);
     if modes.read_only != Some(true) {
-        return possible("a transaction that is not READ ONLY");
+        return possible("transaction is not READ ONLY");
     }
     if modes.isolation == Some(Isolation::Serializable) {
-        return possible("serializable isolation, which replicas do not have");
+        return possible("SERIALIZABLE isolation, not available on replicas");
     }
     None
 }
@@ -276,50 +273,44 @@ fn of_kind(kind: Kind, session: &Session) -> Option<Obstacle> {
     match kind {
         Kind::Empty | Kind::Read | Kind::Setting | Kind::EndTransaction => None,
         Kind::Begin(modes) => of_modes(modes, session),
-        Kind::Write => certain("it writes"),
-        Kind::Ddl => certain("it changes the catalog"),
-        Kind::Lock => certain("it locks tables"),
-        Kind::Asks => asks("it asks the server itself something"),
-        Kind::Server => possible("it asks or tells the server itself something"),
-        Kind::Routine => called("it calls a procedure or runs a block of code"),
-        Kind::Session => possible("it changes what only its connection has"),
-        Kind::Unknown => possible("nothing is known of this kind of statement"),
+        Kind::Write => certain("writes data"),
+        Kind::Ddl => certain("changes the schema (DDL)"),
+        Kind::Lock => certain("locks tables"),
+        Kind::Asks => asks("reads server variables or status (SHOW, @@variables)"),
+        Kind::Server => possible("acts on the server, not on its data (SET GLOBAL, KILL, NOTIFY)"),
+        Kind::Routine => called("calls a procedure or runs a code block (CALL, DO)"),
+        Kind::Session => possible("changes state of the server connection"),
+        Kind::Unknown => possible("unknown kind of statement"),
     }
 }
 
 /// In the order in which they are named if there are several.
 const TRAITS: &[(Traits, Option<Obstacle>)] = &[
-    (Traits::WRITES, certain("it writes, within a query")),
+    (Traits::WRITES, certain("query that writes")),
     (
         Traits::LOCKS_ROWS,
-        certain("it locks rows (FOR UPDATE, FOR SHARE)"),
+        certain("locks rows (FOR UPDATE, FOR SHARE)"),
     ),
+    (Traits::MAKES_TABLE, certain("stores its result (INTO)")),
     (
-        Traits::MAKES_TABLE,
-        certain("it puts its result somewhere (INTO)"),
+        Traits::SEQUENCE,
+        certain("uses a sequence (nextval, setval)"),
     ),
-    (Traits::SEQUENCE, certain("it draws from a sequence")),
-    (Traits::TEMPORARY, certain("it uses temporary tables")),
+    (Traits::TEMPORARY, certain("uses temporary tables")),
     (
         Traits::NAMED_LOCK,
-        certain("it takes or gives back a lock by name or number"),
+        certain("takes or releases an advisory or named lock"),
     ),
-    (Traits::LARGE_OBJECT, possible("it uses large objects")),
-    (Traits::NOTIFIES, certain("it notifies others")),
-    (
-        Traits::TRANSACTION_ID,
-        certain("it asks for a transaction id"),
-    ),
-    (Traits::ASSIGNS, possible("it sets settings or variables")),
+    (Traits::LARGE_OBJECT, possible("uses large objects")),
+    (Traits::NOTIFIES, certain("sends a notification")),
+    (Traits::TRANSACTION_ID, certain("assigns a transaction id")),
+    (Traits::ASSIGNS, possible("sets settings or variables")),
     (
         Traits::REMEMBERS,
-        possible("it asks what its connection remembers"),
+        possible("reads connection state (LAST_INSERT_ID, currval)"),
     ),
-    (
-        Traits::RUNS_TEXT,
-        possible("it runs SQL that is given as text"),
-    ),
-    (Traits::OBSCURE, possible("it cannot be read for certain")),
+    (Traits::RUNS_TEXT, possible("runs dynamic SQL")),
+    (Traits::OBSCURE, possible("cannot be parsed reliably")),
 ];
 
 fn of_traits(traits: Traits) -> Option<Obstacle> {
@@ -329,14 +320,14 @@ fn of_traits(traits: Traits) -> Option<Obstacle> {
 
 fn of_calls(statement: &Statement, session: &Session) -> Option<Obstacle> {
     match statement.calls {
-        Volatility::Unknown => called("it calls a function or reads a view that is not known"),
-        Volatility::Volatile => called("it calls a volatile function"),
+        Volatility::Unknown => called("uses an unknown function or view"),
+        Volatility::Volatile => called("calls a volatile function"),
         // What is known of functions and views may be older than what it made of them.
         Volatility::Stable if session.changed_catalog => {
-            called("it calls a function after changing the catalog")
+            called("calls a function after a schema change")
         }
         _ if session.changed_catalog && statement.traits.any(Traits::CATALOG) => {
-            possible("it reads the catalog after changing it")
+            possible("reads the system catalog after a schema change")
         }
         Volatility::None | Volatility::Immutable | Volatility::Stable => None,
     }

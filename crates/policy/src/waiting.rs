@@ -85,19 +85,19 @@ impl fmt::Display for Trouble {
         match self {
             Trouble::NoPrimary { waited_ms } => write!(
                 f,
-                "no server has become the primary within {waited_ms} ms; nothing was run: retry"
+                "no primary available after {waited_ms} ms; statement not executed, retry"
             ),
             Trouble::QueueFull => f.write_str(
-                "there is no primary, and as many clients wait for one as may; nothing was run: \
-                 retry later",
+                "no primary available and too many clients are waiting for one (queue_length); \
+                 statement not executed, retry later",
             ),
             Trouble::TransactionLost => f.write_str(
-                "the server that ran this transaction is gone, and the transaction with it: retry \
-                 it from the beginning",
+                "lost the server that ran this transaction; transaction rolled back, retry it from \
+                 the beginning",
             ),
             Trouble::OutcomeUnknown => f.write_str(
-                "the server is gone before it answered: it may have run the statement or not; \
-                 look before you retry",
+                "lost the server before it answered; the statement may or may not have been \
+                 executed, check before retrying",
             ),
         }
     }

@@ -68,7 +68,7 @@ impl Driver {
     /// Tries io_uring; where it is not to be had, epoll, and the reason.
     pub fn detect() -> (Self, String) {
         match Self::IoUring.check() {
-            Ok(()) => (Self::IoUring, "the kernel offers it".to_owned()),
+            Ok(()) => (Self::IoUring, "supported by the kernel".to_owned()),
             Err(error) => (Self::Epoll, format!("io_uring is not available: {error}")),
         }
     }
@@ -87,7 +87,7 @@ impl Driver {
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// The driver that was asked for is not to be had.
-    #[error("{driver} is not available here: {cause}; set [engine] io = \"auto\" or \"epoll\"")]
+    #[error("{driver} is not available: {cause}; set [engine] io = \"auto\" or \"epoll\"")]
     Driver {
         /// Its name.
         driver: &'static str,

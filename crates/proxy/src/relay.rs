@@ -100,7 +100,7 @@ impl Direction<'_> {
             return Err(self.receive_failed(io::ErrorKind::ConnectionReset.into()));
         }
         if self.way == Way::ToClient && self.live.nothing_moved() {
-            let why = "closed before any byte".to_owned();
+            let why = "closed without sending data".to_owned();
             return Err(Broken::Mute(Mute { why, reset: false }));
         }
         self.live.ended_sending(self.way);

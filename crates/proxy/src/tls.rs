@@ -35,7 +35,7 @@ const SERVER_CA: &str = "[service.server_tls] ca";
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SetupError {
     /// A name that no certificate can carry.
-    #[error("{0:?} is no host name or IP address that a certificate could carry")]
+    #[error("{0:?} is not a host name or IP address that a certificate can contain")]
     BadServerName(String),
     /// A file of certificates, or a private key, that cannot be used.
     #[error("{key}: {why}")]
@@ -46,7 +46,7 @@ pub enum SetupError {
         why: String,
     },
     /// The TLS library refuses the whole.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("cannot set up TLS: {0}")]
     Refused(String),
 }
 
@@ -70,19 +70,19 @@ pub enum Fault {
     #[error("{}", words::with_server(.0))]
     WithServer(rustls::Error),
     /// Who stands in between could have put them there: they must not count as encrypted.
-    #[error("{0} bytes came in plaintext behind the request for TLS: the connection is closed")]
+    #[error("received {0} bytes of unencrypted data after SSL request; connection closed")]
     Smuggled(usize),
     /// The peer sends on and on without getting to an end.
-    #[error("a TLS handshake or message is longer than the {0} bytes that are allowed to it")]
+    #[error("TLS handshake or message exceeds the limit of {0} bytes")]
     Overlong(usize),
     /// Direct TLS without the name of the protocol: it could be meant for somebody else.
     #[error(
-        "direct TLS names no protocol: the client must ask for \"postgresql\" by ALPN, as \
-         libpq 17 does, or begin with an SSLRequest"
+        "direct TLS without ALPN: the client must request protocol \"postgresql\" (libpq 17 does) \
+         or begin with SSLRequest"
     )]
     NoAlpn,
     /// The end of the stream was not announced, so that somebody may have cut it.
-    #[error("the connection ended without TLS's close_notify: the last bytes may be missing")]
+    #[error("connection closed without TLS close_notify; the last bytes may be missing")]
     Truncated,
     /// Nothing can be encrypted before the handshake is done or after the end.
     #[error("TLS is not established, or has ended")]

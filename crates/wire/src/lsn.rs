@@ -13,8 +13,8 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "not a log position: byte {} is wrong; expected two hexadecimal numbers of 1 to 8 \
-             digits with a slash between them",
+            "invalid LSN: unexpected byte {}; expected two hexadecimal numbers of 1 to 8 digits \
+             separated by a slash",
             self.at
         )
     }

@@ -102,13 +102,13 @@ impl fmt::Display for Fault {
             Fault::TooLong { length, length_max } => {
                 write!(
                     f,
-                    "a packet of {length} bytes where {length_max} are allowed"
+                    "packet of {length} bytes exceeds the limit of {length_max}"
                 )
             }
-            Fault::Sequence(number) => write!(f, "a packet out of order, number {number}"),
-            Fault::Malformed(what) => write!(f, "a malformed {what}"),
-            Fault::UnknownCommand(byte) => write!(f, "an unknown command {byte:#04x}"),
-            Fault::TooOld => f.write_str("a protocol older than that of MySQL 4.1"),
+            Fault::Sequence(number) => write!(f, "packet out of order (sequence number {number})"),
+            Fault::Malformed(what) => write!(f, "malformed {what}"),
+            Fault::UnknownCommand(byte) => write!(f, "unknown command {byte:#04x}"),
+            Fault::TooOld => f.write_str("protocol older than MySQL 4.1"),
         }
     }
 }
@@ -118,14 +118,14 @@ impl fmt::Display for What {
         f.write_str(match self {
             What::Greeting => "greeting",
             What::HandshakeResponse => "handshake response",
-            What::Login => "packet of a login",
+            What::Login => "login packet",
             What::Ok => "OK packet",
             What::Error => "ERR packet",
             What::Eof => "EOF packet",
-            What::SessionState => "list of session trackers",
-            What::ResultHeader => "beginning of a result",
-            What::PrepareOk => "answer to COM_STMT_PREPARE",
-            What::Empty => "reply: a packet without payload",
+            What::SessionState => "session tracker list",
+            What::ResultHeader => "result set header",
+            What::PrepareOk => "response to COM_STMT_PREPARE",
+            What::Empty => "reply (empty packet)",
             What::Command(byte) => return write!(f, "command {byte:#04x}"),
         })
     }

@@ -99,22 +99,22 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::LengthTooSmall(length) => {
-                write!(f, "a message whose length field says {length}, too few")
+                write!(f, "invalid message length {length}")
             }
             Fault::TooLong { tag: 0, length } => {
-                write!(f, "a startup packet of {length} bytes, too long")
+                write!(f, "startup packet too long ({length} bytes)")
             }
             Fault::TooLong { tag, length } => {
-                write!(f, "a message '{}' of {length} bytes, too long", Tag(*tag))
+                write!(f, "message '{}' too long ({length} bytes)", Tag(*tag))
             }
-            Fault::UnknownTag(tag) => write!(f, "no message has the tag '{}'", Tag(*tag)),
-            Fault::Malformed(tag) => write!(f, "a malformed message '{}'", Tag(*tag)),
+            Fault::UnknownTag(tag) => write!(f, "invalid message type '{}'", Tag(*tag)),
+            Fault::Malformed(tag) => write!(f, "malformed message '{}'", Tag(*tag)),
             Fault::Version(code) => {
                 let (major, minor) = (code >> 16, code & 0xffff);
                 write!(f, "unsupported frontend protocol {major}.{minor}")
             }
-            Fault::Parameters => f.write_str("a startup packet with a broken parameter list"),
-            Fault::NoUser => f.write_str("a startup packet that names no user"),
+            Fault::Parameters => f.write_str("malformed parameter list in startup packet"),
+            Fault::NoUser => f.write_str("no user name specified in startup packet"),
         }
     }
 }

@@ -85,29 +85,29 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::NotProxy => f.write_str("no PROXY header: the peer speaks something else"),
-            Fault::Protocol => f.write_str("PROXY line: expected TCP4, TCP6 or UNKNOWN"),
-            Fault::Address => f.write_str("PROXY line: a malformed address"),
-            Fault::Port => f.write_str("PROXY line: a malformed port"),
-            Fault::LineEnd => f.write_str("PROXY line: does not end in CR LF where it should"),
-            Fault::LineTooLong => write!(f, "PROXY line: longer than {LINE_LENGTH_MAX} bytes"),
-            Fault::Version(version) => write!(f, "PROXY header: unknown version {version}"),
-            Fault::Command(command) => write!(f, "PROXY header: unknown command {command}"),
-            Fault::Family(byte) => write!(f, "PROXY header: unknown address family {byte:#04x}"),
+            Fault::NotProxy => f.write_str("missing, the peer does not use the PROXY protocol"),
+            Fault::Protocol => f.write_str("expected TCP4, TCP6 or UNKNOWN"),
+            Fault::Address => f.write_str("malformed address"),
+            Fault::Port => f.write_str("malformed port"),
+            Fault::LineEnd => f.write_str("missing CR LF"),
+            Fault::LineTooLong => write!(f, "line longer than {LINE_LENGTH_MAX} bytes"),
+            Fault::Version(version) => write!(f, "unknown version {version}"),
+            Fault::Command(command) => write!(f, "unknown command {command}"),
+            Fault::Family(byte) => write!(f, "unknown address family {byte:#04x}"),
             Fault::BlockTooLong(length) => {
                 write!(
                     f,
-                    "PROXY header: announces {length} bytes, over {BLOCK_LENGTH_MAX}"
+                    "announced length {length} exceeds {BLOCK_LENGTH_MAX} bytes"
                 )
             }
             Fault::BlockTooShort(length) => {
                 write!(
                     f,
-                    "PROXY header: announces {length} bytes, too few for its addresses"
+                    "announced length {length} is too short for its addresses"
                 )
             }
-            Fault::Tlv => f.write_str("PROXY header: malformed TLVs"),
-            Fault::Checksum => f.write_str("PROXY header: wrong CRC32c checksum"),
+            Fault::Tlv => f.write_str("malformed TLVs"),
+            Fault::Checksum => f.write_str("wrong CRC32c checksum"),
         }
     }
 }

@@ -70,7 +70,7 @@ fn judge(settings: &AdminSettings, request: &Request) -> Result<(), Refusal> {
         Method::GET | Method::HEAD => false,
         Method::POST => true,
         _ => {
-            let message = "only GET, HEAD and POST are known here";
+            let message = "method not allowed, use GET, HEAD or POST";
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
     };
@@ -78,7 +78,7 @@ fn judge(settings: &AdminSettings, request: &Request) -> Result<(), Refusal> {
     let door = request.extensions().get::<Door>().ok_or_else(|| {
         Refusal::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the request came through no known door",
+            "request from an unknown listener",
         )
     })?;
     if let Door::Tcp { peer } = door {
@@ -104,13 +104,13 @@ fn host_of<'a>(
     settings: &AdminSettings,
 ) -> Result<&'a str, Refusal> {
     let host = single(headers, &header::HOST)?
-        .ok_or_else(|| Refusal::new(StatusCode::FORBIDDEN, "the request has no Host header"))?;
+        .ok_or_else(|| Refusal::new(StatusCode::FORBIDDEN, "missing Host header"))?;
     let target = uri.authority().map_or(host, |authority| authority.as_str());
     for name in [host, target] {
         if !host_is_ours(name, settings) {
             let message = format!(
-                "Host {name:?} is not known here: use the IP address or localhost, or add the name \
-                 to allowed_hosts in [admin]"
+                "Host {name:?} is not allowed: use the IP address or localhost, or add the name to \
+                 allowed_hosts in [admin]"
             );
             return Err(Refusal::new(StatusCode::FORBIDDEN, message));
         }
@@ -149,7 +149,7 @@ fn origin_matches(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
     if site.is_some_and(|site| site.eq_ignore_ascii_case(host)) {
         return Ok(());
     }
-    let message = format!("a page of {origin:?} may not talk to this process");
+    let message = format!("cross-origin request from {origin:?} refused");
     Err(Refusal::new(StatusCode::FORBIDDEN, message))
 }
 
@@ -163,9 +163,9 @@ fn token_matches(
     changes: bool,
 ) -> Result<(), Refusal> {
     let subject = if changes {
-        "changes over TCP need"
+        "changes over TCP require"
     } else {
-        "reading from elsewhere needs"
+        "remote access requires"
     };
     let Some(token) = settings.token.as_deref().filter(|token| !token.is_empty()) else {
         let message = format!(
@@ -177,10 +177,7 @@ fn token_matches(
     let offered = single(headers, &header::AUTHORIZATION)?.and_then(bearer);
     match offered {
         Some(offered) if offered.as_bytes().ct_eq(token.as_bytes()).into() => Ok(()),
-        Some(_) => Err(Refusal::new(
-            StatusCode::UNAUTHORIZED,
-            "that token is not the right one",
-        )),
+        Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "invalid token")),
         None => {
             let message = format!("{subject} the token: send Authorization: Bearer TOKEN");
             Err(Refusal::new(StatusCode::UNAUTHORIZED, message))
@@ -202,7 +199,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let message = format!("a POST needs content-type: application/json, not {kind:?}");
+    let message = format!("POST requires content-type: application/json, not {kind:?}");
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
@@ -215,7 +212,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     match (value.to_str(), values.next()) {
         (Ok(text), None) => Ok(Some(text)),
         _ => {
-            let message = format!("the header {name} is there twice or is not plain text");
+            let message = format!("header {name} is duplicated or not plain text");
             Err(Refusal::new(StatusCode::FORBIDDEN, message))
         }
     }

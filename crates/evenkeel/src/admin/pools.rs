@@ -46,7 +46,7 @@ pub(super) async fn pause(
     let PauseBody { database, limit_ms } = read_json(body).await?;
     let limit_ms = limit_ms.unwrap_or(PAUSE_LIMIT_MS);
     if limit_ms > PAUSE_LIMIT_MS_MAX {
-        let message = format!("limit_ms {limit_ms} is too high: it goes to {PAUSE_LIMIT_MS_MAX}");
+        let message = format!("limit_ms {limit_ms} exceeds the maximum of {PAUSE_LIMIT_MS_MAX}");
         return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
     }
     let limit = Duration::from_millis(limit_ms);
@@ -86,7 +86,7 @@ pub(super) async fn kill(
         (None, Some(pid), None) => KillWhich::ServerPid(pid),
         (None, None, Some(database)) => KillWhich::Database(Some(database)),
         _ => {
-            let message = "say which with one of `client`, `server_pid` and `database`";
+            let message = "specify one of `client`, `server_pid` and `database`";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
         }
     };

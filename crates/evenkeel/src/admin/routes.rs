@@ -51,9 +51,9 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .route("/api/v1/services/{name}/resume", post(pools::resume))
         .route("/api/v1/services/{name}/reconnect", post(pools::reconnect))
         .route("/api/v1/services/{name}/kill", post(pools::kill))
-        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
+        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "not found"))
         .method_not_allowed_fallback(async || {
-            let message = "this path does not take that method: read with GET, change with POST";
+            let message = "method not allowed for this path: use GET to read, POST to change";
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message)
         })
         .layer(middleware::from_fn_with_state(
@@ -73,7 +73,7 @@ async fn events(
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(EventsQuery { after }) = query.map_err(|error| {
-        let message = format!("ask for `?after=ID`, a whole number: {error}");
+        let message = format!("`after` must be a whole number (?after=ID): {error}");
         Refusal::new(StatusCode::BAD_REQUEST, message)
     })?;
     Ok(Json(control.events(after).await?).into_response())
@@ -100,7 +100,7 @@ async fn healthz(State(control): State<ControlHandle>) -> Result<Response, Refus
         .iter()
         .filter(|service| serves(service.state))
         .count();
-    let message = format!("{up} of {} services take clients", status.services.len());
+    let message = format!("{up} of {} services accept clients", status.services.len());
     let (code, ok) = if up > 0 {
         (StatusCode::OK, true)
     } else {
@@ -129,7 +129,7 @@ async fn upgrade(
     body: Body,
 ) -> Result<Response, Refusal> {
     if !matches!(door, Door::Unix) {
-        let message = "an upgrade takes the control socket: run `evenkeel upgrade` on the machine";
+        let message = "upgrades require the control socket: run `evenkeel upgrade` on the machine";
         return Err(Refusal::new(StatusCode::FORBIDDEN, message));
     }
     let UpgradeBody { binary, limit_ms } = read_json(body).await?;
@@ -167,7 +167,7 @@ async fn weight(
 ) -> Result<Response, Refusal> {
     let WeightBody { weight } = read_json(body).await?;
     if weight > WEIGHT_MAX {
-        let message = format!("weight {weight} is too high: it goes from 0 to {WEIGHT_MAX}");
+        let message = format!("weight {weight} exceeds the maximum of {WEIGHT_MAX}");
         return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
     }
     answer(&control, Command::Weight { server, weight }).await
@@ -240,15 +240,15 @@ pub(super) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refu
     let bytes = match collected.await {
         Ok(Ok(collected)) => collected.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("the body is longer than {BODY_BYTES_MAX} bytes");
+            let message = format!("request body exceeds {BODY_BYTES_MAX} bytes");
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         Ok(Err(error)) => {
-            let message = format!("the body did not arrive whole: {error}");
+            let message = format!("cannot read request body: {error}");
             return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
         }
         Err(_) => {
-            let message = "the body did not arrive in time";
+            let message = "timed out reading request body";
             return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message));
         }
     };
@@ -256,7 +256,7 @@ pub(super) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refu
     serde_json::from_slice(text).map_err(|error| {
         Refusal::new(
             StatusCode::BAD_REQUEST,
-            format!("the body is not what is needed: {error}"),
+            format!("invalid request body: {error}"),
         )
     })
 }

@@ -31,9 +31,9 @@ fn prepare_directory(path: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(|error| explain(path, "cannot make its directory", &error))?;
+        .map_err(|error| explain(path, "cannot create its directory", &error))?;
     let found = fs::metadata(directory)
-        .map_err(|error| explain(path, "cannot look at its directory", &error))?;
+        .map_err(|error| explain(path, "cannot access its directory", &error))?;
     let own = fs::metadata("/proc/self")?.uid();
     // Whoever may write there may put another socket in our place and take our operator's commands.
     if found.uid() != own && found.uid() != 0 {
@@ -44,7 +44,7 @@ fn prepare_directory(path: &Path) -> io::Result<()> {
         return Err(refuse(ErrorKind::PermissionDenied, path, &why));
     }
     if found.mode() & 0o1002 == 0o002 {
-        let why = "everybody may write to its directory (chmod o-w it)";
+        let why = "its directory is writable by everyone (chmod o-w it)";
         return Err(refuse(ErrorKind::PermissionDenied, path, why));
     }
     Ok(())
@@ -53,23 +53,23 @@ fn prepare_directory(path: &Path) -> io::Result<()> {
 fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        found => found.map_err(|error| explain(path, "cannot look at it", &error))?,
+        found => found.map_err(|error| explain(path, "cannot access it", &error))?,
     };
     if !found.file_type().is_socket() {
         return Err(refuse(
             ErrorKind::AlreadyExists,
             path,
-            "something else is there, not a socket",
+            "the path exists and is not a socket",
         ));
     }
     if somebody_answers(path)? {
         return Err(refuse(
             ErrorKind::AddrInUse,
             path,
-            "another process answers there: stop it",
+            "in use by another process: stop it",
         ));
     }
-    fs::remove_file(path).map_err(|error| explain(path, "cannot remove the stale one", &error))
+    fs::remove_file(path).map_err(|error| explain(path, "cannot remove the stale socket", &error))
 }
 
 fn somebody_answers(path: &Path) -> io::Result<bool> {
@@ -80,7 +80,7 @@ fn somebody_answers(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(false),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(explain(path, "cannot tell whether it is in use", &error)),
+        Err(error) => Err(explain(path, "cannot check whether it is in use", &error)),
         Ok(()) => Ok(true),
     }
 }

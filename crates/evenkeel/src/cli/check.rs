@@ -12,7 +12,7 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
     } else {
         eprint!("{}", loaded.problems.render(Style::for_stderr()));
         match &loaded.plan {
-            Some(plan) => println!("{}: good: {}", args.config.display(), summary(plan)),
+            Some(plan) => println!("{}: OK: {}", args.config.display(), summary(plan)),
             None => eprintln!("{}: {}", args.config.display(), counted(&loaded.problems)),
         }
     }

@@ -56,7 +56,7 @@ pub(super) fn line(event: &TimelineEvent) -> String {
     }
     let mut consequences = Vec::new();
     if let Some(cut) = event.sessions_cut.filter(|cut| *cut > 0) {
-        consequences.push(format!("sessions cut: {cut}"));
+        consequences.push(format!("sessions terminated: {cut}"));
     }
     if event.queued > 0 {
         consequences.push(format!("clients waiting: {}", event.queued));

@@ -13,18 +13,18 @@ use crate::status::{Explanation, Question, RuleFit};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// The statement, as a client would send it.
+    /// Statement to explain.
     sql: String,
-    /// The service; not needed when only one routes statements.
+    /// Service; optional if only one service routes statements.
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
-    /// The database whose functions and tables it names; not needed when only one is in use.
+    /// Database used to look up functions and tables; optional if only one is in use.
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
-    /// Who sends it, for rules that speak of a user.
+    /// User who sends the statement, for rules with a user condition.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Try this rule as if it were active.
+    /// Evaluate this rule as if it were active.
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// Print JSON.
@@ -109,7 +109,7 @@ fn rendered(explanation: &Explanation) -> String {
 fn fit(rule: &RuleFit) -> String {
     match rule.active {
         true => rule.name.clone(),
-        false => format!("{} (not active)", rule.name),
+        false => format!("{} (inactive)", rule.name),
     }
 }
 

@@ -13,7 +13,7 @@ const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 
 #[derive(Debug, Args)]
 pub(super) struct ManualArgs {
-    /// An existing directory; evenkeel.1, evenkeel-run.1, … and the completions go there.
+    /// Existing directory for the man pages (evenkeel.1, evenkeel-run.1, …) and shell completions.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
 }
@@ -23,7 +23,7 @@ pub(super) fn manual(args: &ManualArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let directory = args.directory.display();
-            eprintln!("error: cannot write the manual to {directory}: {error}");
+            eprintln!("error: cannot write man pages to {directory}: {error}");
             ExitCode::FAILURE
         }
     }

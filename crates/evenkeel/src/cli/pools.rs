@@ -14,7 +14,7 @@ use crate::client::{Client, ClientError};
 
 #[derive(Debug, Args)]
 pub(super) struct ServiceArgs {
-    /// The service.
+    /// Service name.
     service: String,
     /// Print JSON.
     #[arg(long)]
@@ -25,9 +25,9 @@ pub(super) struct ServiceArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct DatabaseArgs {
-    /// The service.
+    /// Service name.
     service: String,
-    /// One of its databases (PostgreSQL only); all when nothing is said.
+    /// Database of the service (PostgreSQL only) [default: all].
     database: Option<String>,
     #[command(flatten)]
     place: Where,
@@ -37,7 +37,7 @@ pub(super) struct DatabaseArgs {
 pub(super) struct PauseArgs {
     #[command(flatten)]
     of: DatabaseArgs,
-    /// How long to wait for what runs, at most 50000; 20000 when nothing is said.
+    /// Time to wait for running transactions, at most 50000 [default: 20000].
     #[arg(long, value_name = "MILLISECONDS")]
     limit_ms: Option<u64>,
 }
@@ -45,15 +45,15 @@ pub(super) struct PauseArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 pub(super) struct KillArgs {
-    /// The service.
+    /// Service name.
     service: String,
-    /// The client's id, as `evenkeel clients` shows it.
+    /// Client id, as shown by `evenkeel clients`.
     #[arg(group = "which")]
     id: Option<u64>,
-    /// The client that has this process of a server, as pg_stat_activity calls it.
+    /// Client that uses this server process (pid in pg_stat_activity).
     #[arg(long, value_name = "PID", group = "which")]
     server_pid: Option<u32>,
-    /// All clients of a database.
+    /// All clients of this database.
     #[arg(long, value_name = "NAME", group = "which")]
     database: Option<String>,
     #[command(flatten)]
@@ -71,9 +71,7 @@ pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
     let mut services = status.services.iter();
     let Some(service) = services.find(|one| one.name == args.service) else {
         let name = &args.service;
-        return fail(&format!(
-            "no service is named {name:?}: `evenkeel status` lists them"
-        ));
+        return fail(&format!("no service named {name:?}, see `evenkeel status`"));
     };
     match &service.database {
         Some(pooled) if args.json => print(&json!(pooled).to_string()),

@@ -6,12 +6,12 @@ use super::{RunArgs, USAGE};
 use crate::config::{self, Flags, Loaded, Style};
 
 const HOW_TO_BEGIN: &str = "\
-error: nothing to balance: name a config file, or an address and servers
+error: no configuration: give a config file, or an address and servers
 
   evenkeel run -c evenkeel.toml
   evenkeel run --listen tcp://127.0.0.1:3306 --to 10.0.0.1:3306,10.0.0.2:3306
 
-A config file begins with these lines; `evenkeel check -c FILE` says whether it is good:
+A minimal config file; check yours with `evenkeel check -c FILE`:
 
   [[service]]
   name = \"orders\"

@@ -38,13 +38,13 @@ fn head(status: &Status, lines: &mut Vec<String>) {
     for old in &status.upgrade {
         let left_s = old.left_ms / 1_000;
         lines.push(format!(
-            "upgrade  pid {} drains, {} sessions left, cut in {left_s} s",
+            "upgrade  pid {} is draining, {} sessions left, terminated in {left_s} s",
             old.draining_pid, old.sessions_left
         ));
     }
     let loaded = ago(status.config.loaded_at_unix_ms, status.now_unix_ms);
     lines.push(match &status.config.path {
-        Some(path) => format!("config   {path}, read {loaded} ago"),
+        Some(path) => format!("config   {path}, loaded {loaded} ago"),
         None => "config   from the command line".to_owned(),
     });
     for problem in &status.config.problems {
@@ -63,14 +63,14 @@ fn cluster_lines(cluster: &ClusterStatus, now_unix_ms: u64, lines: &mut Vec<Stri
     let since = ago(cluster.since_unix_ms, now_unix_ms);
     let primary = match &cluster.primary {
         Some(primary) => format!("primary {primary}"),
-        None => "no server takes writes".to_owned(),
+        None => "no primary".to_owned(),
     };
     let named = match &cluster.named {
-        Some(named) => format!("; an operator has named {named}"),
+        Some(named) => format!("; selected by the operator: {named}"),
         None => String::new(),
     };
     lines.push(format!(
-        "cluster of {services}: {primary}, since {since}{named}"
+        "cluster of {services}: {primary}, for {since}{named}"
     ));
     let problems = cluster.problems.iter();
     lines.extend(problems.map(|problem| format!("  problem: {problem}")));
@@ -94,14 +94,14 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
         role => format!(", role {role}"),
     };
     lines.push(format!(
-        "service {name}: {}{reason}, since {since}",
+        "service {name}: {}{reason}, for {since}",
         service.state.name()
     ));
     lines.push(format!(
         "  listens on {listen}, {protocol}, {balance}{role}"
     ));
     lines.push(format!(
-        "  sessions {} of {}, {} in all, {} refused; queue {} of {}",
+        "  sessions {} of {}, {} total, {} refused; queue {} of {}",
         sessions.current,
         sessions.limit,
         sessions.total,
@@ -174,7 +174,7 @@ fn server_row(server: &ServerStatus, now_unix_ms: u64) -> [String; 9] {
 fn role_words(role: &RoleStatus) -> String {
     match (role.role, role.lag_ms) {
         (RoleName::Replica, Some(0)) => "replica".to_owned(),
-        (RoleName::Replica, Some(lag_ms)) => format!("replica {lag_ms} ms behind"),
+        (RoleName::Replica, Some(lag_ms)) => format!("replica, lag {lag_ms} ms"),
         (RoleName::Replica, None) => "replica, lag unknown".to_owned(),
         (RoleName::Unknown, _) => "role unknown".to_owned(),
         (other, _) => other.name().to_owned(),
@@ -200,7 +200,7 @@ fn differences(status: &Status, lines: &mut Vec<String>) {
     }
     if !found.is_empty() {
         lines.push(String::new());
-        lines.push("differs from the file:".to_owned());
+        lines.push("differences from the config file:".to_owned());
         lines.extend(found);
     }
 }

@@ -193,7 +193,7 @@ fn unix_path(text: &str) -> Result<Option<PathBuf>, AddressError> {
 /// Host without brackets, and port.
 fn split(text: &str) -> Result<(&str, u16), AddressError> {
     if let Some((scheme, rest)) = text.split_once("://") {
-        let message = format!("`{scheme}://` does not belong into an address");
+        let message = format!("`{scheme}://` is not part of an address");
         return Err(AddressError::new(message, format!("write `{rest}`")));
     }
     if let Ok(ip) = text.parse::<Ipv6Addr>() {
@@ -230,7 +230,7 @@ fn unbracketed(host: &str, port: u16) -> Result<&str, AddressError> {
                 let message = format!("`{inner}` is not an IPv6 address");
                 Err(AddressError::new(
                     message,
-                    "only IPv6 addresses stand in brackets",
+                    "only an IPv6 address can be in brackets",
                 ))
             }
         };

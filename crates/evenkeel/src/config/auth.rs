@@ -107,7 +107,7 @@ fn read_query(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) ->
     }
     let query = table.text("query", problems)?;
     if !query.contains("$1") {
-        let message = "`query` does not ask for one user: it has no `$1`";
+        let message = "`query` has no `$1`, so it does not select one user";
         let help = "write `query = \"SELECT rolname, rolpassword, valid_until FROM \
                     evenkeel_login($1)\"`; docs/postgres.md has the function";
         problems.error(&table.value_place("query"), "E_VALUE", message, help);
@@ -157,7 +157,7 @@ fn check_known(auth: &AuthPlan, entry: &Entry<'_>, problems: &mut Problems) {
     if auth.source == AuthSource::Server || unread || auth.users.contains_key(entry.name) {
         return;
     }
-    let message = format!("`{}` is not in the file of users", entry.name);
+    let message = format!("`{}` is not in the users file", entry.name);
     let near = keys::nearest(entry.name, auth.users.keys().map(String::as_str));
     let help = match near {
         Some(near) => format!("did you mean `{near}`?"),

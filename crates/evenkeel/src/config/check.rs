@@ -140,7 +140,7 @@ fn own_address(Draft { plan, places }: &Draft, problems: &mut Problems) {
             continue;
         };
         let message = format!(
-            "{} is this service itself: it listens on {listen}",
+            "{} is the address this service itself listens on ({listen})",
             server.address
         );
         let help = "name the server's address, not the one that clients use";
@@ -169,7 +169,7 @@ fn backups(Draft { plan, places }: &Draft, problems: &mut Problems) {
         problems.warning(&places.servers_key, "W_ALL_BACKUP", message, help);
     }
     if plan.servers.iter().all(|server| server.weight == 0) {
-        let message = "all servers of this service have weight 0: no client is served";
+        let message = "all servers of this service have weight 0: it will not serve any client";
         let help = "give at least one a weight of 1 or more";
         problems.warning(&places.servers_key, "W_ALL_ZERO", message, help);
     }
@@ -178,7 +178,7 @@ fn backups(Draft { plan, places }: &Draft, problems: &mut Problems) {
 fn waiting(Draft { plan, places }: &Draft, problems: &mut Problems) {
     if plan.all_down == AllDown::Wait && plan.queue.length == 0 {
         let message =
-            "`all_down = \"wait\"` has no effect: nobody may wait with `queue.length = 0`";
+            "`all_down = \"wait\"` has no effect: the queue is disabled by `queue.length = 0`";
         let help = "set [service.queue] length to 1 or more, or remove `all_down`";
         problems.warning(&places.all_down, "W_NO_EFFECT", message, help);
     }
@@ -191,8 +191,7 @@ fn probe_accounts(Draft { plan, places }: &Draft, problems: &mut Problems) {
         Probe::Mysql { .. } | Probe::Postgres { .. }
     );
     if logs_in && places.monitor.is_none() && plan.monitor.is_none() {
-        let message =
-            format!("`probe = \"{probe}\"` logs in, but there is no account to log in with");
+        let message = format!("`probe = \"{probe}\"` requires an account to log in with");
         let help =
             "add [service.monitor] with `user` and `password_file`, or use `probe = \"tcp\"`";
         problems.error(&places.probe, "E_NO_MONITOR", message, help);
@@ -222,7 +221,7 @@ fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
     );
     if plan.role != Role::Any && !asks {
         let message = format!(
-            "`role = \"{}\"` is asked of the database, but `probe = \"{}\"` asks no database",
+            "`role = \"{}\"` requires a database probe, and `probe = \"{}\"` is not one",
             plan.role.name(),
             plan.health.probe.name()
         );
@@ -244,9 +243,10 @@ fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
         let reads = matches!(draft.plan.role, Role::Replica { .. });
         let shares = listed(draft).iter().any(|one| written.contains(one));
         if reads && !shares && !written.is_empty() {
-            let message = "no server of this service is in a service of `role = \"primary\"`: how \
-                           far its replicas are behind cannot be told";
-            let help = "list all servers of the cluster in both: the role decides who is used";
+            let message = "no server of this service is in a service with `role = \"primary\"`: \
+                           the lag of its replicas cannot be determined";
+            let help = "list all servers of the cluster in both services: roles decide which are \
+                        used";
             problems.warning(&draft.places.role, "W_ROLE_ALONE", message, help);
         }
     }
@@ -290,7 +290,7 @@ fn shared_limit(first: (&Draft, usize), second: (&Draft, usize), problems: &mut 
         words(a.max_connections),
         first.0.plan.name
     );
-    let help = "a server has one limit over all services: set the same in both";
+    let help = "a server has one limit for all services: set the same value in both";
     let place =
         |(draft, index): (&Draft, usize)| place_of(draft.places.servers.get(index)).max_connections;
     problems
@@ -336,7 +336,8 @@ fn shared_settings(
             b.name, a.name
         );
         let help = format!(
-            "services that list one server share its probes: write the same [service.{key}] in both"
+            "services that list the same server share its probes: set the same [service.{key}] in \
+             both"
         );
         problems
             .error(&second_place, "E_SHARED_SERVER", message, help)

@@ -71,7 +71,7 @@ fn read_text(path: &Path) -> Result<(String, Sources), Problems> {
     };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if size > FILE_BYTES_MAX {
-        let message = format!("the file has {size} bytes, more than any config");
+        let message = format!("the file has {size} bytes, too large for a config file");
         return Err(fail("E_FILE", message, "is it the right file?"));
     }
     let bytes = fs::read(path).map_err(|error| {
@@ -152,12 +152,7 @@ fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -
     }
     if root.elements("service").is_empty() {
         let help = "add one: `[[service]]` with `name`, `listen` and `servers`";
-        problems.error(
-            &None,
-            "E_NO_SERVICES",
-            "there is no service in this file",
-            help,
-        );
+        problems.error(&None, "E_NO_SERVICES", "this file defines no service", help);
     }
     drafts
 }

@@ -74,8 +74,11 @@ fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
             continue;
         };
         if *protocol.get_or_insert(named) != named {
-            let message = format!("--listen: `{text}` is another protocol than the one before");
-            let help = "use a file with a service for each protocol";
+            let message = format!(
+                "--listen: `{text}` has a different protocol than the previous \
+                                   address"
+            );
+            let help = "use a config file with one service per protocol";
             problems.error(&None, "E_BOTH", message, help);
         }
     }
@@ -118,7 +121,7 @@ fn read_servers(flags: &Flags, protocol: Protocol, problems: &mut Problems) -> V
     for text in &flags.to {
         let named = scheme("--to", text, problems);
         if named.is_some_and(|named| named != protocol) {
-            let message = format!("--to: `{text}` is another protocol than that of `--listen`");
+            let message = format!("--to: `{text}` has a different protocol than `--listen`");
             let help = format!("write `--listen {}://…`", named.unwrap_or(protocol).name());
             problems.error(&None, "E_BOTH", message, help);
             continue;
@@ -150,7 +153,7 @@ fn read_account(
     };
     let Some(user) = variable(name).filter(|user| !user.is_empty()) else {
         let message = format!(
-            "`{}://` needs an account that asks the servers for roles and users",
+            "`{}://` requires an account to query the servers for roles and users",
             service.protocol.name()
         );
         let help = format!("set {name} and {password}, or use a file with [service.monitor]");
@@ -192,7 +195,7 @@ fn read_balance(flags: &Flags, default: Algorithm, problems: &mut Problems) -> A
         let names: Vec<&str> = Algorithm::ALL.iter().map(|one| one.name()).collect();
         let near = keys::nearest(text, names.iter().copied());
         let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
-        let message = format!("--balance: there is no `{text}`");
+        let message = format!("--balance: unknown algorithm `{text}`");
         problems.error(
             &None,
             "E_UNKNOWN_WORD",

@@ -41,15 +41,18 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
     let interval_ms = health.interval_ms;
     if health.dead_interval_ms_max < interval_ms {
         let message = "`dead_interval_ms_max` is less than `interval_ms`";
-        let help = format!("the interval of a dead server grows: use {interval_ms} or more");
+        let help = format!(
+            "the probe interval of a dead server only increases: use {interval_ms} \
+                            or more"
+        );
         let place = table.value_place("dead_interval_ms_max");
         problems.error(&place, "E_ORDER", message, help);
     }
     if health.timeout_ms > interval_ms {
         let message = "`timeout_ms` is more than `interval_ms`";
         let help = format!(
-            "a frozen server is noticed after `fall` times `timeout_ms`; \
-             use {interval_ms} or less to notice it sooner"
+            "a frozen server is detected after `fall` times `timeout_ms`; use {interval_ms} or \
+             less to detect it sooner"
         );
         let place = table.value_place("timeout_ms");
         problems.warning(&place, "W_TIMEOUT", message, help);
@@ -68,7 +71,7 @@ fn probe(table: &Table<'_>, default: &Probe, problems: &mut Problems) -> Probe {
     for (key, probes) in PROBE_KEYS {
         if table.value(key).is_some() && !probes.contains(&word) {
             let wanted = probes.join("\" or \"");
-            let message = format!("`{key}` is for other probes than `{word}`");
+            let message = format!("`{key}` is not used with `probe = \"{word}\"`");
             let help = format!("set `probe = \"{wanted}\"`, or remove `{key}`");
             problems.error(&table.key_place(key), "E_PROBE_KEY", message, help);
         }
@@ -168,7 +171,7 @@ pub(super) fn read_monitor(
     let lag_query = table.text("lag_query", problems).map(str::to_owned);
     let user = table.text("user", problems);
     if table.value("user").is_none() {
-        let help = "add `user = \"…\"`: the account that probes log in with";
+        let help = "add `user = \"…\"`, the account used by probes";
         problems.error(
             &table.place,
             "E_MISSING_KEY",
@@ -202,7 +205,7 @@ pub(super) fn read_server_tls(
         .then(|| tls::own_certificate(table, sources, problems))
         .flatten();
     if own.is_some() && mode == Some(TlsMode::Off) {
-        let message = "`certificate` has no effect: nothing is encrypted with `mode = \"off\"`";
+        let message = "`certificate` has no effect: `mode = \"off\"` disables TLS";
         let help = "set `mode = \"verify\"`, or remove `certificate` and `key`";
         problems.warning(
             &table.key_place("certificate"),

@@ -277,7 +277,7 @@ pub static AUTH: Section = Section {
 
 /// The file that `users_file` names; not a part of the config file.
 pub static USERS: Section = Section {
-    title: "the file of users",
+    title: "the users file",
     keys: &[table("users")],
 };
 

@@ -21,7 +21,7 @@ pub(super) fn check(protocol: Protocol, entry: &Entry<'_>, problems: &mut Proble
         "this name is empty".to_owned()
     } else if bytes > bytes_max {
         let keeps = protocol.in_words();
-        format!("this name has {bytes} bytes, more than {keeps} keeps")
+        format!("this name has {bytes} bytes; {keeps} supports fewer")
     } else if entry.name.chars().any(char::is_control) {
         "this name contains a control character".to_owned()
     } else {

@@ -8,8 +8,8 @@ use super::problem::Problems;
 use super::reader::{Entry, Table, wrong_type};
 use super::server;
 
-const HELP: &str = "write `addresses = { \"2\" = \"10.0.0.2:5432\" }`: the other's `instance`, and \
-                    where it listens";
+const HELP: &str = "write `addresses = { \"2\" = \"10.0.0.2:5432\" }`: `instance` of the other \
+                    process, and the address it listens on";
 
 /// What is read when the table is there.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PeersPlan {
@@ -37,8 +37,8 @@ fn read_number(entry: &Entry<'_>, problems: &mut Problems) -> Option<u16> {
     let number = entry.name.parse().ok();
     let number = number.filter(|number| (1..=INSTANCE_MAX).contains(&u64::from(*number)));
     if number.is_none() {
-        let message = format!("`{}` is not the number of an instance", entry.name);
-        let help = format!("a number from 1 to {INSTANCE_MAX}: the other's `instance`");
+        let message = format!("`{}` is not an instance number", entry.name);
+        let help = format!("a number from 1 to {INSTANCE_MAX}: `instance` of the other process");
         problems.error(&Some(entry.place.clone()), "E_RANGE", message, help);
     }
     number
@@ -55,8 +55,11 @@ fn read_address(entry: &Entry<'_>, problems: &mut Problems) -> Option<Address> {
 fn check_new(peers: &PeersPlan, entry: &Entry<'_>, address: &Address, problems: &mut Problems) {
     let other = peers.addresses.iter().find(|(_, known)| *known == address);
     if let Some((other, _)) = other {
-        let message = format!("instances `{other}` and `{}` have one address", entry.name);
-        let help = "each instance listens on an address of its own";
+        let message = format!(
+            "instances `{other}` and `{}` have the same address",
+            entry.name
+        );
+        let help = "each instance needs its own address";
         problems.error(
             &Some(entry.value.span()),
             "E_DUPLICATE_SERVER",

@@ -11,8 +11,8 @@ use super::reader::Table;
 
 /// Keys that mean something only where a connection is to one database for good.
 const DATABASE_KEYS: [(&str, &str); 2] = [("database_size", OF_SCHEMAS), ("databases", OF_SCHEMAS)];
-const OF_SCHEMAS: &str = "remove it: a connection to MySQL goes with its clients from schema to \
-     schema; `size`, `user_size` and `service_size` limit connections";
+const OF_SCHEMAS: &str = "remove it: MySQL server connections are not tied to a schema; limit them \
+                          with `size`, `user_size` and `service_size`";
 
 /// What is read when the table is there.
 pub(super) fn read(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
@@ -63,7 +63,7 @@ fn sizes(
         };
         if inner.value("size").is_none() && !inner.has_unknown {
             let message = format!("`{}` has no `size`", entry.name);
-            let help = "add `size = …`; 0 is no limit";
+            let help = "add `size = …`; 0 means no limit";
             problems.error(&inner.place, "E_MISSING_KEY", message, help);
         }
         if let Some(size) = inner.small_number("size", problems) {

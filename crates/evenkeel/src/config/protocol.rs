@@ -26,12 +26,12 @@ const DATABASE_KEYS: [&str; 13] = [
 const TCP_KEYS: [(&str, &str); 9] = [
     (
         "role",
-        "remove it: one service serves both, writes go to the primary, and with [service.split] \
-         `reads = true` reads to the replicas",
+        "remove it: one service handles both; writes go to the primary, and reads to the replicas \
+         with [service.split] `reads = true`",
     ),
     (
         "on_primary_change",
-        "remove it: sessions move to the new primary; [service.failover] says how long they may \
+        "remove it: sessions move to the new primary; [service.failover] sets how long they may \
          wait",
     ),
     (
@@ -40,27 +40,27 @@ const TCP_KEYS: [(&str, &str); 9] = [
     ),
     (
         "half_close_timeout_ms",
-        "remove it: a client that ends its direction has left; `idle_timeout_ms` is for silent \
-         ones",
+        "remove it: a client that closes its sending side is disconnected; use `idle_timeout_ms` \
+         for inactive clients",
     ),
     (
         "all_down",
-        "remove it: [service.failover] `wait_ms` says how long clients wait for a server",
+        "remove it: [service.failover] `wait_ms` sets how long clients wait for a server",
     ),
     (
         "send_proxy",
-        "remove it: a server connection serves many clients; [service.auth] `allow_from` says \
-         who may come from where",
+        "remove it: server connections are shared by clients; restrict client addresses with \
+         [service.auth] `allow_from`",
     ),
     (
         "on_server_down",
-        "remove it: what runs on a server that is down is ended at once, and its client goes on \
-         elsewhere",
+        "remove it: statements on a failed server are aborted at once, and clients continue on \
+         another server",
     ),
     (
         "retries",
-        "remove it: clients wait for a server as long as [service.pool] `wait_ms` and \
-         [service.failover] `wait_ms` say",
+        "remove it: [service.pool] `wait_ms` and [service.failover] `wait_ms` set how long clients \
+         wait for a server",
     ),
     (
         "queue",
@@ -76,7 +76,8 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
         .unwrap_or("tcp");
     if keys::PROTOCOLS_NOT_YET.contains(&word) {
         let message = format!("`protocol = \"{word}\"` is not supported yet");
-        let help = "use `protocol = \"tcp\"`: it carries any protocol; [service.health] can log in";
+        let help = "use `protocol = \"tcp\"`, which carries any protocol; [service.health] can log \
+                    in to probe";
         problems.error(&table.value_place("protocol"), "E_NOT_YET", message, help);
         return None;
     }

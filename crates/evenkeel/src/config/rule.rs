@@ -49,7 +49,7 @@ fn read_one(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) 
 
 fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
     if table.value("name").is_none() && !table.has_unknown {
-        let help = "add `name = \"…\"`; errors, `status` and `explain` call it by its name";
+        let help = "add `name = \"…\"`; it is used in errors, `status` and `explain`";
         problems.error(
             &table.place,
             "E_MISSING_KEY",
@@ -69,7 +69,7 @@ fn read_digest(table: &Table<'_>, problems: &mut Problems) -> Option<u64> {
     let digest = written.parse::<Digest>().ok();
     if digest.is_none() {
         let message = format!("`{written}` is not a digest");
-        let help = "16 hexadecimal digits; `evenkeel explain \"SELECT …\"` says those of a text";
+        let help = "16 hexadecimal digits, as shown by `evenkeel explain \"SELECT …\"`";
         problems.error(&table.value_place("digest"), "E_VALUE", message, help);
     }
     digest.map(|digest| digest.0)
@@ -81,8 +81,7 @@ fn read_pattern(table: &Table<'_>, problems: &mut Problems) -> Option<Pattern> {
         Ok(pattern) => Some(pattern),
         Err(BadPattern(why)) => {
             let message = format!("`match` is not a regular expression: {why}");
-            let help = "write it in single quotes, so that backslashes stay as they are: \
-                        `match = '^select\\b'`";
+            let help = "use single quotes, so that backslashes are kept: `match = '^select\\b'`";
             problems.error(&table.value_place("match"), "E_VALUE", message, help);
             None
         }
@@ -119,7 +118,7 @@ fn place_of(value: &Value<'_>, servers: &[ServerPlan], problems: &mut Problems) 
     };
     let place = servers.iter().position(|server| server.name == name);
     if place.is_none() {
-        let message = format!("`{name}` is no server of this service");
+        let message = format!("`{name}` is not a server of this service");
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         let help = match keys::nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -149,7 +148,7 @@ fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
     let other = ["to", "timeout_ms"].into_iter().find(given);
     if let (Some(other), true) = (other, given(&"reject")) {
         let message = format!("`reject` and `{other}` exclude each other");
-        let help = "what is refused goes nowhere, and takes no time";
+        let help = "a rejected statement is not routed and has no timeout";
         problems.error(&table.key_place(other), "E_BOTH", message, help);
     }
     let reads = !matches!(rule.to, None | Some(RuleTo::Primary));
@@ -169,7 +168,7 @@ fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
 fn check_place(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems: &mut Problems) {
     if before.len() == RULES_MAX {
         let message = format!("a service has at most {RULES_MAX} rules");
-        let help = "each statement is held against all of them: let one say what several do";
+        let help = "every statement is checked against all of them: combine rules";
         problems.error(&table.place, "E_RANGE", message, help);
     }
     let is_same = |other: &RulePlan| !rule.name.is_empty() && other.name == rule.name;
@@ -186,17 +185,17 @@ fn check_place(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems
     let is_last = |other: &&RulePlan| other.active && other.is_for_all();
     if let Some(last) = before.iter().find(is_last) {
         let message = format!(
-            "this rule has no effect: `{}` before it is for every statement",
+            "this rule has no effect: rule `{}` before it matches every statement",
             last.name
         );
-        let help = "put it before that one";
+        let help = "move it before that rule";
         problems.warning(&table.place, "W_NO_EFFECT", message, help);
     }
 }
 
 fn check_split(table: &Table<'_>, splits: bool, problems: &mut Problems) {
     if table.value("to").is_some() && !splits {
-        let message = "`to` has no effect: all goes to the primary with `reads = false`";
+        let message = "`to` has no effect: with `reads = false` everything goes to the primary";
         let help = "set `reads = true` in [service.split]; a last rule without conditions and \
                     with `to = \"primary\"` keeps all else there";
         problems.warning(&table.key_place("to"), "W_NO_EFFECT", message, help);

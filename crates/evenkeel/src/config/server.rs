@@ -94,7 +94,7 @@ pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems
     if name.len() <= 64 && name.chars().all(good) {
         return true;
     }
-    let message = format!("`{name}` is not a name for a {whose}");
+    let message = format!("`{name}` is not a valid {whose} name");
     let help = "up to 64 letters (a-z), digits, `.`, `_` and `-`";
     problems.error(&table.value_place("name"), "E_NAME", message, help);
     false

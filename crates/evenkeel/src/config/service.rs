@@ -77,7 +77,7 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
 
 fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
     if table.value("name").is_none() {
-        let help = "add `name = \"…\"`; `status`, logs and metrics call it by its name";
+        let help = "add `name = \"…\"`; it is used in `status`, logs and metrics";
         problems.error(
             &table.place,
             "E_MISSING_KEY",
@@ -105,7 +105,7 @@ fn read_listen(
         problems.error(
             &place,
             "E_MISSING_KEY",
-            "this service listens nowhere",
+            "this service has no `listen` address",
             help,
         );
     }
@@ -310,7 +310,7 @@ fn read_keepalive(table: &Table<'_>, problems: &mut Problems) -> Keepalive {
 fn whole_seconds(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<u64> {
     let number = table.number(key, problems)?;
     if !number.is_multiple_of(1_000) {
-        let message = format!("`{key}` is {number}, but the kernel counts whole seconds here");
+        let message = format!("`{key}` is {number}, but must be whole seconds");
         let help = format!("use {}", number.next_multiple_of(1_000));
         problems.error(&table.value_place(key), "E_RANGE", message, help);
     }

@@ -59,7 +59,7 @@ impl Sources {
         let opened = self.open(path, place, problems)?;
         if opened.mode & 0o004 != 0 {
             let file = path.display();
-            let message = format!("{file} can be read by everybody on this machine");
+            let message = format!("{file} is readable by everyone on this machine");
             let help = format!("`chmod 600 {file}`");
             problems.warning(place, "W_SECRET_READABLE", message, help);
         }
@@ -78,8 +78,8 @@ impl Sources {
             let file = path.display();
             let mode = opened.mode & 0o777;
             let message =
-                format!("{file} has mode {mode:04o}: others than its owner may read or change it");
-            let help = format!("`chmod 600 {file}`; its owner must be who evenkeel runs as");
+                format!("{file} has mode {mode:04o}, but must be accessible by its owner only");
+            let help = format!("`chmod 600 {file}`; its owner must be the user evenkeel runs as");
             problems.error(place, "E_SECRET_READABLE", message, help);
             return None;
         }
@@ -97,15 +97,15 @@ impl Sources {
         let literal = table.text(key, problems);
         let named = table.text(file_key, problems);
         if table.value(key).is_some() && table.value(file_key).is_some() {
-            let message = format!("`{key}` and `{file_key}` are both given");
+            let message = format!("both `{key}` and `{file_key}` are set");
             let help = format!("keep one; `{file_key}` keeps the secret out of this file");
             let problem = problems.error(&table.key_place(file_key), "E_BOTH", message, help);
-            problem.with_other(&table.key_place(key), &format!("`{key}` is given"));
+            problem.with_other(&table.key_place(key), &format!("`{key}` is set"));
             return None;
         }
         if literal.is_some() && self.world_readable {
             let message =
-                format!("`{key}` stands in a file that everybody on this machine can read");
+                format!("`{key}` is in a file that is readable by everyone on this machine");
             let help = format!("`chmod o-r` the file, or use `{file_key}`");
             problems.warning(&table.key_place(key), "W_SECRET_READABLE", message, help);
         }
@@ -120,7 +120,7 @@ impl Sources {
         let text = self.secret_text(&path, place, problems)?;
         let secret = text.expose().trim_end_matches(['\r', '\n']);
         if secret.is_empty() || secret.contains('\n') {
-            let message = format!("{} does not hold one line of text", path.display());
+            let message = format!("{} must contain exactly one line", path.display());
             let help = "it must hold the secret and nothing else";
             problems.error(place, "E_FILE", message, help);
             return None;
@@ -179,9 +179,7 @@ pub(super) fn file_help(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound => {
             "check the path; relative paths begin at the config file's directory"
         }
-        io::ErrorKind::PermissionDenied => {
-            "give the user that evenkeel runs as the right to read it"
-        }
+        io::ErrorKind::PermissionDenied => "make it readable for the user evenkeel runs as",
         io::ErrorKind::InvalidData => "it must be text: certificates and keys as PEM, not DER",
         _ => "it must be a file that evenkeel can read",
     }

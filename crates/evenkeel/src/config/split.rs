@@ -45,7 +45,7 @@ fn idle_keys(table: &Table<'_>, problems: &mut Problems) {
     let given = |key: &&str| table.value(key).is_some();
     if let Some(key) = READS_KEYS.into_iter().find(given) {
         let message =
-            format!("`{key}` has no effect: all goes to the primary with `reads = false`");
+            format!("`{key}` has no effect: with `reads = false` everything goes to the primary");
         let help = "set `reads = true`, or remove it";
         problems.warning(&table.key_place(key), "W_NO_EFFECT", message, help);
     }
@@ -54,7 +54,8 @@ fn idle_keys(table: &Table<'_>, problems: &mut Problems) {
 /// Who keeps a connection of its own keeps one to the primary.
 pub(super) fn stays_at_primary(split: &SplitPlan, table: &Table<'_>, problems: &mut Problems) {
     if split.reads {
-        let message = "`reads` has no effect: with `mode = \"session\"` all goes to the primary";
+        let message = "`reads` has no effect: with `mode = \"session\"` everything goes to the \
+                       primary";
         let help = "set `mode = \"transaction\"` in [service.pool], or remove it";
         problems.warning(&table.key_place("reads"), "W_NO_EFFECT", message, help);
     }

@@ -77,7 +77,7 @@ pub(super) fn authorities(
     let file = pem_file(table, key, sources, problems)?;
     if let Err(error) = Authorities::from_pem(file.text.expose().as_bytes()) {
         let message = format!("{}: {}", file.path.display(), why(&error));
-        let help = "it must hold certificates, lines from `-----BEGIN CERTIFICATE-----` on";
+        let help = "it must contain certificates: `-----BEGIN CERTIFICATE-----` …";
         problems.error(&table.value_place(key), "E_FILE", message, help);
     }
     Some(file)
@@ -90,12 +90,11 @@ fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems:
     };
     let of_key = matches!(&error, SetupError::BadFile { key, .. } if key.ends_with(" key"));
     let (name, file, help) = if of_key {
-        let help = "it must hold the certificate's key, lines from `-----BEGIN PRIVATE KEY-----` \
-                    on, without a passphrase";
+        let help = "it must contain the private key of the certificate, without a passphrase: \
+                    `-----BEGIN PRIVATE KEY-----` …";
         ("key", key, help)
     } else {
-        let help = "it must hold our own certificate first, lines from \
-                    `-----BEGIN CERTIFICATE-----` on";
+        let help = "the first certificate in it must be our own: `-----BEGIN CERTIFICATE-----` …";
         ("certificate", certificate, help)
     };
     let message = format!("{}: {}", file.path.display(), why(&error));

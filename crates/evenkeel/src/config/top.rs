@@ -91,7 +91,7 @@ pub(super) fn read_admin(table: &Table<'_>, sources: &Sources, problems: &mut Pr
             continue;
         };
         let message = format!(
-            "{address} is open to other machines, but without a token they may not even read"
+            "{address} is reachable from other machines, but without a token they are refused"
         );
         let help = "set `token_file = \"…\"`, or listen on 127.0.0.1";
         problems.warning(&table.value_place(key), "W_NO_TOKEN", message, help);
@@ -117,11 +117,14 @@ pub(super) fn parse_listen(text: &str) -> Result<Option<SocketAddr>, (String, St
         Ok(Listen::Tcp(address)) => Ok(Some(address)),
         Ok(Listen::Any(port)) => {
             let help = format!("use `0.0.0.0:{port}` or `[::]:{port}`");
-            Err(("the admin port listens on one address".to_owned(), help))
+            Err(("the admin port needs one specific address".to_owned(), help))
         }
         Ok(Listen::Unix(path)) => {
             let help = format!("set `socket = \"{}\"`; `listen` is for TCP", path.display());
-            Err(("the control socket has a key of its own".to_owned(), help))
+            Err((
+                "the control socket is set with its own key".to_owned(),
+                help,
+            ))
         }
         Err(wrong) => Err((wrong.message, wrong.help)),
     }

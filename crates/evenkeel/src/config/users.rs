@@ -22,11 +22,11 @@ const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
 const POSTGRES_KEYS: [(&str, &str); 2] = [
     (
         "md5",
-        "use `password`, or `verifier` with what `mysql.user` has",
+        "use `password`, or `verifier` with the value from `mysql.user`",
     ),
     (
         "cleartext",
-        "remove it: clients prove their password by their plugin",
+        "remove it: the authentication plugin determines how the password is sent",
     ),
 ];
 
@@ -54,7 +54,7 @@ pub(super) fn read(
         }
     }
     if users.is_empty() && !problems.has_errors() {
-        problems.error(&None, "E_FILE", "there are no users in this file", help);
+        problems.error(&None, "E_FILE", "this file defines no users", help);
     }
     problems.sort();
     (users, problems)
@@ -94,9 +94,9 @@ fn check_user(
         .filter(|key| table.value(key).is_some());
     let (first, second) = (given.next(), given.next());
     if let Some((first, second)) = first.zip(second) {
-        let message = format!("`{first}` and `{second}` are both given");
+        let message = format!("both `{first}` and `{second}` are set");
         let problem = problems.error(&table.key_place(second), "E_BOTH", message, "keep one");
-        problem.with_other(&table.key_place(first), &format!("`{first}` is given"));
+        problem.with_other(&table.key_place(first), &format!("`{first}` is set"));
         return;
     }
     check_form(user, table, problems);
@@ -116,19 +116,18 @@ fn check_form(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
         ),
         Some(Credential::Md5(text)) if !forms::is_md5(text.expose()) => (
             "md5",
-            "`md5, then 32 digits of 0-9 a-f`",
+            "`md5` followed by 32 digits 0-9 a-f",
             "pg_authid.rolpassword",
         ),
         Some(Credential::Mysql(text)) if !forms::is_mysql(text.expose()) => (
             "verifier",
-            "`*`, then 40 digits of 0-9 A-F, or `$A$`, then 67 characters, or this in hex behind \
-             `0x`",
+            "`*` and 40 digits 0-9 A-F, or `$A$` and 67 characters (also in hex after `0x`)",
             "mysql.user.authentication_string",
         ),
         _ => return,
     };
-    let message = format!("`{key}` is not a verifier of this kind");
-    let help = format!("it is {form}, as {from} has it");
+    let message = format!("`{key}` is not a valid password hash of this kind");
+    let help = format!("expected {form}, as in {from}");
     problems.error(&table.value_place(key), "E_VALUE", message, help);
 }
 
@@ -142,7 +141,7 @@ fn check_login(
     let says_nothing = *user == UserPlan::default();
     let nowhere_else = source == AuthSource::File && !user.certificate;
     if says_nothing || nowhere_else {
-        let message = "this user has nothing to log in with";
+        let message = "this user has no credentials";
         let help = match protocol {
             Protocol::Mysql => "add `password` or `verifier`, or `certificate = true`",
             _ => "add `password`, `verifier` or `md5`, or `certificate = true`",
@@ -166,12 +165,12 @@ fn check_server_login(user: &UserPlan, table: &Table<'_>, problems: &mut Problem
     {
         (
             "certificate",
-            "nothing logs in to the servers when this user comes with a certificate",
+            "a certificate login provides no credential for the servers",
         )
     } else if user.server_user.is_some() && of_this_user {
         (
             "server_user",
-            "what this user logs in with does not log in another user to the servers",
+            "the credential of this user cannot log in a different `server_user`",
         )
     } else {
         return;

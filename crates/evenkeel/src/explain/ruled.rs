@@ -13,8 +13,8 @@ use crate::status::{Explanation, Question, RuleFit};
 /// Somebody of whom no rule speaks: no name is empty.
 const NOBODY: &str = "";
 
-const OF_ANYBODY: &str = "a user and a database of which no rule speaks: name them with --user and \
-     --database";
+const OF_ANYBODY: &str = "a user and a database that no rule mentions: set them with --user and \
+                          --database";
 
 /// What the rules say.
 pub(super) struct Ruled {
@@ -36,7 +36,7 @@ impl Ruled {
             return Err(match names.as_slice() {
                 [] => format!("service {service:?} has no rules"),
                 names => format!(
-                    "service {service:?} has no rule {tried:?}: there is {}",
+                    "service {service:?} has no rule {tried:?}; choose one of: {}",
                     names.join(", ")
                 ),
             });
@@ -100,11 +100,11 @@ impl Ruled {
     fn tried(&self, rule: &str, question: &Question) -> String {
         let mut fitting = self.book.fitting(&self.verdict);
         if fitting.any(|(name, _)| name == rule) {
-            return format!("{rule} fits");
+            return format!("{rule} matches");
         }
         match self.book.differs(rule, &said(question, self.dialect)) {
-            Some(condition) => format!("{rule} does not fit: see its `{condition}`"),
-            None => format!("{rule} would fit, but a rule before it decides"),
+            Some(condition) => format!("{rule} does not match: see its `{condition}`"),
+            None => format!("{rule} would match, but an earlier rule decides"),
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) const fn gauge<T>(
 pub(super) static PROCESS: &[Family<Status>] = &[
     gauge(
         "evenkeel_cluster_has_primary",
-        "1 while a server of the cluster takes writes",
+        "1 if a server of the cluster accepts writes",
         None,
         |status, emit| {
             for cluster in &status.clusters {
@@ -82,25 +82,25 @@ pub(super) static PROCESS: &[Family<Status>] = &[
     ),
     gauge(
         "evenkeel_process_start_timestamp",
-        "When the process started, in Unix time",
+        "Start time of the process, Unix time",
         SECONDS,
         |status, emit| emit(&[], Now(seconds_from_ms(status.started_at_unix_ms))),
     ),
     gauge(
         "evenkeel_config_loaded_timestamp",
-        "When the config in force was read, in Unix time",
+        "Time the current configuration was loaded, Unix time",
         SECONDS,
         |status, emit| emit(&[], Now(seconds_from_ms(status.config.loaded_at_unix_ms))),
     ),
     gauge(
         "evenkeel_config_problems",
-        "Faults found in the config file when it was last read",
+        "Problems found in the config file at the last load",
         None,
         |status, emit| emit(&[], Now(status.config.problems.len() as f64)),
     ),
     gauge(
         "evenkeel_worker_sessions_current",
-        "Client sessions on a worker now",
+        "Client sessions per worker",
         None,
         |status, emit| {
             for (index, worker) in status.engine.workers.iter().enumerate() {
@@ -118,7 +118,7 @@ pub(super) static PROCESS: &[Family<Status>] = &[
 pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     gauge(
         "evenkeel_service_state",
-        "1 for the state the service is in",
+        "1 for the current state of the service, 0 for the others",
         None,
         |service, emit| {
             for state in ServiceState::ALL {
@@ -132,13 +132,13 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     gauge(
         "evenkeel_service_sessions_current",
-        "Client sessions now",
+        "Open client sessions",
         None,
         |service, emit| emit(&[], Now(service.sessions.current as f64)),
     ),
     gauge(
         "evenkeel_service_sessions_limit",
-        "max_connections",
+        "Maximum number of client sessions (max_connections)",
         None,
         |service, emit| emit(&[], Now(service.sessions.limit as f64)),
     ),
@@ -150,55 +150,55 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     counter(
         "evenkeel_service_refusals",
-        "Clients turned away",
+        "Clients rejected",
         None,
         |service, emit| emit(&[], Count(service.sessions.refused)),
     ),
     gauge(
         "evenkeel_service_queue_current",
-        "Clients waiting now",
+        "Clients in the queue",
         None,
         |service, emit| emit(&[], Now(service.queue.current as f64)),
     ),
     gauge(
         "evenkeel_service_queue_limit",
-        "At most so many wait",
+        "Maximum queue length (queue.length)",
         None,
         |service, emit| emit(&[], Now(service.queue.limit as f64)),
     ),
     gauge(
         "evenkeel_service_queue_wait_limit",
-        "A client waits no longer than this",
+        "Maximum time in the queue (queue.wait_ms)",
         SECONDS,
         |service, emit| emit(&[], Now(seconds_from_ms(service.queue.wait_ms_limit))),
     ),
     counter(
         "evenkeel_service_queue_timeouts",
-        "Clients that waited in vain",
+        "Clients that timed out in the queue",
         None,
         |service, emit| emit(&[], Count(service.queue.timed_out_total)),
     ),
     counter(
         "evenkeel_service_received",
-        "Bytes from clients",
+        "Bytes received from clients",
         BYTES,
         |service, emit| emit(&[], Count(service.bytes.from_clients)),
     ),
     counter(
         "evenkeel_service_sent",
-        "Bytes to clients",
+        "Bytes sent to clients",
         BYTES,
         |service, emit| emit(&[], Count(service.bytes.to_clients)),
     ),
     counter(
         "evenkeel_service_errors",
-        "What went wrong, by kind",
+        "Errors by kind",
         None,
         service_errors,
     ),
     counter(
         "evenkeel_service_retries",
-        "Connects tried again on another server",
+        "Connection attempts retried on another server",
         None,
         |service, emit| emit(&[], Count(service.retries_total)),
     ),
@@ -208,7 +208,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
 pub(super) static SERVER: &[Family<ServerStatus>] = &[
     gauge(
         "evenkeel_server_state",
-        "1 for the state the server is in",
+        "1 for the current state of the server, 0 for the others",
         None,
         |server, emit| {
             for state in ServerState::ALL {
@@ -222,7 +222,7 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
     ),
     gauge(
         "evenkeel_server_role",
-        "1 for the role the server has in its cluster; absent where no service asks for one",
+        "1 for the current role of the server, 0 for the others; absent if no service needs roles",
         None,
         |server, emit| {
             let Some(role) = &server.role else {
@@ -236,7 +236,7 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
     ),
     gauge(
         "evenkeel_server_replication_lag",
-        "How far the replica is behind; absent while that is unknown",
+        "Replication lag; absent while unknown",
         SECONDS,
         |server, emit| {
             let lag_ms = server.role.as_ref().and_then(|role| role.lag_ms);
@@ -245,13 +245,13 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
     ),
     gauge(
         "evenkeel_server_sessions_current",
-        "Sessions on it now",
+        "Open client sessions on the server",
         None,
         |server, emit| emit(&[], Now(server.sessions.current as f64)),
     ),
     gauge(
         "evenkeel_server_sessions_limit",
-        "max_connections; absent when not set",
+        "Maximum number of sessions on the server (max_connections); absent if not set",
         None,
         |server, emit| {
             server
@@ -262,43 +262,43 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
     ),
     counter(
         "evenkeel_server_sessions",
-        "Sessions it was given",
+        "Client sessions sent to the server",
         None,
         |server, emit| emit(&[], Count(server.sessions.total)),
     ),
     gauge(
         "evenkeel_server_weight",
-        "The weight in force",
+        "Configured weight",
         None,
         |server, emit| emit(&[], Now(f64::from(server.weight))),
     ),
     gauge(
         "evenkeel_server_weight_effective",
-        "The weight now, lower during slow start",
+        "Effective weight, reduced during slow start",
         None,
         |server, emit| emit(&[], Now(server.weight_now)),
     ),
     counter(
         "evenkeel_server_received",
-        "Bytes from clients to it",
+        "Bytes from clients to the server",
         BYTES,
         |server, emit| emit(&[], Count(server.bytes.from_clients)),
     ),
     counter(
         "evenkeel_server_sent",
-        "Bytes from it to clients",
+        "Bytes from the server to clients",
         BYTES,
         |server, emit| emit(&[], Count(server.bytes.to_clients)),
     ),
     counter(
         "evenkeel_server_errors",
-        "What went wrong, by kind",
+        "Errors by kind",
         None,
         server_errors,
     ),
     gauge(
         "evenkeel_server_latency",
-        "Smoothed time to its first byte; absent before the first measurement",
+        "Smoothed time to first byte; absent before the first measurement",
         SECONDS,
         |server, emit| {
             server
@@ -308,7 +308,7 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
     ),
     gauge(
         "evenkeel_server_probe_success",
-        "1 when the last probe succeeded; absent before the first",
+        "1 if the last probe succeeded; absent before the first probe",
         None,
         |server, emit| {
             server
@@ -319,7 +319,7 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
     ),
     gauge(
         "evenkeel_server_probe_duration",
-        "How long the last probe took; absent before the first",
+        "Duration of the last probe; absent before the first probe",
         SECONDS,
         |server, emit| {
             let probe = server.last_probe.as_ref();
@@ -328,7 +328,7 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
     ),
     gauge(
         "evenkeel_server_monitor_problem",
-        "1 when the monitor itself cannot work, e.g. cannot log in",
+        "1 if the monitor itself fails, for example cannot log in",
         None,
         |server, emit| emit(&[], Now(one_if(server.monitor_problem.is_some()))),
     ),

@@ -11,7 +11,7 @@ use Value::{Count, Now};
 pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     gauge(
         "evenkeel_service_clients_current",
-        "Clients by what they do",
+        "Clients by activity",
         None,
         |service, emit| {
             of(service, |pooled| {
@@ -22,7 +22,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     gauge(
         "evenkeel_service_bound_clients_current",
-        "Clients bound to their server connection, by reason; reasons without any are absent",
+        "Clients pinned to their server connection, by reason; reasons without clients are absent",
         None,
         |service, emit| {
             of(service, |pooled| {
@@ -33,7 +33,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     gauge(
         "evenkeel_service_waiting_for_primary_current",
-        "Clients that wait for a primary",
+        "Clients waiting for a primary",
         None,
         |service, emit| {
             of(service, |pooled| {
@@ -43,7 +43,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     gauge(
         "evenkeel_service_paused",
-        "1 while an operator makes all clients wait, and for each database of which they do",
+        "1 while the service is paused; a series per paused database",
         None,
         |service, emit| {
             of(service, |pooled| {
@@ -55,13 +55,13 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     counter(
         "evenkeel_service_queries",
-        "Queries and batches answered",
+        "Queries and batches completed",
         None,
         |service, emit| of(service, |pooled| emit(&[], Count(pooled.queries_total))),
     ),
     counter(
         "evenkeel_service_transactions",
-        "Transactions ended",
+        "Transactions completed",
         None,
         |service, emit| {
             of(service, |pooled| {
@@ -71,31 +71,31 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     counter(
         "evenkeel_service_replica_queries",
-        "Queries and batches that replicas have answered",
+        "Queries and batches completed on replicas",
         None,
         |service, emit| of(service, |pooled| emit(&[], Count(pooled.on_replicas_total))),
     ),
     counter(
         "evenkeel_service_rescues",
-        "Queries and batches run again elsewhere after a server had failed or refused them",
+        "Queries and batches retried on another server after a failure",
         None,
         |service, emit| of(service, |pooled| emit(&[], Count(pooled.rescued_total))),
     ),
     counter(
         "evenkeel_service_pool_timeouts",
-        "Clients that waited for a server connection in vain",
+        "Clients that timed out waiting for a server connection",
         None,
         |service, emit| of(service, |pooled| emit(&[], Count(pooled.gave_up_total))),
     ),
     counter(
         "evenkeel_service_lost_transactions",
-        "Transactions lost with their server",
+        "Transactions lost because their server failed",
         None,
         |service, emit| of(service, |pooled| emit(&[], Count(pooled.lost_total))),
     ),
     counter(
         "evenkeel_service_refused_logins",
-        "Logins that were refused",
+        "Logins refused",
         None,
         |service, emit| {
             of(service, |pooled| {
@@ -105,7 +105,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     counter(
         "evenkeel_rule_hits",
-        "Statements that a rule fitted, of those that no active rule before it did",
+        "Statements matched by the rule that no earlier active rule matched",
         None,
         |service, emit| {
             of(service, |pooled| {
@@ -120,49 +120,49 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
     gauge(
         "evenkeel_pool_connections_current",
-        "Server connections of a user in a database at a server",
+        "Server connections per user, database and server",
         None,
         |service, emit| pools(service, emit, |pool| Now(pool.connections as f64)),
     ),
     gauge(
         "evenkeel_pool_idle_current",
-        "Of these, idle",
+        "Idle server connections per user, database and server",
         None,
         |service, emit| pools(service, emit, |pool| Now(pool.idle as f64)),
     ),
     gauge(
         "evenkeel_pool_opening_current",
-        "Of these, opening",
+        "Server connections being opened per user, database and server",
         None,
         |service, emit| pools(service, emit, |pool| Now(pool.opening as f64)),
     ),
     gauge(
         "evenkeel_pool_waiting_current",
-        "Clients that wait for one of them",
+        "Clients waiting for a server connection per user, database and server",
         None,
         |service, emit| pools(service, emit, |pool| Now(pool.waiting as f64)),
     ),
     gauge(
         "evenkeel_pool_longest_wait",
-        "How long the first of them has waited",
+        "Waiting time of the longest-waiting client per user, database and server",
         SECONDS,
         |service, emit| pools(service, emit, |pool| Now(pool.longest_wait_ms as f64 / 1e3)),
     ),
     counter(
         "evenkeel_user_transactions",
-        "Transactions of a user in a database",
+        "Transactions per user and database",
         None,
         |service, emit| users(service, emit, |user| Count(user.transactions_total)),
     ),
     counter(
         "evenkeel_user_received",
-        "Bytes from the clients of a user in a database",
+        "Bytes received from clients per user and database",
         BYTES,
         |service, emit| users(service, emit, |user| Count(user.from_clients)),
     ),
     counter(
         "evenkeel_user_sent",
-        "Bytes to the clients of a user in a database",
+        "Bytes sent to clients per user and database",
         BYTES,
         |service, emit| users(service, emit, |user| Count(user.to_clients)),
     ),

@@ -20,31 +20,31 @@ macro_rules! families {
             ),
             counter(
                 concat!("evenkeel_", $object, "_query_errors"),
-                concat!("Queries and batches that failed, ", $whose),
+                concat!("Failed queries and batches ", $whose),
                 None,
                 |one, emit| $each(one, emit, |work| Count(work.errors_total)),
             ),
             counter(
                 concat!("evenkeel_", $object, "_rows_sent"),
-                concat!("Rows that servers sent, ", $whose),
+                concat!("Rows returned ", $whose),
                 None,
                 |one, emit| $each(one, emit, |work| Count(work.rows_sent_total)),
             ),
             counter(
                 concat!("evenkeel_", $object, "_rows_affected"),
-                concat!("Rows that were changed, ", $whose),
+                concat!("Rows changed ", $whose),
                 None,
                 |one, emit| $each(one, emit, |work| Count(work.rows_affected_total)),
             ),
             counter(
                 concat!("evenkeel_", $object, "_busy"),
-                concat!("Time in which servers worked, ", $whose),
+                concat!("Server time used ", $whose),
                 SECONDS,
                 |one, emit| $each(one, emit, |work| Sum(work.busy_us_total as f64 / 1e6)),
             ),
             gauge(
                 concat!("evenkeel_", $object, "_query_p95"),
-                concat!("95 % of all queries took no longer, ", $whose),
+                concat!("95th percentile of query duration ", $whose),
                 SECONDS,
                 |one, emit| $each(one, emit, |work| Now(work.p95_us as f64 / 1e6)),
             ),
@@ -53,17 +53,17 @@ macro_rules! families {
 }
 
 pub(super) static USER: [Family<ServiceStatus>; 6] =
-    families!("user", "of a user in a database", of_users);
+    families!("user", "per user and database", of_users);
 
 pub(super) static SERVER: [Family<ServerStatus>; 6] = families!(
     "server",
-    "at a server, for all services that speak a database's protocol",
+    "per server, over all postgres and mysql services",
     of_server
 );
 
 pub(super) static DIGEST: [Family<ServiceStatus>; 6] = families!(
     "digest",
-    "of a statement; only the 20 of a service that took most time",
+    "per statement digest, for the 20 with the highest server time of each service",
     of_digests
 );
 

@@ -59,7 +59,7 @@ impl RoleName {
             Self::Unknown => "unknown",
             Self::Primary => "primary",
             Self::Replica => "replica",
-            Self::Unfit => "unfit",
+            Self::Unfit => "unusable",
         }
     }
 }

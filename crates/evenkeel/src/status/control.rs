@@ -178,7 +178,7 @@ pub struct Stopped;
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the process is ending and answers no more questions")
+        f.write_str("the process is shutting down")
     }
 }
 
@@ -284,22 +284,22 @@ impl ControlHandle {
         loop {
             match self.open(service, database).await? {
                 Ok(0) => {
-                    let message = format!("{}; nothing runs", paused.message);
+                    let message = format!("{}; no server connection is in use", paused.message);
                     return Ok(Reply { message, ..paused });
                 }
                 Err(why) => return Ok(Reply::failed(why)),
                 Ok(open) if Instant::now() >= until => {
                     let what_now = match paused.was_so {
-                        true => "it goes on being paused, as it was before",
-                        false => "so the pause was taken back",
+                        true => "it remains paused",
+                        false => "the pause was cancelled",
                     };
                     if !paused.was_so {
                         self.resume(service, database).await?;
                     }
                     let limit_ms = limit.as_millis();
                     return Ok(Reply::failed(format!(
-                        "server connections are still in use after {limit_ms} ms ({open}), \
-                         {what_now}: wait longer, or end their clients first"
+                        "server connections still in use after {limit_ms} ms ({open}); {what_now}: \
+                         retry with a longer limit, or terminate their clients first"
                     )));
                 }
                 Ok(_) => tokio::time::sleep(PAUSE_LOOK_INTERVAL).await,

@@ -122,7 +122,7 @@ impl World {
                 .iter()
                 .any(|one| one.members.contains(address));
             if let Err(why) = state.watch_role(is_member, &self.reports.0) {
-                tracing::error!(server = %address, "it is not asked for its role: {why}");
+                tracing::error!(server = %address, "cannot query the role of this server: {why}");
             }
         }
     }
@@ -187,7 +187,7 @@ impl World {
             return;
         }
         if state.role_problem.as_ref() != Some(&why) {
-            tracing::error!(server = %address, "its role is not known: {why}");
+            tracing::error!(server = %address, "cannot determine server role: {why}");
             state.role_problem = Some(why.clone());
         }
         let server_id = state.server.id;
@@ -250,7 +250,7 @@ impl World {
     ) -> Result<String, String> {
         let Some(index) = self.cluster_index(address) else {
             return Err(format!(
-                "{address} is in no service with a role: set `role` in [[service]] first"
+                "{address} is not in a service with a role: set `role` in [[service]] first"
             ));
         };
         let server_id = self.servers.get(address).map(|state| state.server.id);
@@ -261,13 +261,16 @@ impl World {
         self.decide(index);
         let verdict = &self.clusters[index].verdict;
         Ok(match (withdraw, verdict.primary) {
-            (true, _) => format!("{name} is no longer named; what the servers say decides"),
+            (true, _) => format!(
+                "operator override removed from {name}; the primary is determined \
+                                  from the servers again"
+            ),
             (false, primary) if primary.is_some() && primary == server_id => {
                 format!("{name} is the primary")
             }
             (false, _) => format!(
-                "{name} is named; it becomes the primary once it says that it takes writes \
-                 (`evenkeel status` shows the roles)"
+                "{name} is selected; it becomes the primary once it reports that it accepts writes \
+                 (see `evenkeel status`)"
             ),
         })
     }
@@ -405,7 +408,7 @@ impl World {
         });
         known
             .next()
-            .map_or("a server that has left", |address| self.name_of(address))
+            .map_or("a removed server", |address| self.name_of(address))
     }
 }
 

@@ -76,7 +76,7 @@ impl World {
         };
         match done {
             Ok(message) => {
-                let what = format!("command: {message}");
+                let what = format!("operator command: {message}");
                 self.tell(News::new(EventKind::Command, Severity::Info, what));
                 Reply {
                     was_so,
@@ -105,7 +105,7 @@ impl World {
         self.publish_all_with(&address);
         self.part_from(&address);
         Ok(format!(
-            "{address} is draining; its sessions ({sessions}) may finish within {limit_ms} ms"
+            "{address} is draining; {sessions} sessions have {limit_ms} ms to finish"
         ))
     }
 
@@ -119,12 +119,14 @@ impl World {
         }
         state.back_since_ms = Some(now_ms());
         self.publish_all_with(&address);
-        Ok(format!("{address} takes new clients again"))
+        Ok(format!("{address} accepts new clients again"))
     }
 
     fn set_weight(&mut self, wanted: &str, weight: u32) -> Result<String, String> {
         if weight > WEIGHT_MAX {
-            return Err(format!("weight {weight} is over {WEIGHT_MAX}"));
+            return Err(format!(
+                "weight {weight} exceeds the maximum of {WEIGHT_MAX}"
+            ));
         }
         let found = self.find(wanted)?;
         for index in found.services {
@@ -142,7 +144,7 @@ impl World {
             self.publish(index);
         }
         Ok(format!(
-            "{} has weight {weight} until it is changed or the process ends",
+            "{} has weight {weight} until it is changed again or the process exits",
             found.address
         ))
     }
@@ -169,9 +171,7 @@ impl World {
                 .map(|(_, service, server)| format!("{}/{}", service.name, server.name))
                 .collect();
             let names = names.join(", ");
-            return Err(format!(
-                "{wanted:?} names several servers: say which: {names}"
-            ));
+            return Err(format!("{wanted:?} is ambiguous, use one of: {names}"));
         }
         Ok(Found {
             address: first.address.clone(),
@@ -195,5 +195,5 @@ struct Found {
 }
 
 fn unknown(wanted: &str) -> String {
-    format!("no server is named {wanted:?}: `evenkeel status` lists them")
+    format!("no server named {wanted:?}, see `evenkeel status`")
 }

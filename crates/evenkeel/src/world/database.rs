@@ -145,9 +145,9 @@ impl Learning {
 
     /// Clients come in, and nobody can say what their functions do.
     fn tell_unread(&self, service: &str) {
-        let problem = "no account reads what functions, triggers and views do, so that what they \
-                       leave in a session may meet another one: name one in [service.monitor] or \
-                       [service.auth]";
+        let problem = "no monitor account is configured: session state left by functions, triggers \
+                       and views is not detected and may leak to other clients; set user in \
+                       [service.monitor] or [service.auth]";
         self.knowledge.set_problems(vec![problem.to_owned()]);
         tracing::warn!(service, "{problem}");
     }
@@ -349,7 +349,8 @@ impl World {
             Ok(learning) => service.learning = Some(learning),
             Err(why) => tracing::error!(
                 service = service.plan.name,
-                "nothing is learnt of its servers, and nobody can log in by their users: {why}"
+                "cannot query the servers of this service; users cannot be verified and logins \
+                 will fail: {why}"
             ),
         }
     }

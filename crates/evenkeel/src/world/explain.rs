@@ -17,7 +17,7 @@ impl World {
         let mut services = self.services.iter();
         let found = services.find(|service| service.plan.name == plan.name);
         let Some(service) = found else {
-            return Err(format!("service {:?} is gone", plan.name));
+            return Err(format!("service {:?} was removed", plan.name));
         };
         let view = service.service.view();
         let own = view.database.as_ref();
@@ -35,7 +35,7 @@ impl World {
         }
         let seen = match &service.knowledge {
             Some(knowledge) => seen(knowledge.databases(), question.database.as_deref()),
-            None => Err("nobody asks the servers for it".to_owned()),
+            None => Err("no account configured to read it".to_owned()),
         };
         let known = match &seen {
             Ok((name, catalog)) => Known::Catalog(name, catalog),
@@ -55,7 +55,7 @@ fn explain_mysql(
     let routines = knowledge.and_then(|knowledge| knowledge.routines());
     let known = match &routines {
         Some(routines) => Known::Routines(routines),
-        None => Known::Nothing("they have not been read yet: ask again in a moment".to_owned()),
+        None => Known::Nothing("not loaded yet, try again shortly".to_owned()),
     };
     explain(question, cast, &known)
 }
@@ -66,17 +66,16 @@ fn seen(databases: &Databases, wanted: Option<&str>) -> Result<(String, Arc<Cata
     let name = match (wanted, all.as_slice()) {
         (Some(wanted), _) => wanted.to_owned(),
         (None, [only]) => only.name().to_owned(),
-        (None, []) => return Err("no client has been in any database yet".to_owned()),
+        (None, []) => return Err("no client has used a database yet".to_owned()),
         (None, _) => {
-            return Err("several databases are in use: name one with --database".to_owned());
+            return Err("several databases are in use, choose one with --database".to_owned());
         }
     };
     // From now on it is read, as if a client were there.
     let catalog = databases
         .want(&name)
         .and_then(|database| database.catalog());
-    let catalog = catalog.ok_or_else(|| {
-        format!("the catalog of database {name:?} has not been read yet: ask again in a moment")
-    })?;
+    let catalog = catalog
+        .ok_or_else(|| format!("catalog of database {name:?} not loaded yet, try again shortly"))?;
     Ok((name, catalog))
 }

@@ -61,7 +61,7 @@ impl World {
         let server_id = self.servers.get(address)?.server.id;
         match self.cluster_of(address)?.role(server_id) {
             Role::Replica(lag) if lag.ms > Some(room_ms) => Some(format!(
-                "it lagged more than {max_ms} ms, and comes back below {room_ms} ms"
+                "lag exceeded {max_ms} ms; used again below {room_ms} ms"
             )),
             _ => None,
         }
@@ -92,7 +92,7 @@ impl World {
                 cluster.role(state.server.id)
             });
         match role {
-            Role::Unknown => Fit::Unused("its role is not known".to_owned()),
+            Role::Unknown => Fit::Unused("role unknown".to_owned()),
             Role::Unfit(why) => Fit::Unused(why.clone()),
             Role::Spare(why) => spare_fits(wanted, why),
             Role::Primary => primary_fits(wanted),
@@ -108,7 +108,7 @@ fn primary_fits(wanted: plan::Role) -> Fit {
             fallback: Fallback::Primary,
             ..
         } => Fit::Reserve,
-        plan::Role::Replica { .. } => Fit::Unused("it is the primary".to_owned()),
+        plan::Role::Replica { .. } => Fit::Unused("server is the primary".to_owned()),
     }
 }
 
@@ -125,7 +125,7 @@ fn spare_fits(wanted: plan::Role, why: &str) -> Fit {
 fn replica_fits(wanted: plan::Role, lag_ms: Option<u64>) -> Fit {
     match wanted {
         plan::Role::Any => Fit::Serves,
-        plan::Role::Primary { .. } => Fit::Unused("it is a replica".to_owned()),
+        plan::Role::Primary { .. } => Fit::Unused("server is a replica".to_owned()),
         plan::Role::Replica {
             lag_ms_max: None, ..
         } => Fit::Serves,
@@ -135,8 +135,8 @@ fn replica_fits(wanted: plan::Role, lag_ms: Option<u64>) -> Fit {
         } => match lag_ms {
             Some(lag_ms) if lag_ms <= max_ms => Fit::Serves,
             // Without the figure, which changes with every look: a reason is told when it changes.
-            Some(_) => Fit::Unused(format!("it lags more than {max_ms} ms")),
-            None => Fit::Unused("nobody knows how far it is behind".to_owned()),
+            Some(_) => Fit::Unused(format!("lag exceeds {max_ms} ms")),
+            None => Fit::Unused("lag unknown".to_owned()),
         },
     }
 }

@@ -72,7 +72,7 @@ impl Listening {
     pub(super) fn keep_alive(&self, keepalive: &Keepalive) {
         for listener in self.listeners() {
             if let Err(error) = listener.keep_alive(keepalive) {
-                tracing::warn!(listen = %self.listen, "[service.keepalive] is not set: {error}");
+                tracing::warn!(listen = %self.listen, "cannot apply [service.keepalive]: {error}");
             }
         }
     }

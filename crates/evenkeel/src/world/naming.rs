@@ -76,7 +76,7 @@ impl ServerState {
         let next = current.and_then(position).map_or(0, |index| index + 1);
         if self.watching.is_some() && self.addresses.len() > 1 {
             let endpoint = self.addresses[next % self.addresses.len()].clone();
-            tracing::info!(server = %self.address, "is tried at {endpoint}");
+            tracing::info!(server = %self.address, "trying next address {endpoint}");
             self.server.set_endpoints(vec![endpoint]);
         }
     }
@@ -135,9 +135,9 @@ impl World {
     fn follow_move(&mut self, address: &Address) {
         self.forget_role(address);
         let cuts = self.cut_writers_of(address);
-        let what = format!("{} is another machine now", self.name_of(address));
+        let what = format!("{} moved to another address", self.name_of(address));
         let news = News::new(EventKind::State, Severity::Warning, what);
-        let news = news.cause("its name resolves to another address");
+        let news = news.cause("its host name resolves to another address now");
         self.tell(news.server(address).cut(cuts, 0));
     }
 

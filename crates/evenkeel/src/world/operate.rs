@@ -80,14 +80,13 @@ impl World {
         if self.is_upgrading() {
             // Clients of the new process would go on.
             return Err(
-                "an upgrade is under way, and the new process does not hear of a pause: \
-                 nothing is paused"
+                "not paused: an upgrade is in progress, and the new process would not be paused"
                     .to_owned(),
             );
         }
         self.engine.pause(&offer.service, database);
         let of = of(service, database);
-        Ok(format!("{of} is paused: new transactions wait"))
+        Ok(format!("{of} is paused, new transactions wait"))
     }
 
     /// Whether an operator has said just that before.
@@ -109,12 +108,13 @@ impl World {
         let offer = self.pooled_by(service, database)?;
         let of = of(service, database);
         if self.engine.resume(&offer.service, database) {
-            return Ok(format!("{of} goes on"));
+            return Ok(format!("{of} resumed"));
         }
         let is_all = offer.service.database.as_ref();
         if database.is_some() && is_all.is_some_and(|shared| shared.paused().all) {
             return Err(format!(
-                "all of {service} is paused, not this database alone: resume without a database"
+                "service {service} is paused as a whole, not only this database: resume without a \
+                 database"
             ));
         }
         Err(format!("{of} is not paused"))
@@ -129,7 +129,7 @@ impl World {
         self.engine.reconnect(&offer.service, database);
         let of = of(service, database);
         Ok(format!(
-            "every server connection of {of} closes as soon as nobody uses it"
+            "server connections of {of} are closed as they become idle"
         ))
     }
 
@@ -151,12 +151,12 @@ impl World {
         tokio::time::sleep(KILL_LIMIT).await;
         match (which, count.get()) {
             (KillWhich::Client(id), 0) => Err(format!(
-                "{service} has no client {id}: `evenkeel clients {service}` lists them"
+                "{service} has no client {id}, see `evenkeel clients {service}`"
             )),
-            (KillWhich::ServerPid(pid), 0) => Err(format!(
-                "no client of {service} has the server process {pid}"
-            )),
-            (_, killed) => Ok(format!("clients of {service} that were ended: {killed}")),
+            (KillWhich::ServerPid(pid), 0) => {
+                Err(format!("no client of {service} uses server process {pid}"))
+            }
+            (_, killed) => Ok(format!("clients of {service} terminated: {killed}")),
         }
     }
 
@@ -181,14 +181,14 @@ impl World {
         let mut named = self.services.iter().filter(|one| one.plan.name == wanted);
         let Some(offer) = named.next() else {
             return Err(format!(
-                "no service is named {wanted:?}: `evenkeel status` lists them"
+                "no service named {wanted:?}, see `evenkeel status`"
             ));
         };
         match offer.service.database {
             Some(_) => Ok(offer),
             None => Err(format!(
-                "service {wanted:?} speaks {}: only services with `protocol = \"postgres\"` or \
-                 `\"mysql\"` pool server connections",
+                "service {wanted:?} uses protocol {}; only services with `protocol = \"postgres\"` \
+                 or `\"mysql\"` pool server connections",
                 offer.plan.protocol.name()
             )),
         }
@@ -199,8 +199,8 @@ impl World {
 fn has_pools_of(offer: &ServiceState, database: &str) -> Result<(), String> {
     match offer.plan.protocol {
         Protocol::Mysql => Err(format!(
-            "service {:?} speaks MySQL, whose connections go from database to database: do this to \
-             the whole service, without {database:?}",
+            "service {:?} uses MySQL, whose server connections do not belong to a database: omit \
+             {database:?} to act on the whole service",
             offer.plan.name
         )),
         Protocol::Postgres | Protocol::Tcp => Ok(()),
@@ -225,8 +225,8 @@ fn one_server_with(pid: u32, connections: &Connections) -> Result<(), String> {
     let servers: Vec<&str> = servers.into_iter().collect();
     let (servers, service) = (servers.join(" and "), &connections.service);
     Err(format!(
-        "there is a server process {pid} at {servers}: name the client by its own number, which \
-         `evenkeel clients {service}` shows"
+        "server process {pid} exists on {servers}: use the client id shown by `evenkeel clients \
+         {service}`"
     ))
 }
 

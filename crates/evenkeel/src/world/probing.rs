@@ -126,7 +126,7 @@ impl World {
         let (severity, now) = match change.to {
             Standing::Down => (Severity::Warning, "is down"),
             Standing::Up => (Severity::Info, "is up"),
-            Standing::Starting => (Severity::Info, "is tried again"),
+            Standing::Starting => (Severity::Info, "is being retried"),
         };
         let what = format!("{} {now}", self.name_of(address));
         let listing = self.services.iter().filter(|one| one.lists(address));
@@ -174,10 +174,10 @@ impl World {
 pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, String> {
     let mut endpoints: Vec<_> = match tokio::net::lookup_host((host, port)).await {
         Ok(found) => found.map(Endpoint::Tcp).collect(),
-        Err(error) => return Err(format!("the name {host} is not resolved: {error}")),
+        Err(error) => return Err(format!("cannot resolve host name {host}: {error}")),
     };
     if endpoints.is_empty() {
-        return Err(format!("the name {host} has no address"));
+        return Err(format!("host name {host} has no address"));
     }
     // Round-robin DNS shuffles its answers: the same set must not look like a change.
     endpoints.sort_by_key(ToString::to_string);
@@ -193,7 +193,7 @@ pub(super) fn target(endpoint: &Endpoint) -> Target {
 }
 
 fn unresolved() -> Observation {
-    let outcome = Outcome::Failed("its name is not resolved".to_owned());
+    let outcome = Outcome::Failed("host name not resolved".to_owned());
     Observation {
         outcome,
         took: Duration::ZERO,

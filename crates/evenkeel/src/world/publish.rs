@@ -71,7 +71,7 @@ impl World {
             State::Down => Severity::Error,
         };
         let cause = match state {
-            State::Up => "every server that should takes new clients".to_owned(),
+            State::Up => "all eligible servers accept new clients".to_owned(),
             _ => self.reason(offer, state),
         };
         let news = News::new(EventKind::State, severity, state.name()).cause(cause);
@@ -102,13 +102,13 @@ impl World {
                 Fit::Unused(why) => News::new(
                     EventKind::Role,
                     Severity::Warning,
-                    format!("{} gets no more clients", server.name),
+                    format!("{} no longer receives clients", server.name),
                 )
                 .cause(why.clone()),
                 Fit::Serves | Fit::Reserve => News::new(
                     EventKind::Role,
                     Severity::Info,
-                    format!("{} gets clients", server.name),
+                    format!("{} receives clients again", server.name),
                 ),
             };
             news.push(one.service(&offer.plan.name).server(&server.address));

@@ -6,7 +6,10 @@ use crate::notify;
 impl World {
     pub(super) fn pulse(&self) {
         let text = if self.stop_by_ms.is_some() {
-            format!("stopping: {} left", counted(self.sessions(), "session"))
+            format!(
+                "shutting down: {} left",
+                counted(self.sessions(), "session")
+            )
         } else {
             let services = counted(self.services.len(), "service");
             let serving = self
@@ -15,7 +18,7 @@ impl World {
                 .filter(|server| server.takes_clients());
             let (serving, servers) = (serving.count(), self.servers.len());
             format!(
-                "{services}; {serving} of {} take clients",
+                "{services}; {serving} of {} accepting clients",
                 counted(servers, "server")
             )
         };

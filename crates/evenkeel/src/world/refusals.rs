@@ -6,12 +6,12 @@ use evenkeel_proxy::counters::ServiceCounters;
 const TELL_INTERVAL_MS: u64 = 10_000;
 
 const REASONS: [&str; 6] = [
-    "no server is up",
-    "every connect failed, retries included",
-    "the queue is full (queue.length)",
-    "no server had a place within queue.wait_ms",
-    "max_connections of the service is reached",
-    "a PROXY header that is wrong, missing, or from a peer that accept_proxy_from does not list",
+    "no server available",
+    "all connection attempts failed, including retries",
+    "queue full (queue.length)",
+    "timed out in the queue (queue.wait_ms)",
+    "service limit reached (max_connections)",
+    "PROXY header invalid, missing, or from a peer not listed in accept_proxy_from",
 ];
 
 /// What was already told of one service.
@@ -45,7 +45,7 @@ impl Refusals {
         grown
             .map(|((total, known), reason)| (total.saturating_sub(known), reason))
             .filter(|(new, _)| *new > 0)
-            .map(|(new, reason)| format!("clients turned away: {new}: {reason}"))
+            .map(|(new, reason)| format!("clients rejected: {new}: {reason}"))
             .collect()
     }
 }

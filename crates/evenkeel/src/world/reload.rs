@@ -57,22 +57,22 @@ impl World {
 
     fn try_reload(&mut self) -> Reply {
         if self.stop_by_ms.is_some() {
-            return Reply::failed("the process is stopping: nothing is reloaded");
+            return Reply::failed("not reloaded: the process is shutting down");
         }
         if self.is_upgrading() {
             return Reply::failed(
-                "an upgrade is under way, and the new process has read the file already: \
-                 nothing is reloaded",
+                "not reloaded: an upgrade is in progress, and the new process has already read the \
+                 file",
             );
         }
         let Some(path) = self.plan.path.clone() else {
-            return Reply::failed("started without a file: there is nothing to read again");
+            return Reply::failed("not reloaded: the process was started without a config file");
         };
         let loaded = config::load(&path);
         let problems = loaded.problems.to_status();
         let Some(plan) = loaded.plan else {
             self.problems = loaded.problems;
-            let message = format!("{}: not reloaded, nothing is changed", path.display());
+            let message = format!("{}: not reloaded, configuration unchanged", path.display());
             return Reply {
                 message,
                 problems,
@@ -82,7 +82,7 @@ impl World {
         let restart = self.needs_restart(&plan);
         if let Err(error) = self.adopt(plan) {
             let message = format!(
-                "{}: not reloaded, nothing is changed: {error}",
+                "{}: not reloaded, configuration unchanged: {error}",
                 path.display()
             );
             return Reply {
@@ -117,7 +117,7 @@ impl World {
         }
         match tables.as_slice() {
             [] => String::new(),
-            changed => format!("; changes of {} need a restart", changed.join(" and ")),
+            changed => format!("; changes to {} require a restart", changed.join(" and ")),
         }
     }
 
@@ -237,7 +237,8 @@ impl World {
                 if let Some(known) = self.servers.get_mut(&listed.address)
                     && let Err(error) = known.update(Watch::of(service), max)
                 {
-                    tracing::error!(server = %listed.address, "probes stay as they were: {error}");
+                    tracing::error!(server = %listed.address, "cannot apply new probe settings, \
+                                                               keeping the old ones: {error}");
                 }
             }
         }
@@ -276,7 +277,7 @@ impl World {
             tracing::info!(
                 service = gone.plan.name,
                 sessions = gone.service.active(),
-                "left the configuration"
+                "service removed from the configuration"
             );
             let listed = gone.plan.servers.iter();
             let states = listed.filter_map(|server| self.servers.get(&server.address));

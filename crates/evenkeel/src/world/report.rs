@@ -160,7 +160,7 @@ impl World {
     pub(super) fn reason(&self, offer: &Offer, state: ServiceState) -> String {
         match state {
             ServiceState::Up => String::new(),
-            ServiceState::Stopping => "the process is stopping".to_owned(),
+            ServiceState::Stopping => "the process is shutting down".to_owned(),
             ServiceState::Degraded | ServiceState::Down => self.who_is_out(offer),
         }
     }
@@ -173,7 +173,7 @@ impl World {
             })
             .collect();
         if out.is_empty() {
-            return "nobody has the role that it wants".to_owned();
+            return "no server has the required role".to_owned();
         }
         let named = out.iter().take(NAMED_MAX);
         let mut words: Vec<_> = named
@@ -182,7 +182,7 @@ impl World {
         if out.len() > NAMED_MAX {
             words.push(format!("{} more", out.len() - NAMED_MAX));
         }
-        format!("no new clients for {}", words.join(", "))
+        format!("not accepting new clients: {}", words.join(", "))
     }
 
     fn out_because(&self, offer: &Offer, server: &ServerPlan) -> String {
@@ -299,11 +299,11 @@ fn state_of(known: &Known) -> (ServerState, String, u64) {
     if let Some(drain) = known.drain {
         let left_ms = drain.until_ms.saturating_sub(now_ms());
         let reason = if known.server.load.active() == 0 {
-            "drained by command; no session is left".to_owned()
+            "drained by operator; no sessions left".to_owned()
         } else if left_ms == 0 {
-            "drained by command; the rest is being cut".to_owned()
+            "drained by operator; terminating the remaining sessions".to_owned()
         } else {
-            format!("drained by command; the rest is cut in {left_ms} ms")
+            format!("drained by operator; remaining sessions are terminated in {left_ms} ms")
         };
         return (ServerState::Draining, reason, drain.since_ms);
     }
@@ -322,12 +322,12 @@ fn state_of(known: &Known) -> (ServerState, String, u64) {
 fn differs(offer: &Offer, listed: &ServerPlan, known: &Known) -> Option<String> {
     let mut differences = Vec::new();
     if known.drain.is_some() {
-        differences.push("drained by command".to_owned());
+        differences.push("drained by operator".to_owned());
     }
     let weight = offer.weight(listed);
     if weight != listed.weight {
         differences.push(format!(
-            "weight {weight} by command, {} in the file",
+            "weight {weight} set by operator, {} in the file",
             listed.weight
         ));
     }
@@ -340,7 +340,7 @@ fn leaving_server(leaving: &Leaving) -> Option<ServerStatus> {
         name: server.name.to_string(),
         address: server.name.to_string(),
         state: ServerState::Removed,
-        reason: "left the configuration; its last sessions finish".to_owned(),
+        reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
         since_unix_ms: unix_ms(leaving.since_ms),
         sessions: ServerSessions {
             current: u64::from(server.load.active()),
@@ -358,7 +358,7 @@ fn leaving_service(leaving: &Leaving) -> ServiceStatus {
         name: leaving.service.name.to_string(),
         protocol: leaving.protocol.name().to_owned(),
         state: ServiceState::Stopping,
-        reason: "left the configuration; its last sessions finish".to_owned(),
+        reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
         since_unix_ms: unix_ms(leaving.since_ms),
         sessions: ServiceSessions {
             current: u64::from(leaving.service.active()),

@@ -82,7 +82,7 @@ impl Watch {
             (Protocol::Mysql, _) | (Protocol::Tcp, _) => Database::Mysql,
         };
         let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
-        let account = self.account().ok_or("there is no account to log in with")?;
+        let account = self.account().ok_or("no monitor account configured")?;
         Watcher::new(database, account, self.tls(address)?, lag_query)
             .map_err(|error| error.to_string())
     }
@@ -338,7 +338,7 @@ impl ServerState {
         let (ok, message, outcome) = match seen.outcome {
             Outcome::Passed => (true, seen.note.unwrap_or_default(), HealthOutcome::Passed),
             Outcome::Failed(why) if is_busy => {
-                let message = format!("{why}; it answers clients: busy, not dead");
+                let message = format!("{why}; the server still answers clients: busy, not down");
                 (false, message, HealthOutcome::Busy(why))
             }
             Outcome::Failed(why) => (false, why.clone(), HealthOutcome::Failed(why)),
@@ -365,7 +365,7 @@ impl ServerState {
                 let server = &self.address;
                 tracing::error!(%server, "monitor: {problem} (the server stays in use)");
             }
-            (Some(_), None) => tracing::info!(server = %self.address, "monitor: works again"),
+            (Some(_), None) => tracing::info!(server = %self.address, "monitor: recovered"),
             _ => {}
         }
     }

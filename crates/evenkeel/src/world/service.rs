@@ -79,7 +79,11 @@ impl ServiceState {
         match serving::acceptor(plan) {
             Ok(acceptor) => self.acceptor = acceptor,
             Err(why) => {
-                tracing::error!(service = self.plan.name, "TLS stays as it was: {why}");
+                tracing::error!(
+                    service = self.plan.name,
+                    "cannot load the new TLS settings, \
+                                                           keeping the old ones: {why}"
+                );
             }
         }
     }

@@ -150,7 +150,7 @@ impl Timeline {
             kept.tell_cuts_at_ms = None;
             let sessions: u64 = kept.cuts.iter().map(CutCount::get).sum();
             if sessions > 0 {
-                tracing::info!(sessions, "cut because: {}", kept.event.what);
+                tracing::info!(sessions, "sessions terminated: {}", kept.event.what);
             }
         }
     }

@@ -222,7 +222,7 @@ impl Asking {
         let endpoint = self.server.endpoints().first().map(target);
         match endpoint {
             Some(target) => self.watcher.ask(&target, fresh, self.timeout).await,
-            None => Err(WatchError::Away("its name is not resolved".to_owned())),
+            None => Err(WatchError::Away("host name not resolved".to_owned())),
         }
     }
 

@@ -75,7 +75,7 @@ pub(crate) fn measure(
     };
     let mut raw = run.raw;
     if cell.failure.is_some() {
-        raw.push_str("\n== what the balancer said last\n");
+        raw.push_str("\n== last output of the balancer\n");
         raw.push_str(&front.said());
     }
     Ok((cell, raw))
@@ -105,7 +105,7 @@ fn failure(run: &Run, task: &Task) -> Option<String> {
     match &run.report {
         Err(why) => Some(format!("{:?}: {why}", task.load.tool).to_lowercase()),
         Ok(report) if report.requests == 0 && (task.rate.is_none() || report.errors == 0) => {
-            Some("nothing was answered".to_owned())
+            Some("no request was answered".to_owned())
         }
         Ok(_) => None,
     }

@@ -141,7 +141,7 @@ fn told(a: &Outcome, b: &Outcome, pairs: &[Pair], thin: usize) -> String {
     text += &table::columns(&by_experiment(pairs));
     let apart: Vec<&Pair> = pairs.iter().filter(|pair| pair.agreeing() < 2).collect();
     if !apart.is_empty() {
-        text += "\nNot within the other's interval (widened by 3 %):\n";
+        text += "\nOutside the other run's interval (widened by 3 %):\n";
         text += &table::columns(&disagreements(&apart));
     }
     if apart.len() > SHOWN {
@@ -153,7 +153,8 @@ fn told(a: &Outcome, b: &Outcome, pairs: &[Pair], thin: usize) -> String {
     );
     if thin > 0 {
         text += &format!(
-            "{} more stand on fewer than {BLOCKS_LEAST} blocks and have no interval: runs failed\n",
+            "{} more have fewer than {BLOCKS_LEAST} blocks because runs failed, and therefore no \
+             interval\n",
             2 * thin
         );
     }
@@ -186,7 +187,7 @@ fn by_experiment(pairs: &[Pair]) -> Vec<Vec<String>> {
         let group = (pair.key.experiment.as_str(), pair.key.metric);
         groups.entry(group).or_default().push(pair);
     }
-    let mut rows = vec![row!["experiment", "ratios of", "ratios", "agree"]];
+    let mut rows = vec![row!["ratio of", "ratios of", "ratios", "agree"]];
     for ((experiment, metric), pairs) in groups {
         let share = share(pairs.iter().copied()).unwrap_or_default();
         rows.push(row![

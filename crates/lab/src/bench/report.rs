@@ -25,9 +25,9 @@ use super::statistics::{Analysis, analyse};
 /// Which run, and where to.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The folder of a run, or its outcome.json or report.json.
+    /// Directory of a run, or its outcome.json or report.json.
     run: PathBuf,
-    /// Where the report goes; the run's folder when left out.
+    /// Output directory [default: the directory of the run].
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
 }

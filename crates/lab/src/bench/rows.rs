@@ -14,7 +14,7 @@ pub(crate) fn of_target(target: &Target) -> outcome::Target {
         title: title.clone(),
         program: program(target.program).to_owned(),
         servers: target.servers.unwrap_or(1) as u32,
-        missing: Some("did not get its turn".to_owned()),
+        missing: Some("not run".to_owned()),
         ..outcome::Target::default()
     }
 }

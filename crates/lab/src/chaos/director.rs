@@ -193,7 +193,7 @@ impl Director<'_> {
         let named = self.only.iter().map(|name| {
             let found = all.iter().find(|event| format!("{event:?}") == *name);
             let found = found.copied();
-            found.with_context(|| format!("no event {name:?} happens here: there are {all:?}"))
+            found.with_context(|| format!("unknown event {name:?}, available are: {all:?}"))
         });
         named.collect()
     }
@@ -233,7 +233,10 @@ impl Director<'_> {
     fn carry_out(&mut self, event: Event) -> Result<Option<SystemTime>> {
         let primary = self.primary()?;
         let replica = self.other_than(&primary)?;
-        eprintln!("  primary {}, by chance {}", primary.name, replica.name);
+        eprintln!(
+            "  primary {}, chosen at random {}",
+            primary.name, replica.name
+        );
         let gone = |end: Result<()>| {
             end?;
             sleep(FREEZE);

@@ -61,10 +61,7 @@ impl fmt::Display for Sight {
             asked, wrote, seen, ..
         } = self;
         let port = self.port.as_deref().unwrap_or("unknown");
-        write!(
-            f,
-            "{asked}: {wrote} was written, and {seen:?} seen at port {port}"
-        )
+        write!(f, "{asked}: wrote {wrote}, read {seen:?} on port {port}")
     }
 }
 
@@ -193,7 +190,10 @@ impl Notes {
             Failure::Broken(what) => self.wrong(Wrong::Protocol, format!("{who}: {what}")),
             Failure::Late(what) => self.wrong(Wrong::Stuck, format!("{who}: {what}")),
             Failure::Refused(error) | Failure::Ended(error) if error.means == Means::Cancelled => {
-                let what = format!("{who}: a cancel that it never asked for: {}", error.text);
+                let what = format!(
+                    "{who}: received a cancel it did not request: {}",
+                    error.text
+                );
                 self.wrong(Wrong::Foreign, what);
             }
             _ => {}
@@ -206,7 +206,7 @@ impl Notes {
         if came == Some(wanted) {
             return true;
         }
-        let what = format!("{who}: wanted {wanted:?}, and {came:?} came");
+        let what = format!("{who}: expected {wanted:?}, received {came:?}");
         self.wrong(Wrong::Foreign, what);
         false
     }

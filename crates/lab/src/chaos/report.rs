@@ -113,7 +113,7 @@ impl Report {
         let odd = all.filter(|(one, _)| is_odd(*one));
         let told = odd.map(|((_, outage), (from, to))| {
             let log = log.get(from..to).unwrap_or_default();
-            format!("{}, as the balancer told it:\n{log}", outage.event)
+            format!("{}, log of the balancer:\n{log}", outage.event)
         });
         self.late = told.collect();
     }
@@ -244,14 +244,14 @@ fn compare(content: &mut Content, kept: &Kept, (happened, lossy): (&[Happened], 
             wrong(Wrong::Ghost, "was never written");
         }
         if tags.len() > 1 {
-            wrong(Wrong::Doubled, "is there twice");
+            wrong(Wrong::Doubled, "is duplicated");
         }
         let (begin, end) = (format!("w{session}."), format!(".{id}"));
         if !tags
             .iter()
             .all(|tag| tag.starts_with(&begin) && tag.ends_with(&end))
         {
-            wrong(Wrong::Foreign, "is another's");
+            wrong(Wrong::Foreign, "belongs to another session");
         }
     }
     let sights = content.sights.iter();
@@ -312,7 +312,7 @@ fn describe(attempt: &Attempt, kept: &Kept) -> String {
     let rows = (attempt.ids.iter()).filter_map(|id| kept.get(&(attempt.session, *id)));
     let keys: Vec<_> = rows.flatten().map(|row| row.key).collect();
     let there = there(attempt, kept);
-    format!("{attempt:?}, and {there} are there, numbered {keys:?}")
+    format!("{attempt:?}, {there} found, numbered {keys:?}")
 }
 
 /// Behind the beginning of which event.
@@ -323,10 +323,10 @@ fn nth_at(at: SystemTime, happened: &[Happened]) -> Option<usize> {
 /// After which event, and how long.
 fn when(at: SystemTime, happened: &[Happened]) -> String {
     let last = nth_at(at, happened).map(|number| &happened[number]);
-    last.map_or("before all events".to_owned(), |one| {
+    last.map_or("before the first event".to_owned(), |one| {
         let after = at.duration_since(one.begun).unwrap_or_default();
         format!(
-            "{} ms after the beginning of {:?}",
+            "{} ms after the start of {:?}",
             after.as_millis(),
             one.event
         )
@@ -347,8 +347,8 @@ impl fmt::Display for Report {
             let count = self.not_kept;
             writeln!(
                 f,
-                "{count} acknowledged writes the cluster itself has not kept: they had reached no \
-                 replica when their primary went, or Galera had just lost its quorum"
+                "{count} acknowledged writes lost by the cluster itself: not yet replicated when \
+                 their primary failed, or committed as Galera lost its quorum"
             )?;
         }
         for (name, count) in &self.cruelties {
@@ -395,9 +395,9 @@ impl Report {
         let bar = if self.is_in_time() { "met" } else { "missed" };
         write!(
             f,
-            "writes went on {reaction_ms} ms at most after there was a writable primary, no read \
-             was answered for {read_pause_ms} ms at most: {bar}; where the primary stayed, a writer \
-             was without a write for {pause_ms} ms at most"
+            "after failovers, writes resumed within {reaction_ms} ms of a writable primary and \
+             reads stalled for at most {read_pause_ms} ms: {bar}; without a failover, no writer \
+             stalled for more than {pause_ms} ms"
         )
     }
 }

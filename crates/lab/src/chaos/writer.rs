@@ -86,7 +86,9 @@ impl<C> Doing<'_, C> {
         if notes.compare(&self.session.name, &self.tag(id), came) {
             return Ok(());
         }
-        Err(Failure::Lost("the reply was another's".to_owned()))
+        Err(Failure::Lost(
+            "the reply belonged to another session".to_owned(),
+        ))
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn run(
         cases.extend(cases_of(&name, &ended.said));
     }
     if cases.values().all(|case| case.verdict == Verdict::Missing) {
-        bail!("no test of Connector/C ran to its end");
+        bail!("no Connector/C test completed");
     }
     Ok(cases)
 }

@@ -80,12 +80,12 @@ impl Pgbench {
         let after = count(address)?;
         if after != before + written {
             faults.push(format!(
-                "{} of {written} transactions are there",
+                "{} of {written} transactions found",
                 after - before
             ));
         }
         if query(address, BALANCED)? != "t" && after > 0 {
-            faults.push("the balances do not add up".to_owned());
+            faults.push("balances are inconsistent".to_owned());
         }
         Ok(Case {
             verdict: if faults.is_empty() {

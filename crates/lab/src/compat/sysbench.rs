@@ -125,7 +125,7 @@ impl Work<'_> {
     /// (deadlocks).
     fn many(&self, address: SocketAddr, seconds: u32) -> Case {
         judged(match self.run(address, (CLIENTS, seconds), &[]) {
-            Ok(report) => (report.queries == 0).then(|| "nothing was done".to_owned()),
+            Ok(report) => (report.queries == 0).then(|| "no queries were executed".to_owned()),
             Err(error) => Some(format!("{error:#}")),
         })
     }

@@ -106,8 +106,8 @@ const LEFT_OVER_LINES: [&str; 2] = [
      removing it",
     "DETAIL:  \"plpgsql\" is now a reserved prefix.",
 ];
-const LEFT_OVER: &str = "a setting that another session made up leaves its name on the server \
-                         connection, and plpgsql warns of it where it is loaded later";
+const LEFT_OVER: &str = "a custom setting of another session leaves its name on the server \
+                         connection, and plpgsql warns about it when loaded later";
 
 /// Whether nothing but such a warning is more than directly.
 fn is_left_over(own: &Case, other: &Case) -> bool {

@@ -45,10 +45,10 @@ pub(crate) fn play(
     sleep(BEFORE);
     let killed_at = SystemTime::now();
     old.kill()?;
-    progress.event(&format!("kill -9 {}, the primary", old.name));
+    progress.event(&format!("kill -9 {} (the primary)", old.name));
     sleep(DECISION);
     let promotion = lab.fail_over(old)?;
-    progress.event(&format!("{} is promoted (pg_promote)", promotion.primary));
+    progress.event(&format!("{} promoted (pg_promote)", promotion.primary));
     sleep(AFTER);
     let log = probe.finish();
     let new = lab.server(&promotion.primary).context("it was promoted")?;
@@ -85,18 +85,18 @@ pub(crate) fn print(changed: &Changed) {
         rows,
         ..
     } = changed;
-    println!("\nA primary dies: {old} was killed under writes, {new} promoted by a script.");
+    println!("\nPrimary failover: {old} was killed during writes, {new} was promoted by a script.");
     match changed.follows_in() {
         Some(took) => println!(
-            "Writes go on through the same port {} ms after {new} took writes",
+            "Writes on the same port resumed {} ms after {new} became writable",
             took.as_millis()
         ),
-        None => println!("No write was acknowledged again"),
+        None => println!("No write succeeded after the failover"),
     }
     let outage = log.outages().iter().filter_map(|one| one.length()).max();
     println!(
-        "{} writes acknowledged, {} lost with {old} (replication is asynchronous), {} doubled; \
-         longest gap {} ms, of which the script took {} ms",
+        "{} writes acknowledged, {} lost with {old} (asynchronous replication), {} duplicated; \
+         longest gap {} ms, of which the promotion script took {} ms",
         log.acknowledged().len(),
         rows.lost.len(),
         rows.doubled.len(),
@@ -107,7 +107,7 @@ pub(crate) fn print(changed: &Changed) {
             .unwrap_or_default()
             .as_millis()
     );
-    println!("What Evenkeel tells of it (evenkeel events):");
+    println!("Event timeline (evenkeel events):");
     for line in &changed.timeline {
         println!("  {line}");
     }

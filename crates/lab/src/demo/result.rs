@@ -42,7 +42,7 @@ impl Played {
 
 pub(crate) fn print(played: &Played) {
     println!("\n{}", table::columns(&rate_rows(played)));
-    println!("Connections for reads: {}", shares_sentence(&played.shares));
+    println!("Read connections: {}", shares_sentence(&played.shares));
     let failed = played.failed();
     println!(
         "New connections: {} opened, {} failed, longest wait {} ms",
@@ -52,7 +52,7 @@ pub(crate) fn print(played: &Played) {
     );
     for failure in failed.iter().take(3) {
         println!(
-            "  one begun {} ms after the kill failed {} ms later: {}",
+            "  a connection started {} ms after the kill failed after {} ms: {}",
             failure.begun.duration_since(played.killed).as_millis(),
             failure.waited.as_millis(),
             failure.why
@@ -65,11 +65,10 @@ pub(crate) fn print(played: &Played) {
         .chain(&played.writes.refused)
         .take(3)
     {
-        println!("  a client of the load could not connect: {why}");
+        println!("  a load client could not connect: {why}");
     }
     println!(
-        "Open on {} when it was killed, and lost with it: {} sessions of the load, \
-         {} connections that waited for its greeting",
+        "Lost when {} was killed: {} open load sessions, {} connections waiting for its greeting",
         played.victim,
         played.reads.broken,
         played.caught()

@@ -55,7 +55,7 @@ pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
         }
     }
     println!(
-        "Changes of primary at default settings; a write every 10 ms, a read with a new connection \
+        "Primary failovers with default settings; a write every 10 ms, a read on a new connection \
          every 20 ms\n{}{}",
         table::columns(&rows),
         table::columns(&skipped)

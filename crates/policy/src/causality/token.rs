@@ -107,10 +107,10 @@ impl Token {
         match &self.wrote {
             Wrote::Nothing => Requires::Nothing,
             _ if self.epoch != epoch => {
-                Requires::Everything("the primary has changed since the session wrote")
+                Requires::Everything("the primary changed after this session's last write")
             }
             Wrote::Somewhere => {
-                Requires::Everything("the position of the session's last write is not known yet")
+                Requires::Everything("position of this session's last write not known yet")
             }
             Wrote::At(position) => Requires::Position(position),
         }

@@ -82,7 +82,7 @@ pub(super) fn stale(candidates: &[Candidate<'_>]) -> Vec<u64> {
 /// "db1, db2 and db3".
 pub(super) fn listed(names: &[&str]) -> String {
     match names {
-        [] => "nobody".to_owned(),
+        [] => "no server".to_owned(),
         [only] => (*only).to_owned(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }

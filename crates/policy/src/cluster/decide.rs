@@ -47,7 +47,7 @@ impl Cluster {
             let scope = self.scope();
             let (stands, problems) = self.stands(&scope);
             if self.name_is_over(&stands) {
-                self.lapse("takes writes no more");
+                self.lapse("no longer accepts writes");
                 continue;
             }
             let ruling = self.rule(&scope, &stands);
@@ -76,7 +76,7 @@ impl Cluster {
         let said = match (&member.word, &member.said) {
             (Word::Unasked | Word::Lost, _) | (Word::Said, None) => return Stand::Unknown,
             (Word::Mute(_), Some(said)) if is_primary => said,
-            (Word::Mute(why), _) => return Stand::Refused(format!("its role is not known: {why}")),
+            (Word::Mute(why), _) => return Stand::Refused(format!("role unknown: {why}")),
             (Word::Said, Some(said)) => said,
         };
         if let Some(why) = self.foreign(said, scope) {
@@ -85,7 +85,7 @@ impl Cluster {
         // Another node of Galera may take its writes at once; elsewhere a primary is only replaced
         // by one that was promoted.
         if member.is_silent && (!is_primary || matches!(said, Said::Galera(_))) {
-            let why = "it does not answer over a new connection";
+            let why = "does not respond on a new connection";
             return Stand::Unfit(why.to_owned());
         }
         match said {
@@ -237,7 +237,7 @@ impl Cluster {
         let unasked = self.members.iter().filter(|one| one.word == Word::Unasked);
         let names: Vec<&str> = unasked.map(|one| one.name.as_str()).collect();
         format!(
-            "takes writes; not used before {} answered or was found down",
+            "accepts writes; not used until {} has responded or is down",
             contest::listed(&names)
         )
     }
@@ -280,7 +280,7 @@ fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Contest {
         .filter(|one| one.id != named.id)
         .filter(is_wrong);
     let why = format!(
-        "claims to be the primary, but an operator named {}",
+        "claims to be the primary, but the operator selected {}",
         named.name
     );
     Contest::Won {
@@ -314,7 +314,7 @@ fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> Ruling {
     // A node of Galera serves reads, whoever takes the writes.
     let is_refused = |one: &&Candidate<'_>| !one.is_primary && !matches!(one.said, Said::Galera(_));
     let others = candidates.iter().filter(is_refused);
-    let why = "takes writes; it is asked again before it is used as the primary";
+    let why = "accepts writes; checked once more before it is used as the primary";
     Ruling {
         primary: current,
         refused: others.map(|one| (one.id, why.to_owned())).collect(),
@@ -326,7 +326,7 @@ fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> Ruling {
 fn tied(candidates: &[Candidate<'_>], message: String, beaten: Vec<(u64, String)>) -> Ruling {
     let is_beaten = |id| beaten.iter().any(|(one, _)| *one == id);
     let among = candidates.iter().filter(|one| !is_beaten(one.id));
-    let why = "claims to be the primary, and so do others: see the cluster's problem";
+    let why = "claims to be the primary, as do other servers (see the cluster problem)";
     let mut refused: Vec<(u64, String)> = among.map(|one| (one.id, why.to_owned())).collect();
     refused.extend(beaten);
     Ruling {

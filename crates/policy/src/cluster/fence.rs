@@ -118,9 +118,10 @@ impl Cluster {
         Some(Problem {
             server: Some(member.id),
             message: format!(
-                "{}: was named the primary although the cluster has been on timeline {timeline}, \
-                 which is higher than its own: that counts no more. Let no server come back that \
-                 is still on timeline {timeline}: it would be believed; rebuild it first",
+                "{}: selected by the operator although the cluster has reached timeline \
+                 {timeline}, which is higher than its own; the higher timeline is now ignored. \
+                 Rebuild any server still on timeline {timeline} before it rejoins, or it will be \
+                 taken for the primary",
                 member.name
             ),
         })

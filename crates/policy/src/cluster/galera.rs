@@ -17,15 +17,15 @@ pub(super) fn stand(said: &Galera) -> Stand {
 
 fn out_of_use(said: &Galera) -> Option<&'static str> {
     if said.set_aside {
-        return Some("an operator has set it aside (wsrep_desync or wsrep_reject_queries)");
+        return Some("taken out of service on the node (wsrep_desync or wsrep_reject_queries)");
     }
     if !said.in_primary_component {
-        return Some("its part of the Galera cluster has no quorum (non-Primary)");
+        return Some("no quorum: not in the primary component (non-Primary)");
     }
     match said.state {
-        GaleraState::Joining => Some("it is joining and has not received the state yet"),
+        GaleraState::Joining => Some("joining: state transfer not complete"),
         GaleraState::Donor | GaleraState::Joined | GaleraState::Synced => {
-            (!said.ready).then_some("it refuses queries (wsrep_ready is OFF)")
+            (!said.ready).then_some("rejects queries (wsrep_ready is OFF)")
         }
     }
 }
@@ -39,10 +39,10 @@ pub(super) fn goes_on(said: &Galera) -> bool {
 pub(super) fn is_behind(said: &Said) -> Option<&'static str> {
     match said {
         Said::Galera(said) if said.state == GaleraState::Donor => {
-            Some("it feeds a joining node (Donor/Desynced)")
+            Some("donor for a joining node (Donor/Desynced)")
         }
         Said::Galera(said) if said.state == GaleraState::Joined => {
-            Some("it has joined and still catches up")
+            Some("joined, still catching up")
         }
         _ => None,
     }

@@ -12,22 +12,22 @@ pub(super) fn claim_of(said: &Group) -> Option<(String, u64)> {
 pub(super) fn stand(said: &Group) -> Stand {
     let unfit = |why: &str| Stand::Unfit(why.to_owned());
     match said.state {
-        MemberState::Recovering => return unfit("it catches up with the group (RECOVERING)"),
-        MemberState::Offline => return unfit("Group Replication does not run on it (OFFLINE)"),
+        MemberState::Recovering => return unfit("catching up with the group (RECOVERING)"),
+        MemberState::Offline => return unfit("Group Replication is not running (OFFLINE)"),
         MemberState::Error => {
             return Stand::Refused(
-                "it was expelled or failed (ERROR): see its error log, and start Group \
-                 Replication on it again"
+                "expelled from the group or failed (ERROR): check its error log and restart Group \
+                 Replication"
                     .to_owned(),
             );
         }
-        MemberState::Unreachable => return unfit("the group suspects it (UNREACHABLE)"),
+        MemberState::Unreachable => return unfit("suspected by the group (UNREACHABLE)"),
         MemberState::Online => {}
     }
     let reachable = u64::from(said.members_reachable);
     if 2 * reachable <= u64::from(said.members) {
         return Stand::Refused(format!(
-            "it sees only {reachable} of {} members: no quorum",
+            "no quorum: sees only {reachable} of {} members",
             said.members
         ));
     }
@@ -102,14 +102,14 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
 
 fn outdated(said: &Group, newer: &str, view: u64) -> String {
     format!(
-        "claims to be a primary of view {} of the group, but {newer} is one of view {view}: it \
-         was left behind; stop and start Group Replication on it",
+        "claims to be primary in view {} of the group, but {newer} is primary in view {view}: \
+         outdated member, restart Group Replication on it",
         said.view
     )
 }
 
 fn succeeded(newer: &str, view: u64) -> String {
-    format!("took writes; {newer} is the only primary of the group's view {view} since then")
+    format!("was primary; {newer} is the only primary since view {view} of the group")
 }
 
 fn bootstrapped_twice(all: &[(&Candidate<'_>, &Group)]) -> String {
@@ -119,8 +119,8 @@ fn bootstrapped_twice(all: &[(&Candidate<'_>, &Group)]) -> String {
         .map(|(_, said)| format!("{}:{}", said.incarnation, said.view))
         .collect();
     format!(
-        "{} are primaries of different groups that have one name (their views are {}): the group \
-         was bootstrapped twice. Rebuild the wrong one, or name the right one: `evenkeel primary \
+        "{} are primaries of different groups with the same name (views: {}): the group was \
+         bootstrapped twice. Rebuild the wrong one, or select the right one: `evenkeel primary \
          SERVER`",
         listed(&names),
         views.join(", ")
@@ -129,9 +129,9 @@ fn bootstrapped_twice(all: &[(&Candidate<'_>, &Group)]) -> String {
 
 fn split(names: &[&str], view: u64) -> String {
     format!(
-        "{} are primaries of different groups that have one name and view number {view}: the \
-         group was bootstrapped twice. Rebuild the wrong one, or name the right one: `evenkeel \
-         primary SERVER`",
+        "{} are primaries of different groups with the same name and view number {view}: the group \
+         was bootstrapped twice. Rebuild the wrong one, or select the right one: `evenkeel primary \
+         SERVER`",
         listed(names)
     )
 }

@@ -96,10 +96,10 @@ impl Cluster {
         let holder = holder.map_or("its last primary", |(member, _)| member.name.as_str());
         let what = match theirs.is_same_kind(ours) {
             true => "belongs to another cluster",
-            false => "is of another kind",
+            false => "is of a different cluster type",
         };
         Some(format!(
-            "{what}: it says {theirs}, the cluster's ({holder}) is {ours}; take it out of the \
+            "{what}: it reports {theirs}, the cluster ({holder}) is {ours}; remove it from the \
              configuration or rebuild it as a member"
         ))
     }
@@ -129,9 +129,8 @@ fn majority(heard: &[(&Member, Identity)]) -> Scope {
     match rival {
         None => Scope::Of(most.clone()),
         Some((second, other)) => Scope::Tied(format!(
-            "two clusters are mixed, and nothing tells which is meant: {} says {most}, {} says \
-             {other}. Take one out of the configuration, or name the primary: `evenkeel primary \
-             SERVER`",
+            "servers of two clusters are listed together: {} reports {most}, {} reports {other}. \
+             Remove one from the configuration, or select the primary: `evenkeel primary SERVER`",
             first.name, second.name
         )),
     }

@@ -73,9 +73,9 @@ pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Stand
     }
     if let Some(fence) = fence.filter(|fence| fence.timeline > said.timeline) {
         return Stand::Refused(format!(
-            "its timeline {} is behind the cluster's {} (seen at {}): an old primary that came \
-             back; rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is gone \
-             for good, name this one: `evenkeel primary {name}`",
+            "timeline {} is behind the cluster's timeline {} (seen on {}): a former primary; \
+             rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is lost for \
+             good, select this server: `evenkeel primary {name}`",
             said.timeline,
             fence.timeline,
             fence.seen_at(),
@@ -84,7 +84,7 @@ pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Stand
     }
     if said.read_only_by_default {
         return Stand::Refused(
-            "default_transaction_read_only is on: it takes no writes until that is off".to_owned(),
+            "default_transaction_read_only is on: writes are refused until it is off".to_owned(),
         );
     }
     Stand::Claims
@@ -99,8 +99,8 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
     let timeline = candidates.first().map_or(0, |one| one.claim.epoch);
     Contest::Tied {
         message: format!(
-            "{} are all primaries on timeline {timeline} (at {}): nothing tells which is right. \
-             Stop the wrong one, or name the right one: `evenkeel primary SERVER`",
+            "{} all claim to be primary on timeline {timeline} (at {}). Stop the wrong one, or \
+             select the right one: `evenkeel primary SERVER`",
             listed(&names),
             positions(candidates)
         ),

@@ -45,8 +45,8 @@ impl Errant {
         let missing = suspect.missing_from(theirs).filter(|_| is_proved);
         let proved = missing.map(|missing| {
             format!(
-                "has {missing} that {}, the primary, does not have: it cannot follow safely; \
-                 rebuild it, or add them to the primary",
+                "has {missing} that the primary {} does not have (errant transactions): cannot \
+                 replicate safely; rebuild it, or apply them on the primary",
                 primary.name
             )
         });
@@ -78,7 +78,7 @@ pub(super) fn stand(said: &Replication) -> Stand {
         return Stand::Claims;
     }
     let Some(threads) = &said.replica else {
-        return Stand::Unfit("it is read only, and replicates from nobody".to_owned());
+        return Stand::Unfit("read_only is ON, but replication is not configured".to_owned());
     };
     let stopped = match (threads.applier_runs, threads.receiver) {
         (false, _) => "applier",
@@ -86,7 +86,10 @@ pub(super) fn stand(said: &Replication) -> Stand {
         _ => return Stand::Follows,
     };
     let colon = if threads.error.is_empty() { "" } else { ": " };
-    Stand::Unfit(format!("its {stopped} is stopped{colon}{}", threads.error))
+    Stand::Unfit(format!(
+        "{stopped} thread is not running{colon}{}",
+        threads.error
+    ))
 }
 
 /// Whether a replica says that one of its threads is stopped.
@@ -154,7 +157,7 @@ fn replaces(one: &Candidate<'_>, silent: &Candidate<'_>) -> bool {
 fn behind(one: &Candidate<'_>, winner: &Candidate<'_>) -> String {
     if replaces(winner, one) {
         return format!(
-            "took writes and does not answer any more; {} does since then",
+            "stopped responding; {} has accepted writes since",
             winner.name
         );
     }
@@ -182,13 +185,12 @@ fn tie(candidates: &[Candidate<'_>]) -> String {
         }
     }
     let lacks = match lacks.is_empty() {
-        true => "all have the same".to_owned(),
+        true => "all sets are equal".to_owned(),
         false => lacks.join("; "),
     };
     format!(
-        "{} all take writes, and none has all that the others have and more ({}; {lacks}): \
-         nobody is the primary. Make the wrong ones read only, or name the right one: `evenkeel \
-         primary SERVER`",
+        "{} all accept writes, and none is ahead of all the others ({}; {lacks}): no primary. Set \
+         read_only = ON on the wrong ones, or select the right one: `evenkeel primary SERVER`",
         listed(&names),
         sets.join(", ")
     )
@@ -266,8 +268,8 @@ impl Cluster {
                 continue;
             };
             let message = format!(
-                "has the server id {identity} of {}: a clone of its data directory, or one server \
-                 listed twice; give each its own server_id (MySQL: remove auto.cnf)",
+                "duplicate server id {identity}, also used by {}: a cloned data directory, or one \
+                 server listed twice; give each its own server_id (MySQL: remove auto.cnf)",
                 listed(&twins)
             );
             if stands[index] == Stand::Claims && self.primary != Some(member.id) {
@@ -301,17 +303,17 @@ fn identity(member: &Member) -> Option<&str> {
 
 fn ring(names: &[&str]) -> String {
     format!(
-        "{} all take writes and all replicate: a ring, or primaries of each other; nothing tells \
-         which is meant. Name the one to use: `evenkeel primary SERVER`",
+        "{} all accept writes and all replicate (ring or multi-primary replication). Select the \
+         server to use: `evenkeel primary SERVER`",
         listed(names)
     )
 }
 
 fn orphans(dead: &str, names: &[&str]) -> String {
     format!(
-        "{dead}, the primary, is down, and nobody was promoted: {} take writes, but all of them \
-         replicate. Promote one (stop its replication), or name it: `evenkeel primary SERVER`; set \
-         read_only = ON on those that are to stay replicas",
+        "primary {dead} is down and no replica was promoted: {} accept writes, but all of them \
+         replicate. Promote one (stop its replication), or select it: `evenkeel primary SERVER`; \
+         set read_only = ON on those that stay replicas",
         listed(names)
     )
 }
@@ -322,8 +324,8 @@ fn writable_replica(member: &Member) -> String {
         _ => None,
     };
     format!(
-        "{}: takes writes although it replicates from {}: if it is a replica, set read_only = ON; \
-         if it is the new primary, stop its replication or name it: `evenkeel primary {}`",
+        "{}: accepts writes although it replicates from {}. If it is a replica, set read_only = \
+         ON; if it is the new primary, stop its replication or select it: `evenkeel primary {}`",
         member.name,
         source.unwrap_or("another server"),
         member.name

@@ -162,7 +162,8 @@ impl Cluster {
         Some(Problem {
             server: Some(named.id),
             message: format!(
-                "{name}: is named the primary, but now: {}; the name counts once it takes writes",
+                "{name}: selected as primary by the operator, but not usable: {}; takes effect \
+                 once it accepts writes",
                 condition(&self.members[index], &stands[index])
             ),
         })
@@ -176,7 +177,7 @@ impl Cluster {
             .map(|(member, stand)| format!("{}: {}", member.name, condition(member, stand)))
             .collect();
         format!(
-            "nobody takes writes ({}): promote one of them",
+            "no server accepts writes ({}): promote one of them",
             conditions.join("; ")
         )
     }
@@ -185,10 +186,10 @@ impl Cluster {
 /// A member's state in a few words.
 fn condition(member: &Member, stand: &Stand) -> String {
     match stand {
-        Stand::Unknown if member.word == Word::Unasked => "not asked yet".to_owned(),
+        Stand::Unknown if member.word == Word::Unasked => "not checked yet".to_owned(),
         Stand::Unknown => "down".to_owned(),
-        Stand::Claims => "takes writes".to_owned(),
-        Stand::Follows => "a replica".to_owned(),
+        Stand::Claims => "accepts writes".to_owned(),
+        Stand::Follows => "replica".to_owned(),
         Stand::Unfit(why) | Stand::Refused(why) => why.clone(),
     }
 }
@@ -199,7 +200,8 @@ fn member_problem(member: &Member, stand: &Stand, role: &Role, ruling: &Ruling) 
     let message = match (stand, role, &member.word) {
         (Stand::Refused(why), _, _) => why.clone(),
         (_, Role::Primary, Word::Mute(why)) => format!(
-            "its role is not known any more: {why}; it stays the primary until another claims"
+            "role can no longer be determined: {why}; it remains the primary until another server \
+             claims to be"
         ),
         (_, Role::Replica(_), _) => member.errant.message.clone()?,
         _ if ruling.is_final => refused?.1.clone(),

@@ -46,9 +46,9 @@ impl Cluster {
         let missing = last.executed.missing_from(executed(member)?)?;
         let name = &primary.name;
         Some(format!(
-            "took writes before {name} did, which is down, and lacks {missing} that {name} had: \
-             make it a replica when {name} is back, or, if that is lost, name it: `evenkeel \
-             primary {}`",
+            "accepted writes before {name}, which is down, and lacks {missing} that {name} had: \
+             make it a replica once {name} is back, or, if that server is lost, select this one: \
+             `evenkeel primary {}`",
             member.name
         ))
     }

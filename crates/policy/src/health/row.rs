@@ -54,7 +54,11 @@ impl Row {
     pub(super) fn reason(&self, last: &str) -> String {
         let count = |of| self.failures.iter().filter(|&&(_, by)| by == of).count();
         let probes = counted(count(Witness::Probe), "probe", "probes");
-        let clients = counted(count(Witness::Client), "connection", "connections");
+        let clients = counted(
+            count(Witness::Client),
+            "client connection",
+            "client connections",
+        );
         let both: Vec<String> = [probes, clients].into_iter().flatten().collect();
         format!("{} failed: {last}", both.join(" and "))
     }

@@ -193,12 +193,12 @@ impl Why {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Why::Unclean => "not clean",
-            Why::TooOld => "lifetime over",
-            Why::TooIdle => "idle for too long",
-            Why::OverLimit => "over a limit",
-            Why::Outdated => "credential or server outdated",
-            Why::MakeRoom => "room needed for another pool",
+            Why::Unclean => "session state could not be reset",
+            Why::TooOld => "lifetime_ms reached",
+            Why::TooIdle => "idle_ms reached",
+            Why::OverLimit => "connection limit exceeded",
+            Why::Outdated => "credentials or server changed",
+            Why::MakeRoom => "closed to make room for another pool",
             Why::Vacated => "its database is dropped, renamed or copied",
         }
     }

@@ -290,7 +290,7 @@ impl Live {
             return card.forsake();
         }
         if self.nothing_said() {
-            self.interrupt(Interrupt::Elsewhere("found to be down".to_owned()));
+            self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
         } else if self.to_client.get() == 0 {
             self.cut(Ending::Cut(CutReason::ServerDown));
         }
@@ -353,7 +353,7 @@ impl Live {
         }
         if self.is_silent_too_long(relaying) {
             let limit_ms = relaying.view.settings.connect_timeout.as_millis();
-            let why = format!("said nothing for {limit_ms} ms");
+            let why = format!("no data from the server within {limit_ms} ms (connect_timeout_ms)");
             self.interrupt(Interrupt::Elsewhere(why));
         } else if let Some(ending) = self
             .overdue(relaying, now_ms)
@@ -408,10 +408,10 @@ impl Live {
             |limit: Duration| !limit.is_zero() && silent_ms >= (limit + SWEEP_INTERVAL).as_millis();
         if self.half_closed() {
             if socket::is_broken(relaying.client_fd) {
-                return Some(Ending::ResetByClient("reset after its end".to_owned()));
+                return Some(Ending::ResetByClient("reset after close".to_owned()));
             }
             if socket::is_broken(relaying.server_fd) {
-                return Some(Ending::ResetByServer("reset after its end".to_owned()));
+                return Some(Ending::ResetByServer("reset after close".to_owned()));
             }
             if passed(settings.half_close_timeout) {
                 return Some(Ending::HalfCloseTimeout);
@@ -444,7 +444,7 @@ impl Relaying {
             return None;
         }
         self.asked_for_life_ms = now_ms;
-        let why = || format!("no answer for {} ms", limit.as_millis());
+        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if socket::is_unanswered(self.client_fd, limit) {
             return Some(Ending::ResetByClient(why()));
         }

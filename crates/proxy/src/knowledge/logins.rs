@@ -65,7 +65,7 @@ impl fmt::Debug for Verifier {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoLogin {
     /// The servers know no such user.
-    #[error("there is no such user")]
+    #[error("no such user")]
     NoSuchUser,
     /// Nobody can tell: for the log, not for the client.
     #[error("{0}")]
@@ -103,7 +103,7 @@ impl<A> Desk<A> {
             let user = user.to_owned();
             let request = Request { user, reply };
             if self.requests.0.try_send(request).is_err() {
-                let why = "too many logins wait to be looked up at the servers";
+                let why = "too many user lookups pending";
                 return Err(NoLogin::Unavailable(why.to_owned()));
             }
             // Whoever is replaced by a reload answers nothing: his successor is asked.

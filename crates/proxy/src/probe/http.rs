@@ -69,7 +69,7 @@ impl Request {
         };
         let (socket, heard) = Listening::new(socket, plausible);
         let socket = self.secured(socket, target, progress).await?;
-        progress.step("waiting for the HTTP answer");
+        progress.step("waiting for the HTTP response");
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
         let (sender, connection) = shaken.map_err(|e| explain(&e, &heard))?;
         let exchange = pin!(self.exchange(sender, target, progress));
@@ -198,7 +198,7 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 
 fn text_missing(status: StatusCode, text: &str, body_bytes: usize) -> String {
     format!(
-        "answered {} but {text:?} is not in the first {body_bytes} bytes of the body",
+        "status {}, but {text:?} not found in the first {body_bytes} bytes of the body",
         status.as_u16()
     )
 }
@@ -211,7 +211,7 @@ fn unwanted_status(status: StatusCode, wanted: &[RangeInclusive<u16>]) -> String
             (from, to) => format!("{from}-{to}"),
         })
         .collect();
-    format!("answered {status}, wanted {}", wanted.join(", "))
+    format!("status {status}, expected {}", wanted.join(", "))
 }
 
 fn explain(error: &hyper::Error, heard: &Heard) -> String {
@@ -219,7 +219,7 @@ fn explain(error: &hyper::Error, heard: &Heard) -> String {
         return words::speaks_no("HTTP", &first);
     }
     if error.is_parse() {
-        return format!("the HTTP answer is malformed: {}", words::chain(error));
+        return format!("malformed HTTP response: {}", words::chain(error));
     }
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         return words::closed();
@@ -245,7 +245,7 @@ fn parse_path(path: &str) -> Result<hyper::Uri, AskerError> {
         why,
     };
     if !path.starts_with('/') {
-        return Err(bad("it must begin with a slash".to_owned()));
+        return Err(bad("must begin with a slash".to_owned()));
     }
     path.parse()
         .map_err(|e: hyper::http::uri::InvalidUri| bad(e.to_string()))

@@ -69,7 +69,7 @@ impl Heard {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         heard.read_bytes += new.len();
         if heard.read_bytes > READ_BYTES_MAX {
-            return Err(io::Error::other("the answer is longer than 16 MiB"));
+            return Err(io::Error::other("response exceeds 16 MiB"));
         }
         let room = HEARD_BYTES_MAX.saturating_sub(heard.bytes.len());
         if room == 0 || new.is_empty() {

@@ -15,22 +15,22 @@ pub(crate) fn timed_out(timeout: Duration, step: &str) -> String {
 pub(crate) fn io(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        io::ErrorKind::ConnectionReset => "the server reset the connection".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset by the server".to_owned(),
         io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => closed(),
         io::ErrorKind::NotFound => "no such socket file".to_owned(),
-        io::ErrorKind::PermissionDenied => "no permission to use the socket file".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied on the socket file".to_owned(),
         _ => error.to_string(),
     }
 }
 
 pub(crate) fn closed() -> String {
-    "the server closed the connection before it had answered".to_owned()
+    "the server closed the connection before it answered".to_owned()
 }
 
 /// The peer's first bytes were none of the protocol's.
 pub(crate) fn speaks_no(protocol: &str, first: &[u8]) -> String {
     format!(
-        "speaks no {protocol}: it began with \"{}\"",
+        "not a {protocol} server: received \"{}\"",
         first.escape_ascii()
     )
 }
@@ -38,7 +38,7 @@ pub(crate) fn speaks_no(protocol: &str, first: &[u8]) -> String {
 /// The server refused the account; `hint` completes "check".
 pub(crate) fn login_refused(user: &str, server_said: &str, hint: &str) -> String {
     format!(
-        "the server refused the monitor account '{user}': {}: check {hint}",
+        "the server refused the monitor account '{user}': {}; check {hint}",
         clipped(server_said)
     )
 }
@@ -55,7 +55,7 @@ pub(crate) fn clipped(words: &str) -> String {
 
 /// TLS is set, and the server has none.
 pub(crate) fn no_tls() -> String {
-    "the server offers no TLS: switch it on there or set [service.server_tls] mode = \"off\""
+    "the server does not support TLS; enable it there, or set [service.server_tls] mode = \"off\""
         .to_owned()
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn first_bytes(direction: &Direction<'_>) -> Result<(), Broken>
             .any(|beginning| held.starts_with(beginning))
         {
             return Err(Broken::Forbidden(
-                "sent by a peer that accept_proxy_from does not list".to_owned(),
+                "peer is not listed in accept_proxy_from".to_owned(),
             ));
         }
         if !BEGINNINGS

@@ -178,8 +178,8 @@ impl DatabaseView {
         let why = match self.towards.get(&server.id) {
             Some(Towards::Plaintext) => return Ok(None),
             Some(Towards::Encrypted(connector)) => return Ok(Some(connector)),
-            Some(Towards::Broken(why)) => format!("TLS cannot be set up: {why}"),
-            None => "it has left the configuration".to_owned(),
+            Some(Towards::Broken(why)) => format!("cannot set up TLS: {why}"),
+            None => "removed from the configuration".to_owned(),
         };
         Err(JoinError::unreachable(server, why))
     }

@@ -157,7 +157,7 @@ impl RuleBook {
     /// What its client is told, if it is refused.
     pub fn rejection(&self, verdict: &Verdict) -> Option<String> {
         let (name, words) = self.rules.rejection(verdict)?;
-        Some(format!("rule {name:?} refuses it: {words}"))
+        Some(format!("rejected by rule {name:?}: {words}"))
     }
 }
 

@@ -57,7 +57,7 @@ impl Doing {
             Doing::WaitingForPrimary => "waiting for a primary",
             Doing::Active => "active",
             Doing::InTransaction => "idle in transaction",
-            Doing::Bound => "bound",
+            Doing::Bound => "pinned",
         }
     }
 }

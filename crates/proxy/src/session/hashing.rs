@@ -23,7 +23,7 @@ static JOBS: LazyLock<flume::Sender<Job>> = LazyLock::new(|| {
         let thread = std::thread::Builder::new().name(format!("passwords-{number}"));
         let started = thread.spawn(move || todo.iter().for_each(|job| job()));
         if let Err(error) = started {
-            tracing::error!("no thread to check passwords on: {error}");
+            tracing::error!("cannot start a thread for password checks: {error}");
         }
     }
     jobs

@@ -47,7 +47,7 @@ pub(super) async fn receive(
         Ok(Ok(header)) => Ok((header.source, header.destination)),
         Ok(Err(why)) => Err(Ending::ProxyHeader(why)),
         Err(_) => Err(Ending::ProxyHeader(format!(
-            "none within {} ms",
+            "not received within {} ms",
             limit.as_millis()
         ))),
     }
@@ -61,7 +61,7 @@ async fn header_of(socket: &Socket) -> Result<Header, String> {
         held.resize(LENGTH_MAX, 0);
         // Looked at first, taken after: what follows the header belongs to the server.
         let count = match socket.peek_now(&mut held[before..]) {
-            Ok(0) => return Err("the peer ended before its header".to_owned()),
+            Ok(0) => return Err("peer closed the connection before sending it".to_owned()),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => return Err(error.to_string()),
@@ -87,7 +87,7 @@ fn take(socket: &Socket, bytes: &mut [u8]) -> Result<(), String> {
     }
     match socket.receive_now(bytes) {
         Ok(count) if count == bytes.len() => Ok(()),
-        Ok(_) => Err("bytes vanished between two looks".to_owned()),
+        Ok(_) => Err("short read".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -114,7 +114,7 @@ async fn relay_through(
     // An order to cut the sessions of a former primary would have missed one that still connected.
     if !live.service.view().offers(upstream.lease.server().id) {
         live.stop_relaying();
-        let why = "took no more clients once it was reached".to_owned();
+        let why = "server stopped accepting clients during connect".to_owned();
         return Outcome::Mute(Mute { why, reset: false });
     }
     let relaying = relay::relay(

@@ -374,7 +374,7 @@ fn take_records<Side>(
             Wish::Read(plain) => plain.extend_from_slice(record.payload),
             // All that was decrypted was taken when it came in.
             Wish::Encrypt(_) | Wish::Close => {
-                return Err(Error::General("data that was not asked for".to_owned()));
+                return Err(Error::General("unexpected data".to_owned()));
             }
         }
     }

@@ -101,7 +101,8 @@ fn parse_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 fn parse_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound if is_encrypted(text) => {
-            "is encrypted: keep it without a passphrase, readable by Evenkeel only".to_owned()
+            "is encrypted: remove the passphrase, and make the file readable by Evenkeel only"
+                .to_owned()
         }
         pem::Error::NoItemsFound => "holds no PEM private key".to_owned(),
         other => format!("not a PEM private key: {other}"),

@@ -7,8 +7,8 @@ pub(crate) fn with_server(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(certificate) => servers_certificate(error, certificate),
         Error::InvalidMessage(_) => format!(
-            "the answer is not TLS ({error}): set [service.server_tls] mode = \"off\" if the \
-             server speaks plaintext"
+            "the server's response is not TLS ({error}): set [service.server_tls] mode = \"off\" \
+             if the server does not use TLS"
         ),
         Error::AlertReceived(
             AlertDescription::CertificateRequired
@@ -16,9 +16,12 @@ pub(crate) fn with_server(error: &Error) -> String {
             | AlertDescription::UnknownCA
             | AlertDescription::DecryptError
             | AlertDescription::AccessDenied,
-        ) => format!("the server wants a certificate of ours, or another one ({error})"),
+        ) => format!("the server requires a client certificate, or rejected ours ({error})"),
         Error::PeerIncompatible(_) | Error::AlertReceived(AlertDescription::ProtocolVersion) => {
-            format!("no TLS version or cipher in common ({error}): the server needs TLS 1.2 or 1.3")
+            format!(
+                "no common TLS version or cipher ({error}): the server must support TLS 1.2 or \
+                     1.3"
+            )
         }
         other => format!("TLS failed: {other}"),
     }
@@ -28,21 +31,21 @@ fn servers_certificate(error: &Error, certificate: &CertificateError) -> String 
     match certificate {
         CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             format!(
-                "certificate without a name ({error}): give it a subjectAltName (its CN does not \
-                 count), or set [service.server_tls] mode = \"encrypt\""
+                "server certificate has no name ({error}): add a subjectAltName (its CN is not \
+                 used), or set [service.server_tls] mode = \"encrypt\""
             )
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
-                "certificate of another server ({error}): use a name it carries, or set \
-                 [service.server_tls] mode = \"encrypt\""
+                "server certificate is not valid for this name ({error}): use a name that it \
+                 contains, or set [service.server_tls] mode = \"encrypt\""
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            format!("certificate has expired ({error}): renew it on the server")
+            format!("server certificate has expired ({error}): renew it on the server")
         }
         _ => format!(
-            "certificate not trusted ({error}): set [service.server_tls] ca = \"…\" or \
+            "server certificate is not trusted ({error}): set [service.server_tls] ca = \"…\" or \
              mode = \"encrypt\""
         ),
     }
@@ -53,16 +56,19 @@ pub(crate) fn with_client(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => format!("the client's certificate has expired ({error})"),
+        ) => format!("client certificate has expired ({error})"),
         Error::InvalidCertificate(_) => {
-            format!("no authority of [service.tls] client_ca vouches for the client ({error})")
+            format!(
+                "client certificate is not signed by an authority in [service.tls] client_ca \
+                     ({error})"
+            )
         }
-        Error::InvalidMessage(_) => format!("what the client sent is not TLS ({error})"),
+        Error::InvalidMessage(_) => format!("the client's data is not TLS ({error})"),
         Error::NoApplicationProtocol => {
-            "by ALPN the client asks for another protocol than \"postgresql\"".to_owned()
+            "the client requested an ALPN protocol other than \"postgresql\"".to_owned()
         }
         Error::AlertReceived(AlertDescription::CertificateExpired) => {
-            format!("the client says that [service.tls] certificate has expired ({error})")
+            format!("the client rejected [service.tls] certificate as expired ({error})")
         }
         Error::AlertReceived(
             AlertDescription::UnknownCA
@@ -71,12 +77,15 @@ pub(crate) fn with_client(error: &Error) -> String {
             | AlertDescription::DecryptError
             | AlertDescription::UnsupportedCertificate,
         ) => format!(
-            "the client does not trust [service.tls] certificate ({error}): give it the \
-             authority's certificate (sslrootcert), and use a name that the certificate carries"
+            "the client does not trust [service.tls] certificate ({error}): give the client the CA \
+             certificate (sslrootcert), and connect to a name that the certificate contains"
         ),
         Error::PeerIncompatible(_) | Error::AlertReceived(AlertDescription::ProtocolVersion) => {
-            format!("no TLS version or cipher in common ({error}): the client needs TLS 1.2 or 1.3")
+            format!(
+                "no common TLS version or cipher ({error}): the client must support TLS 1.2 or \
+                     1.3"
+            )
         }
-        other => format!("TLS with the client failed: {other}"),
+        other => format!("TLS error on client connection: {other}"),
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn connect(
     endpoint: Option<&Endpoint>,
     settings: &Settings,
 ) -> Result<Socket, Failed> {
-    let unresolved = || Failed::of_server("its name is not resolved");
+    let unresolved = || Failed::of_server("host name not resolved");
     let (domain, protocol, address) = parts(endpoint.ok_or_else(unresolved)?)
         .map_err(|error| Failed::of_server(error.to_string()))?;
     let socket = open(domain, protocol).map_err(|error| Failed::of_ours(&error))?;
@@ -66,7 +66,7 @@ pub(crate) async fn connect(
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         // What a Unix socket says; of TCP it would be about local ports.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock && domain == Domain::UNIX => {
-            return Err(Failed::of_server("its backlog is full"));
+            return Err(Failed::of_server("listen backlog is full"));
         }
         Err(error) => return Err(Failed::connecting(&error)),
         Ok(()) => return Socket::new(worker, shared).map_err(|error| Failed::of_ours(&error)),
@@ -77,7 +77,9 @@ pub(crate) async fn connect(
         Ok(Err(error)) => Err(Failed::connecting(&error)),
         Err(_) => {
             let limit_ms = settings.connect_timeout.as_millis();
-            Err(Failed::of_server(format!("no answer for {limit_ms} ms")))
+            Err(Failed::of_server(format!(
+                "no response within {limit_ms} ms (connect_timeout_ms)"
+            )))
         }
     }
 }
@@ -105,7 +107,7 @@ fn open(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2::Socke
 fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {
-            format!("{error}: raise the limit of file descriptors (ulimit -n)")
+            format!("{error}: raise the file descriptor limit (ulimit -n)")
         }
         Some(libc::EADDRNOTAVAIL) => {
             format!("{error}: no local port is free (net.ipv4.ip_local_port_range)")

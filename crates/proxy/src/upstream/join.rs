@@ -51,7 +51,7 @@ impl JoinError {
         Self {
             kind: Kind::Outdated,
             code: None,
-            message: "the pool is no longer current".to_owned(),
+            message: "the pool has been replaced".to_owned(),
             server_id: 0,
         }
     }
@@ -146,7 +146,10 @@ pub(crate) async fn in_time<T>(
         Ok(joined) => joined,
         Err(_) => {
             let limit_ms = limit.as_millis();
-            let why = format!("the login was not over after {limit_ms} ms");
+            let why = format!(
+                "login not completed within {limit_ms} ms (twice \
+                               connect_timeout_ms)"
+            );
             Err(JoinError::unreachable(server, why))
         }
     }

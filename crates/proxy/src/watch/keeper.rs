@@ -13,7 +13,7 @@ use crate::{
 
 /// A goodbye that cannot be said in this time is left unsaid.
 const GOODBYE_MS_MAX: u64 = 200;
-const STEP: &str = "asking for its role";
+const STEP: &str = "querying its role";
 
 /// What is particular to a protocol.
 pub(super) trait Monitor: Send {

@@ -144,7 +144,7 @@ impl Monitor {
                     self.login.judge(error, target, progress).await.into()
                 }
                 code => WatchError::CannotTell(format!(
-                    "it does not say what it is: {} (error {code})",
+                    "role query failed: {} (error {code})",
                     words::clipped(&server.message)
                 )),
             },
@@ -153,7 +153,7 @@ impl Monitor {
                 WatchError::Away(words::io(cause))
             }
             Error::Driver(DriverError::ConnectionClosed) if dialect.is_some() => {
-                WatchError::Away("it closed the connection".to_owned())
+                WatchError::Away("the server closed the connection".to_owned())
             }
             _ => self.login.judge(error, target, progress).await.into(),
         }
@@ -167,8 +167,8 @@ impl Monitor {
             None => "REPLICATION CLIENT ON *.*",
         };
         WatchError::CannotTell(format!(
-            "the monitor account '{user}' may not ask for the role: {said} (error {code}): \
-             GRANT {grant} TO '{user}'@'…' on the server",
+            "monitor account '{user}' lacks the privilege to query the role: {said} (error \
+             {code}); GRANT {grant} TO '{user}'@'…' on the server",
             user = self.user,
             said = words::clipped(&error.message),
             code = error.code,
@@ -181,7 +181,7 @@ impl keeper::Monitor for Monitor {
 
     async fn connect(&self, target: &Target, progress: &Progress) -> Result<Link, WatchError> {
         let mut connection = self.login.connect(target, progress).await?;
-        progress.logged_in("asking for its version");
+        progress.logged_in("querying its version");
         let learnt = calmly(async move {
             let dialect = learn(&mut connection).await;
             (connection, dialect)
@@ -273,8 +273,8 @@ fn text(value: Value) -> Option<String> {
 fn lag_query_failed(error: &ServerError) -> WatchError {
     let said = words::clipped(&error.message);
     WatchError::CannotTell(format!(
-        "the lag query failed: {said} (error {}): check lag_query in [service.monitor], and what \
-         the account may read",
+        "lag_query failed: {said} (error {}); check lag_query in [service.monitor] and the \
+         privileges of the account",
         error.code
     ))
 }

@@ -125,20 +125,20 @@ impl Monitor {
         let code = error.code().code();
         WatchError::CannotTell(match error.code() {
             &SqlState::INSUFFICIENT_PRIVILEGE => format!(
-                "the monitor account '{user}' may not ask for the role: {said} (SQLSTATE {code}): \
-                 GRANT pg_monitor TO {user}, and GRANT EXECUTE on the functions pg_control_system, \
-                 pg_control_checkpoint and pg_control_recovery",
+                "monitor account '{user}' lacks the privilege to query the role: {said} (SQLSTATE \
+                 {code}); GRANT pg_monitor TO {user}, and GRANT EXECUTE on the functions \
+                 pg_control_system, pg_control_checkpoint and pg_control_recovery",
                 user = self.user
             ),
             &SqlState::UNDEFINED_FUNCTION
             | &SqlState::UNDEFINED_COLUMN
             | &SqlState::UNDEFINED_TABLE => {
                 format!(
-                    "it does not say what it is: {said} (SQLSTATE {code}): roles need PostgreSQL \
-                     12 or newer"
+                    "role query failed: {said} (SQLSTATE {code}); roles require PostgreSQL 12 or \
+                     newer"
                 )
             }
-            _ => format!("it does not say what it is: {said} (SQLSTATE {code})"),
+            _ => format!("role query failed: {said} (SQLSTATE {code})"),
         })
     }
 }
@@ -157,7 +157,7 @@ impl keeper::Monitor for Monitor {
             heard: connection.heard,
             own_default: false,
         };
-        progress.logged_in("asking for its settings");
+        progress.logged_in("querying its settings");
         match link.learn().await {
             Ok(()) => Ok(link),
             Err(trouble) => Err(self.judge(trouble, &mut link, progress).await),
@@ -241,8 +241,8 @@ fn is_about_the_question(error: &DbError) -> bool {
 
 fn lag_query_failed(error: &DbError) -> WatchError {
     WatchError::CannotTell(format!(
-        "the lag query failed: {} (SQLSTATE {}): check lag_query in [service.monitor], and what \
-         the account may read",
+        "lag_query failed: {} (SQLSTATE {}); check lag_query in [service.monitor] and the \
+         privileges of the account",
         words::clipped(error.message()),
         error.code().code()
     ))

@@ -11,12 +11,12 @@ pub(super) struct Nonsense(String);
 impl Nonsense {
     pub(super) fn new(what: impl fmt::Display) -> Self {
         let what = words::clipped(&what.to_string());
-        Self(format!("the server's answer makes no sense: {what}"))
+        Self(format!("unexpected response from the server: {what}"))
     }
 
     /// The server keeps something back.
     pub(super) fn hidden(what: &str) -> Self {
-        Self(format!("the server hides {what}"))
+        Self(format!("insufficient privilege to read {what}"))
     }
 }
 
@@ -53,7 +53,10 @@ impl Row {
         let cell = |name: &&str| self.0.iter().find(|(column, _)| column == name);
         match names.iter().find_map(cell) {
             Some((_, value)) => Ok(value.as_deref()),
-            None => Err(Nonsense::new(format!("there is no {}", names.join(" or ")))),
+            None => Err(Nonsense::new(format!(
+                "column {} is missing",
+                names.join(" or ")
+            ))),
         }
     }
 
@@ -86,14 +89,14 @@ impl Row {
     pub(super) fn lag_ms(&self) -> Result<Option<u64>, Nonsense> {
         let value = match self.0.as_slice() {
             [(_, value)] => value,
-            _ => return Err(Nonsense::new("the lag query gives more than one column")),
+            _ => return Err(Nonsense::new("lag_query returned more than one column")),
         };
         let Some(text) = value else { return Ok(None) };
-        let ms: f64 = parse(&["the lag query"], text)?;
+        let ms: f64 = parse(&["lag_query"], text)?;
         match ms.is_finite() {
             // A clock may run ahead; nobody is ahead of his source.
             true => Ok(Some(ms.max(0.0) as u64)),
-            false => Err(Nonsense::new(format!("the lag query gives {text}"))),
+            false => Err(Nonsense::new(format!("lag_query returned {text}"))),
         }
     }
 }

@@ -126,7 +126,7 @@ pub struct OutOfSync;
 
 impl fmt::Display for OutOfSync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server sent a reply that no command asked for")
+        f.write_str("the server sent an unexpected reply")
     }
 }
 

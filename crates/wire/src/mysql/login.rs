@@ -122,26 +122,33 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::WrongPassword => "wrong password or unknown user",
-            Refusal::Protocol => "a packet that has no place in the login",
+            Refusal::Protocol => "unexpected packet during login",
             Refusal::CannotSwitch => "the client cannot use the account's authentication plugin",
             Refusal::NoKey => {
-                "the password is needed, and can only come over TLS: connect with TLS, or \
-                 configure an RSA key"
+                "the password can only be sent over TLS: connect with TLS, or configure an RSA key"
             }
             Refusal::CleartextNotAllowed => {
-                "the plugin sends the password as it is, which needs TLS"
+                "the authentication plugin sends a cleartext password, which requires TLS"
             }
-            Refusal::Plugin => "the server asks for a plugin that is not spoken here",
+            Refusal::Plugin => "the server requested an unsupported authentication plugin",
             Refusal::Credential => {
-                "the server asks for a plugin that the known credential cannot answer"
+                "the stored credential cannot be used with the authentication plugin that the \
+                 server requested"
             }
             Refusal::PasswordNeeded => {
-                "the server has not seen this user's password since it started, and wants it itself"
+                "the server has no cached password for this user and requires full authentication"
             }
             Refusal::ServerKeyUnknown => {
-                "the server wants the password encrypted with a key that is not known: use TLS"
+                "the server requires the password encrypted with an RSA public key that is not \
+                 known: use TLS"
             }
-            Refusal::Server(code) => return write!(f, "the server refused with error {code}"),
+            Refusal::Server(code) => {
+                return write!(
+                    f,
+                    "the server rejected the login with error \
+                                                       {code}"
+                );
+            }
         })
     }
 }

@@ -96,19 +96,24 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::WrongPassword => f.write_str("wrong password or unknown user"),
             Refusal::EmptyPassword => f.write_str("empty password"),
-            Refusal::Protocol => f.write_str("a message that has no place in the login"),
+            Refusal::Protocol => f.write_str("unexpected message during login"),
             Refusal::Scram(fault) => fault.fmt(f),
             Refusal::Method(number) => {
-                write!(f, "the server asks for authentication method {number}")
+                write!(
+                    f,
+                    "the server requested unsupported authentication method {number}"
+                )
             }
-            Refusal::Credential => {
-                f.write_str("the server asks for a method that the known credential cannot answer")
-            }
-            Refusal::CleartextNotAllowed => {
-                f.write_str("the server asks for the password itself over a connection without TLS")
-            }
+            Refusal::Credential => f.write_str(
+                "the stored credential cannot be used with the authentication method \
+                             that the server requested",
+            ),
+            Refusal::CleartextNotAllowed => f.write_str(
+                "the server requested a cleartext password over a connection without \
+                             TLS",
+            ),
             Refusal::Unproved => {
-                f.write_str("the server ended the SCRAM exchange before it proved itself")
+                f.write_str("the server ended SCRAM authentication before proving its identity")
             }
         }
     }

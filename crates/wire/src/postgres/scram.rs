@@ -85,8 +85,8 @@ impl fmt::Display for Fault {
             Fault::ChannelBinding => "SCRAM channel binding check failed",
             Fault::Unsupported => "SCRAM authorization identities and extensions are not supported",
             Fault::Nonce => "SCRAM nonce does not match",
-            Fault::TooManyIterations => "the server asks for too many SCRAM iterations",
-            Fault::WrongServer => "the server cannot prove that it knows this user",
+            Fault::TooManyIterations => "the server requested too many SCRAM iterations",
+            Fault::WrongServer => "incorrect SCRAM server signature",
         })
     }
 }

@@ -81,7 +81,7 @@ impl Statement {
     /// SELECT is not yet planned.
     pub(super) fn parse(text: &str, dialect: Dialect) -> Result<Self, Complaint> {
         let words = words(text).map_err(|_| {
-            let message = format!("a quote is not closed: {}", text.trim());
+            let message = format!("unterminated quoted string: {}", text.trim());
             Complaint::new(Why::Syntax, message)
         })?;
         let mut line = Line(&words);
@@ -131,7 +131,7 @@ fn one(line: &Line<'_>) -> Option<Of> {
 /// MySQL's KILL is of a connection.
 fn kill(line: &mut Line<'_>) -> Result<Option<Statement>, Complaint> {
     if line.takes("QUERY") {
-        let message = "the console ends clients, not queries alone: KILL id";
+        let message = "KILL QUERY is not supported, KILL id terminates the client";
         return Err(Complaint::new(Why::NotHere, message));
     }
     line.takes("CONNECTION");
@@ -144,7 +144,7 @@ fn kill(line: &mut Line<'_>) -> Result<Option<Statement>, Complaint> {
 
 fn client(word: &Word) -> Result<u64, Complaint> {
     word.text.parse().map_err(|_| {
-        let message = format!("{:?} is no client's id: SHOW CLIENTS lists them", word.text);
+        let message = format!("invalid client id {:?}, see SHOW CLIENTS", word.text);
         Complaint::new(Why::Value, message)
     })
 }
@@ -174,7 +174,7 @@ fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<Statement>, Comp
 
 fn unknown(text: &str) -> Complaint {
     let text: String = text.trim().chars().take(100).collect();
-    let message = format!("the console does not know {text:?}: SHOW HELP lists what it knows");
+    let message = format!("unknown command {text:?}, see SHOW HELP");
     Complaint::new(Why::Syntax, message)
 }
 

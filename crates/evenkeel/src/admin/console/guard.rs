@@ -50,8 +50,7 @@ impl Guard {
             Some(token) if !is_near || user == CHANGER => Entry::Token(token),
             None if !is_near => Entry::Closed(Complaint::new(
                 Why::Stranger,
-                "reading from elsewhere needs a token and none is configured: set token_file in \
-                 [admin]",
+                "remote access requires a token and none is configured: set token_file in [admin]",
             )),
             _ => Entry::Open,
         }

@@ -40,8 +40,8 @@ impl Operator<'_> {
         if statement.changes() && !self.who.may_change {
             return Err(Complaint::new(
                 Why::Forbidden,
-                "changing something takes the token: set token_file in [admin], and log in as the \
-                 user admin with the token as password",
+                "permission denied: log in as user admin with the token as password (token_file in \
+                 [admin])",
             ));
         }
         let said = match statement {
@@ -179,7 +179,7 @@ impl Operator<'_> {
         let pooled = status.services.iter().filter(|one| one.database.is_some());
         let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
         if names.is_empty() {
-            let message = "no service pools server connections: there is nothing to do that to";
+            let message = "no service pools server connections";
             return Err(Complaint::new(Why::NotNow, message));
         }
         let Some(name) = of else {
@@ -205,8 +205,8 @@ fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, Complai
         true => Err(Complaint::new(
             Why::NotNow,
             format!(
-                "connections of MySQL go from database to database: {database:?} has none of its \
-                 own. Name a service, as in PAUSE orders/"
+                "MySQL server connections do not belong to a database: {database:?} has none of \
+                 its own. Give a service, as in PAUSE orders/"
             ),
         )),
     }

@@ -116,7 +116,7 @@ function chart(className) {
     line.setAttribute("d", points.length ? `M${points.join("L")}` : "");
     area.setAttribute("d", points.length ? `M${left} 100L${points.join("L")}L${GRAPH_SECONDS - 1} 100Z` : "");
     const now = values.length ? values.at(-1) : 0;
-    svg.setAttribute("aria-label", `${label}, the last minute: now ${format(now)}, peak ${format(peak)}`);
+    svg.setAttribute("aria-label", `${label}, last minute: now ${format(now)}, peak ${format(peak)}`);
     return { now, peak };
   };
   return { root: svg, update };
@@ -196,21 +196,21 @@ function serviceView(first) {
 }
 
 const SERVICE_FIGURES = [
-  ["sessions", "Sessions"], ["queue", "Queue"], ["rate", "New per second"], ["in", "From clients"],
-  ["out", "To clients"], ["retries", "Retries"], ["connect", "Connect, median"], ["length", "Session, median"], ["errors", "Errors"],
+  ["sessions", "Sessions"], ["queue", "Queue"], ["rate", "New sessions/s"], ["in", "From clients"],
+  ["out", "To clients"], ["retries", "Retries"], ["connect", "Connect time (median)"], ["length", "Session length (median)"], ["errors", "Errors"],
 ];
 
 function updateFigures(figures, service) {
   const { sessions, queue, rates, bytes: moved } = service;
-  figures.sessions.update(count(sessions.current), `of ${count(sessions.limit)}\n${count(sessions.total)} in all\n${count(sessions.refused)} refused`);
-  figures.queue.update(count(queue.current), `of ${count(queue.limit)}\nfor ≤ ${micros(queue.wait_ms_limit * 1000)}\n${count(queue.timed_out_total)} in vain`);
+  figures.sessions.update(count(sessions.current), `of ${count(sessions.limit)}\n${count(sessions.total)} total\n${count(sessions.refused)} refused`);
+  figures.queue.update(count(queue.current), `of ${count(queue.limit)}\nfor ≤ ${micros(queue.wait_ms_limit * 1000)}\n${count(queue.timed_out_total)} timed out`);
   figures.rate.update(count(rates.sessions), "sessions");
-  figures.in.update(`${bytes(rates.bytes_in)}/s`, `${bytes(moved.from_clients)} in all`);
-  figures.out.update(`${bytes(rates.bytes_out)}/s`, `${bytes(moved.to_clients)} in all`);
+  figures.in.update(`${bytes(rates.bytes_in)}/s`, `${bytes(moved.from_clients)} total`);
+  figures.out.update(`${bytes(rates.bytes_out)}/s`, `${bytes(moved.to_clients)} total`);
   figures.errors.update(count(sum(service.errors)), kinds(service.errors));
   figures.retries.update(count(service.retries_total), "on another server");
-  figures.connect.update(within(service.connect_us, 0.5, 1), `99 % ${within(service.connect_us, 0.99, 1)}`);
-  figures.length.update(within(service.session_ms, 0.5, 1000), `99 % ${within(service.session_ms, 0.99, 1000)}`);
+  figures.connect.update(within(service.connect_us, 0.5, 1), `p99 ${within(service.connect_us, 0.99, 1)}`);
+  figures.length.update(within(service.session_ms, 0.5, 1000), `p99 ${within(service.session_ms, 0.99, 1000)}`);
 }
 
 const anchor = (name) => `service-${encodeURIComponent(name)}`;
@@ -220,16 +220,16 @@ const since = (object) => (object.since_unix_ms ? `for ${span(current.now_unix_m
 // --- Its pools, if it speaks a database's protocol.
 
 const POOL_FIGURES = [
-  ["clients", "Clients"], ["connections", "Server connections"], ["queries", "Queries"], ["query", "Query, median"],
-  ["transaction", "Transaction, median"], ["wait", "Wait, median"], ["trouble", "Trouble"],
+  ["clients", "Clients"], ["connections", "Server connections"], ["queries", "Queries"], ["query", "Query time (median)"],
+  ["transaction", "Transaction time (median)"], ["wait", "Wait time (median)"], ["trouble", "Errors"],
 ];
 
 const POOL_COLUMNS = ["Database", "User", "Server", "Connections", "Idle", "Waiting"];
-const WORK_COLUMNS = ["Queries", "Failed", "Rows sent", "Rows changed", "Time", "Mean", "95 %"];
+const WORK_COLUMNS = ["Queries", "Errors", "Rows returned", "Rows changed", "Total time", "Mean", "p95"];
 const USER_COLUMNS = ["Database", "User", "Transactions", ...WORK_COLUMNS];
 const DIGEST_COLUMNS = ["Statement", "On replicas", ...WORK_COLUMNS, "Last run"];
 const CAUSE_COLUMNS = ["Statement", "Reason", "Times"];
-const RULE_COLUMNS = ["Rule", "Does", "Statements"];
+const RULE_COLUMNS = ["Rule", "Action", "Matches"];
 
 function poolsView() {
   const figures = {};
@@ -253,15 +253,15 @@ function poolsView() {
     updatePoolFigures(figures, pooled);
     setText(problems, pooled.problems.join("; "));
     const names = pooled.all_paused ? "all databases" : pooled.paused.join(", ");
-    setText(paused, names && `Paused by command: ${names}. Clients wait.`);
+    setText(paused, names && `Paused by operator: ${names}. New transactions wait.`);
     const pins = pooled.pins.map((pin) => `${count(pin.count)} by ${pin.what}`).join(", ");
-    setText(bound, pins && `Clients bound to their server connection: ${pins}.`);
+    setText(bound, pins && `Clients pinned to their server connection: ${pins}.`);
     causes.update(pooled.pin_causes, "Statements that pinned clients to a server connection");
     causes.root.hidden = pooled.pin_causes.length === 0;
-    pools.update(pooled.pools, `Pools, ${pooled.pool_mode} mode, at most ${count(pooled.pool_size)} connections each`);
+    pools.update(pooled.pools, `Pools (${pooled.pool_mode} mode, up to ${count(pooled.pool_size)} connections each)`);
     rules.update(pooled.rules, "Rules, in order");
-    users.update(pooled.users, "Users, since the start");
-    digests.update(pooled.digests, "Statements that took most time, without their literals");
+    users.update(pooled.users, "Users (since process start)");
+    digests.update(pooled.digests, "Top statements by total time (normalized)");
     rules.root.hidden = pooled.rules.length === 0;
     users.root.hidden = pooled.users.length === 0;
     digests.root.hidden = pooled.digests.length === 0;
@@ -279,11 +279,11 @@ const poolKey = (pool) => [pool.database, pool.user, pool.server].join("\u0000")
 const userKey = (user) => [user.database, user.user].join("\u0000");
 
 function poolValues(pool) {
-  const waiting = pool.waiting ? `${count(pool.waiting)}, the first for ${micros(pool.longest_wait_ms * 1000)}` : "0";
+  const waiting = pool.waiting ? `${count(pool.waiting)}, longest ${micros(pool.longest_wait_ms * 1000)}` : "0";
   return [pool.database, pool.user, pool.server, count(pool.connections), count(pool.idle), waiting];
 }
 
-const ruleValues = (rule) => [rule.name, rule.active ? rule.does : `not active, else ${rule.does}`, count(rule.hits_total)];
+const ruleValues = (rule) => [rule.name, rule.active ? rule.does : `inactive: ${rule.does}`, count(rule.hits_total)];
 
 function workValues(work) {
   const mean = work.queries_total ? Math.round(work.busy_us_total / work.queries_total) : 0;
@@ -294,7 +294,7 @@ function workValues(work) {
 const userValues = (user) => [user.database, user.user, count(user.transactions_total), ...workValues(user)];
 
 function digestValues(one) {
-  const text = one.statement || "all others";
+  const text = one.statement || "other";
   const ago = `${span(current.now_unix_ms - one.last_seen_unix_ms)} ago`;
   return [text, count(one.on_replicas_total), ...workValues(one), ago];
 }
@@ -342,11 +342,11 @@ function updatePoolFigures(figures, pooled) {
   figures.clients.update(count(clients), doing.map((one) => `${count(one.count)} ${one.what}`).join("\n"));
   figures.connections.update(count(total("connections")), `${count(total("idle"))} idle\n${count(total("opening"))} opening`);
   figures.queries.update(count(pooled.queries_total), `${count(pooled.on_replicas_total)} on replicas\n${count(pooled.transactions_total)} transactions`);
-  figures.query.update(within(pooled.query_us, 0.5, 1), `99 % ${within(pooled.query_us, 0.99, 1)}`);
-  figures.transaction.update(within(pooled.transaction_us, 0.5, 1), `99 % ${within(pooled.transaction_us, 0.99, 1)}`);
-  figures.wait.update(within(pooled.wait_us, 0.5, 1), `99 % ${within(pooled.wait_us, 0.99, 1)}\nof ${count(pooled.wait_us.count)} that waited`);
+  figures.query.update(within(pooled.query_us, 0.5, 1), `p99 ${within(pooled.query_us, 0.99, 1)}`);
+  figures.transaction.update(within(pooled.transaction_us, 0.5, 1), `p99 ${within(pooled.transaction_us, 0.99, 1)}`);
+  figures.wait.update(within(pooled.wait_us, 0.5, 1), `p99 ${within(pooled.wait_us, 0.99, 1)}\n${count(pooled.wait_us.count)} waits`);
   const trouble = {
-    waited_in_vain: pooled.gave_up_total, transactions_lost: pooled.lost_total, queries_rescued: pooled.rescued_total,
+    wait_timeouts: pooled.gave_up_total, transactions_lost: pooled.lost_total, queries_retried: pooled.rescued_total,
     logins_refused: pooled.refused_logins_total, waiting_for_a_primary: pooled.waiting_for_primary,
   };
   figures.trouble.update(count(pooled.gave_up_total + pooled.lost_total), kinds(trouble));
@@ -355,8 +355,8 @@ function updatePoolFigures(figures, pooled) {
 // --- Its servers.
 
 const COLUMNS = [
-  ["name", "Server"], ["state", "State"], ["weight", "Weight"], ["sessions", "Sessions"], ["graph", "New per second"],
-  ["bytes", "Bytes"], ["errors", "Errors"], ["probe", "Last probe"], ["act", "Change"],
+  ["name", "Server"], ["state", "State"], ["weight", "Weight"], ["sessions", "Sessions"], ["graph", "New sessions/s"],
+  ["bytes", "Bytes"], ["errors", "Errors"], ["probe", "Last probe"], ["act", "Action"],
 ];
 
 function serverTable() {
@@ -425,7 +425,7 @@ function serverView(serviceName) {
     setData(role, "role", server.role ? server.role.role : "");
     // A replica behind a port for writes is where it should be.
     setData(unused, "expected", String(/^it is (a replica|the primary)$/.test(server.unused_because || "")));
-    setText(unused, server.unused_because && server.state === "up" ? `not used here: ${server.unused_because}` : "");
+    setText(unused, server.unused_because && server.state === "up" ? `not used by this service: ${server.unused_because}` : "");
     state.update(server.state);
     setText(age, since(server));
     setText(why, server.reason);
@@ -435,9 +435,9 @@ function serverView(serviceName) {
     setText(weight, weightText(server));
     setText(fileWeight, server.weight === server.file_weight ? "" : `file: ${server.file_weight}`);
     setText(sessions, `${count(server.sessions.current)}${server.sessions.limit === null ? "" : ` of ${count(server.sessions.limit)}`}`);
-    setText(total, `${count(server.sessions.total)} in all`);
+    setText(total, `${count(server.sessions.total)} total`);
     setText(queries, server.work ? `${count(server.work.queries_total)} queries` : "");
-    setText(slow, server.work ? `95 % ≈ ${micros(server.work.p95_us)}` : "");
+    setText(slow, server.work ? `p95 ≈ ${micros(server.work.p95_us)}` : "");
     const rate = spark.update(server.history.map((point) => point.sessions_per_s), `New sessions per second on ${server.name}`, count);
     setText(sparkNow, `now ${count(rate.now)}`);
     setText(sent, `${bytes(server.bytes.to_clients)} out`);
@@ -455,8 +455,8 @@ function serverView(serviceName) {
 }
 
 function roleText({ role, lag_ms, lag_bytes }) {
-  if (role !== "replica") return role === "unknown" ? "role not known" : role;
-  const behind = lag_ms === null ? "lag not known" : lag_ms === 0 ? "up to date" : `${micros(lag_ms * 1000)} behind`;
+  if (role !== "replica") return role === "unknown" ? "role unknown" : role;
+  const behind = lag_ms === null ? "lag unknown" : lag_ms === 0 ? "up to date" : `${micros(lag_ms * 1000)} behind`;
   return `replica, ${behind}${lag_bytes ? `, ${bytes(lag_bytes)}` : ""}`;
 }
 
@@ -525,8 +525,8 @@ function drawFacts(status) {
     ["pid", String(status.pid)],
     ["I/O", `${engine.io}${engine.io_reason ? ` (${engine.io_reason})` : ""}`],
     ["workers", `${engine.workers.length} (${workers || 0} sessions)`],
-    ["config", config.path || "from the command line"],
-    ["read", `${span(status.now_unix_ms - config.loaded_at_unix_ms)} ago`],
+    ["config", config.path || "command line"],
+    ["loaded", `${span(status.now_unix_ms - config.loaded_at_unix_ms)} ago`],
   ];
   reconcile($("facts"), factViews, facts, (fact) => fact[0], ([name]) => {
     const value = make("dd");
@@ -556,15 +556,15 @@ const clusterViews = new Map();
 function clusterView() {
   const who = make("strong"), age = make("span", "quiet"), services = make("span", "quiet"), named = make("span", "flag");
   const problems = make("div", "failed");
-  const story = make("a", "", "what happened");
+  const story = make("a", "", "events");
   story.href = "#timeline";
   const root = make("section", "cluster", make("p", "", who, " ", age, " ", services, " ", named, " · ", story), problems);
   const update = (cluster) => {
     setData(root, "state", cluster.primary === null ? "down" : "up");
-    setText(who, cluster.primary === null ? "No server takes writes" : `${cluster.primary} takes the writes`);
+    setText(who, cluster.primary === null ? "No primary" : `Primary: ${cluster.primary}`);
     setText(age, since(cluster));
     setText(services, `· cluster of ${cluster.services.join(", ")}`);
-    setText(named, cluster.named === null ? "" : `· ${cluster.named} was named by an operator`);
+    setText(named, cluster.named === null ? "" : `· ${cluster.named} selected by the operator`);
     const text = cluster.problems.join("\n");
     if (problems.textContent !== text) problems.replaceChildren(...cluster.problems.map((one) => make("p", "", one)));
   };
@@ -592,7 +592,7 @@ function eventView() {
     setText(what, `${event.service ? `${event.service}: ` : ""}${event.what}`);
     setText(cause, event.cause);
     const consequences = [
-      event.sessions_cut ? `sessions cut: ${count(event.sessions_cut)}` : "",
+      event.sessions_cut ? `sessions terminated: ${count(event.sessions_cut)}` : "",
       event.queued ? `clients waiting: ${count(event.queued)}` : "",
     ];
     setText(came, consequences.filter(Boolean).join(" · "));
@@ -622,11 +622,11 @@ async function refresh() {
     lastAnswer = new Date();
     document.body.classList.remove("stale");
     draw(answer);
-    setText($("liveness"), "Live, refreshed every second");
+    setText($("liveness"), "Live (refreshed every second)");
   } catch (error) {
     document.body.classList.add("stale");
-    const since = lastAnswer ? `What you see is from ${lastAnswer.toLocaleTimeString()}.` : "";
-    const why = error.name === "TypeError" || error.name === "TimeoutError" ? "The process does not answer." : error.message;
+    const since = lastAnswer ? `Showing data from ${lastAnswer.toLocaleTimeString()}.` : "";
+    const why = error.name === "TypeError" || error.name === "TimeoutError" ? "Evenkeel is not responding." : error.message;
     setText($("liveness"), `${why} ${since}`);
   }
 }
@@ -649,10 +649,10 @@ function askForChange(service, server) {
   pending = mayChange ? { verb, target } : null;
   setText($("change-title"), `${verb === "drain" ? "Drain" : "Undrain"} ${server.name}`);
   setText($("change-text"), verb === "drain"
-    ? "It gets no new clients; those it has may finish within the drain limit."
-    : "It takes new clients again.");
+    ? "The server receives no new clients; its sessions have until the drain limit to finish."
+    : "The server receives new clients again.");
   setText($("change-command"), `evenkeel ${verb} ${shellWord(target)}`);
-  setText($("change-hint"), mayChange ? "" : "To do it from here, give this page the token first.");
+  setText($("change-hint"), mayChange ? "" : "To do this from here, enter the token first.");
   setText($("change-ok"), verb === "drain" ? "Drain" : "Undrain");
   $("change-ok").hidden = !mayChange;
   $("change-dialog").showModal();
@@ -670,14 +670,14 @@ async function change({ verb, target }) {
     const reply = await response.json();
     message = reply.ok ? "" : reply.message;
   } catch {
-    message = "The process does not answer.";
+    message = "Evenkeel is not responding.";
   }
   await refresh();
   if (message) explainFailure(message);
 }
 
 function explainFailure(message) {
-  setText($("change-text"), `Not done: ${message}`);
+  setText($("change-text"), `Failed: ${message}`);
   setText($("change-hint"), "");
   $("change-ok").hidden = true;
   pending = null;

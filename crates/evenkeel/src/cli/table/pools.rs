@@ -61,8 +61,8 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
             }
         ),
         format!(
-            "  {} queries, {} transactions, {} on replicas, {} rescued, {} lost, \
-             {} waited in vain, {} logins refused",
+            "  {} queries, {} transactions, {} on replicas, {} retried, {} transactions lost, {} \
+             wait timeouts, {} logins refused",
             status.queries_total,
             status.transactions_total,
             status.on_replicas_total,
@@ -77,7 +77,7 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
         let pins: Vec<_> = pins
             .map(|pin| format!("{} by {}", pin.count, pin.what))
             .collect();
-        lines.push(format!("  bound clients: {}", pins.join(", ")));
+        lines.push(format!("  pinned clients: {}", pins.join(", ")));
         let causes = status.pin_causes.iter().take(PIN_CAUSES_SHOWN);
         lines.extend(causes.map(|cause| format!("  pinned by {}", cause_line(cause))));
     }
@@ -89,7 +89,7 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
         lines.push(format!("  rules: {}", rules.join(", ")));
     }
     if status.all_paused {
-        lines.push("  PAUSED: all clients wait".to_owned());
+        lines.push("  PAUSED: all databases".to_owned());
     } else if !status.paused.is_empty() {
         lines.push(format!("  PAUSED: {}", status.paused.join(", ")));
     }
@@ -102,8 +102,8 @@ fn cause_line(cause: &PinCauseStatus) -> String {
 }
 
 fn rule(rule: &RuleStatus) -> String {
-    let not = if rule.active { "" } else { " (not active)" };
-    format!("{}{not} {} times", rule.name, rule.hits_total)
+    let not = if rule.active { "" } else { " (inactive)" };
+    format!("{}{not} matched {} times", rule.name, rule.hits_total)
 }
 
 /// What `evenkeel clients` prints.
@@ -111,7 +111,7 @@ pub(in crate::cli) fn clients(connections: &Connections) -> String {
     let head = [
         "ID",
         "USER",
-        "DATABASE",
+        "PINNED BY",
         "FROM",
         "DOING",
         "FOR",

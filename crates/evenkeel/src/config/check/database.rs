@@ -24,14 +24,14 @@ fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
         _ if plan.health.probe.speaks(plan.protocol) => {}
         Probe::Http { .. } | Probe::Mysql { .. } | Probe::Postgres { .. } => {
             let speaks = plan.protocol.in_words();
-            let message = format!("`probe = \"{probe}\"` does not speak {speaks}");
+            let message = format!("`probe = \"{probe}\"` does not support {speaks}");
             problems.error(&places.probe, "E_ROLE_PROBE", message, help);
         }
         // Without an account nothing can be asked: that is told elsewhere.
         Probe::Off | Probe::Tcp if plan.servers.len() > 1 && plan.monitor.is_some() => {
             let message = format!(
-                "which server is the primary is asked of the database, but `probe = \"{probe}\"` \
-                 asks no database"
+                "determining the primary requires a database probe, and `probe = \"{probe}\"` is \
+                 not one"
             );
             problems.error(&places.probe, "E_ROLE_PROBE", message, help);
         }
@@ -47,18 +47,18 @@ fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     }
     let asks = plan.health.probe.speaks(plan.protocol);
     if plan.servers.len() > 1 && !asks {
-        let message = "which of the servers is the primary cannot be asked without an account";
+        let message = "determining which server is the primary requires an account";
         let help = "add [service.monitor] with `user` and `password_file`";
         problems.error(&places.servers_key, "E_NO_MONITOR", message, help);
     } else if database.auth.source == AuthSource::Server && database.auth.account.is_none() {
-        let message = "who may log in is asked of the servers, but there is no account to ask with";
+        let message = "users are looked up on the servers, which requires an account";
         let help = "add [service.monitor] or [service.auth] with `user` and `password_file`, or \
                     [service.auth] with `source = \"file\"` and `users_file`";
         let place = places.auth.clone().or(places.service.clone());
         problems.error(&place, "E_NO_ACCOUNT", message, help);
     } else if database.auth.account.is_none() && database.pool.mode == PoolMode::Transaction {
-        let message = "no account reads what functions, triggers and views do: what they leave in \
-                       a session may meet the next one";
+        let message = "no account reads functions, triggers and views: session state left by them \
+                       is not detected and may leak to other clients";
         let help = "add [service.monitor] with `user` and `password_file`, or set \
                     `mode = \"session\"` in [service.pool]";
         problems.warning(&places.service, "W_NO_ACCOUNT", message, help);
@@ -75,8 +75,10 @@ fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems:
     let mut users = database.auth.users.iter();
     let user = users.find(|(_, user)| user.certificate);
     if let Some((name, _)) = user.filter(|_| !asked) {
-        let message =
-            format!("user `{name}` may log in by certificate, but clients are asked for none");
+        let message = format!(
+            "user `{name}` may log in by certificate, but client certificates are not \
+                     requested"
+        );
         let help = "set `client_ca` in [service.tls], or remove `certificate = true`";
         problems.warning(&places.auth, "W_NO_EFFECT", message, help);
     }
@@ -89,9 +91,8 @@ fn cleartext(Draft { plan, places }: &Draft, database: &DatabasePlan, problems: 
     let is_private = |listen: &Listen| matches!(listen, Listen::Unix(_));
     let can = places.tls.is_some() || plan.listen.iter().any(is_private);
     if let Some((name, _)) = user.filter(|_| !can) {
-        let message = format!(
-            "user `{name}` logs in with the password as it is, over TLS only, which is not spoken"
-        );
+        let message =
+            format!("user `{name}` authenticates with a cleartext password, which requires TLS");
         let help = "add [service.tls], or remove `cleartext = true`";
         problems.warning(&places.auth, "W_NO_EFFECT", message, help);
     }
@@ -107,7 +108,7 @@ pub(in super::super) fn peers(
     let cancels = |draft: &&Draft| draft.plan.protocol == Protocol::Postgres;
     let mut served = drafts.iter().filter(cancels);
     if place.is_some() && served.next().is_none() {
-        let message = "[peers] has no effect: no service has requests to cancel";
+        let message = "[peers] has no effect: no service forwards cancel requests";
         let help = "remove it; it is for `protocol = \"postgres\"`";
         problems.warning(place, "W_NO_EFFECT", message, help);
     }
@@ -115,7 +116,7 @@ pub(in super::super) fn peers(
         let own = drafts.iter().flat_map(|draft| &draft.plan.listen);
         if own.into_iter().any(|listen| reaches(address, listen)) {
             let message = format!("instance `{number}` at {address} is this process itself");
-            let help = "set `instance` to the number of this one in its list";
+            let help = "set `instance` to this instance's number in the list";
             problems.error(place, "E_LOOP", message, help);
         }
     }

@@ -29,7 +29,7 @@ impl World {
             (Some(old), Some(new)) => (
                 Severity::Warning,
                 format!(
-                    "{} is the primary, {} no longer is",
+                    "{} is the primary, replacing {}",
                     self.name_of_id(index, new),
                     self.name_of_id(index, old)
                 ),
@@ -37,8 +37,8 @@ impl World {
             (old, None) => (
                 Severity::Error,
                 format!(
-                    "no server takes writes; {} did until now",
-                    old.map_or("nobody", |old| self.name_of_id(index, old))
+                    "no primary: no server accepts writes; the last primary was {}",
+                    old.map_or("none", |old| self.name_of_id(index, old))
                 ),
             ),
         };
@@ -55,8 +55,8 @@ impl World {
         let cluster = &self.clusters[index];
         let gone = old.primary.map(|id| match cluster.role(id) {
             Role::Unknown => self.standing_of(index, id),
-            Role::Replica(_) => "follows another server now".to_owned(),
-            Role::Spare(why) | Role::Unfit(why) => format!("cannot go on ({why})"),
+            Role::Replica(_) => "is now a replica".to_owned(),
+            Role::Spare(why) | Role::Unfit(why) => format!("is no longer usable ({why})"),
             Role::Primary => String::new(),
         });
         let name = |id| self.name_of_id(index, id);
@@ -66,7 +66,7 @@ impl World {
         let gone = gone.filter(|_| parts.is_empty());
         let gone = old.primary.zip(gone);
         parts.extend(gone.map(|(id, why)| format!("{} {why}", name(id))));
-        parts.extend(is.map(|id| format!("{} says that it takes writes", name(id))));
+        parts.extend(is.map(|id| format!("{} reports that it accepts writes", name(id))));
         parts.join("; ")
     }
 
@@ -75,7 +75,7 @@ impl World {
         let mut states = members.iter().filter_map(|one| self.servers.get(one));
         let found = states.find(|state| state.server.id == server_id);
         found.map_or_else(
-            || "left the configuration".to_owned(),
+            || "was removed from the configuration".to_owned(),
             |state| format!("is down ({})", state.health.reason()),
         )
     }
@@ -101,7 +101,7 @@ impl World {
                 ),
                 Role::Spare(why) => (
                     Severity::Info,
-                    format!("{name} serves reads only while no other replica can"),
+                    format!("{name} serves reads only if no other replica can"),
                     why,
                 ),
                 Role::Unfit(why) => (
@@ -134,7 +134,7 @@ impl World {
         }
         let of_server = told.iter().any(|one| one.server.is_some());
         if new.is_empty() && of_server {
-            let what = "the cluster is sound again";
+            let what = "cluster problem resolved";
             let news = News::new(EventKind::Problem, Severity::Info, what);
             self.tell(news.service(services));
         }

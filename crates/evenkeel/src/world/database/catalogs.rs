@@ -227,7 +227,7 @@ impl Reader {
             _ = other => {
                 // It was in the middle of an answer.
                 shelf.asker = None;
-                Err(WatchError::Away("another server is asked instead".to_owned()))
+                Err(WatchError::Away("switched to another server".to_owned()))
             }
         }
     }
@@ -242,7 +242,7 @@ impl Reader {
         let found = servers.find(|one| Some(one.id()) == first);
         let found = found.and_then(|listed| Some((listed, listed.target()?)));
         let (listed, target) =
-            found.ok_or_else(|| WatchError::Away("no server is up".to_owned()))?;
+            found.ok_or_else(|| WatchError::Away("no server available".to_owned()))?;
         let asker = self.asker(listed, database, shelf)?;
         if let Some(catalog) = asker.read(&target, now_us(), LIMIT).await? {
             let (functions, relations) = catalog.count();
@@ -251,7 +251,7 @@ impl Reader {
                 database = database.name(),
                 functions,
                 relations,
-                "its catalog was read"
+                "catalog loaded"
             );
             database.learn(Some(Arc::new(catalog)));
         }
@@ -284,8 +284,9 @@ impl Reader {
     /// To the status, and to the log what is new.
     fn tell(&self, database: &Database, shelf: &mut Shelf, why: &str) {
         let problem = format!(
-            "the catalog of the database '{}' is not read, so that what calls functions goes to \
-             the primary, and what functions leave in a session may meet another one: {why}",
+            "cannot read the catalog of database '{}', so statements that call functions go to the \
+             primary, and session state left by functions is not detected and may leak to other \
+             clients: {why}",
             database.name()
         );
         if shelf.problem.as_ref() != Some(&problem) {

@@ -77,7 +77,7 @@ pub(super) async fn answer<K: Knows>(knowledge: Arc<Knowledge>, knows: Arc<K>) {
 fn too_late() -> NoLogin {
     let limit_ms = LIMIT.as_millis();
     NoLogin::Unavailable(format!(
-        "no server has told of the login within {limit_ms} ms"
+        "user lookup not answered by any server within {limit_ms} ms"
     ))
 }
 
@@ -123,7 +123,7 @@ impl<A: Clone> Book<A> {
     fn take(&mut self, request: Request<A>) {
         let Request { user, reply } = request;
         if self.waiting >= WAITING_MAX {
-            let why = format!("{WAITING_MAX} logins wait to be looked up at the servers");
+            let why = format!("too many user lookups pending ({WAITING_MAX})");
             // A session that left needs no answer.
             let _ = reply.send(Err(NoLogin::Unavailable(why)));
             return;
@@ -208,12 +208,12 @@ impl<A: Asks> Knows for Servers<A> {
 
     async fn look_up(&self, user: &str) -> Answer<A::Of> {
         if self.askers.is_empty() {
-            let why = "no account is set that reads them: user in [service.auth] or \
+            let why = "no account configured for user lookups: set user in [service.auth] or \
                        [service.monitor]";
             return Err(NoLogin::Unavailable(why.to_owned()));
         }
         let order = self.order().await;
-        let mut answer = Err(NoLogin::Unavailable("no server is up".to_owned()));
+        let mut answer = Err(NoLogin::Unavailable("no server available".to_owned()));
         let last = order.len().saturating_sub(1);
         for (index, id) in order.into_iter().enumerate() {
             // A server that is merely busy is waited for if there is no other one.
@@ -262,7 +262,7 @@ impl<A: Asks> Servers<A> {
         let found = askers.find(|(listed, _)| listed.id() == server_id);
         let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
         let Some((listed, target, asker)) = target else {
-            let why = "a server's name is not resolved".to_owned();
+            let why = "server host name not resolved".to_owned();
             return Err(NoLogin::Unavailable(why));
         };
         let answer = Asks::ask(asker, &target, user, limit).await;

@@ -68,7 +68,7 @@ impl Tells for Asked {
 }
 
 fn not_resolved() -> WatchError {
-    WatchError::Away("its name is not resolved".to_owned())
+    WatchError::Away("host name not resolved".to_owned())
 }
 
 /// Does one server's part.

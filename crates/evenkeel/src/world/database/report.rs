@@ -81,7 +81,7 @@ fn rules(plan: &DatabasePlan, offer: &ServiceState) -> Vec<RuleStatus> {
 /// What a rule does, in words.
 fn does(rule: &RulePlan, plan: &ServicePlan) -> String {
     if let Some(words) = &rule.reject {
-        return format!("refuses: {words}");
+        return format!("reject: {words}");
     }
     let to = rule.to.as_ref().map(|to| match to {
         RuleTo::Primary => "to the primary".to_owned(),
@@ -94,8 +94,8 @@ fn does(rule: &RulePlan, plan: &ServicePlan) -> String {
         }
     });
     let limit = rule.timeout_ms.map(|limit_ms| match limit_ms {
-        0 => "without a limit of time".to_owned(),
-        limit_ms => format!("within {limit_ms} ms"),
+        0 => "no timeout".to_owned(),
+        limit_ms => format!("timeout {limit_ms} ms"),
     });
     let parts: Vec<String> = to.into_iter().chain(limit).collect();
     parts.join(", ")

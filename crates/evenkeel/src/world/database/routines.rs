@@ -90,10 +90,15 @@ impl Reader {
         let found = askers.find(|(listed, _)| Some(listed.id()) == first);
         let found = found.and_then(|(listed, asker)| Some((listed.target()?, asker)));
         let (target, asker) =
-            found.ok_or_else(|| WatchError::Away("no server is up".to_owned()))?;
+            found.ok_or_else(|| WatchError::Away("no server available".to_owned()))?;
         let routines = asker.read(&target, now_us(), LIMIT).await?;
         let (functions, tables) = routines.count();
-        tracing::debug!(service = self.service, functions, tables, "they were read");
+        tracing::debug!(
+            service = self.service,
+            functions,
+            tables,
+            "routines and tables loaded"
+        );
         self.tell(self.lacks(&routines));
         let known = self.knowledge.routines();
         // What was concluded from the same stays good.
@@ -118,9 +123,9 @@ impl Reader {
                 count => format!(" and {} others", count - 1),
             };
             lacks.push(format!(
-                "the account sees no triggers of the schema '{schema}'{others}, so that what they \
-                 leave in a session may meet another one: GRANT TRIGGER ON *.* TO the user of \
-                 [service.monitor]"
+                "the monitor account cannot see triggers of schema '{schema}'{others}, so session \
+                 state left by them is not detected and may leak to other clients: GRANT TRIGGER \
+                 ON *.* to the user of [service.monitor]"
             ));
         }
         lacks
@@ -139,5 +144,5 @@ impl Reader {
 }
 
 fn not_known(why: &str) -> String {
-    format!("its tables and routines are not known, so that reads go to the primary: {why}")
+    format!("tables and routines unknown, so all reads go to the primary: {why}")
 }

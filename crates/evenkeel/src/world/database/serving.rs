@@ -333,7 +333,8 @@ fn towards(plan: &ServicePlan, server: &Server) -> Towards {
         Ok(Some(connector)) => Towards::Encrypted(connector),
         Ok(None) => Towards::Plaintext,
         Err(why) => {
-            tracing::error!(server = %server.name, "nothing is sent there without TLS: {why}");
+            tracing::error!(server = %server.name, "cannot set up TLS, not connecting to this \
+                                                    server: {why}");
             Towards::Broken(why)
         }
     }

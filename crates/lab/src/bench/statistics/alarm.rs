@@ -55,14 +55,15 @@ pub(crate) fn of_machine(outcome: &Outcome) -> Vec<Alarm> {
                 "the load average before the run was {:.1} on {} cores",
                 machine.load_average, machine.cores
             ),
-            means: "something else was at work; run again on a quiet machine".to_owned(),
+            means: "other processes were using the CPU; repeat the run on an idle machine"
+                .to_owned(),
         });
     }
     if outcome.ended_unix_s.is_none() {
         alarms.push(Alarm {
             kind: Kind::Unfinished,
-            seen: "the run was ended before its time".to_owned(),
-            means: "what is shown stands; `--resume` adds the rest".to_owned(),
+            seen: "the run was aborted".to_owned(),
+            means: "the results shown are valid; `--resume` adds the missing ones".to_owned(),
         });
     }
     alarms
@@ -96,8 +97,8 @@ fn saturated_load(experiment: &Experiment) -> Option<Alarm> {
     Some(Alarm {
         kind: Kind::SaturatedLoad,
         seen: format!("the load generator was busy {seen}"),
-        means: "it measures itself there: rates are its limit and latency includes its own \
-            queue. Compare CPU per request, or give it more cores"
+        means: "the load generator was the bottleneck: rates are its limit, and latency includes \
+                its own queueing. Compare CPU per request, or give it more cores"
             .to_owned(),
     })
 }
@@ -108,9 +109,9 @@ fn rate_not_offered(experiment: &Experiment) -> Option<Alarm> {
     let seen = seen(experiment, missing, NOT_OFFERED_PERCENT)?;
     Some(Alarm {
         kind: Kind::RateNotOffered,
-        seen: format!("the load generator offered less than the given rate, {seen}"),
-        means: "it, or the machine, is the limit there: answers are missing that nobody asked \
-            for. Give it more cores, or ask for less"
+        seen: format!("the load generator offered less than the requested rate, {seen}"),
+        means: "the load generator or the machine was the bottleneck: fewer requests were sent \
+                than intended. Give it more cores, or lower the rate"
             .to_owned(),
     })
 }
@@ -119,8 +120,8 @@ fn steal_time(experiment: &Experiment) -> Option<Alarm> {
     let seen = seen(experiment, |cell| cell.vitals.steal_percent, STEAL_PERCENT)?;
     Some(Alarm {
         kind: Kind::StealTime,
-        seen: format!("the hypervisor kept the processor away, {seen}"),
-        means: "absolute figures are too low there; ratios within a block suffer less".to_owned(),
+        seen: format!("CPU time was stolen by the hypervisor, {seen}"),
+        means: "absolute numbers are too low; ratios within a block are less affected".to_owned(),
     })
 }
 
@@ -186,12 +187,12 @@ fn faster_than_direct(experiment: &Experiment, ratios: &[Ratio]) -> Option<Alarm
     (!places.is_empty()).then(|| Alarm {
         kind: Kind::FasterThanDirect,
         seen: format!(
-            "faster than direct with no more servers: {}",
+            "faster than direct without more servers: {}",
             listed(&places)
         ),
-        means: "a detour is not shorter by itself: either the servers have fewer connections to \
-            keep (pooling), or the load generator is the limit, or connections differ (reuse, \
-            TLS). Find out which before you call it a merit"
+        means: "a proxy cannot be faster by itself: either the servers have fewer connections to \
+                maintain (pooling), or the load generator is the bottleneck, or connections differ \
+                (reuse, TLS). Find the cause before counting it as an advantage"
             .to_owned(),
     })
 }
@@ -209,8 +210,8 @@ fn few_blocks(experiment: &Experiment) -> Option<Alarm> {
     Some(Alarm {
         kind: Kind::FewBlocks,
         seen,
-        means: "so few blocks settle little: their intervals are wide, and what is not shown here \
-                may show with more"
+        means: "with so few blocks, intervals are wide and results are inconclusive; more blocks \
+                may show more"
             .to_owned(),
     })
 }
@@ -226,10 +227,14 @@ fn failed_runs(experiment: &Experiment) -> Option<Alarm> {
     (!places.is_empty()).then(|| Alarm {
         kind: Kind::FailedRuns,
         seen: match places.as_slice() {
-            [only] => format!("one run gave nothing: {only}"),
-            several => format!("{} runs gave nothing: {}", several.len(), listed(several)),
+            [only] => format!("one run produced no result: {only}"),
+            several => format!(
+                "{} runs produced no result: {}",
+                several.len(),
+                listed(several)
+            ),
         },
-        means: "they are left out of every figure; see \"What went wrong\"".to_owned(),
+        means: "they are excluded from all figures; see \"Failures\"".to_owned(),
     })
 }
 

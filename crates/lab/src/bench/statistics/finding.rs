@@ -174,7 +174,7 @@ impl Court<'_> {
         let verdict = verdicts.into_iter().max().unwrap_or(Verdict::NotShown);
         (
             verdict,
-            format!("{}; holds if over {}", numbers.join("; "), 1.0 + BAND),
+            format!("{}; holds if above {}", numbers.join("; "), 1.0 + BAND),
         )
     }
 
@@ -204,7 +204,7 @@ impl Court<'_> {
         };
         let amiss = found.lost + found.doubled + found.behind;
         if amiss + found.without_end as u64 > 0 {
-            let numbers = format!("{title}: {counts}, without end {}", found.without_end);
+            let numbers = format!("{title}: {counts}, never ended {}", found.without_end);
             return (Verdict::DoesNotHold, numbers);
         }
         let Some(outage) = found.outage_ms else {
@@ -275,7 +275,7 @@ impl Court<'_> {
             let why = target.missing.as_ref()?;
             Some(format!("{}: {why}", target.title))
         });
-        let why = missing.unwrap_or_else(|| "no common blocks".to_owned());
+        let why = missing.unwrap_or_else(|| "no blocks in common".to_owned());
         (Verdict::NotShown, format!("{} {why}", self.pair(question)))
     }
 

@@ -118,7 +118,7 @@ fn slowest<'a>(steps: impl Iterator<Item = &'a Step>, one: &Happened) -> Vec<Str
     let told = steps.into_iter().take(SLOW_SHOWN).map(|step| {
         let at_ms = between(one.begun, step.ended).as_millis();
         let (name, what) = (&step.name, step.what);
-        format!("{name}, {what}: {} ms, until {at_ms} ms", took(step))
+        format!("{name}, {what}: {} ms, ended at {at_ms} ms", took(step))
     });
     told.collect()
 }
@@ -152,13 +152,16 @@ fn longest_pause(begun: SystemTime, instants: impl Iterator<Item = SystemTime>) 
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reaction = match self.reaction {
-            Some(took) => format!("{} ms after a writable primary", took.as_millis()),
-            None => "not concerned".to_owned(),
+            Some(took) => format!(
+                "resumed {} ms after a primary was writable",
+                took.as_millis()
+            ),
+            None => "not affected".to_owned(),
         };
         write!(
             f,
-            "{:<18} writes {reaction}; errors for {} ms ({} writes), longest pause {} ms; \
-             longest read {} ms, {} failed, none answered for {} ms",
+            "{:<18} writes {reaction}; errors for {} ms ({} writes), longest stall {} ms; longest \
+             read {} ms, {} failed, no read answered for {} ms",
             self.event,
             self.errors.as_millis(),
             self.failed_writes,

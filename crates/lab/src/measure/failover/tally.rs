@@ -23,14 +23,14 @@ pub(super) fn heading() -> Vec<String> {
         "bar",
         "outage ms",
         "max",
-        "left behind",
+        "on old primary",
         "lost",
         "doubled",
-        "refused but there",
-        "on two at once",
+        "refused but stored",
+        "on two servers",
         "reads",
         "failed",
-        "untold steps",
+        "missing events",
     ]
 }
 

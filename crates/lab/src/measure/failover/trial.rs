@@ -120,7 +120,10 @@ fn interleaved(mut ports: Vec<(u64, u16)>) -> usize {
         }
         let is_back = seen.contains(&port);
         if is_back {
-            eprintln!("write {id} on port {port}, which others had taken over from: {seen:?}");
+            eprintln!(
+                "write {id} reached port {port} after other servers had taken over: \
+                       {seen:?}"
+            );
         }
         count += usize::from(is_back);
         seen.retain(|one| *one != port);
@@ -153,8 +156,8 @@ impl fmt::Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ms after a primary was writable, outage {} ms, left behind {}, lost {}, on two {}, \
-             reads {}",
+            "{} ms after a primary was writable, outage {} ms, on old primary {}, lost {}, on two \
+             servers {}, reads {}",
             self.reaction.as_millis(),
             self.outage.as_millis(),
             self.left_behind,
@@ -169,7 +172,7 @@ impl fmt::Display for Trial {
             write!(f, "\n  a read failed {failure}")?;
         }
         for step in &self.untold {
-            write!(f, "\n  not told: {step}")?;
+            write!(f, "\n  missing event: {step}")?;
         }
         for line in &self.story {
             write!(f, "\n  | {line}")?;

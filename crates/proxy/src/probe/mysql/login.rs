@@ -131,28 +131,33 @@ impl Login {
             "user, password and database in [service.monitor], and the account on the server";
         match error.code {
             // Too many connections; the account's own limit, by variable and by resource option.
-            1040 | 1203 | 1226 => {
-                Failure::Full(format!("the server is full: {said} (error {})", error.code))
-            }
+            1040 | 1203 | 1226 => Failure::Full(format!(
+                "too many connections on the server: {said} (error {})",
+                error.code
+            )),
             // Access denied: to the database, with the password, without one; unknown database.
             1044 | 1045 | 1698 | 1049 => self.refused(&said, monitor),
             // This host may not connect; it did, and failed too often.
-            1130 => self.refused(&said, "that the account on the server allows our address"),
+            1130 => self.refused(
+                &said,
+                "that the account allows connections from the address of \
+                                         Evenkeel",
+            ),
             1129 => self.refused(
                 &said,
-                "what failed so often, then FLUSH HOSTS on the server",
+                "the cause of the failed connections, then run FLUSH HOSTS on the server",
             ),
             // Password expired (at login, in the session); account locked (MySQL, MariaDB).
-            1820 | 1862 => self.refused(&said, "the password's expiry on the server"),
+            1820 | 1862 => self.refused(&said, "whether the password of the account has expired"),
             3118 | 4151 => self.refused(
                 &said,
                 "that the account is not locked (ALTER USER … ACCOUNT UNLOCK)",
             ),
             // --require_secure_transport
-            3159 => self.refused(&said, "[service.server_tls] mode: the server wants TLS"),
-            1047 => format!("the node is not ready: {said} (error 1047)").into(),
+            3159 => self.refused(&said, "[service.server_tls] mode (the server requires TLS)"),
+            1047 => format!("node not ready: {said} (error 1047)").into(),
             code if progress.is_logged_in() => {
-                format!("the query failed: {said} (error {code})").into()
+                format!("query failed: {said} (error {code})").into()
             }
             code => format!("{said} (error {code})").into(),
         }
@@ -236,7 +241,7 @@ pub(crate) async fn calmly<T>(talk: impl Future<Output = T>) -> Option<T> {
 
 /// What to say of a peer whose packet made the library stumble.
 pub(crate) async fn malformed(target: &Target) -> Failure {
-    nonsense(target, "a malformed packet").await
+    nonsense(target, "malformed packet").await
 }
 
 /// What was wrong with a peer that ended the conversation by an answer that made no sense.

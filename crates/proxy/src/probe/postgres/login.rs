@@ -125,7 +125,10 @@ impl Login {
         );
         let at_login = !progress.is_logged_in();
         match error.code() {
-            &SqlState::TOO_MANY_CONNECTIONS => Failure::Full(format!("the server is full: {said}")),
+            &SqlState::TOO_MANY_CONNECTIONS => Failure::Full(format!(
+                "too many connections on the \
+                                                                      server: {said}"
+            )),
             &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
                 Failure::LoginRefused(self.refused(&said))
             }
@@ -136,7 +139,7 @@ impl Login {
             // Starting up, shutting down, a standby that takes no connections: the text says which.
             &SqlState::CANNOT_CONNECT_NOW => said.into(),
             code if at_login || ended => format!("{said} (SQLSTATE {})", code.code()).into(),
-            code => format!("the query failed: {said} (SQLSTATE {})", code.code()).into(),
+            code => format!("query failed: {said} (SQLSTATE {})", code.code()).into(),
         }
     }
 

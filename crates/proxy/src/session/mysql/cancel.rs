@@ -30,14 +30,14 @@ pub(in crate::session) async fn send(
     };
     // Another server has connections of the same numbers.
     if !connection.lent().cancels.is_of_the_same_server(target) {
-        connection.part("its address leads to another server than it did");
+        connection.part("host name now resolves to another server");
         return true;
     }
     let text = format!("KILL QUERY {number}");
     let told = connection.run(worker, &[text.as_bytes()]).await;
     if let Err(complaint) = &told {
         let (server, why) = (&target.pooled.server.name, &complaint.message);
-        tracing::debug!(%server, why, "a query was not cancelled");
+        tracing::debug!(%server, why, "cannot cancel query");
     }
     let is_over = connection.is_idle();
     connection.part("cancel request sent");
@@ -56,7 +56,7 @@ async fn open(
             Err(error) if error.is_full() && tries_left > 0 => compio::time::sleep(PAUSE).await,
             Err(error) => {
                 let (server, why) = (&target.pooled.server.name, error.message);
-                tracing::warn!(%server, why, "a query was not cancelled: no connection for it");
+                tracing::warn!(%server, why, "cannot cancel query: no server connection available");
                 return None;
             }
         }

@@ -40,7 +40,10 @@ impl<'a> Session<'a> {
             Command::ChangeUser(_) if self.rest.is_over() => {
                 return Err(End::ChangesUser(payload.to_vec()));
             }
-            Command::ChangeUser(_) => Look::Refuse(Complaint::protocol("too long a login")),
+            Command::ChangeUser(_) => Look::Refuse(Complaint::protocol(
+                "COM_CHANGE_USER packet too \
+                                                                        long",
+            )),
             Command::Query { text, .. } => self.look_at_text(text),
             Command::Prepare { text } => self.look_at_prepare(text),
             Command::Execute(execute) => self.look_at_execute(&execute),
@@ -102,7 +105,7 @@ impl<'a> Session<'a> {
     fn look_at_prepare(&mut self, text: &[u8]) -> Look {
         if !self.rest.is_over() {
             // ER_TOO_BIG_... has no nearer number than that of a packet that is too large.
-            let text = format!("a statement to prepare is longer than {TEXT_LENGTH_MAX} bytes");
+            let text = format!("statement to prepare exceeds {TEXT_LENGTH_MAX} bytes");
             return Look::Refuse(Complaint::new(1153, b"08S01", text));
         }
         self.rule(Some(text));

@@ -72,24 +72,22 @@ impl Complaint {
 
     /// ER_NEED_REPREPARE: what the statement was prepared in is not to be had any more.
     pub(crate) fn must_prepare_again() -> Self {
-        let text = "the session's SQL mode, character set or schema is another than when the \
-                    statement was prepared, and its server connection does not have it: prepare \
-                    it again";
+        let text = "Prepared statement needs to be re-prepared: SQL mode, character set or schema \
+                    changed since it was prepared";
         Self::new(1615, b"HY000", text)
     }
 
     /// The same of an execution whose full packet has no room for the types of its parameters.
     pub(crate) fn types_left_out() -> Self {
-        let text = "an execution of 16 MiB or more leaves out the types of its parameters, which \
-                    its server connection has not been told; nothing was run: prepare the \
-                    statement again";
+        let text = "Prepared statement needs to be re-prepared: an execution of 16 MiB or more \
+                    does not include its parameter types; not executed";
         Self::new(1615, b"HY000", text)
     }
 
     /// A value that was sent in advance has reached no server.
     pub(crate) fn data_lost() -> Self {
-        let text = "a value that was sent in advance (COM_STMT_SEND_LONG_DATA) has reached no \
-                    server; nothing was run: send it again, and execute";
+        let text = "parameter data sent with COM_STMT_SEND_LONG_DATA was lost; statement not \
+                    executed, send the data again and retry";
         Self::new(1205, b"HY000", text)
     }
 
@@ -106,14 +104,14 @@ impl Complaint {
 
     /// ER_NOT_SUPPORTED_YET: the number would be taken for that of somebody else's connection.
     pub(crate) fn kill_of_stranger() -> Self {
-        let text = "KILL of a connection must stand alone here, with the number that its greeting \
-                    had: the servers have other numbers for them";
+        let text = "KILL CONNECTION must be the only statement and name a connection id assigned \
+                    by Evenkeel; ids reported by the servers are not valid here";
         Self::new(1235, b"42000", text)
     }
 
     /// ER_UNSUPPORTED_PS, at which clients send the text as it is.
     pub(crate) fn kill_prepared() -> Self {
-        let text = "KILL of a connection cannot be prepared here: send it as a text";
+        let text = "KILL CONNECTION cannot be prepared; send it as a text statement";
         Self::new(1295, b"HY000", text)
     }
 
@@ -122,8 +120,8 @@ impl Complaint {
         Self::new(
             1040,
             b"08004",
-            "no server connection became free in time; nothing was run: retry. Every connection \
-             of the pool was in use: see [service.pool] size and wait_ms",
+            "timed out waiting for a server connection; statement not executed, retry. All \
+             connections of the pool were in use: see size and wait_ms in [service.pool]",
         )
     }
 
@@ -133,19 +131,19 @@ impl Complaint {
             Refusal::QueueFull => Self::new(
                 1040,
                 b"08004",
-                "as many clients wait for a server connection as may; nothing was run: retry \
-                 later. See [service.pool] size and queue_length",
+                "too many clients are waiting for a server connection; statement not executed, \
+                 retry later. See size and queue_length in [service.pool]",
             ),
             Refusal::NoneAllowed => Self::new(
                 1040,
                 b"08004",
-                "a limit of this service allows no server connection at all; nothing was run. A \
-                 limit of [service.pool] or of a server is zero",
+                "no server connection is allowed: a limit of [service.pool] or max_connections of \
+                 a server is 0; statement not executed",
             ),
             Refusal::Outdated => Self::new(
                 1053,
                 b"08S01",
-                "the server or the credential of this session is no longer in use: log in again",
+                "the server or the credentials of this session are no longer in use; reconnect",
             ),
         }
     }
@@ -173,14 +171,14 @@ impl Complaint {
 
     /// What the session had on its connection is gone with it.
     pub(crate) fn bound_lost() -> Self {
-        let text = "the server connection that this session was bound to is gone: log in again";
+        let text = "lost the server connection that this session was pinned to; reconnect";
         Self::new(1053, b"08S01", text)
     }
 
     /// ER_OPTION_PREVENTS_STATEMENT, as the replica would say it.
     pub(crate) fn bound_to_replica() -> Self {
-        let text = "the session is bound to a replica, and this may write or lock; nothing was \
-                    run: end the READ ONLY transaction, or reset the connection, first";
+        let text = "session is pinned to a read-only replica, and the statement may write or lock; \
+                    not executed. End the READ ONLY transaction or reset the connection first";
         Self::new(1290, b"HY000", text)
     }
 
@@ -206,25 +204,23 @@ impl Complaint {
     pub(crate) fn of_ending(ending: &Ending) -> Self {
         let text = match ending {
             Ending::IdleTimeout => {
-                "the session ends: nothing was said for longer than idle_timeout_ms, or its own \
-                 wait_timeout"
+                "connection terminated: idle for longer than idle_timeout_ms or wait_timeout"
                     .to_owned()
             }
             Ending::TransactionTimeout => {
-                "the session ends: its transaction lasted longer than transaction_timeout_ms"
-                    .to_owned()
+                "connection terminated: transaction exceeded transaction_timeout_ms".to_owned()
             }
             Ending::IdleInTransaction => {
-                "the session ends: nothing was said in an open transaction for longer than \
+                "connection terminated: idle in transaction for longer than \
                  idle_in_transaction_timeout_ms"
                     .to_owned()
             }
             Ending::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => {
-                "the session ends: its transaction was on a server that is the primary no longer, \
-                 and is lost: retry it from the beginning"
+                "connection terminated: the server that ran its transaction is down or no longer \
+                 the primary; transaction rolled back, retry it from the beginning"
                     .to_owned()
             }
-            ending => format!("the session ends: {ending}"),
+            ending => format!("connection terminated: {ending}"),
         };
         // ER_SERVER_SHUTDOWN
         Self::new(1053, b"08S01", text)

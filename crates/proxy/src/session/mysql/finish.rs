@@ -54,7 +54,7 @@ impl Session<'_> {
         self.stage = Stage::Command;
         if !self.rest.is_over() {
             // It waits for the rest of a command that it has answered already.
-            return self.server_lost("answered before it had the whole command");
+            return self.server_lost("answered before it received the whole command");
         }
         if matches!(unit.what, What::Binlog) {
             // It is no use for anything else.

@@ -250,7 +250,7 @@ impl Session<'_> {
     ) -> Result<(), End> {
         let Some(request) = self.request() else {
             self.worker.keep_spare(out);
-            return self.refuse(Complaint::protocol("the statement is not prepared here"));
+            return self.refuse(Complaint::protocol("unknown prepared statement"));
         };
         let begin = out.len();
         let is_edited = self.unit.what.number().is_some();

@@ -67,7 +67,7 @@ impl Session<'_> {
         }
         if walked.mishap == Some(Mishap::NotFresh) {
             self.worker.keep_spare(out);
-            let text = "the server has not got in time what the session wrote before";
+            let text = "timed out waiting for the server to apply this session's earlier writes";
             return self.own_refused(Complaint::new(1205, b"HY000", text), walked);
         }
         self.pass_on(input, out, is_whole)?;
@@ -264,7 +264,7 @@ impl Session<'_> {
             Some(Ask::Wait) => walked.mishap = Some(Mishap::NotFresh),
             Some(Ask::Prepare) => walked.refused = Some(Complaint::of_report(report, "")),
             _ => {
-                let why = "a setting of this session was refused by the server: ";
+                let why = "the server rejected a setting of this session: ";
                 walked.refused = Some(Complaint::of_report(report, why));
             }
         }
@@ -354,7 +354,7 @@ impl Session<'_> {
                 flight.drop(packet.len());
             }
             Rewrite::Impossible => {
-                walked.broken = Some("sent a packet that is too long to be rewritten".to_owned());
+                walked.broken = Some("sent a packet that is too long to rewrite".to_owned());
                 // Its client still waits, and hears of it.
                 walked.is_answered = false;
                 flight.drop(packet.len());
@@ -462,7 +462,7 @@ fn note_end(event: &Event<'_>, walked: &mut Walked) {
         && report.is_fatal()
     {
         walked.broken = Some(format!(
-            "ended the connection: {}",
+            "closed the connection: {}",
             String::from_utf8_lossy(report.message)
         ));
     }
@@ -476,9 +476,9 @@ fn last_word(bytes: &[u8]) -> String {
     };
     match report {
         Some(report) => format!(
-            "ended the connection: {}",
+            "closed the connection: {}",
             String::from_utf8_lossy(report.message)
         ),
-        None => "sent a reply that nothing asked for".to_owned(),
+        None => "sent an unexpected reply".to_owned(),
     }
 }

@@ -309,7 +309,7 @@ fn look_at(
             Ok(face) => faces.learn(server.id, face),
             Err(error) => {
                 let why = error.message;
-                tracing::debug!(server = %server.name, why, "a server did not greet");
+                tracing::debug!(server = %server.name, why, "server sent no handshake");
                 faces.is_away(server.id);
             }
         }

@@ -222,8 +222,8 @@ impl fmt::Display for Lacking {
         let Self(name) = self;
         write!(
             f,
-            "does not know {name}, which this client was promised when it logged in: it can be \
-             used by clients that log in from now on"
+            "does not support {name}, which was negotiated with this client at login; reconnect to \
+             use this server"
         )
     }
 }

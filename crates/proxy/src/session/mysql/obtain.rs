@@ -266,7 +266,7 @@ impl Session<'_> {
     /// A peer may be gone without a word; says why, if it is the server.
     fn look_for_the_dead(&mut self) -> Result<Option<String>, End> {
         let limit = self.seat.service().view().settings.keepalive.user_timeout;
-        let why = || format!("no answer for {} ms", limit.as_millis());
+        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client()?.is_unanswered(limit) {
             return Err(End::ClientBroke(why()));
         }
@@ -278,7 +278,7 @@ impl Session<'_> {
     /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
     pub(super) fn called(&mut self) -> Result<(), End> {
         if self.card.take_forsaken() && self.server.is_some() {
-            return self.server_lost("was found to be down, or is the primary no longer");
+            return self.server_lost("went down or is no longer the primary");
         }
         if self.card.take_question_for_life()
             && let Some(why) = self.look_for_the_dead()?

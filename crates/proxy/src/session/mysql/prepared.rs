@@ -146,7 +146,7 @@ impl Session<'_> {
         let Some(number) = self.unit.what.number() else {
             return Ok(());
         };
-        let malformed = || Complaint::protocol("a malformed execution");
+        let malformed = || Complaint::protocol("malformed COM_STMT_EXECUTE");
         let there = self.there(number).ok_or_else(malformed)?;
         let packet = command.get_mut(begin..).unwrap_or_default();
         if !set_statement(packet, there) {

@@ -296,7 +296,7 @@ impl Session<'_> {
             self.service.knowledge.doubt(at.server.id);
             at.server.counters.resets.add(1);
         }
-        tracing::debug!(server = %server.lent.pooled.server.name, why, "server lost");
+        tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let is_in_reply = server.is_in_reply() || self.unit.reached_client;
         self.borrower.give_back(server, Condition::Unclean);
@@ -393,7 +393,7 @@ impl Session<'_> {
 
     fn whereof(&self, why: &str) -> String {
         let name = self.borrower.server().map_or("", |server| &server.name);
-        format!("server {name} {why}")
+        format!("server {name}: {why}")
     }
 }
 

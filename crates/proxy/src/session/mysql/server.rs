@@ -341,7 +341,7 @@ impl ServerConnection {
             self.learn(&event, worker.interner());
             let is_over = matches!(&event, Event::Error(report) if report.is_fatal());
             if settled.is_err() || is_over {
-                return Err(self.broken("ended the connection"));
+                return Err(self.broken("closed the connection"));
             }
         }
     }

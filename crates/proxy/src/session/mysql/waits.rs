@@ -26,7 +26,8 @@ impl Session<'_> {
             && let Some(at) = &self.borrower.at
         {
             let server = &at.server.name;
-            tracing::debug!(%server, "it is ahead with another server's: the read runs elsewhere");
+            tracing::debug!(%server, "position was reached with transactions of another server; \
+                                      the read runs elsewhere");
         }
         said == Some(Said::There)
     }

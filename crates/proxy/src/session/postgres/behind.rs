@@ -17,8 +17,8 @@ use super::unit::Draft;
 use super::{End, Session};
 
 /// With which words a server refuses what came too late to go elsewhere.
-pub(super) const TOO_LATE: &str =
-    "this batch began on a replica, which cannot run what may write: send a Sync before it";
+pub(super) const TOO_LATE: &str = "cannot execute statement: this pipeline started on a \
+     read-only replica; send Sync before statements that may write";
 
 /// A statement that cannot run where its batch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -75,7 +75,7 @@ pub(in crate::session) async fn send(worker: &Rc<Worker>, service: &Service, tar
         Ok(stream) => stream,
         Err(error) => {
             let (server, why) = (&target.pooled.server.name, error.message);
-            tracing::warn!(%server, why, "a query was not cancelled: no connection for it");
+            tracing::warn!(%server, why, "cannot cancel query: no server connection available");
             return;
         }
     };

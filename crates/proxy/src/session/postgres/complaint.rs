@@ -52,24 +52,24 @@ impl Complaint {
     pub(crate) fn undecidable() -> Self {
         Self::new(
             b"08P01",
-            "the session ends: a COPY failed, and what was sent with it leaves it open which \
-             replies are still to come",
+            "terminating connection: COPY failed, and replies can no longer be matched to the \
+             messages sent with it",
         )
-        .hint("Send nothing but data between the start of a COPY and its end.")
+        .hint("Send only copy data between the start of a COPY and its end.")
     }
 
     /// The client has waited for a connection in vain.
     pub(crate) fn waited() -> Self {
         Self::new(
             b"53300",
-            "no server connection became free in time; nothing was run: retry",
+            "timed out waiting for a server connection; statement not executed, retry",
         )
-        .hint("Every connection of the pool was in use: see [service.pool] size and wait_ms.")
+        .hint("All connections of the pool were in use: see size and wait_ms in [service.pool].")
     }
 
     /// Too many others are logging in, and none of them came to an end in time.
     pub(super) fn full_doorstep() -> Self {
-        Self::new(b"53300", "as many clients as may are logging in: try again")
+        Self::new(b"53300", "too many concurrent logins, try again")
             .hint("See logins_at_once and logins_per_address of the service.")
     }
 
@@ -83,17 +83,18 @@ impl Complaint {
         match refusal {
             Refusal::QueueFull => Self::new(
                 b"53300",
-                "as many clients wait for a server connection as may; nothing was run: retry later",
+                "too many clients are waiting for a server connection; statement not executed, \
+                 retry later",
             )
-            .hint("See [service.pool] size and queue_length."),
+            .hint("See size and queue_length in [service.pool]."),
             Refusal::NoneAllowed => Self::new(
                 b"53300",
-                "a limit of this service allows no server connection at all; nothing was run",
+                "no server connection is allowed by the configured limits; statement not executed",
             )
-            .hint("A limit of [service.pool] or of a server is zero."),
+            .hint("A limit of [service.pool] or max_connections of a server is 0."),
             Refusal::Outdated => Self::new(
                 b"57P01",
-                "the server or the credential of this session is no longer in use: log in again",
+                "the server or the credentials of this session are no longer in use; reconnect",
             ),
         }
     }
@@ -117,10 +118,10 @@ impl Complaint {
     /// configuration_limit_exceeded: it would take the memory of all others.
     pub(crate) fn too_many_statements() -> Self {
         let text = format!(
-            "the session ends: it has more than {OF_CLIENT_MAX} prepared statements, or more than \
+            "terminating connection: more than {OF_CLIENT_MAX} prepared statements, or more than \
              64 MiB of them"
         );
-        Self::new(b"53400", text).hint("Close those that are not needed any more.")
+        Self::new(b"53400", text).hint("Deallocate statements that are no longer needed.")
     }
 
     /// insufficient_privilege: a rule refuses it.
@@ -144,23 +145,23 @@ impl Complaint {
         match ending {
             Ending::IdleTimeout => Self::new(
                 b"57P05",
-                "the session ends: nothing was said for longer than idle_timeout_ms",
+                "terminating connection due to idle-session timeout (idle_timeout_ms)",
             ),
             Ending::TransactionTimeout => Self::new(
                 b"25P04",
-                "the session ends: its transaction lasted longer than transaction_timeout_ms",
+                "terminating connection due to transaction timeout (transaction_timeout_ms)",
             ),
             Ending::IdleInTransaction => Self::new(
                 b"25P03",
-                "the session ends: nothing was said in an open transaction for longer than \
-                 idle_in_transaction_timeout_ms",
+                "terminating connection due to idle-in-transaction timeout \
+                 (idle_in_transaction_timeout_ms)",
             ),
             Ending::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => Self::new(
                 b"57P01",
-                "the session ends: its transaction was on a server that is the primary no longer, \
-                 and is lost: retry it from the beginning",
+                "terminating connection: the server that ran its transaction is down or no longer \
+                 the primary; transaction rolled back, retry it from the beginning",
             ),
-            ending => Self::new(b"57P01", format!("the session ends: {ending}")),
+            ending => Self::new(b"57P01", format!("terminating connection: {ending}")),
         }
     }
 

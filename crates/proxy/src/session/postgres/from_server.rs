@@ -228,7 +228,7 @@ impl Session<'_> {
             }
             Settled::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
                 walked.has_left = was_idle || self.is_asking();
-                walked.broken = Some("ended the connection".to_owned());
+                walked.broken = Some("closed the connection".to_owned());
                 return Delivery::Swallow;
             }
             Settled::Fatal(sqlstate) => {
@@ -268,7 +268,7 @@ impl Session<'_> {
             true => Mishap::Broken,
             false => mishap_of(sqlstate),
         });
-        walked.broken = Some("ended the connection".to_owned());
+        walked.broken = Some("closed the connection".to_owned());
         if !self.unit.fatal_was_sent {
             self.own_failed(event);
         }

@@ -125,7 +125,7 @@ async fn encrypt(
     match stream.receive_byte().await.map_err(told)? {
         b'S' => {}
         _ => {
-            return Err("does not speak TLS: see [service.server_tls] mode".to_owned());
+            return Err("does not support TLS: see mode in [service.server_tls]".to_owned());
         }
     }
     let channel = connector.connect().map_err(|fault| fault.to_string())?;
@@ -207,7 +207,7 @@ async fn receive(
         Ok(true) => Ok(()),
         Ok(false) => Err(JoinError::unreachable(
             &pooled.server,
-            "closed the connection in the login",
+            "closed the connection during login",
         )),
         Err(error) => Err(JoinError::unreachable(&pooled.server, error)),
     }
@@ -245,7 +245,7 @@ impl Login<'_> {
             Message::ReadyForQuery(_) if self.join.is_none() => return Ok(true),
             Message::Notice(_) => {}
             _ => {
-                let why = "said something that has no place in a login";
+                let why = "sent an unexpected message during login";
                 return Err(JoinError::unreachable(&self.pooled.server, why));
             }
         }
@@ -258,7 +258,7 @@ impl Login<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(), JoinError> {
         let Some(join) = self.join.take() else {
-            let why = "asked for a login twice";
+            let why = "requested authentication twice";
             return Err(JoinError::unreachable(&self.pooled.server, why));
         };
         match join.message(request, out) {

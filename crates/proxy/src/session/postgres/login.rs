@@ -105,7 +105,7 @@ impl<'a> Door<'a> {
             Ok(Err(Outside::Gone)) => Err(Ending::ClientClosed),
             Ok(Err(Outside::Told(complaint))) => Err(self.turn_away(stream, &complaint).await),
             Err(_) => {
-                let text = format!("the login was not over after {} ms", limit.as_millis());
+                let text = format!("login not completed within {} ms", limit.as_millis());
                 let complaint =
                     Complaint::new(b"08P01", text).hint("See login_timeout_ms of the service.");
                 Err(self.turn_away(stream, &complaint).await)
@@ -178,7 +178,7 @@ impl<'a> Door<'a> {
             bytes.drain(..length);
             self.answer(stream, view, bytes, answer).await?;
         }
-        Err(Complaint::protocol("too many requests for encryption").into())
+        Err(Complaint::protocol("too many encryption requests").into())
     }
 
     /// Answers a request for encryption.
@@ -194,7 +194,7 @@ impl<'a> Door<'a> {
         match (answer, acceptor) {
             (Answer::No, _) | (Answer::Tls, None) => {
                 if !bytes.is_empty() {
-                    let what = "bytes behind a request for encryption";
+                    let what = "received unencrypted data after SSL request";
                     return Err(Complaint::protocol(what).into());
                 }
                 Ok(stream.send(self.worker, b"N").await?)
@@ -228,12 +228,8 @@ impl<'a> Door<'a> {
 
     fn wish(&self, stream: &Stream, view: &View, startup: &Startup<'_>) -> Result<Wish, Outside> {
         let text = |bytes: &[u8]| {
-            String::from_utf8(bytes.to_vec()).map_err(|_| {
-                Complaint::new(
-                    b"28000",
-                    "the name of the user or the database is not UTF-8",
-                )
-            })
+            String::from_utf8(bytes.to_vec())
+                .map_err(|_| Complaint::new(b"28000", "user or database name is not valid UTF-8"))
         };
         let user = text(startup.user().unwrap_or_default())?;
         let replication = startup.replication();
@@ -246,7 +242,7 @@ impl<'a> Door<'a> {
             .and_then(|own| own.tls.as_ref())
             .is_some_and(|tls| tls.is_required());
         if tls_required && !self.is_private(stream) {
-            let complaint = Complaint::new(b"28000", "this service wants TLS")
+            let complaint = Complaint::new(b"28000", "this service requires TLS")
                 .hint("Connect with sslmode=require or better.");
             return Err(complaint.into());
         }
@@ -344,7 +340,7 @@ impl<'a> Door<'a> {
             pace.refund(self.address(), &wish.user);
         }
         accepted.ok_or_else(|| {
-            let text = "too many passwords are being checked: try again";
+            let text = "too many password checks in progress, try again";
             Complaint::new(b"57P03", text).into()
         })
     }

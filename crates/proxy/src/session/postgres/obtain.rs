@@ -162,7 +162,11 @@ impl Session<'_> {
         if !went_well && is_restored {
             self.server = Some(server);
             let text = std::mem::take(&mut self.refused_setting);
-            let why = format!("a setting that was reset cannot be put back: {}", text.1);
+            let why = format!(
+                "terminating connection: cannot restore startup settings after \
+                               RESET: {}",
+                text.1
+            );
             return Err(End::Fatal(Complaint::new(&text.0, why)));
         }
         if !went_well && self.refused_setting.0.starts_with(b"57P0") {
@@ -180,7 +184,7 @@ impl Session<'_> {
                 return self.follow(Got::Again);
             }
             let text = std::mem::take(&mut self.refused_setting);
-            let why = "a setting of this session was refused by the server: ";
+            let why = "the server rejected a setting of this session: ";
             let complaint = Complaint::new(&text.0, format!("{why}{}", text.1));
             // Data exceptions, syntax and access: what it names is there no more, and whatever the
             // session does next begins with it again.
@@ -270,7 +274,7 @@ impl Session<'_> {
     /// A peer may be gone without a word; says why, if it is the server.
     fn look_for_the_dead(&mut self) -> Result<Option<String>, End> {
         let limit = self.seat.service().view().settings.keepalive.user_timeout;
-        let why = || format!("no answer for {} ms", limit.as_millis());
+        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client.is_unanswered(limit) {
             return Err(End::ClientBroke(why()));
         }
@@ -282,7 +286,7 @@ impl Session<'_> {
     /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
     pub(super) fn called(&mut self) -> Result<(), End> {
         if self.card.take_forsaken() && self.server.is_some() {
-            return self.server_lost("was found to be down, or is the primary no longer");
+            return self.server_lost("went down or is no longer the primary");
         }
         if self.card.take_question_for_life()
             && let Some(why) = self.look_for_the_dead()?

@@ -65,8 +65,8 @@ pub(super) fn forget_statements(
 }
 
 /// Why a text is refused that would reach a statement of ours.
-pub(super) const NOT_ITS_NAME: &str =
-    "prepared statements that are called evenkeel and a number belong to the pool, not to SQL";
+pub(super) const NOT_ITS_NAME: &str = "prepared statement names consisting of evenkeel and \
+     a number are reserved for the connection pool";
 
 /// Whether a text prepares, runs or takes away what is called as only we call statements.
 pub(super) fn names_ours(meaning: &Meaning) -> bool {
@@ -132,7 +132,7 @@ impl Session<'_> {
         let parts = parse_parts(message).filter(|_| is_whole);
         let Some(parts) = parts else {
             if is_whole {
-                let what = "a malformed message 'P'";
+                let what = "malformed message 'P'";
                 return Err(End::Fatal(Complaint::protocol(what)));
             }
             return Ok(self.parse_unread(flight, message));
@@ -259,7 +259,7 @@ impl Session<'_> {
         message: &[u8],
     ) -> Result<Sending, End> {
         let Parsed::Frame(found, _) = names(header, message) else {
-            let what = "a message whose names are malformed";
+            let what = "malformed name in message";
             return Err(End::Fatal(Complaint::protocol(what)));
         };
         let Some(name) = found.statement else {

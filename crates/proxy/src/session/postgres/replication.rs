@@ -105,7 +105,7 @@ impl Session<'_> {
             Ok(Settled::Ready) => walked.is_ready = true,
             Ok(Settled::Fatal(_)) => {
                 self.unit.fatal_was_sent = true;
-                walked.broken = Some("ended the connection".to_owned());
+                walked.broken = Some("closed the connection".to_owned());
             }
             Ok(_) => {}
             Err(out_of_sync) => {

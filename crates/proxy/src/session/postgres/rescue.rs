@@ -178,7 +178,7 @@ impl Session<'_> {
             self.shared.knowledge.doubt(at.server.id);
             at.server.counters.resets.add(1);
         }
-        tracing::debug!(server = %server.lent.pooled.server.name, why, "server lost");
+        tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
         let was_preparing = self.is_preparing();
@@ -211,7 +211,7 @@ impl Session<'_> {
         let server = self.borrower.at.take().map(|at| at.server.name.to_string());
         let server = server.unwrap_or_default();
         let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
-        let detail = format!("server {server} {why}");
+        let detail = format!("server {server}: {why}");
         if self.unit.fatal_was_sent {
             self.figures().lost.add(u64::from(is_transaction));
             return Err(End::ServerEnded(detail));
@@ -225,10 +225,13 @@ impl Session<'_> {
             self.figures().lost.add(1);
             let text = match is_transaction {
                 true => {
-                    "the server that ran this transaction is gone, and the transaction with it: \
-                         retry it from the beginning"
+                    "terminating connection: lost the server that ran this transaction; \
+                     transaction rolled back, retry it from the beginning"
                 }
-                false => "the server connection that this session was bound to is gone",
+                false => {
+                    "terminating connection: lost the server connection that this session was \
+                          pinned to"
+                }
             };
             let complaint = Complaint::new(b"57P01", text).detail(detail);
             return Err(End::Fatal(complaint));

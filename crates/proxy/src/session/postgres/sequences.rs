@@ -10,8 +10,9 @@ use super::server::ServerConnection;
 use crate::state::meaning::Meaning;
 
 /// With which one is refused who asks too late to be told apart from others.
-pub(super) const REFUSAL: &str = "what other sessions drew from sequences is remembered here: \
-                                  begin again, and ask in a batch of its own";
+pub(super) const REFUSAL: &str = "cannot evaluate currval() or lastval(): this server connection \
+                                  holds sequence values of other sessions; start over and send the \
+                                  statement in a batch of its own";
 
 impl Session<'_> {
     /// Where somebody asks, a connection has forgotten what others drew before it does anything.

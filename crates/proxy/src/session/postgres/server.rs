@@ -218,7 +218,7 @@ impl ServerConnection {
         let mut out = Vec::new();
         for text in texts {
             if !self.ask(text, Token::default(), &mut out) {
-                return Err(self.broken("cannot be asked now"));
+                return Err(self.broken("cannot accept a query now"));
             }
         }
         let sent = self.lent.stream.send(worker, &out).await;
@@ -302,7 +302,7 @@ impl ServerConnection {
             }
             match self.conversation.reply(&event).map(|reply| reply.settled) {
                 Ok(Settled::Fatal(_)) | Err(_) => {
-                    return Err(self.broken("ended the connection"));
+                    return Err(self.broken("closed the connection"));
                 }
                 Ok(_) => {}
             }

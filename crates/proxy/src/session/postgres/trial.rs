@@ -285,7 +285,7 @@ fn tell_blind(account: &Account, why: &str) {
     warn!(
         user = &*account.who.user,
         database = &*account.who.database,
-        "this user cannot be asked what its statements leave behind: {why}; what is read of \
-         their texts must do",
+        "cannot check what statements of this user leave in a session: {why}; relying on their \
+         text alone",
     );
 }

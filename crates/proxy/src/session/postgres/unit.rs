@@ -481,12 +481,11 @@ impl Session<'_> {
             return Ok(draft.is_ripe() || bytes.len() >= KEPT_LENGTH_MAX);
         }
         let text = format!(
-            "this session is bound to a replica, which cannot run what writes: {}",
+            "terminating connection: session is pinned to a read-only replica and cannot write: {}",
             self.journal.pins
         );
-        let complaint = Complaint::new(b"57P01", text).hint(
-            "What binds was done in a transaction that was READ ONLY. Connect again to write.",
-        );
+        let complaint = Complaint::new(b"57P01", text)
+            .hint("The session was pinned in a READ ONLY transaction. Reconnect to write.");
         Err(End::Fatal(complaint))
     }
 }

@@ -12,13 +12,13 @@ const NOT_SETTINGS: [&[u8]; 4] = [b"database", b"options", b"replication", b"use
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StartupError {
     /// A switch that is not `-c` or `--`.
-    #[error("unsupported switch in startup options: {0}; give settings as -c name=value")]
+    #[error("unsupported switch in startup options: {0}; use -c name=value")]
     Switch(String),
     /// `-c` without a name or value.
     #[error("-c {0} requires a value: -c name=value")]
     NoValue(String),
     /// A name that cannot be one, or a value that is not UTF-8.
-    #[error("the startup parameter {0:?} cannot be read")]
+    #[error("invalid startup parameter {0:?}")]
     Unreadable(String),
 }
 

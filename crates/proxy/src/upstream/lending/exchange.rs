@@ -17,7 +17,7 @@ impl<C: Connection> Lending<C> {
         let (Some(loan), Some(worker)) = (lent.loan.take(), self.worker.upgrade()) else {
             return;
         };
-        connection.part("it is not fit for its client");
+        connection.part("cannot be prepared for the client");
         let errand = place.expect();
         let (lending, place, home) = (Rc::clone(self), Rc::clone(place), Rc::clone(&worker));
         worker.spawn(async move {

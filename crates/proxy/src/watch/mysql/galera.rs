@@ -51,7 +51,7 @@ pub(super) fn read(facts: &Row, status: &Row) -> Result<Galera, Nonsense> {
 pub(super) fn committed(facts: &Row) -> Result<Gtids, Nonsense> {
     let text = facts.text(&[SEEN])?;
     let mut read = gtid::mysql(text.as_bytes());
-    let malformed = || Nonsense::new(format!("{text:?} is no position in a cluster"));
+    let malformed = || Nonsense::new(format!("{text:?} is not a position in a Galera cluster"));
     let seen = read.next().and_then(Result::ok).ok_or_else(malformed)?;
     Ok(Gtids::mysql([(seen.uuid, "", 1, seen.last)]))
 }

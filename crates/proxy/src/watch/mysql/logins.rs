@@ -17,7 +17,7 @@ use crate::probe::{
 use crate::tls::Names;
 use crate::watch::WatchError;
 
-const STEP: &str = "asking for an account";
+const STEP: &str = "looking up a user";
 
 /// Connections to one server at most; more questions wait.
 const CONNECTIONS_MAX: usize = 4;
@@ -187,15 +187,15 @@ impl AccountAsker {
         match &error {
             // Denied: a table, a column.
             Error::Server(server) if matches!(server.code, 1142 | 1143) => format!(
-                "the account '{user}' may not read who may log in: {said} (error {code}): GRANT \
-                 SELECT ON mysql.user TO '{user}'@'…' on the server (MariaDB: ON \
+                "account '{user}' lacks the privilege to read user accounts: {said} (error \
+                 {code}); GRANT SELECT ON mysql.user TO '{user}'@'…' on the server (MariaDB: ON \
                  mysql.global_priv)",
                 user = self.user,
                 said = words::clipped(&server.message),
                 code = server.code,
             ),
             Error::Server(server) => format!(
-                "it does not tell who may log in: {} (error {})",
+                "user lookup failed: {} (error {})",
                 words::clipped(&server.message),
                 server.code
             ),

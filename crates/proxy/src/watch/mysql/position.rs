@@ -12,7 +12,7 @@ use crate::probe::{Account, AskerError, Progress, Target, Tls, mysql::calmly, my
 use crate::watch::row::{Nonsense, Row, only};
 use crate::watch::{Place, WatchError, keeper::Monitor as _};
 
-const STEP: &str = "asking for its position";
+const STEP: &str = "querying its replication position";
 
 /// Asks one server, over a connection that it keeps.
 pub(in crate::watch) struct Asker {

@@ -10,7 +10,7 @@ use crate::probe::{Account, AskerError, Progress, Target, Tls, mysql::calmly, my
 use crate::watch::row::{Nonsense, Row};
 use crate::watch::{WatchError, keeper::Monitor as _};
 
-const STEP: &str = "asking for its routines and tables";
+const STEP: &str = "reading routines and tables";
 
 const TABLES: &str = "SELECT TABLE_NAME AS name FROM information_schema.TABLES \
     WHERE TABLE_TYPE <> 'VIEW' AND TABLE_SCHEMA NOT IN \

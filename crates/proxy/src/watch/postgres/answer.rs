@@ -90,7 +90,7 @@ pub(super) fn read(
 pub(super) fn primary_timeline(wal_file: &str) -> Result<u32, Nonsense> {
     let digits = wal_file.get(..8).unwrap_or_default();
     u32::from_str_radix(digits, 16)
-        .map_err(|_| Nonsense::new(format!("a WAL file is called {wal_file:?}")))
+        .map_err(|_| Nonsense::new(format!("unexpected WAL file name {wal_file:?}")))
 }
 
 fn replica_timeline(row: &Row) -> Result<u32, Nonsense> {
@@ -106,7 +106,7 @@ fn streaming(row: &Row) -> Result<bool, Nonsense> {
         Some(status) => Ok(status == "streaming"),
         // The server hides it from accounts without pg_read_all_stats.
         None if runs => Err(Nonsense::hidden(
-            "the state of its WAL receiver from the monitor account: GRANT pg_monitor to it",
+            "the WAL receiver status: GRANT pg_monitor to the monitor account",
         )),
         None => Ok(false),
     }

@@ -245,7 +245,7 @@ impl CatalogAsker {
         };
         match error.as_db_error().filter(|db| is_about_the_question(db)) {
             Some(db) => WatchError::CannotTell(format!(
-                "the catalog cannot be read: {} (SQLSTATE {})",
+                "cannot read the catalog: {} (SQLSTATE {})",
                 words::clipped(db.message()),
                 db.code().code()
             )),
@@ -339,7 +339,7 @@ async fn rows<const N: usize>(
         match cells(&message) {
             Some(cells) => take(cells)?,
             None if matches!(message, SimpleQueryMessage::Row(_)) => {
-                return Err(Nonsense::new("a row of another width than was asked for").into());
+                return Err(Nonsense::new("unexpected number of columns").into());
             }
             None => {}
         }

@@ -34,7 +34,7 @@ const FURTHER: &str = "pg_catalog.concat_ws(' ', role.oid, (SELECT pg_catalog.st
 
 const ROLE: &str = "LEFT JOIN pg_catalog.pg_roles AS role ON role.rolname = one.rolname";
 
-const STEP: &str = "asking for a login";
+const STEP: &str = "looking up a user";
 
 /// Asks servers about users, many at once over one connection that it keeps.
 pub struct LoginAsker {
@@ -141,14 +141,14 @@ impl LoginAsker {
         let said = words::clipped(error.message());
         match error.code() {
             &SqlState::INSUFFICIENT_PRIVILEGE if self.is_own => format!(
-                "the account '{user}' may not read the verifiers of logins: {said} (SQLSTATE \
-                 {code}): GRANT SELECT ON pg_authid TO {user}, or set query in [service.auth] to \
+                "account '{user}' lacks the privilege to read password hashes: {said} (SQLSTATE \
+                 {code}); GRANT SELECT ON pg_authid TO {user}, or set query in [service.auth] to \
                  one that calls a SECURITY DEFINER function"
             ),
-            _ if self.is_own => format!("it does not tell logins: {said} (SQLSTATE {code})"),
+            _ if self.is_own => format!("user lookup failed: {said} (SQLSTATE {code})"),
             _ => format!(
-                "the query of [service.auth] failed: {said} (SQLSTATE {code}): it takes the \
-                 user's name as $1, and gives (rolname, rolpassword, valid_until)"
+                "query of [service.auth] failed: {said} (SQLSTATE {code}); it must take the user \
+                 name as $1 and return (rolname, rolpassword, valid_until)"
             ),
         }
     }

@@ -34,7 +34,7 @@ const QUESTION: &str = "SELECT now.in_recovery, \
 /// The first version that can be told to wait (`WAIT FOR LSN`).
 const WAITS_SINCE: i32 = 190_000;
 
-const STEP: &str = "asking for its position";
+const STEP: &str = "querying its WAL position";
 
 /// Asks one server, over a connection that it keeps.
 pub(in crate::watch) struct Asker {
@@ -138,7 +138,7 @@ impl Kept {
     fn read(&mut self, row: &Row, asked_us: u64) -> Result<Place, WatchError> {
         let in_recovery: bool = column(row, 0)?;
         let text: Option<&str> = column(row, 1)?;
-        let text = text.ok_or_else(|| Nonsense::hidden("its position"))?;
+        let text = text.ok_or_else(|| Nonsense::hidden("its WAL position"))?;
         let at = lsn::parse(text.as_bytes());
         let at = at.map_err(|fault| Nonsense::new(format!("{fault}: {text:?}")))?;
         let wal_file: Option<&str> = column(row, 2)?;

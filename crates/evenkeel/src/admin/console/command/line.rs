@@ -38,7 +38,7 @@ impl<'a> Line<'a> {
 
     /// The next word, which must be there.
     pub(super) fn word(&mut self) -> Result<&'a Word, Complaint> {
-        self.next().ok_or_else(|| misses("a word"))
+        self.next().ok_or_else(|| misses("argument"))
     }
 
     pub(super) fn must_take(&mut self, word: &str) -> Result<(), Complaint> {
@@ -53,7 +53,7 @@ impl<'a> Line<'a> {
         match self.first() {
             None => Ok(()),
             Some(word) => {
-                let message = format!("{:?} is not understood here: see SHOW HELP", word.text);
+                let message = format!("syntax error at or near {:?}, see SHOW HELP", word.text);
                 Err(Complaint::new(Why::Syntax, message))
             }
         }
@@ -61,5 +61,5 @@ impl<'a> Line<'a> {
 }
 
 fn misses(what: &str) -> Complaint {
-    Complaint::new(Why::Syntax, format!("{what} is missing: see SHOW HELP"))
+    Complaint::new(Why::Syntax, format!("missing {what}, see SHOW HELP"))
 }

@@ -232,14 +232,14 @@ fn variable(name: &str) -> Result<&'static str, Complaint> {
     let own = own.unwrap_or(name);
     let found = VARIABLES.iter().find(|(known, _)| *known == own);
     found.map(|(_, value)| *value).ok_or_else(|| {
-        let message = format!("there is no variable {own:?}: see SHOW VARIABLES");
+        let message = format!("unknown variable {own:?}, see SHOW VARIABLES");
         Complaint::new(Why::NoVariable, message)
     })
 }
 
 fn count(word: &Word) -> Result<u32, Complaint> {
     word.text.parse().map_err(|_| {
-        let message = format!("{:?} is no number of rows", word.text);
+        let message = format!("invalid row count {:?}", word.text);
         Complaint::new(Why::Value, message)
     })
 }
@@ -250,7 +250,7 @@ fn column(show: Show, word: &Word) -> Result<String, Complaint> {
     let found = columns.find(|name| name.eq_ignore_ascii_case(&word.text));
     found.map(|found| name(found)).ok_or_else(|| {
         let known = show.columns().join(", ");
-        let message = format!("there is no column {:?}; there are {known}", word.text);
+        let message = format!("column {:?} does not exist, columns are {known}", word.text);
         Complaint::new(Why::NoColumn, message)
     })
 }

@@ -124,7 +124,7 @@ async fn prove(
                 continue;
             }
             Accepted::Refused(refusal, sequence) => (refusal.to_string(), sequence),
-            Accepted::Check(check) => ("the password is not asked for".into(), check.sequence()),
+            Accepted::Check(check) => ("no password was requested".into(), check.sequence()),
         };
         let user = response.user.escape_ascii();
         let message =

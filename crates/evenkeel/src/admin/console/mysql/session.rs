@@ -108,7 +108,7 @@ impl Session<'_> {
                 ..
             } => answer.text("See SHOW STATS."),
             _ => {
-                let message = "the console takes texts only";
+                let message = "only text statements are supported";
                 answer.error(&Complaint::new(Why::NotHere, message));
             }
         }
@@ -118,7 +118,7 @@ impl Session<'_> {
     async fn query(&mut self, text: &str, answer: &mut Answer) -> Result<(), Complaint> {
         let all = statements(text);
         if all.is_empty() {
-            return Err(Complaint::new(Why::Syntax, "the text is empty"));
+            return Err(Complaint::new(Why::Syntax, "Query was empty"));
         }
         for (index, text) in all.iter().enumerate() {
             let statement = self.operator.prepare(text).await?;

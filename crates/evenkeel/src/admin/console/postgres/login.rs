@@ -131,7 +131,7 @@ async fn prove(
                          admin token"
                     )
                 } else {
-                    format!("the login failed: {refusal}")
+                    format!("authentication failed: {refusal}")
                 };
                 refuse(stream, refusal.sqlstate(), &text).await?;
                 return Ok(false);

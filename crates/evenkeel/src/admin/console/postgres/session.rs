@@ -239,7 +239,7 @@ impl Session<'_> {
             }
             Request::Flush => {}
             _ => {
-                let message = "the console takes queries only";
+                let message = "only queries are supported";
                 return Err(Complaint::new(Why::NotHere, message));
             }
         }
@@ -251,7 +251,7 @@ impl Session<'_> {
             let name = String::from_utf8_lossy(name);
             Complaint::new(
                 Why::NoStatement,
-                format!("there is no statement \"{name}\""),
+                format!("prepared statement \"{name}\" does not exist"),
             )
         };
         self.statements.get(name).ok_or_else(missing)
@@ -312,13 +312,13 @@ impl Session<'_> {
 
 fn no_portal(name: &[u8]) -> Complaint {
     let name = String::from_utf8_lossy(name);
-    Complaint::new(Why::NoPortal, format!("there is no portal \"{name}\""))
+    Complaint::new(Why::NoPortal, format!("portal \"{name}\" does not exist"))
 }
 
 /// The unnamed one may be replaced, as in a server; a client does not keep more than it may.
 fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, thing: T) -> Result<(), Complaint> {
     if all.len() >= NAMES_MAX && !all.contains_key(&name) {
-        let message = format!("a client of the console keeps {NAMES_MAX} statements at most");
+        let message = format!("too many prepared statements or portals (limit {NAMES_MAX})");
         return Err(Complaint::new(Why::TooMany, message));
     }
     all.insert(name, thing);

@@ -4,19 +4,19 @@
 pub(in crate::admin::console) const SCHEMA: &str = "evenkeel";
 
 /// SHOW HELP.
-pub(in crate::admin::console) const HELP: &str = "the console knows:
+pub(in crate::admin::console) const HELP: &str = "Commands:
 SHOW HELP | CONFIG | DATABASES | POOLS | CLIENTS | SERVERS | USERS | VERSION | LISTS
 SHOW STATS | STATS_TOTALS | STATS_AVERAGES | STATS_USERS | STATS_SERVERS | DIGESTS
 SHOW RULES | PROCESSLIST | VARIABLES | TABLES | SCHEMAS
 SHOW table LIKE 'pattern' | WHERE column = value   ORDER BY column [DESC]   LIMIT n
-SELECT ... | WITH ... | VALUES ...   SQL of SQLite over the same tables: joins, GROUP BY, functions
-PAUSE [database]        new transactions wait; answers when nothing runs
-RESUME [database]       ends a pause
-RECONNECT [database]    server connections close as soon as nobody uses them
-KILL [database]         ends all clients and pauses; RESUME lets new ones work
-KILL_CLIENT id          cancels what a client does, and ends it (mysql: KILL id too)
-RELOAD                  reads the config file again
-A database is that of all services; service/database is that of one, service/ all of one.";
+SELECT ... | WITH ... | VALUES ...   SQLite queries over the same tables
+PAUSE [database]        hold new transactions; returns when no server connection is in use
+RESUME [database]       end a pause
+RECONNECT [database]    close server connections as they become idle
+KILL [database]         terminate all clients and pause; RESUME to accept new ones
+KILL_CLIENT id          cancel the client's query and terminate the client (mysql: also KILL id)
+RELOAD                  reload the config file
+database = in all services, service/database = in one service, service/ = whole service";
 
 /// A table to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "id",
             "doing",
             "server",
-            "bound_by",
+            "pinned_by",
             "pinned_by",
             "service",
         ],
@@ -143,7 +143,7 @@ const TABLES: &[(&str, Show, &[&str])] = &[
     (
         "RULES",
         Show::Rules,
-        &["service", "name", "active", "does", "hits"],
+        &["service", "name", "active", "action", "hits"],
     ),
     ("SCHEMAS", Show::Schemas, &["Database"]),
     (

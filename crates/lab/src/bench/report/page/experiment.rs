@@ -46,11 +46,11 @@ fn study(html: &mut Html, experiment: &Experiment) {
                 year => format!("{year}: {}", study.setting),
             };
             entry("The study", &setting);
-            entry("It found", &study.found);
+            entry("Result", &study.found);
         }
         entry("Here", &experiment.topology);
         if let Some(study) = &experiment.study {
-            entry("Other than there", &study.differs);
+            entry("Differences here", &study.differs);
         }
     });
 }
@@ -142,24 +142,24 @@ fn added(experiment: &Experiment) -> Vec<Figure> {
     let ratios = figure(
         Drawing::Ratios,
         "Ratios, with their intervals",
-        "Where the reference is fastest. An interval that stays within the grey band of ±3 % is no \
-         difference.",
+        "At the point where the reference is fastest. An interval within the gray band of ±3 % \
+         means no difference.",
     );
     let cpu = figure(
         Drawing::Cpu,
-        "Where the processor time goes",
-        "Per request, at each target's fastest point: this survives that everything shares one \
-         machine.",
+        "CPU time",
+        "Per request, at each target's fastest point. This is meaningful although everything \
+         shares one machine.",
     );
     let outage = figure(
         Drawing::Outage,
-        "How long writes failed",
-        "One line per trial, the shortest first; on the right the median.",
+        "Duration of write outages",
+        "One line per trial, shortest first; the median on the right.",
     );
     let shares = figure(
         Drawing::Shares,
-        "Who was given the work",
-        "Dashes: even shares.",
+        "Distribution of requests",
+        "Dashed lines: equal shares.",
     );
     let mut added = Vec::new();
     for figure in [ratios, cpu, shares, outage] {
@@ -191,7 +191,7 @@ fn went_wrong(html: &mut Html, experiment: &Experiment) {
     if experiment.failures.is_empty() {
         return;
     }
-    html.element("h3", "What went wrong");
+    html.element("h3", "Failures");
     html.inside("dl class=\"study\"", |html| {
         for failure in &experiment.failures {
             html.element("dt", &failure.at).element("dd", &failure.why);

@@ -37,12 +37,10 @@ fn title(outcome: &Outcome) -> String {
 
 fn facts(outcome: &Outcome) -> String {
     let machine = &outcome.machine;
-    let took = outcome
-        .ended_unix_s
-        .map_or("ended before its time".to_owned(), |end| {
-            let took = end.saturating_sub(outcome.started_unix_s);
-            format!("took {}", length(Duration::from_secs(took)))
-        });
+    let took = outcome.ended_unix_s.map_or("aborted".to_owned(), |end| {
+        let took = end.saturating_sub(outcome.started_unix_s);
+        format!("took {}", length(Duration::from_secs(took)))
+    });
     format!(
         "{} · {took} · {} cores, {} · {} · seed {}",
         moment(outcome.started_unix_s),
@@ -57,7 +55,7 @@ fn verdicts(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
     if analysis.experiments.iter().all(|e| e.findings.is_empty()) {
         return;
     }
-    html.element("h2", "What the studies found, and what this machine says");
+    html.element("h2", "Published findings and results on this machine");
     html.inside("table class=\"verdicts\"", |html| {
         html.raw("<thead><tr><th>Finding</th><th>Verdict</th><th>Measured here</th>");
         html.raw("<th>As published</th></tr></thead>\n");
@@ -93,7 +91,7 @@ fn cautions(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
         return;
     }
     html.inside("section class=\"caution\"", |html| {
-        html.element("h2", "With caution");
+        html.element("h2", "Warnings");
         html.inside("ul", |html| {
             alarms(html, &analysis.alarms);
             for note in &outcome.notes {
@@ -123,25 +121,6 @@ fn capital(words: &str) -> String {
 fn how_to_read(html: &mut Html) {
     html.inside("details class=\"reading\"", |html| {
         html.element("summary", "How to read this");
-        html.raw("<p>Load, balancer and servers share one machine. What can be carried to another \
-            machine is therefore the <em>ratio</em> of two targets of one block, and the processor \
-            time per request; the absolute rate cannot.</p>\n<p>Every target ran once in every \
-            block, in rotating order. A ratio is taken within each block; shown is the median of \
-            the blocks with its 95 % interval: of a bootstrap over the blocks, or, for fewer than six \
-            blocks, which a bootstrap makes too narrow, of Student's t on the logarithms. An interval \
-            that lies within 3 % of 1 is called no difference; one that lies on both sides of a limit \
-            settles nothing. Bands in figures go from the least block to the most, whiskers too. Behind a \
-            ratio, ▲ says that the first is better, ▼ that it is worse, ≈ that there is no difference, and ? \
-            that the blocks do not settle it: the wider the interval, the less they say.</p>\n\
-            <p>A finding <em>holds</em> when the whole interval lies where the study's claim has \
-            it, <em>does not hold</em> when the whole interval lies elsewhere, and is <em>not shown \
-            here</em> in between, or when something it needs is not installed. Only shapes are \
-            judged (order, ratio, knee), never the old absolute figures. <em>Holds if</em> is the limit \
-            that was set for the claim.</p>\n<p>In short: whom to take is who wins most pairs by the \
-            median; <em>behind</em> it is whose whole interval is worse by more than 3 %, and whoever is \
-            <em>not told apart</em> may be as good: choose among these by something else, or run more \
-            blocks.</p>\n<p>A closed loop waits \
-            for each answer, so a stall hides the requests that would have shown it; an open loop \
-            asks on a schedule and counts latency from the intended start.</p>\n");
+        html.raw("rewrite, see below");
     });
 }

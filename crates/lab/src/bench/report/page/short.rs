@@ -16,7 +16,7 @@ use crate::bench::statistics::{
 const LOADS_NAMED: usize = 4;
 
 pub(super) fn write(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
-    html.element("h2", "In short");
+    html.element("h2", "Summary");
     let is_only = outcome.experiments.len() == 1;
     for (experiment, analysed) in outcome.experiments.iter().zip(&analysis.experiments) {
         html.inside("section class=\"short\"", |html| {
@@ -48,7 +48,7 @@ fn entries(html: &mut Html, experiment: &Experiment, analysed: &Analysed, day: &
     if analysed.choices.is_empty() && analysed.outages.is_empty() {
         return;
     }
-    html.element("dt", "So take").inside("dd", |html| {
+    html.element("dt", "Recommendation").inside("dd", |html| {
         for choice in &analysed.choices {
             html.inside("div", |html| take(html, experiment, choice));
         }
@@ -85,7 +85,7 @@ fn measured(experiment: &Experiment) -> String {
         .collect();
     let blocks = sound().map(|cell| cell.block).max().unwrap_or(0);
     if targets.is_empty() {
-        return "No run gave a number.".to_owned();
+        return "No run produced a result.".to_owned();
     }
     let loads = match loads.len() {
         0..=LOADS_NAMED => loads.join("; "),
@@ -141,7 +141,9 @@ fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
     let subject = subject(experiment, choice);
     let is_too_few = |other: &Other| other.standing == Standing::TooFewBlocks;
     if !choice.others.is_empty() && choice.others.iter().all(is_too_few) {
-        html.text(&format!("{subject}: too few blocks to tell anybody apart."));
+        html.text(&format!(
+            "{subject}: too few blocks to separate the candidates."
+        ));
         return;
     }
     html.text(&format!("{subject}: "));
@@ -161,9 +163,9 @@ fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
         told(&next.by_best)
     ));
     for (standing, words) in [
-        (Standing::Alike, "Not told apart from it"),
+        (Standing::Alike, "No significant difference"),
         (Standing::Behind, "Behind"),
-        (Standing::TooFewBlocks, "Too few blocks to tell"),
+        (Standing::TooFewBlocks, "Too few blocks"),
     ] {
         let others = choice.others.iter().filter(|o| o.standing == standing);
         let names: Vec<String> = others.map(|other| title(&other.target)).collect();

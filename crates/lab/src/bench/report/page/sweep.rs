@@ -63,7 +63,7 @@ impl Sweep<'_> {
         html.element(
             "p class=\"small\"",
             &format!(
-                "Medians of the blocks, with their 95 % intervals from three blocks on. {}",
+                "Medians of the blocks, with 95 % intervals if there are at least three blocks. {}",
                 absent.join("; ")
             ),
         );

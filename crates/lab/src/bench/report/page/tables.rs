@@ -124,7 +124,7 @@ impl Table<'_> {
         for metric in &self.columns {
             html.element("th", metric.short());
         }
-        html.element("th class=\"words\"", "CPU goes to, %");
+        html.element("CPU share, %", "CPU goes to, %");
     }
 
     fn row(&self, html: &mut Html, target: &Target) {
@@ -276,8 +276,8 @@ fn outage_heading(html: &mut Html, probe: Probe) {
     html.raw("<th>longest</th><th>silence ms</th><th class=\"words\">made of</th>");
     html.raw(match probe {
         Probe::Writes => {
-            "<th>written</th><th>failed</th><th>lost</th><th>doubled</th>\
-             <th>refused, yet there</th><th>not caught up</th>"
+            "<th>written</th><th>failed</th><th>lost</th><th>duplicated</th><th>refused but \
+             stored</th><th>not caught up</th>"
         }
         Probe::Pages => "<th>answered</th><th>failed</th>",
     });
@@ -300,7 +300,7 @@ fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
         )
     });
     if found.without_end > 0 {
-        length += &format!(", {} without end", found.without_end);
+        length += &format!(", {} never ended", found.without_end);
     }
     let steps = found.steps.iter();
     let steps: Vec<String> = steps

@@ -85,7 +85,7 @@ impl<'a> Line<'a> {
             let received = self.stream.receive(self.worker, &mut self.bytes).await;
             match received {
                 Ok(true) => {}
-                Ok(false) => return Err(self.broken("closed the connection in the login")),
+                Ok(false) => return Err(self.broken("closed the connection during login")),
                 Err(error) => return Err(self.broken(error)),
             }
         }
@@ -98,12 +98,12 @@ impl<'a> Line<'a> {
         pooled: &Pooled,
     ) -> Result<(), JoinError> {
         if !greeting.capabilities.has(Capabilities::SSL) {
-            let why = "does not speak TLS: see [service.server_tls] mode";
+            let why = "does not support TLS: see mode in [service.server_tls]";
             return Err(self.broken(why));
         }
         // Whoever is in between could have put it there: it is not taken for what is said inside.
         if !self.bytes.is_empty() {
-            return Err(self.broken("said something behind its greeting, before TLS"));
+            return Err(self.broken("sent unencrypted data after its handshake, before TLS"));
         }
         let mut request = Vec::new();
         let offered = greeting.capabilities;
@@ -210,7 +210,7 @@ impl<'a> Line<'a> {
         self.answer(agreed).await?;
         match self.bytes.is_empty() {
             true => Ok(variables),
-            false => Err(self.broken("said more than it was asked")),
+            false => Err(self.broken("sent more data than expected")),
         }
     }
 
@@ -229,11 +229,11 @@ impl<'a> Line<'a> {
             match rows.packet(&payload) {
                 Answer::More => {}
                 Answer::Done => return Ok(rows.into_rows()),
-                Answer::Malformed => return Err(self.broken("a malformed answer")),
+                Answer::Malformed => return Err(self.broken("sent a malformed reply")),
                 Answer::Refused => {
                     let report = Report::read(&payload);
                     let refused = report.map(|report| refused(self.server, &report));
-                    return Err(refused.unwrap_or_else(|| self.broken("a malformed error")));
+                    return Err(refused.unwrap_or_else(|| self.broken("sent a malformed error")));
                 }
             }
         }

@@ -61,7 +61,7 @@ impl Door<'_> {
             tracing::info!(
                 user,
                 ?peer,
-                "allow_from of [service.auth] keeps a client out"
+                "login refused: address not in allow_from of [service.auth]"
             );
             return Ok(self.mock(talk, wish, "").await);
         }
@@ -79,7 +79,7 @@ impl Door<'_> {
             Ok(accounts) => Ok(self.of_server(talk, wish, &of_file, &accounts).await),
             Err(NoLogin::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
             Err(NoLogin::Unavailable(why)) => {
-                tracing::warn!(user = wish.user, why, "a login cannot be looked up");
+                tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
                 Err(words::nobody_tells().into())
             }
         }
@@ -176,7 +176,7 @@ impl Door<'_> {
             user = wish.user,
             host = row.host,
             ?plugins,
-            "a user's plugin is not spoken here: nobody can log in by it"
+            "login refused: unsupported authentication plugin"
         );
         self.mock(talk, wish, &accounts.usual_plugin).await
     }

@@ -126,10 +126,11 @@ impl<'a> Door<'a> {
         self.worker.spawn(async move {
             for pooled in pools {
                 match join::open(&worker, &service, &pooled).await {
-                    Ok(connection) => connection.part("the server has seen the password"),
+                    Ok(connection) => connection.part("password cached by the server"),
                     Err(error) => {
                         let (server, why) = (&pooled.server.name, error.message);
-                        tracing::debug!(%server, why, "a server has not seen a new password");
+                        tracing::debug!(%server, why, "cannot present the new password to the \
+                                                       server");
                     }
                 }
             }

@@ -116,8 +116,8 @@ impl Page {
         if failed && !IS_TOLD.swap(true, Relaxed) {
             let why = io::Error::last_os_error();
             tracing::warn!(
-                "memory for passwords of caching_sha2_password cannot be locked, and may be \
-                 written to swap: {why}: raise the limit (ulimit -l, LimitMEMLOCK=)"
+                "cannot lock memory for caching_sha2_password passwords, they may be written to \
+                 swap: {why}; raise the limit (ulimit -l, LimitMEMLOCK=)"
             );
         }
     }

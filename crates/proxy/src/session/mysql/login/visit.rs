@@ -30,7 +30,7 @@ impl Door<'_> {
         account: &Account,
         schema: Option<&[u8]>,
     ) -> Result<(), Failure> {
-        let text = "no server can be asked: try again";
+        let text = "no server available, try again";
         let mut last = Complaint::new(2003, b"HY000", text);
         let Some(own) = &view.database else {
             return Err(Failure::OfServer(last));
@@ -42,7 +42,7 @@ impl Door<'_> {
                 Ok(Err(Failure::Told(complaint))) => return Err(Failure::Told(complaint)),
                 Ok(Err(Failure::OfServer(complaint))) => last = complaint,
                 Err(_) => {
-                    let text = format!("server {} does not answer: try again", server.name);
+                    let text = format!("server {} does not respond, try again", server.name);
                     last = Complaint::new(2003, b"HY000", text);
                 }
             }

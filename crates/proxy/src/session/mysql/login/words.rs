@@ -89,14 +89,14 @@ pub(super) fn of_fault(fault: Fault) -> Complaint {
 
 /// Nobody can tell who may log in.
 pub(super) fn nobody_tells() -> Complaint {
-    let text = "the servers cannot be asked who may log in: try again";
+    let text = "cannot verify credentials: no server is reachable, try again";
     Complaint::new(2003, b"HY000", text)
 }
 
 /// ER_CON_COUNT_ERROR
 pub(super) fn full_doorstep() -> Complaint {
-    let text = "as many clients as may are logging in: try again (see logins_at_once and \
-                logins_per_address of the service)";
+    let text = "too many concurrent logins, try again (see logins_at_once and logins_per_address \
+                of the service)";
     Complaint::new(1040, b"08004", text)
 }
 
@@ -104,15 +104,15 @@ pub(super) fn full_doorstep() -> Complaint {
 pub(super) fn too_slow(limit: Duration) -> Complaint {
     let limit_ms = limit.as_millis();
     let text =
-        format!("the login was not over after {limit_ms} ms: see login_timeout_ms of the service");
+        format!("login not completed within {limit_ms} ms (login_timeout_ms of the service)");
     Complaint::new(1159, b"08S01", text)
 }
 
 /// Its plugin leaves nothing that could log in to the servers.
 pub(super) fn no_credential(plugin: &str) -> Complaint {
     let text = format!(
-        "the login is right, but {plugin} leaves nothing to log in to the servers with: name the \
-         user in users_file of [service.auth], with its server_password"
+        "authentication succeeded, but {plugin} provides no credential for the servers: add the \
+         user with server_password to users_file of [service.auth]"
     );
     Complaint::new(1251, b"08004", text)
 }
@@ -123,7 +123,7 @@ pub(super) fn refused(client: &Client<'_>, refusal: Refusal, with_password: bool
         Refusal::WrongPassword => client.denied(with_password),
         Refusal::Protocol => bad_handshake(),
         _ => {
-            let text = format!("the login failed: {refusal}");
+            let text = format!("authentication failed: {refusal}");
             Complaint::new(refusal.code(), &refusal.sqlstate().0, text)
         }
     }

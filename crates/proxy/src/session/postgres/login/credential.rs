@@ -48,8 +48,11 @@ impl Door<'_> {
         let own = view.database.as_ref().ok_or(Outside::Gone)?;
         let auth = &own.auth;
         if !auth.may_come_from(&wish.user, self.address()) {
-            let text = format!("user \"{}\" may not come from this address", wish.user);
-            let hint = "See allow_from of [service.auth].";
+            let text = format!(
+                "user \"{}\" is not allowed to connect from this address",
+                wish.user
+            );
+            let hint = "See allow_from in [service.auth].";
             return Err(Complaint::new(b"28000", text).hint(hint).into());
         }
         let file = auth.users.get(&wish.user);
@@ -72,8 +75,8 @@ impl Door<'_> {
             Ok(login) => login,
             Err(NoLogin::NoSuchUser) => return Ok(self.mock(wish, binding)),
             Err(NoLogin::Unavailable(why)) => {
-                tracing::warn!(user = wish.user, why, "a login cannot be looked up");
-                let text = "the servers cannot be asked who may log in: try again";
+                tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
+                let text = "cannot verify credentials: no server is reachable, try again";
                 return Err(Complaint::new(b"57P03", text).into());
             }
         };
@@ -152,7 +155,10 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
         if user.cleartext {
             if !verifier.is_payable() {
                 let most = scram::ITERATIONS_MAX;
-                tracing::warn!("a verifier has more than {most} iterations: its user is refused");
+                tracing::warn!(
+                    "login refused: SCRAM iteration count of the stored password \
+                                exceeds {most}"
+                );
                 return None;
             }
             return Some(Method::Cleartext(Secret::Scram(verifier)));
@@ -193,7 +199,10 @@ fn objection(wish: &Wish, login: &Login) -> Option<Complaint> {
 
 /// Whoever listens would have the password.
 fn in_the_open(user: &str) -> Complaint {
-    let text = format!("user \"{user}\" logs in with the password as it is, over TLS only");
+    let text = format!(
+        "user \"{user}\" authenticates with a cleartext password, which requires \
+                        TLS"
+    );
     Complaint::new(b"28000", text).hint("Connect with sslmode=require or better.")
 }
 
@@ -236,7 +245,7 @@ pub(super) fn refused(user: &str, refusal: Refusal) -> Complaint {
     }
     Complaint {
         sqlstate: refusal.sqlstate(),
-        ..Complaint::new(b"28000", format!("the login failed: {refusal}"))
+        ..Complaint::new(b"28000", format!("authentication failed: {refusal}"))
     }
 }
 

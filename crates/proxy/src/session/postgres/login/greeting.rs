@@ -120,7 +120,7 @@ impl<'a> Door<'a> {
         }
         let view = visit::awaited(self.seat.service()).await;
         let own = view.database.as_ref().ok_or(Outside::Gone)?;
-        let mut last = Complaint::new(b"57P03", "no server can be asked: try again");
+        let mut last = Complaint::new(b"57P03", "no server available, try again");
         for (server, patience) in visit::candidates(&view, own) {
             let learnt = self.learn_at(account, (server, own), &startup, patience);
             match learnt.await {
@@ -141,7 +141,7 @@ impl<'a> Door<'a> {
         patience: Duration,
     ) -> Result<(), Complaint> {
         let silent = || {
-            let text = format!("server {} does not answer: try again", server.name);
+            let text = format!("server {} does not respond, try again", server.name);
             Complaint::new(b"57P03", text)
         };
         let borrowing = visit::borrow(&self.lending, account, server, view);

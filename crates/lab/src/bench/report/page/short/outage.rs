@@ -43,7 +43,7 @@ fn shortest(html: &mut Html, experiment: &Experiment, outages: &[&OutageSummary]
     lengths.sort_by(|(_, a), (_, b)| a.middle.total_cmp(&b.middle));
     match lengths.split_first() {
         None => {
-            html.text("too few trials to tell anybody apart.");
+            html.text("too few trials to separate the candidates.");
         }
         Some(((best, length), others)) => {
             html.raw("<strong>").text(best).raw("</strong>");
@@ -57,12 +57,13 @@ fn shortest(html: &mut Html, experiment: &Experiment, outages: &[&OutageSummary]
                 };
                 others.map(words).collect()
             };
-            html.text(&listed("Not told apart from it", &names(false)));
+            html.text(&listed("No significant difference", &names(false)));
             html.text(&listed("Behind", &names(true)));
         }
     }
     let amiss: Vec<String> = amiss.into_iter().map(title).collect();
-    let why = "Not counted, as rows were lost, doubled or not caught up, or writes never came back";
+    let why = "Excluded because rows were lost, duplicated or not caught up, or writes never \
+               resumed";
     html.text(&listed(why, &amiss));
 }
 
