@@ -30,7 +30,7 @@ use crate::record::CutReason;
 use crate::server::Server;
 use crate::service::database::DatabaseService;
 use crate::service::{Service, View};
-use crate::session::cancel::{self, Kill, Killed, PassedKill};
+use crate::session::cancel::{self, ForwardedKill, KillOutcome, KillRequest};
 use crate::session::mysql;
 use crate::upstream::lease::Registry;
 use crate::upstream::lending::Errand;
@@ -154,7 +154,7 @@ pub(crate) enum Order {
     /// A client that another worker has accepted.
     Adopt(Accepted),
     /// A server was found to be dead: who has heard nothing of it yet need not wait for it.
-    Forsake {
+    AbandonServer {
         server_id: u64,
     },
     Cut {
@@ -177,11 +177,11 @@ pub(crate) enum Order {
     /// A client wants another one ended; who has that one replies.
     KillFor {
         service_id: u64,
-        wanted: Kill,
-        reply: flume::Sender<Killed>,
+        wanted: KillRequest,
+        reply: flume::Sender<KillOutcome>,
     },
     /// A client of a process that has taken over wants it.
-    KillPassed(PassedKill),
+    KillPassed(ForwardedKill),
     /// Something about a pool of server connections.
     Lending {
         service_id: u64,
@@ -287,7 +287,7 @@ impl Engine {
     pub fn canceller(&self) -> impl Fn(u32, &[u8]) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |process, secret| {
-            if let Some(passed) = PassedKill::read(process, secret) {
+            if let Some(passed) = ForwardedKill::read(process, secret) {
                 for orders in &shared.orders {
                     // A worker that is gone has no sessions.
                     let _ = orders.send(Order::KillPassed(passed));
@@ -440,7 +440,7 @@ impl Engine {
     /// are reset if their client has said something to it. The others are left alone.
     pub fn forsake(&self, server_id: u64) {
         for orders in &self.shared.orders {
-            let _ = orders.send(Order::Forsake { server_id });
+            let _ = orders.send(Order::AbandonServer { server_id });
         }
     }
 

@@ -9,7 +9,7 @@ use std::io;
 
 use futures_util::future::try_join;
 
-use crate::engine::live::Live;
+use crate::engine::live::LiveSession;
 use crate::engine::worker::{Poller, Worker};
 use crate::record::Ending;
 use crate::socket::Socket;
@@ -57,7 +57,7 @@ pub(crate) struct Direction<'a> {
     pub(crate) way: Way,
     pub(crate) from: &'a Socket,
     pub(crate) to: &'a Socket,
-    pub(crate) live: &'a Live,
+    pub(crate) live: &'a LiveSession,
     pub(crate) worker: &'a Worker,
     /// Look for a PROXY header in the first bytes: this client may not send one.
     pub(crate) guarded: bool,
@@ -175,7 +175,7 @@ impl Direction<'_> {
 pub(crate) async fn relay(
     client: &Socket,
     server: &Socket,
-    live: &Live,
+    live: &LiveSession,
     worker: &Worker,
     guarded: bool,
 ) -> Outcome {

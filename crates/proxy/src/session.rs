@@ -24,13 +24,13 @@ use compio::driver::SharedFd;
 
 use crate::clock;
 use crate::engine::event::{Event, Sign};
-use crate::engine::live::Live;
+use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::listen::Accepted;
 use crate::record::{Ending, Record};
 use crate::relay::Outcome;
 use crate::service::Service;
-use crate::service::database::Own;
+use crate::service::database::ProtocolService;
 use crate::socket::Socket;
 
 /// After so many steps of one session the worker's others have their turn.
@@ -44,7 +44,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
         service,
     } = accepted;
     let started_ms = clock::now_ms();
-    let live = Rc::new(Live::new(Arc::clone(&service)));
+    let live = Rc::new(LiveSession::new(Arc::clone(&service)));
     let enrolled = worker.enrol(Rc::clone(&live));
     let Ok(client) = Socket::new(&worker, SharedFd::new(socket2::Socket::from(socket))) else {
         return;
@@ -52,16 +52,17 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     let mut record = Box::new(new_record(&service, peer));
     record.ending = match service.admit() {
         None => {
-            refuse::politely(&worker, client);
+            refuse::close_gracefully(&worker, client);
             Ending::OverLimit
         }
         Some(seat) => match service.database.as_ref().map(|shared| &shared.own) {
-            None => tcp::converse(&worker, &seat, &live, client, &mut record).await,
-            Some(Own::Postgres(_)) => {
-                postgres::converse(&worker, &seat, &live, enrolled.key, client, &mut record).await
+            None => tcp::serve_session(&worker, &seat, &live, client, &mut record).await,
+            Some(ProtocolService::Postgres(_)) => {
+                postgres::serve_session(&worker, &seat, &live, enrolled.key, client, &mut record)
+                    .await
             }
-            Some(Own::MySql(_)) => {
-                mysql::converse(&worker, &seat, &live, enrolled.key, client, &mut record).await
+            Some(ProtocolService::MySql(_)) => {
+                mysql::serve_session(&worker, &seat, &live, enrolled.key, client, &mut record).await
             }
         },
     };
@@ -111,7 +112,7 @@ fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
 }
 
 /// A server that ends before it has said anything, while its client still waits, is a sign.
-fn closed_before_any_byte(live: &Live, outcome: &Outcome) -> Option<Sign> {
+fn closed_before_any_byte(live: &LiveSession, outcome: &Outcome) -> Option<Sign> {
     let server_first = match outcome {
         Outcome::Mute(_) => return Some(Sign::ClosedBeforeAnyByte),
         Outcome::Over(ending) => {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use evenkeel_policy::pins::Pins;
 
-use super::live::Live;
+use super::live::LiveSession;
 use super::worker::Worker;
 use super::{Engine, Order};
 use crate::clock;
 use crate::service::Service;
 use crate::service::database::PinCause;
 use crate::service::figures::Census;
-use crate::session::card::Card;
-pub use crate::session::card::Doing;
+pub use crate::session::card::SessionActivity;
+use crate::session::card::SessionHandle;
 
 /// A client of a service that lends server connections.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct SessionInfo {
     /// None: it came over a Unix socket.
     pub peer: Option<SocketAddr>,
     /// What it does.
-    pub doing: Doing,
+    pub doing: SessionActivity,
     /// How long it has been there, milliseconds.
     pub age_ms: u64,
     /// How long it has done that, milliseconds.
@@ -96,7 +96,7 @@ pub(super) fn described(worker: &Worker, service_id: u64) -> Described {
     described
 }
 
-fn session(live: &Live, card: &Card) -> SessionInfo {
+fn session(live: &LiveSession, card: &SessionHandle) -> SessionInfo {
     let now_ms = clock::now_ms();
     let target = card.target();
     let age_ms = now_ms.saturating_sub(card.since_ms);
@@ -143,7 +143,7 @@ pub(super) fn take_census(worker: &Worker) {
 }
 
 impl Tally {
-    fn count(&mut self, doing: Doing, pins: Pins) {
+    fn count(&mut self, doing: SessionActivity, pins: Pins) {
         self.doing[doing as usize] += 1;
         for pin in pins.iter() {
             self.pins[pin as usize] += 1;

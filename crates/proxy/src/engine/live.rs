@@ -15,11 +15,11 @@ use crate::record::{CutReason, Ending};
 use crate::relay::Way;
 use crate::server::Server;
 use crate::service::{Service, View};
-use crate::session::card::{Card, Doing, Overdue};
+use crate::session::card::{ExceededLimit, SessionActivity, SessionHandle};
 use crate::socket;
 
 /// A live session; on the heap once, because its worker's sweeper looks at it too.
-pub(crate) struct Live {
+pub(crate) struct LiveSession {
     pub(crate) service: Arc<Service>,
     pub(crate) from_client: Cell<u64>,
     pub(crate) to_client: Cell<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct Live {
     asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
     /// Of a session that speaks a database's protocol.
-    card: RefCell<Option<Rc<Card>>>,
+    card: RefCell<Option<Rc<SessionHandle>>>,
     interrupt: RefCell<Option<Interrupt>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -79,7 +79,7 @@ enum Ended {
     ServerThenClient,
 }
 
-impl Live {
+impl LiveSession {
     pub(crate) fn new(service: Arc<Service>) -> Self {
         Self {
             service,
@@ -133,7 +133,7 @@ impl Live {
     }
 
     /// The session has logged in.
-    pub(crate) fn take_card(&self, card: &Rc<Card>) {
+    pub(crate) fn take_card(&self, card: &Rc<SessionHandle>) {
         self.card.replace(Some(Rc::clone(card)));
     }
 
@@ -142,7 +142,7 @@ impl Live {
         self.card.replace(None);
     }
 
-    pub(crate) fn card(&self) -> Option<Rc<Card>> {
+    pub(crate) fn card(&self) -> Option<Rc<SessionHandle>> {
         self.card.borrow().clone()
     }
 
@@ -287,7 +287,7 @@ impl Live {
     /// if it has said nothing either, and is cut if it has, since nobody knows what became of it.
     pub(crate) fn leave_dead_server(&self) {
         if let Some(card) = self.card() {
-            return card.forsake();
+            return card.abandon_server();
         }
         if self.nothing_said() {
             self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
@@ -364,19 +364,19 @@ impl Live {
     }
 
     /// The limits of a session that speaks a database's protocol.
-    fn sweep_card(&self, card: &Card, now_ms: u64) {
+    fn sweep_card(&self, card: &SessionHandle, now_ms: u64) {
         let view = self.service.view();
         let Some(own) = &view.database else { return };
-        match card.overdue(own, now_ms) {
-            Some(Overdue::Query) => card.ask_for_cancel(),
-            Some(Overdue::Transaction) => self.cut(Ending::TransactionTimeout),
-            Some(Overdue::IdleInTransaction) => self.cut(Ending::IdleInTransaction),
+        match card.exceeded_limit(own, now_ms) {
+            Some(ExceededLimit::Query) => card.ask_for_cancel(),
+            Some(ExceededLimit::Transaction) => self.cut(Ending::TransactionTimeout),
+            Some(ExceededLimit::IdleInTransaction) => self.cut(Ending::IdleInTransaction),
             None => {}
         }
-        card.ask_for_life(view.settings.keepalive.user_timeout, now_ms);
+        card.request_liveness_check(view.settings.keepalive.user_timeout, now_ms);
         let idle = card.idle_limit(view.settings.idle_timeout);
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
-        let is_idle = matches!(card.doing(), Doing::Idle | Doing::Bound);
+        let is_idle = matches!(card.doing(), SessionActivity::Idle | SessionActivity::Bound);
         if is_idle && !idle.is_zero() && silent_ms >= (idle + SWEEP_INTERVAL).as_millis() {
             self.cut(Ending::IdleTimeout);
         }

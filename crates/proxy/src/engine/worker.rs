@@ -13,7 +13,7 @@ use compio::runtime::{Runtime, RuntimeBuilder};
 use slab::Slab;
 
 use super::executor::Executor;
-use super::live::Live;
+use super::live::LiveSession;
 use super::reactor::Reactor;
 use super::ring::Ring;
 use super::spares::Spares;
@@ -53,7 +53,7 @@ pub(crate) struct Worker {
     interner: Interner,
     /// This worker's part of the pools of each service that has any.
     lendings: Lendings,
-    sessions: RefCell<Slab<Rc<Live>>>,
+    sessions: RefCell<Slab<Rc<LiveSession>>>,
     /// A listener's id, and what keeps its accepts going.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
     swept_at_ms: Cell<u64>,
@@ -145,7 +145,7 @@ impl Worker {
     }
 
     /// Makes a session known to the sweeper until the guard is dropped.
-    pub(crate) fn enrol(self: &Rc<Self>, live: Rc<Live>) -> Enrolled {
+    pub(crate) fn enrol(self: &Rc<Self>, live: Rc<LiveSession>) -> Enrolled {
         let key = self.sessions.borrow_mut().insert(live);
         Enrolled {
             worker: Rc::clone(self),
@@ -153,7 +153,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn each_session(&self, mut act: impl FnMut(&Live)) {
+    pub(crate) fn each_session(&self, mut act: impl FnMut(&LiveSession)) {
         for (_, live) in self.sessions.borrow().iter() {
             act(live);
         }
@@ -184,7 +184,7 @@ impl Worker {
             Order::Listen(listener) => self.listen(listener),
             Order::Unlisten(id) => self.unlisten(id),
             Order::Adopt(accepted) => listen::adopt(self, accepted),
-            Order::Forsake { server_id } => {
+            Order::AbandonServer { server_id } => {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(None, Some(server_id)) {
                         live.leave_dead_server();
@@ -200,7 +200,7 @@ impl Worker {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(service_id, server_id) {
                         match live.card().filter(|_| server_id.is_some()) {
-                            Some(card) => card.forsake(),
+                            Some(card) => card.abandon_server(),
                             None => live.cut(Ending::Cut(reason)),
                         }
                         done.add();

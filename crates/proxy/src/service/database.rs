@@ -221,7 +221,7 @@ pub struct DatabaseService {
     /// What the control plane learns of the servers.
     pub knowledge: Arc<Knowledge>,
     pub(crate) line: Line,
-    pub(crate) own: Own,
+    pub(crate) own: ProtocolService,
     figures: Box<[Figures]>,
     /// Clients who have not logged in yet.
     doorstep: ArcSwap<Doorstep>,
@@ -238,9 +238,9 @@ pub struct DatabaseService {
 
 /// What the workers share besides, as the protocol has it.
 #[derive(Debug)]
-pub(crate) enum Own {
-    Postgres(Arc<postgres::shared::Shared>),
-    MySql(Arc<mysql::shared::Shared>),
+pub(crate) enum ProtocolService {
+    Postgres(Arc<postgres::shared::PostgresService>),
+    MySql(Arc<mysql::shared::PostgresService>),
 }
 
 /// A worker, a user, and a database.
@@ -278,7 +278,7 @@ impl DatabaseService {
         lending: lending::Settings,
         waiting: waiting::Settings,
     ) -> Self {
-        let own = Own::Postgres(Arc::new(postgres::shared::Shared::new()));
+        let own = ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
         Self::new(workers, knowledge, lending, waiting, own)
     }
 
@@ -289,7 +289,7 @@ impl DatabaseService {
         lending: lending::Settings,
         waiting: waiting::Settings,
     ) -> Self {
-        let own = Own::MySql(Arc::default());
+        let own = ProtocolService::MySql(Arc::default());
         Self::new(workers, knowledge, lending, waiting, own)
     }
 
@@ -298,7 +298,7 @@ impl DatabaseService {
         knowledge: Arc<Knowledge>,
         lending: lending::Settings,
         waiting: waiting::Settings,
-        own: Own,
+        own: ProtocolService,
     ) -> Self {
         Self {
             lender: Arc::new(Lender::new(Books::new(workers, u32::MAX, lending))),
@@ -316,18 +316,18 @@ impl DatabaseService {
     }
 
     /// None: it does not speak PostgreSQL.
-    pub(crate) fn of_postgres(&self) -> Option<&Arc<postgres::shared::Shared>> {
+    pub(crate) fn of_postgres(&self) -> Option<&Arc<postgres::shared::PostgresService>> {
         match &self.own {
-            Own::Postgres(own) => Some(own),
-            Own::MySql(_) => None,
+            ProtocolService::Postgres(own) => Some(own),
+            ProtocolService::MySql(_) => None,
         }
     }
 
     /// None: it does not speak MySQL.
-    pub(crate) fn of_mysql(&self) -> Option<&Arc<mysql::shared::Shared>> {
+    pub(crate) fn of_mysql(&self) -> Option<&Arc<mysql::shared::PostgresService>> {
         match &self.own {
-            Own::MySql(own) => Some(own),
-            Own::Postgres(_) => None,
+            ProtocolService::MySql(own) => Some(own),
+            ProtocolService::Postgres(_) => None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::counters::Histogram;
 use crate::counters::work::{TIMES_US, Work};
 use crate::service::database::{DatabaseService, Paused};
-use crate::session::card::Doing;
+use crate::session::card::SessionActivity;
 
 pub use crate::counters::work::Count;
 
@@ -130,7 +130,7 @@ pub struct Census {
 }
 
 impl Census {
-    pub(crate) const DOINGS: usize = Doing::ALL.len();
+    pub(crate) const DOINGS: usize = SessionActivity::ALL.len();
     pub(crate) const PINS: usize = Pin::ALL.len();
 
     pub(crate) fn set(&self, doing: &[u64; Self::DOINGS], pins: &[u64; Self::PINS]) {
@@ -143,7 +143,7 @@ impl Census {
     }
 
     /// How many did that.
-    pub fn doing(&self, what: Doing) -> u64 {
+    pub fn doing(&self, what: SessionActivity) -> u64 {
         self.doing[what as usize].load(Relaxed)
     }
 

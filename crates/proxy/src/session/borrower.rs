@@ -10,8 +10,8 @@ use evenkeel_policy::lending::{Condition, Refusal};
 use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
 use smallvec::SmallVec;
 
-use super::card::{Card, Doing};
-use super::placing::{At, Wanted};
+use super::card::{SessionActivity, SessionHandle};
+use super::placing::{Placement, PlacementTarget};
 use crate::clock;
 use crate::counters::work::{Done, Ran};
 use crate::engine::worker::Worker;
@@ -27,19 +27,19 @@ use crate::upstream::lending::{Account, Borrowed, Connection, Delivery, Lending,
 const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Who has waited for a connection so long looks whether there is one elsewhere by now.
-const LOOK_AROUND_MS: u64 = 500;
+const REROUTE_AFTER_MS: u64 = 500;
 
 /// A session as one who borrows.
-pub(super) struct Borrower<'a, C: Connection> {
+pub(super) struct Acquirer<'a, C: Connection> {
     worker: &'a Rc<Worker>,
     service: Arc<DatabaseService>,
     lending: Rc<Lending<C>>,
     account: Rc<Account<C>>,
-    card: Rc<Card>,
+    card: Rc<SessionHandle>,
     /// Where what it does is counted.
     pub(super) usage: Arc<Usage>,
     /// Where its connection goes, or the one that is waited for.
-    pub(super) at: Option<At>,
+    pub(super) at: Option<Placement>,
     place: Rc<Place<C>>,
     wait: Option<Wait>,
     /// It came to the primary after waiting for one, and lets the next one follow.
@@ -55,39 +55,39 @@ enum Wait {
 }
 
 /// What came of asking for a connection, or of waiting for one.
-pub(super) enum Got<C> {
+pub(super) enum AcquireOutcome<C> {
     /// It is lent.
     Server(Box<C>),
     /// It comes.
-    Later,
+    Pending,
     /// Where the work goes is to be decided anew.
-    Again,
+    Reroute,
     /// That server has none to give: see [`Borrower::turn_elsewhere`].
-    Nothing,
+    Exhausted,
     /// The work is not run.
-    Denied(Denial),
+    Denied(AcquireError),
 }
 
 /// Why work is not run.
-pub(super) enum Denial {
+pub(super) enum AcquireError {
     /// There is no use in waiting for a connection.
     Refused(Refusal),
     /// It has waited for a connection in vain.
-    Waited,
+    TimedOut,
     /// There is no primary.
     Trouble(Trouble),
     /// A server does not want it.
-    NotJoined(Arc<JoinError>),
+    ConnectFailed(Arc<JoinError>),
 }
 
-impl<'a, C: Connection> Borrower<'a, C> {
+impl<'a, C: Connection> Acquirer<'a, C> {
     /// It has no connection, and waits for none.
     pub(super) fn new(
         worker: &'a Rc<Worker>,
         service: &Arc<DatabaseService>,
         lending: Rc<Lending<C>>,
         account: &Rc<Account<C>>,
-        card: &Rc<Card>,
+        card: &Rc<SessionHandle>,
     ) -> Self {
         Self {
             worker,
@@ -136,19 +136,23 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     /// Asks for a connection where the work is to run.
-    pub(super) fn ask(&mut self, wanted: &Wanted, view: &View) -> Got<C> {
+    pub(super) fn ask(&mut self, wanted: &PlacementTarget, view: &View) -> AcquireOutcome<C> {
         match wanted {
-            Wanted::Primary => self.ask_primary(view),
-            Wanted::Reader(index) | Wanted::Causal(index) => self.ask_at(view, *index, true),
-            Wanted::Named(index) | Wanted::Soon(index, _) => self.ask_at(view, *index, false),
+            PlacementTarget::Primary => self.ask_primary(view),
+            PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) => {
+                self.ask_at(view, *index, true)
+            }
+            PlacementTarget::Named(index) | PlacementTarget::AfterPosition(index, _) => {
+                self.ask_at(view, *index, false)
+            }
         }
     }
 
-    fn ask_primary(&mut self, view: &View) -> Got<C> {
+    fn ask_primary(&mut self, view: &View) -> AcquireOutcome<C> {
         let primary = view.database.as_ref().and_then(|own| own.primary);
         let Some(index) = primary else {
             return match self.wait_for_another_primary() {
-                Got::Again => Got::Denied(Denial::NO_PRIMARY),
+                AcquireOutcome::Reroute => AcquireOutcome::Denied(AcquireError::NO_PRIMARY),
                 got => got,
             };
         };
@@ -156,68 +160,70 @@ impl<'a, C: Connection> Borrower<'a, C> {
             return self.ask_at(view, index, false);
         }
         match self.stand_in_line() {
-            Got::Again => self.ask_at(view, index, false),
+            AcquireOutcome::Reroute => self.ask_at(view, index, false),
             got => got,
         }
     }
 
     /// Among those who wait for a primary, unless there is one by now.
-    fn stand_in_line(&mut self) -> Got<C> {
+    fn stand_in_line(&mut self) -> AcquireOutcome<C> {
         match self.service.line.ask(clock::now_ms()) {
-            Told::Go => Got::Again,
+            Told::Go => AcquireOutcome::Reroute,
             Told::Wait(ticket, turn) => self.wait_for_turn(ticket, turn),
-            Told::Fail(trouble) => Got::Denied(Denial::Trouble(trouble)),
+            Told::Fail(trouble) => AcquireOutcome::Denied(AcquireError::Trouble(trouble)),
         }
     }
 
-    fn wait_for_turn(&mut self, ticket: Ticket, turn: Arc<Turn>) -> Got<C> {
-        self.card.does(Doing::WaitingForPrimary, self.worker);
+    fn wait_for_turn(&mut self, ticket: Ticket, turn: Arc<Turn>) -> AcquireOutcome<C> {
+        self.card
+            .set_activity(SessionActivity::WaitingForPrimary, self.worker);
         self.wait = Some(Wait::Primary { ticket, turn });
-        Got::Later
+        AcquireOutcome::Pending
     }
 
-    fn ask_at(&mut self, view: &View, index: usize, is_reserved: bool) -> Got<C> {
-        self.at = At::new(view, index, is_reserved);
+    fn ask_at(&mut self, view: &View, index: usize, is_reserved: bool) -> AcquireOutcome<C> {
+        self.at = Placement::new(view, index, is_reserved);
         self.ask_there(view)
     }
 
     /// Asks for a connection to the server that it has chosen.
-    fn ask_there(&mut self, view: &View) -> Got<C> {
+    fn ask_there(&mut self, view: &View) -> AcquireOutcome<C> {
         let (Some(own), Some(at)) = (&view.database, &self.at) else {
-            return Got::Denied(Denial::NO_PRIMARY);
+            return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
         };
         loop {
             let pooled = self.account.pooled(&at.server, own);
             match self.lending.borrow(&pooled, &self.place) {
-                Borrowed::Now(server) => return Got::Server(server),
+                Borrowed::Now(server) => return AcquireOutcome::Server(server),
                 Borrowed::Later(until_ms) => return self.wait_until(until_ms),
                 // An operator has had its connections opened anew just now: there is another pool.
                 Borrowed::Refused(_) if pooled.pool.is_outdated() => {}
                 Borrowed::Refused(refusal) => {
                     self.at = None;
-                    return Got::Denied(Denial::Refused(refusal));
+                    return AcquireOutcome::Denied(AcquireError::Refused(refusal));
                 }
             }
         }
     }
 
-    fn wait_until(&mut self, until_ms: u64) -> Got<C> {
+    fn wait_until(&mut self, until_ms: u64) -> AcquireOutcome<C> {
         self.waits_until(until_ms);
-        let look_around_ms = clock::now_ms() + LOOK_AROUND_MS;
+        let look_around_ms = clock::now_ms() + REROUTE_AFTER_MS;
         self.card.set_deadline(until_ms.min(look_around_ms));
-        Got::Later
+        AcquireOutcome::Pending
     }
 
     fn waits_until(&mut self, until_ms: u64) {
         let since_us = clock::now_us();
         self.wait = Some(Wait::Connection { until_ms, since_us });
-        self.card.does(Doing::Waiting, self.worker);
+        self.card
+            .set_activity(SessionActivity::Waiting, self.worker);
     }
 
     /// What it was lent cannot be made its session's: it waits for a new one, which comes as soon
     /// as a server may take to let anybody in.
     pub(super) fn exchange(&mut self, connection: Box<C>) {
-        self.card.has_none();
+        self.card.clear_server();
         self.lending.exchange(connection, &self.place);
         self.waits_until(u64::MAX);
     }
@@ -227,7 +233,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
         &mut self,
         context: &Context<'_>,
         service: &Service,
-    ) -> Option<Got<C>> {
+    ) -> Option<AcquireOutcome<C>> {
         let Some(Wait::Connection { since_us, .. }) = self.wait else {
             return None;
         };
@@ -240,20 +246,20 @@ impl<'a, C: Connection> Borrower<'a, C> {
             Delivery::Connection(server) if self.is_at_former_primary(&service.view()) => {
                 self.give_back(server, Condition::Clean);
                 self.at = None;
-                Got::Again
+                AcquireOutcome::Reroute
             }
-            Delivery::Connection(server) => Got::Server(server),
+            Delivery::Connection(server) => AcquireOutcome::Server(server),
             Delivery::Again => {
                 self.at = None;
-                Got::Again
+                AcquireOutcome::Reroute
             }
             Delivery::Failed(error) if error.is_passing() => {
                 self.service.knowledge.doubt(error.server_id);
-                Got::Nothing
+                AcquireOutcome::Exhausted
             }
             Delivery::Failed(error) => {
                 self.at = None;
-                Got::Denied(Denial::NotJoined(error))
+                AcquireOutcome::Denied(AcquireError::ConnectFailed(error))
             }
         })
     }
@@ -270,7 +276,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     /// What has come of waiting for a primary.
-    pub(super) fn poll_primary(&mut self, context: &Context<'_>) -> Option<Got<C>> {
+    pub(super) fn poll_primary(&mut self, context: &Context<'_>) -> Option<AcquireOutcome<C>> {
         let Some(Wait::Primary { ticket, turn }) = &self.wait else {
             return None;
         };
@@ -282,9 +288,9 @@ impl<'a, C: Connection> Borrower<'a, C> {
         Some(match outcome {
             Ok(()) => {
                 self.resumed = Some(ticket);
-                Got::Again
+                AcquireOutcome::Reroute
             }
-            Err(trouble) => Got::Denied(Denial::Trouble(trouble)),
+            Err(trouble) => AcquireOutcome::Denied(AcquireError::Trouble(trouble)),
         })
     }
 
@@ -294,18 +300,18 @@ impl<'a, C: Connection> Borrower<'a, C> {
         &mut self,
         is_read: bool,
         tried: &mut SmallVec<[u64; 2]>,
-    ) -> Got<C> {
+    ) -> AcquireOutcome<C> {
         match self.at.take() {
             Some(at) if at.is_replica || is_read && !tried.contains(&at.server.id) => {
                 tried.push(at.server.id);
-                Got::Again
+                AcquireOutcome::Reroute
             }
             _ => self.wait_for_another_primary(),
         }
     }
 
     /// The server that should be the primary is none now: back to those who wait for one.
-    pub(super) fn wait_for_another_primary(&mut self) -> Got<C> {
+    pub(super) fn wait_for_another_primary(&mut self) -> AcquireOutcome<C> {
         if let Some(ticket) = self.resumed.take() {
             let turn = self.service.line.wait_on(ticket);
             return self.wait_for_turn(ticket, turn);
@@ -316,7 +322,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     /// The work that waited for a primary was answered by it: the next one may follow.
-    pub(super) fn let_next_follow(&mut self) {
+    pub(super) fn release_failover_slot(&mut self) {
         if let Some(ticket) = self.resumed.take() {
             self.service.line.done(ticket);
         }
@@ -324,7 +330,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
 
     /// Its server is to do something from now on. The time, microseconds.
     pub(super) fn begins_work(&self) -> u64 {
-        self.card.does(Doing::Active, self.worker);
+        self.card.set_activity(SessionActivity::Active, self.worker);
         let now_us = clock::now_us();
         self.card.begins_transaction(now_us);
         now_us
@@ -375,19 +381,19 @@ impl<'a, C: Connection> Borrower<'a, C> {
             return false;
         };
         let waited_us = clock::now_us().saturating_sub(since_us);
-        until_ms != u64::MAX && waited_us >= LOOK_AROUND_MS * 1_000
+        until_ms != u64::MAX && waited_us >= REROUTE_AFTER_MS * 1_000
     }
 
     /// Whether it has left that line: where it is wanted by now it gets a connection at once, or
     /// the server that it waits for is not to do its work any more.
-    pub(super) fn leaves_for(&mut self, wanted: Wanted, view: &View) -> bool {
+    pub(super) fn leaves_for(&mut self, wanted: PlacementTarget, view: &View) -> bool {
         let Some(own) = &view.database else {
             return false;
         };
         let leaves = self.is_better(wanted.index(own), view, own);
         wanted.forgo(own);
         if leaves {
-            self.leave_lines();
+            self.leave_queues();
             self.at = None;
         }
         leaves
@@ -408,7 +414,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     /// Whether it has waited for a connection as long as it may, and has got none.
-    pub(super) fn gives_up(&mut self) -> bool {
+    pub(super) fn has_timed_out(&mut self) -> bool {
         let Some(Wait::Connection { until_ms, .. }) = self.wait else {
             return false;
         };
@@ -422,7 +428,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     /// Waits for nothing any more.
-    pub(super) fn leave_lines(&mut self) {
+    pub(super) fn leave_queues(&mut self) {
         self.lending.leave_line(&self.place);
         if let Some(Delivery::Connection(server)) = self.place.take_late() {
             self.lending.give_back(server, Condition::Clean);
@@ -441,7 +447,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
 
     /// It has no connection any more.
     pub(super) fn give_back(&self, server: Box<C>, condition: Condition) {
-        self.card.has_none();
+        self.card.clear_server();
         self.lending.give_back(server, condition);
     }
 
@@ -452,7 +458,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
         mut server: Box<C>,
         renew: impl AsyncFnOnce(&mut C) -> bool + 'static,
     ) {
-        self.card.has_none();
+        self.card.clear_server();
         let lending = Rc::clone(&self.lending);
         self.worker.spawn(async move {
             let renewed = compio::time::timeout(RENEWAL_LIMIT, renew(&mut server)).await;
@@ -469,13 +475,13 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 }
 
-impl<C: Connection> Drop for Borrower<'_, C> {
+impl<C: Connection> Drop for Acquirer<'_, C> {
     fn drop(&mut self) {
-        self.leave_lines();
-        self.let_next_follow();
+        self.leave_queues();
+        self.release_failover_slot();
     }
 }
 
-impl Denial {
+impl AcquireError {
     const NO_PRIMARY: Self = Self::Trouble(Trouble::NoPrimary { waited_ms: 0 });
 }

@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::card::Card;
+use super::card::SessionHandle;
 use super::{mysql, postgres};
 use crate::cancel::{Claim, Keyring};
-use crate::engine::live::Live;
+use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::engine::{Order, Shared};
 use crate::record::{CutReason, Ending};
 use crate::service::Service;
-use crate::service::database::Own;
+use crate::service::database::ProtocolService;
 
 /// A server that has not carried out a cancel request within this does not listen.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// What a client wants of another one.
 #[derive(Debug, Clone)]
-pub(crate) struct Kill {
+pub(crate) struct KillRequest {
     /// Whom it means: the lower half of a session's id.
     pub(crate) id: u64,
     /// Who wants it.
@@ -33,7 +33,7 @@ pub(crate) struct Kill {
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Killed {
+pub(crate) enum KillOutcome {
     Done,
     /// The session is another user's.
     NotYours,
@@ -53,7 +53,7 @@ pub(crate) fn pass_to_worker(shared: &Shared, claim: Claim) {
 pub(crate) fn carry_out(
     worker: &Rc<Worker>,
     claim: Claim,
-    card: &Rc<Card>,
+    card: &Rc<SessionHandle>,
     service: &Arc<Service>,
 ) {
     if card.key.as_ref().is_some_and(|key| claim.fits(key)) {
@@ -62,7 +62,7 @@ pub(crate) fn carry_out(
 }
 
 /// Cancels what a session does, or what it waits for.
-pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Arc<Service>) {
+pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<SessionHandle>, service: &Arc<Service>) {
     card.cancel();
     let Some(target) = card.target() else {
         return;
@@ -72,8 +72,12 @@ pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Arc<Service
     worker.spawn(async move {
         let sending = async {
             match service.database.as_ref().map(|shared| &shared.own) {
-                Some(Own::Postgres(_)) => postgres::cancel::send(&home, &service, &target).await,
-                Some(Own::MySql(_)) => return mysql::cancel::send(&home, &service, &target).await,
+                Some(ProtocolService::Postgres(_)) => {
+                    postgres::cancel::send(&home, &service, &target).await
+                }
+                Some(ProtocolService::MySql(_)) => {
+                    return mysql::cancel::send(&home, &service, &target).await;
+                }
                 None => {}
             }
             true
@@ -87,7 +91,7 @@ pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Arc<Service
 }
 
 /// A client wants another one's query, or all of it, ended.
-pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: Kill) -> Killed {
+pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: KillRequest) -> KillOutcome {
     let (reply, answers) = flume::unbounded();
     for orders in &worker.shared.orders {
         // A worker that is gone has no sessions.
@@ -98,7 +102,7 @@ pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: Kill) -> Kill
         });
     }
     drop(reply);
-    answers.recv_async().await.unwrap_or(Killed::Nobody)
+    answers.recv_async().await.unwrap_or(KillOutcome::Nobody)
 }
 
 /// Which process this is, of those that have taken over from one another.
@@ -109,7 +113,7 @@ pub(crate) fn generation(worker: &Worker) -> u32 {
 
 /// The same to the processes that this one has taken over from, whose clients have numbers of
 /// theirs. True: one of them takes it; what comes of it, it does not say.
-pub(crate) fn pass_on(worker: &Worker, service: &Service, wanted: &Kill) -> bool {
+pub(crate) fn forward_kill(worker: &Worker, service: &Service, wanted: &KillRequest) -> bool {
     let Ok(number) = u32::try_from(wanted.id) else {
         return false;
     };
@@ -117,13 +121,13 @@ pub(crate) fn pass_on(worker: &Worker, service: &Service, wanted: &Kill) -> bool
         return false;
     }
     let former = worker.shared.former.load();
-    let words = PassedKill::write(&service.name, wanted);
+    let words = ForwardedKill::write(&service.name, wanted);
     former.as_ref().is_some_and(|pass| pass(number, words))
 }
 
 /// A KILL that has come from a process which has taken over from this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PassedKill {
+pub(crate) struct ForwardedKill {
     number: u32,
     only_query: bool,
     whose: Whose,
@@ -136,9 +140,9 @@ type Whose = [u8; 32];
 const PASSED_LENGTH: usize = 2 + size_of::<Whose>();
 const PASSED_MARK: u8 = b'K';
 
-impl PassedKill {
+impl ForwardedKill {
     /// In the place of a cancel request's secret.
-    fn write(service: &str, wanted: &Kill) -> Vec<u8> {
+    fn write(service: &str, wanted: &KillRequest) -> Vec<u8> {
         let mut words = vec![PASSED_MARK, u8::from(wanted.only_query)];
         words.extend(whose(service, &wanted.user));
         words
@@ -166,9 +170,9 @@ fn whose(service: &str, user: &str) -> Whose {
 }
 
 /// On a worker that may have the session.
-pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &PassedKill) {
+pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &ForwardedKill) {
     worker.each_session(|live| {
-        let is_meant = |card: &Rc<Card>| {
+        let is_meant = |card: &Rc<SessionHandle>| {
             number(card) == u64::from(passed.number)
                 && whose(&live.service.name, &card.user) == passed.whose
         };
@@ -182,11 +186,11 @@ pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &PassedKill) {
 pub(crate) fn kill_here(
     worker: &Rc<Worker>,
     service_id: u64,
-    wanted: &Kill,
-    reply: &flume::Sender<Killed>,
+    wanted: &KillRequest,
+    reply: &flume::Sender<KillOutcome>,
 ) {
     worker.each_session(|live| {
-        let is_meant = |card: &Rc<Card>| number(card) == wanted.id;
+        let is_meant = |card: &Rc<SessionHandle>| number(card) == wanted.id;
         let card = live.card().filter(is_meant);
         let Some(card) = card.filter(|_| live.service.id == service_id) else {
             return;
@@ -197,19 +201,19 @@ pub(crate) fn kill_here(
         }
         // Who asked may have gone.
         let _ = reply.send(if is_own {
-            Killed::Done
+            KillOutcome::Done
         } else {
-            Killed::NotYours
+            KillOutcome::NotYours
         });
     });
 }
 
 /// As clients know it.
-fn number(card: &Card) -> u64 {
+fn number(card: &SessionHandle) -> u64 {
     card.id & u64::from(u32::MAX)
 }
 
-fn end(worker: &Rc<Worker>, live: &Live, card: &Rc<Card>, only_query: bool) {
+fn end(worker: &Rc<Worker>, live: &LiveSession, card: &Rc<SessionHandle>, only_query: bool) {
     cancel(worker, card, &live.service);
     if !only_query {
         live.cut(Ending::Cut(CutReason::Command));
@@ -220,8 +224,8 @@ fn end(worker: &Rc<Worker>, live: &Live, card: &Rc<Card>, only_query: bool) {
 mod tests {
     use super::*;
 
-    fn wanted(user: &str) -> Kill {
-        Kill {
+    fn wanted(user: &str) -> KillRequest {
+        KillRequest {
             id: 7,
             user: user.into(),
             only_query: true,
@@ -230,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_kill_arrives_as_it_was_passed_on_and_is_no_cancel_request() {
-        let words = PassedKill::write("shop", &wanted("ann"));
-        let passed = PassedKill::read(7, &words).unwrap();
+        let words = ForwardedKill::write("shop", &wanted("ann"));
+        let passed = ForwardedKill::read(7, &words).unwrap();
         assert_eq!((passed.number, passed.only_query), (7, true));
         assert_eq!(passed.whose, whose("shop", "ann"));
         for (service, user) in [("shop", "bob"), ("sho", "pann"), ("other", "ann")] {
@@ -239,7 +243,7 @@ mod tests {
         }
         // Secrets of cancel requests, also such as were passed on.
         for length in [4, 5, 32, 33] {
-            assert_eq!(PassedKill::read(7, &words[..length]), None);
+            assert_eq!(ForwardedKill::read(7, &words[..length]), None);
         }
     }
 }

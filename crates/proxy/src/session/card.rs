@@ -23,7 +23,7 @@ use crate::upstream::lending::Lent;
 
 /// What a session does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum SessionActivity {
     /// Nothing: its client has nothing to ask.
     Idle,
     /// It waits for a server connection.
@@ -38,26 +38,26 @@ pub enum Doing {
     Bound,
 }
 
-impl Doing {
+impl SessionActivity {
     /// All of them, in their order.
     pub const ALL: [Self; 6] = [
-        Doing::Idle,
-        Doing::Waiting,
-        Doing::WaitingForPrimary,
-        Doing::Active,
-        Doing::InTransaction,
-        Doing::Bound,
+        SessionActivity::Idle,
+        SessionActivity::Waiting,
+        SessionActivity::WaitingForPrimary,
+        SessionActivity::Active,
+        SessionActivity::InTransaction,
+        SessionActivity::Bound,
     ];
 
     /// For the status.
     pub fn as_str(self) -> &'static str {
         match self {
-            Doing::Idle => "idle",
-            Doing::Waiting => "waiting",
-            Doing::WaitingForPrimary => "waiting for a primary",
-            Doing::Active => "active",
-            Doing::InTransaction => "idle in transaction",
-            Doing::Bound => "pinned",
+            SessionActivity::Idle => "idle",
+            SessionActivity::Waiting => "waiting",
+            SessionActivity::WaitingForPrimary => "waiting for a primary",
+            SessionActivity::Active => "active",
+            SessionActivity::InTransaction => "idle in transaction",
+            SessionActivity::Bound => "pinned",
         }
     }
 }
@@ -66,7 +66,7 @@ impl Doing {
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 /// One session's card.
-pub(crate) struct Card {
+pub(crate) struct SessionHandle {
     /// Never used again in this process.
     pub(crate) id: u64,
     pub(crate) user: Arc<str>,
@@ -76,7 +76,7 @@ pub(crate) struct Card {
     pub(crate) key: Option<cancel::Key>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) since_ms: u64,
-    doing: Cell<Doing>,
+    doing: Cell<SessionActivity>,
     doing_since_ms: Cell<u64>,
     transaction_since_ms: Cell<u64>,
     /// The same to the microsecond, for the figures; zero: none has begun.
@@ -98,16 +98,16 @@ pub(crate) struct Card {
     /// Its query is to be cancelled for its time.
     overtime: Cell<bool>,
     /// Its server is not to be used any more.
-    forsaken: Cell<bool>,
+    server_abandoned: Cell<bool>,
     /// It is to look whether its peers answer.
-    asked_for_life: Cell<bool>,
+    liveness_check_due: Cell<bool>,
     asked_for_life_ms: Cell<u64>,
     called: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 /// A limit that a session has passed.
-pub(crate) enum Overdue {
+pub(crate) enum ExceededLimit {
     /// Its query is to be cancelled.
     Query,
     /// Its transaction lasts too long.
@@ -116,7 +116,7 @@ pub(crate) enum Overdue {
     IdleInTransaction,
 }
 
-impl Card {
+impl SessionHandle {
     /// What a session is called; never used again in this process.
     pub(crate) fn draw_id() -> u64 {
         SESSIONS.fetch_add(1, Relaxed) + 1
@@ -138,7 +138,7 @@ impl Card {
             key,
             peer,
             since_ms: now_ms,
-            doing: Cell::new(Doing::Idle),
+            doing: Cell::new(SessionActivity::Idle),
             doing_since_ms: Cell::new(now_ms),
             transaction_since_ms: Cell::new(0),
             transaction_since_us: Cell::new(0),
@@ -151,8 +151,8 @@ impl Card {
             is_timed_out: Cell::new(false),
             cancelled: Cell::new(false),
             overtime: Cell::new(false),
-            forsaken: Cell::new(false),
-            asked_for_life: Cell::new(false),
+            server_abandoned: Cell::new(false),
+            liveness_check_due: Cell::new(false),
             asked_for_life_ms: Cell::new(now_ms),
             called: Cell::new(false),
             waker: RefCell::default(),
@@ -168,7 +168,7 @@ impl Card {
         self.database.replace(database);
     }
 
-    pub(crate) fn doing(&self) -> Doing {
+    pub(crate) fn doing(&self) -> SessionActivity {
         self.doing.get()
     }
 
@@ -225,7 +225,7 @@ impl Card {
     }
 
     /// From now on it does this; the time is the worker's, as precise as limits are.
-    pub(crate) fn does(&self, doing: Doing, worker: &Worker) {
+    pub(crate) fn set_activity(&self, doing: SessionActivity, worker: &Worker) {
         if self.doing.replace(doing) == doing {
             return;
         }
@@ -233,11 +233,11 @@ impl Card {
         self.doing_since_ms.set(now_ms);
         self.is_timed_out.set(false);
         match doing {
-            Doing::Idle | Doing::Bound => {
+            SessionActivity::Idle | SessionActivity::Bound => {
                 self.transaction_since_ms.set(0);
                 self.transaction_since_us.set(0);
             }
-            Doing::Active if self.transaction_since_ms.get() == 0 => {
+            SessionActivity::Active if self.transaction_since_ms.get() == 0 => {
                 self.transaction_since_ms.set(now_ms);
             }
             _ => {}
@@ -268,12 +268,12 @@ impl Card {
     }
 
     /// It has a server connection.
-    pub(crate) fn has(&self, server: &Lent) {
+    pub(crate) fn set_server(&self, server: &Lent) {
         self.target.replace(Some(Rc::clone(&server.cancels)));
     }
 
     /// It has none any more.
-    pub(crate) fn has_none(&self) {
+    pub(crate) fn clear_server(&self) {
         self.target.replace(None);
     }
 
@@ -302,7 +302,7 @@ impl Card {
     }
 
     /// Something has happened that the session must look at.
-    pub(crate) fn call(&self) {
+    pub(crate) fn notify(&self) {
         self.called.set(true);
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
@@ -310,7 +310,7 @@ impl Card {
     }
 
     /// Whether it was called; if not, it will be woken.
-    pub(crate) fn take_call(&self, context: &Context<'_>) -> bool {
+    pub(crate) fn take_notification(&self, context: &Context<'_>) -> bool {
         if self.called.replace(false) {
             return true;
         }
@@ -327,38 +327,38 @@ impl Card {
     /// The client wants what it waits for no more.
     pub(crate) fn cancel(&self) {
         self.cancelled.set(true);
-        self.call();
+        self.notify();
     }
 
     /// Its server is dead, or the primary no longer.
-    pub(crate) fn forsake(&self) {
-        self.forsaken.set(true);
-        self.call();
+    pub(crate) fn abandon_server(&self) {
+        self.server_abandoned.set(true);
+        self.notify();
     }
 
-    pub(crate) fn take_forsaken(&self) -> bool {
-        self.forsaken.replace(false)
+    pub(crate) fn take_server_abandoned(&self) -> bool {
+        self.server_abandoned.replace(false)
     }
 
     /// It looks whether its peers answer, often enough for this limit and no oftener: that costs
     /// two system calls.
-    pub(crate) fn ask_for_life(&self, limit: Duration, now_ms: u64) {
+    pub(crate) fn request_liveness_check(&self, limit: Duration, now_ms: u64) {
         let since_ms = u128::from(now_ms.saturating_sub(self.asked_for_life_ms.get()));
         if !limit.is_zero() && since_ms >= (limit / 4).as_millis() {
             self.asked_for_life_ms.set(now_ms);
-            self.asked_for_life.set(true);
-            self.call();
+            self.liveness_check_due.set(true);
+            self.notify();
         }
     }
 
-    pub(crate) fn take_question_for_life(&self) -> bool {
-        self.asked_for_life.replace(false)
+    pub(crate) fn take_liveness_check(&self) -> bool {
+        self.liveness_check_due.replace(false)
     }
 
     /// Its query takes too long.
     pub(crate) fn ask_for_cancel(&self) {
         self.overtime.set(true);
-        self.call();
+        self.notify();
     }
 
     pub(crate) fn take_overtime(&self) -> bool {
@@ -370,10 +370,10 @@ impl Card {
     }
 
     /// Looks at the limits, twice a second.
-    pub(crate) fn overdue(&self, view: &DatabaseView, now_ms: u64) -> Option<Overdue> {
+    pub(crate) fn exceeded_limit(&self, view: &DatabaseView, now_ms: u64) -> Option<ExceededLimit> {
         let deadline_ms = self.deadline_ms.get();
         if deadline_ms != 0 && now_ms >= deadline_ms {
-            self.call();
+            self.notify();
         }
         if self.pins.get().has(Pin::Replication) {
             // A stream never ends, and a base backup or a first copy takes as long as it takes.
@@ -395,16 +395,18 @@ impl Card {
             .get()
             .map_or(query, Duration::from_millis);
         if passed(self.transaction_since_ms.get(), transaction) {
-            return Some(Overdue::Transaction);
+            return Some(ExceededLimit::Transaction);
         }
         match self.doing.get() {
-            Doing::Active
+            SessionActivity::Active
                 if passed(self.doing_since_ms.get(), query) && !self.is_timed_out.replace(true) =>
             {
-                Some(Overdue::Query)
+                Some(ExceededLimit::Query)
             }
-            Doing::InTransaction if passed(self.doing_since_ms.get(), idle_in_transaction) => {
-                Some(Overdue::IdleInTransaction)
+            SessionActivity::InTransaction
+                if passed(self.doing_since_ms.get(), idle_in_transaction) =>
+            {
+                Some(ExceededLimit::IdleInTransaction)
             }
             _ => None,
         }

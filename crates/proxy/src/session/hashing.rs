@@ -30,7 +30,7 @@ static JOBS: LazyLock<flume::Sender<Job>> = LazyLock::new(|| {
 });
 
 /// Runs it elsewhere; `None`: too much waits already.
-pub(in crate::session) async fn elsewhere<T: Send + 'static>(
+pub(in crate::session) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, result) = oneshot::channel();
@@ -72,7 +72,7 @@ mod tests {
     #[tokio::test]
     async fn work_is_done_by_another_thread() {
         let here = std::thread::current().id();
-        let there = elsewhere(|| std::thread::current().id()).await.unwrap();
+        let there = run_blocking(|| std::thread::current().id()).await.unwrap();
         assert_ne!(here, there);
     }
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed};
 
-use crate::engine::live::Live;
+use crate::engine::live::LiveSession;
 use crate::record::{Ending, Record};
 use crate::service::Service;
 use crate::settings::{ProxyVersion, Settings};
 use crate::socket::Socket;
 
 /// Whether a peer must begin with a header.
-pub(super) fn is_listed(settings: &Settings, peer: Option<SocketAddr>) -> bool {
+pub(super) fn expects_proxy_header(settings: &Settings, peer: Option<SocketAddr>) -> bool {
     let listed = &settings.accept_proxy_from;
     peer.is_some_and(|peer| {
         let address = peer.ip().to_canonical();
@@ -22,14 +22,14 @@ pub(super) fn is_listed(settings: &Settings, peer: Option<SocketAddr>) -> bool {
 }
 
 /// Notes who the client of a database is, if a listed peer brings it.
-pub(super) async fn introduce(
-    live: &Live,
+pub(super) async fn read_client_address(
+    live: &LiveSession,
     service: &Service,
     socket: &Socket,
     record: &mut Record,
 ) -> Result<(), Ending> {
     let view = service.view_owned();
-    if !is_listed(&view.settings, record.client) {
+    if !expects_proxy_header(&view.settings, record.client) {
         return Ok(());
     }
     let header = Box::pin(live.unless_cut(receive(socket, view.settings.connect_timeout))).await;

@@ -11,7 +11,7 @@ pub(super) enum Input<'a> {
     /// As they were received.
     Chunk(Chunk<'a>),
     /// In memory of our own.
-    Held(Vec<u8>),
+    Owned(Vec<u8>),
 }
 
 impl<'a> Input<'a> {
@@ -22,13 +22,13 @@ impl<'a> Input<'a> {
         }
         let mut bytes = std::mem::take(held);
         bytes.extend_from_slice(chunk.bytes());
-        Input::Held(bytes)
+        Input::Owned(bytes)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Input::Chunk(chunk) => chunk.bytes(),
-            Input::Held(bytes) => bytes,
+            Input::Owned(bytes) => bytes,
         }
     }
 
@@ -36,13 +36,13 @@ impl<'a> Input<'a> {
     pub(super) fn send(self, worker: &Worker, stream: &mut Stream) -> io::Result<()> {
         match self {
             Input::Chunk(chunk) => stream.send_chunk(worker, chunk),
-            Input::Held(bytes) => stream.send_own(worker, bytes),
+            Input::Owned(bytes) => stream.send_own(worker, bytes),
         }
     }
 
     /// Nobody needs them any more.
     pub(super) fn used_up(self, worker: &Worker) {
-        if let Input::Held(bytes) = self {
+        if let Input::Owned(bytes) = self {
             worker.keep_spare(bytes);
         }
     }

@@ -19,14 +19,14 @@ pub(crate) const OF_CLIENT_MAX: usize = 10_000;
 const OF_CLIENT_WEIGHT_MAX: usize = 64 * 1024 * 1024;
 
 /// How much memory something takes beside itself, about.
-pub(crate) trait Weigh {
+pub(crate) trait MemorySize {
     fn weight(&self) -> usize;
 }
 
 /// A statement as clients prepare it: the same for all who give the same text and whose sessions
 /// read it alike.
 #[derive(Debug, Clone)]
-pub(crate) struct Statement<W, M> {
+pub(crate) struct SharedStatement<W, M> {
     /// Unique in this process.
     pub(crate) id: u64,
     pub(crate) text: Box<[u8]>,
@@ -43,7 +43,7 @@ pub(crate) fn new_id() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-impl<W: Weigh, M: Weigh> Weigh for Statement<W, M> {
+impl<W: MemorySize, M: MemorySize> MemorySize for SharedStatement<W, M> {
     fn weight(&self) -> usize {
         size_of::<Self>() + self.text.len() + self.within.weight() + self.meaning.weight()
     }
@@ -51,14 +51,14 @@ impl<W: Weigh, M: Weigh> Weigh for Statement<W, M> {
 
 /// All statements of a service.
 #[derive(Debug)]
-pub(crate) struct Interned<W, M> {
+pub(crate) struct StatementInterner<W, M> {
     known: Mutex<Known<W, M>>,
     hasher: RandomState,
 }
 
 #[derive(Debug)]
 struct Known<W, M> {
-    by_hash: HashMap<u64, Vec<Arc<Statement<W, M>>>>,
+    by_hash: HashMap<u64, Vec<Arc<SharedStatement<W, M>>>>,
     count: usize,
     weight: usize,
     /// Those that no client has are looked for when there are more than this many, or this weight:
@@ -67,7 +67,7 @@ struct Known<W, M> {
     weight_max: usize,
 }
 
-impl<W, M> Default for Interned<W, M> {
+impl<W, M> Default for StatementInterner<W, M> {
     fn default() -> Self {
         let known = Known {
             by_hash: HashMap::new(),
@@ -83,7 +83,7 @@ impl<W, M> Default for Interned<W, M> {
     }
 }
 
-impl<W: Hash + Eq + Clone + Weigh, M: Weigh> Interned<W, M> {
+impl<W: Hash + Eq + Clone + MemorySize, M: MemorySize> StatementInterner<W, M> {
     /// The statement of that text; `read` tells what it means if it is new, or if the catalog has
     /// changed since.
     pub(crate) fn statement(
@@ -92,7 +92,7 @@ impl<W: Hash + Eq + Clone + Weigh, M: Weigh> Interned<W, M> {
         within: &W,
         catalog: u64,
         read: impl FnOnce() -> M,
-    ) -> Arc<Statement<W, M>> {
+    ) -> Arc<SharedStatement<W, M>> {
         let key = self.hasher.hash_one((text, within));
         let known = self.lock().find(key, text, within).map(Arc::clone);
         if let Some(known) = known.filter(|known| known.catalog == catalog) {
@@ -102,7 +102,7 @@ impl<W: Hash + Eq + Clone + Weigh, M: Weigh> Interned<W, M> {
         let meaning = read();
         self.lock().add(
             key,
-            Statement {
+            SharedStatement {
                 id: 0,
                 text: text.into(),
                 within: within.clone(),
@@ -115,10 +115,10 @@ impl<W: Hash + Eq + Clone + Weigh, M: Weigh> Interned<W, M> {
     /// The same statement, with what is known of the catalog now.
     pub(crate) fn renewed(
         &self,
-        statement: &Statement<W, M>,
+        statement: &SharedStatement<W, M>,
         catalog: u64,
         read: impl FnOnce() -> M,
-    ) -> Arc<Statement<W, M>> {
+    ) -> Arc<SharedStatement<W, M>> {
         self.statement(&statement.text, &statement.within, catalog, read)
     }
 
@@ -129,16 +129,16 @@ impl<W: Hash + Eq + Clone + Weigh, M: Weigh> Interned<W, M> {
 
 impl<W: Eq, M> Known<W, M>
 where
-    Statement<W, M>: Weigh,
+    SharedStatement<W, M>: MemorySize,
 {
-    fn find(&self, key: u64, text: &[u8], within: &W) -> Option<&Arc<Statement<W, M>>> {
+    fn find(&self, key: u64, text: &[u8], within: &W) -> Option<&Arc<SharedStatement<W, M>>> {
         let mut alike = self.by_hash.get(&key)?.iter();
         alike.find(|one| *one.text == *text && one.within == *within)
     }
 
     /// Adds one that was read, unless another session was faster. It keeps the number that servers
     /// know it by.
-    fn add(&mut self, key: u64, mut new: Statement<W, M>) -> Arc<Statement<W, M>> {
+    fn add(&mut self, key: u64, mut new: SharedStatement<W, M>) -> Arc<SharedStatement<W, M>> {
         self.tidy();
         let known = self.find(key, &new.text, &new.within).map(Arc::clone);
         if let Some(known) = known.as_ref().filter(|known| known.catalog == new.catalog) {
@@ -180,11 +180,11 @@ where
 
 /// What one client has of them, about: all of it is weighed only when that may be too much.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct StatementBudget {
     weight: usize,
 }
 
-impl Share {
+impl StatementBudget {
     /// Whether there is room for more beside what it has, which it then has too.
     pub(crate) fn takes(&mut self, more: usize, has: impl FnOnce() -> usize) -> bool {
         if self.weight + more > OF_CLIENT_WEIGHT_MAX {

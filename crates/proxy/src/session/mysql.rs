@@ -40,15 +40,15 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
 use self::account::Account;
-use self::complaint::Complaint;
-use self::from_client::Rest;
-use self::held::Held;
-use self::login::{Begin, Door, Entrance, Parts};
+use self::complaint::ErrorReply;
+use self::from_client::RemainingPayload;
+use self::held::PendingInput;
+use self::login::{ClientHandshake, InitialState, LoginHandler, SessionParts};
 use self::server::ServerConnection;
-use self::shared::Shared;
-use self::statements::Numbers;
-use self::unit::Unit;
-use crate::engine::live::Live;
+use self::shared::PostgresService;
+use self::statements::ClientStatements;
+use self::unit::ActiveRequest;
+use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::numbers::Place;
 use crate::record::{Ending, Record};
@@ -57,9 +57,9 @@ use crate::service::Seat;
 use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
 use crate::service::rules::Ruling;
-use crate::session::borrower::Borrower;
-use crate::session::cancel::{Killed, generation};
-use crate::session::card::{Card, Doing};
+use crate::session::borrower::Acquirer;
+use crate::session::cancel::{KillOutcome, generation};
+use crate::session::card::{SessionActivity, SessionHandle};
 use crate::session::hello;
 use crate::socket::Socket;
 use crate::state::mysql::{Beginning, Journal};
@@ -76,7 +76,7 @@ const HELD_LENGTH_MAX: usize = 64 * 1024;
 const KEPT_LENGTH_MAX: usize = 16 * 1024;
 
 /// Why a session is over.
-enum End {
+enum ExitReason {
     /// The client said so, or left.
     ClientLeft,
     /// The client's connection broke.
@@ -84,9 +84,9 @@ enum End {
     /// The server's connection broke in the middle of a reply: nothing can be said behind that.
     ServerBroke(String),
     /// It is told this as the answer to its command, and that was it.
-    Fatal(Complaint),
+    Fatal(ErrorReply),
     /// The same unasked.
-    Unasked(Complaint),
+    Unasked(ErrorReply),
     /// It wants to be somebody else (the payload of COM_CHANGE_USER).
     ChangesUser(Vec<u8>),
 }
@@ -95,35 +95,35 @@ enum End {
 struct Session<'a> {
     worker: &'a Rc<Worker>,
     seat: &'a Seat,
-    live: &'a Live,
+    live: &'a LiveSession,
     service: Arc<DatabaseService>,
-    shared: Arc<Shared>,
+    shared: Arc<PostgresService>,
     account: Rc<Account>,
-    card: Rc<Card>,
+    card: Rc<SessionHandle>,
     /// Taken only when the session is over.
     client: Option<Stream>,
-    entrance: Entrance,
+    entrance: ClientHandshake,
     /// What it began with, and is again after COM_RESET_CONNECTION.
-    begin: Begin,
+    begin: InitialState,
     stage: Stage<'a>,
     /// Bytes of the client that wait.
-    held: Held,
+    pending_input: PendingInput,
     /// What is still to come of the command, or of the file, that is under way.
-    rest: Rest,
+    rest: RemainingPayload,
     /// What the command is told whose rest is still to come.
-    refusal: Option<Complaint>,
+    refusal: Option<ErrorReply>,
     /// What the next command is told instead of being run.
-    lost: Option<Complaint>,
+    lost: Option<ErrorReply>,
     /// Answers of ours that have not gone out.
     answers: Vec<u8>,
     /// The command that is under way.
-    unit: Unit,
+    unit: ActiveRequest,
     /// What the rules say of it.
     ruling: Option<Ruling>,
     server: Option<Box<ServerConnection>>,
-    borrower: Borrower<'a, ServerConnection>,
+    borrower: Acquirer<'a, ServerConnection>,
     transcoder: Transcoder,
-    numbers: Numbers,
+    numbers: ClientStatements,
     journal: Journal,
     token: causality::Token,
     /// An error does not say whether its transaction is still open, or was committed.
@@ -151,19 +151,19 @@ enum Stage<'a> {
     /// The server reads a file of the client's.
     File,
     /// Whatever the server still says is nobody's; then this.
-    Swallow(Then),
+    DiscardReply(AfterDiscard),
     /// A session is being killed for it.
-    Killing(Pin<Box<dyn Future<Output = Killed> + 'a>>, u64),
+    Killing(Pin<Box<dyn Future<Output = KillOutcome> + 'a>>, u64),
     /// Both sides talk without replies (replication).
     Streaming,
 }
 
 /// What follows once the server has nothing more to say.
-enum Then {
+enum AfterDiscard {
     /// The command is run elsewhere.
     RunAgain,
     /// Its client is told this; the connection is not used again.
-    Tell(Complaint),
+    Tell(ErrorReply),
     /// Its client is told that its session is as new; whether the connection is.
     Renewed { is_clean: bool },
     /// What it was asked about the session is known: by a question, or by its status alone.
@@ -175,10 +175,10 @@ enum Then {
 }
 
 /// One conversation; what is left to say is why it ended.
-pub(super) async fn converse(
+pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     seat: &Seat,
-    live: &Live,
+    live: &LiveSession,
     slot: usize,
     socket: Socket,
     record: &mut Record,
@@ -192,7 +192,7 @@ pub(super) async fn converse(
     let Some(shared) = service.of_mysql().cloned() else {
         return Ending::NoServer;
     };
-    if let Err(ending) = hello::introduce(live, seat.service(), &socket, record).await {
+    if let Err(ending) = hello::read_client_address(live, seat.service(), &socket, record).await {
         return ending;
     }
     // No other client has it until this one is gone.
@@ -200,7 +200,7 @@ pub(super) async fn converse(
     let Some(number) = worker.shared.connection_numbers.draw(place) else {
         return Ending::NoServer;
     };
-    let door = Door {
+    let door = LoginHandler {
         worker,
         seat,
         live,
@@ -222,7 +222,7 @@ pub(super) async fn converse(
         let outcome = live.unless_cut(polling).await;
         live.drop_card();
         let payload = match outcome {
-            Ok(End::ChangesUser(payload)) => payload,
+            Ok(ExitReason::ChangesUser(payload)) => payload,
             Ok(end) => return session.end(end).await,
             Err(interrupt) => return session.end_cut(interrupt.ending()).await,
         };
@@ -243,7 +243,7 @@ pub(super) async fn converse(
 }
 
 /// What a session's settings begin with.
-fn beginning(begin: &Begin) -> Beginning<'_> {
+fn beginning(begin: &InitialState) -> Beginning<'_> {
     Beginning {
         collation: begin.collation,
         schema: begin.schema.as_deref(),
@@ -254,12 +254,12 @@ fn beginning(begin: &Begin) -> Beginning<'_> {
 
 impl<'a> Session<'a> {
     /// Of a client that was let in.
-    fn new(parts: Parts<'a>) -> Self {
+    fn new(parts: SessionParts<'a>) -> Self {
         let agreed = parts.entrance.agreed;
         let begin = &parts.begin;
         let fresh = begin.fresh.pairs();
         let journal = Journal::new(fresh, beginning(begin), parts.worker.interner());
-        let borrower = Borrower::new(
+        let borrower = Acquirer::new(
             parts.worker,
             &parts.service,
             parts.lending,
@@ -277,17 +277,17 @@ impl<'a> Session<'a> {
             client: Some(parts.client),
             entrance: parts.entrance,
             stage: Stage::Command,
-            held: Held::default(),
-            rest: Rest::default(),
+            pending_input: PendingInput::default(),
+            rest: RemainingPayload::default(),
             refusal: None,
             lost: None,
             answers: Vec::new(),
-            unit: Unit::default(),
+            unit: ActiveRequest::default(),
             ruling: None,
             server: None,
             borrower,
             transcoder: Transcoder::new(agreed, agreed),
-            numbers: Numbers::default(),
+            numbers: ClientStatements::default(),
             journal,
             token: causality::Token::new(),
             unfit_since_ms: None,
@@ -303,11 +303,11 @@ impl<'a> Session<'a> {
 
     /// Its client has not asked for anything.
     fn is_waiting_idle(&self) -> bool {
-        matches!(self.stage, Stage::Command) && self.held.is_empty() && self.rest.is_over()
+        matches!(self.stage, Stage::Command) && self.pending_input.is_empty() && self.rest.is_over()
     }
 
     fn hold(&mut self, bytes: &[u8]) {
-        self.held.push(bytes, || self.worker.spare());
+        self.pending_input.push(bytes, || self.worker.spare());
     }
 
     /// So many bytes have come from the client.
@@ -319,19 +319,19 @@ impl<'a> Session<'a> {
         self.borrower.usage.from_clients.add(length);
     }
 
-    fn client(&mut self) -> Result<&mut Stream, End> {
-        self.client.as_mut().ok_or(End::ClientLeft)
+    fn client(&mut self) -> Result<&mut Stream, ExitReason> {
+        self.client.as_mut().ok_or(ExitReason::ClientLeft)
     }
 
     /// Sends what we have to say ourselves.
-    fn send_answers(&mut self) -> Result<(), End> {
+    fn send_answers(&mut self) -> Result<(), ExitReason> {
         let worker = self.worker;
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
         self.live.moved_at(worker, Way::ToClient, length, None);
         self.borrower.usage.to_clients.add(length);
         let sent = self.client()?.send_own(worker, out);
-        sent.map_err(|error| End::ClientBroke(error.to_string()))
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
     /// Where answers of ours go.
@@ -346,8 +346,8 @@ impl<'a> Session<'a> {
         &self.service.figures()[self.worker.index]
     }
 
-    fn does(&self, doing: Doing) {
-        self.card.does(doing, self.worker);
+    fn does(&self, doing: SessionActivity) {
+        self.card.set_activity(doing, self.worker);
     }
 
     /// `mode = "session"`.

@@ -34,18 +34,18 @@ const OF_USER: Limit = Limit {
 
 /// When all attempts so far would have been spread evenly.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
-    due_ms: Mutex<HashMap<Whom, u64>>,
+pub(crate) struct PasswordRateLimit {
+    due_ms: Mutex<HashMap<RateLimitKey, u64>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Whom {
+enum RateLimitKey {
     /// The network, of IPv6: one customer has a whole one.
     Address(IpAddr),
     User(Box<str>),
 }
 
-impl Pace {
+impl PasswordRateLimit {
     /// Charges for an attempt as soon as it may be made; the limit of a login ends the waiting.
     pub(in crate::session) async fn wait(&self, address: Option<IpAddr>, user: &str) {
         while !self.charge(address, user, clock::now_ms()) {
@@ -65,7 +65,7 @@ impl Pace {
             due_ms.retain(|_, due_ms| *due_ms > now_ms);
         }
         let parties = parties(address, user);
-        let may = |(whom, limit): &(Whom, Limit)| {
+        let may = |(whom, limit): &(RateLimitKey, Limit)| {
             let due_ms = due_ms.get(whom).copied().unwrap_or_default();
             due_ms.saturating_sub(now_ms) < limit.each_ms * limit.at_once
         };
@@ -90,7 +90,7 @@ impl Pace {
     }
 }
 
-fn parties(address: Option<IpAddr>, user: &str) -> Vec<(Whom, Limit)> {
+fn parties(address: Option<IpAddr>, user: &str) -> Vec<(RateLimitKey, Limit)> {
     let address = address.map(|address| match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() & !u128::from(u64::MAX);
@@ -98,8 +98,8 @@ fn parties(address: Option<IpAddr>, user: &str) -> Vec<(Whom, Limit)> {
         }
         v4 => v4,
     });
-    let address = address.map(|address| (Whom::Address(address), OF_ADDRESS));
-    let user = (Whom::User(user.into()), OF_USER);
+    let address = address.map(|address| (RateLimitKey::Address(address), OF_ADDRESS));
+    let user = (RateLimitKey::User(user.into()), OF_USER);
     address.into_iter().chain([user]).collect()
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_address_tries_some_at_once_and_then_few() {
-        let pace = Pace::default();
+        let pace = PasswordRateLimit::default();
         let tries = |now_ms| {
             let all =
                 (0..100).filter(|number| pace.charge(address(1), &format!("u{number}"), now_ms));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn many_addresses_together_try_one_user_as_slowly() {
-        let pace = Pace::default();
+        let pace = PasswordRateLimit::default();
         let all = (0..100).filter(|last| pace.charge(address(*last), "app", 1_000));
         assert_eq!(all.count(), 40);
         assert!(pace.charge(address(1), "other", 1_000));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn right_passwords_cost_nothing() {
-        let pace = Pace::default();
+        let pace = PasswordRateLimit::default();
         for _ in 0..1_000 {
             assert!(pace.charge(address(1), "app", 1_000));
             pace.refund(address(1), "app");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_and_forgotten() {
-        let pace = Pace::default();
+        let pace = PasswordRateLimit::default();
         for number in 0..20_000 {
             pace.charge(None, &format!("u{number}"), 1_000);
         }

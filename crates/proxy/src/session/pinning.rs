@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use evenkeel_policy::pins::Pins;
 use tracing::info;
 
-use super::card::Card;
+use super::card::SessionHandle;
 use crate::service::Service;
 use crate::state::PinSource;
 
@@ -42,7 +42,12 @@ pub(crate) struct PinCauses {
 }
 
 /// As [`pin`], where the source is known. `None`: the login, or a text that was not read.
-pub(super) fn pin_by(service: &Service, card: &Card, pins: Pins, source: Option<&PinSource>) {
+pub(super) fn pin_by(
+    service: &Service,
+    card: &SessionHandle,
+    pins: Pins,
+    source: Option<&PinSource>,
+) {
     pin(service, card, pins, |_| source.cloned().unwrap_or_default());
 }
 
@@ -50,7 +55,7 @@ pub(super) fn pin_by(service: &Service, card: &Card, pins: Pins, source: Option<
 /// the log reports the first time.
 pub(super) fn pin(
     service: &Service,
-    card: &Card,
+    card: &SessionHandle,
     pins: Pins,
     source: impl FnOnce(Pins) -> PinSource,
 ) {

@@ -22,7 +22,7 @@ use crate::service::database::DatabaseView;
 
 /// Where work is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum PlacementTarget {
     /// Wherever writes go.
     Primary,
     /// At one of the view's servers, whose place among those that read is taken.
@@ -30,14 +30,14 @@ pub(super) enum Wanted {
     /// At this one of the view's servers, because a hint says so.
     Named(usize),
     /// At this one, which will have what must be seen: it is to wait for that first.
-    Soon(usize, Position),
+    AfterPosition(usize, Position),
     /// As [`Wanted::Reader`], once that has waited for all that its cluster has committed.
-    Causal(usize),
+    AfterSync(usize),
 }
 
 /// What a server is to wait for before it does anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Awaited {
+pub(super) enum CatchUpTarget {
     /// That it is as far as this.
     Position(Position),
     /// That it has all that its cluster has committed.
@@ -45,18 +45,18 @@ pub(super) enum Awaited {
 }
 
 /// Where a session's connection goes.
-pub(super) struct At {
+pub(super) struct Placement {
     pub(super) server: Arc<Server>,
     pub(super) is_replica: bool,
     busy: Arc<Load>,
     pub(super) epoch: u64,
     /// By a MySQL session, since that was last counted.
-    pub(super) written: Written,
+    pub(super) written: UncommittedWrites,
 }
 
 /// What may have been written at a server.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct UncommittedWrites {
     /// There may be something, perhaps not committed yet.
     pub(super) is_some: bool,
     /// Where in its log the server has put it, as far as it has told.
@@ -65,27 +65,27 @@ pub(super) struct Written {
     pub(super) is_partial: bool,
 }
 
-impl Wanted {
+impl PlacementTarget {
     /// The server's place in the view; `None`: there is no primary.
     pub(super) fn index(&self, own: &DatabaseView) -> Option<usize> {
         match self {
-            Wanted::Primary => own.primary,
-            Wanted::Reader(index)
-            | Wanted::Named(index)
-            | Wanted::Soon(index, _)
-            | Wanted::Causal(index) => Some(*index),
+            PlacementTarget::Primary => own.primary,
+            PlacementTarget::Reader(index)
+            | PlacementTarget::Named(index)
+            | PlacementTarget::AfterPosition(index, _)
+            | PlacementTarget::AfterSync(index) => Some(*index),
         }
     }
 
     /// It is not gone there: the place that was taken is free again.
     pub(super) fn forgo(self, own: &DatabaseView) {
-        if let Wanted::Reader(index) | Wanted::Causal(index) = self {
+        if let PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) = self {
             own.busy[index].release();
         }
     }
 }
 
-impl At {
+impl Placement {
     /// A server of the view; `is_reserved`: its place among those that read is taken already.
     pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
         let own = view.database.as_ref()?;
@@ -99,19 +99,19 @@ impl At {
             is_replica: own.primary != Some(index),
             busy,
             epoch: own.epoch,
-            written: Written::default(),
+            written: UncommittedWrites::default(),
         })
     }
 }
 
-impl Drop for At {
+impl Drop for Placement {
     fn drop(&mut self) {
         self.busy.release();
     }
 }
 
 /// A read that is to be placed.
-pub(super) struct Reading<'a> {
+pub(super) struct ReadRequest<'a> {
     pub(super) knowledge: &'a Knowledge,
     /// What its session wrote.
     pub(super) token: &'a mut Token,
@@ -125,7 +125,7 @@ pub(super) struct Reading<'a> {
 }
 
 /// The servers as a read finds them.
-pub(super) struct Found {
+pub(super) struct ReadCandidates {
     primary: Option<usize>,
     readers: Readers,
     soon: Option<(usize, Position)>,
@@ -135,9 +135,9 @@ pub(super) struct Found {
     now_us: u64,
 }
 
-impl Reading<'_> {
+impl ReadRequest<'_> {
     /// Looks at the servers, as they are known at this moment.
-    pub(super) fn look(self, view: &View, own: &DatabaseView) -> Found {
+    pub(super) fn look(self, view: &View, own: &DatabaseView) -> ReadCandidates {
         let positions = self.knowledge.positions();
         let mut written;
         let requires = match own.consistency {
@@ -174,7 +174,7 @@ impl Reading<'_> {
             }
             _ => None,
         };
-        Found {
+        ReadCandidates {
             primary: own.primary,
             readers,
             soon,
@@ -203,7 +203,7 @@ fn settled<'a>(token: &'a mut Token, positions: &Positions, epoch: u64) -> Requi
     token.requires(epoch)
 }
 
-impl Found {
+impl ReadCandidates {
     /// For the router.
     pub(super) fn seen(&self) -> route::View {
         route::View {
@@ -243,12 +243,16 @@ impl Found {
         own: &DatabaseView,
         key: u64,
         has_room: impl Fn(usize) -> bool,
-    ) -> Wanted {
+    ) -> PlacementTarget {
         match (target, self.soon.take()) {
-            (Target::Primary, _) => Wanted::Primary,
-            (Target::Server(index), _) if self.may_be_named(own, index) => Wanted::Named(index),
-            (Target::Server(_), _) => Wanted::Primary,
-            (Target::Readers { .. }, Some((index, position))) => Wanted::Soon(index, position),
+            (Target::Primary, _) => PlacementTarget::Primary,
+            (Target::Server(index), _) if self.may_be_named(own, index) => {
+                PlacementTarget::Named(index)
+            }
+            (Target::Server(_), _) => PlacementTarget::Primary,
+            (Target::Readers { .. }, Some((index, position))) => {
+                PlacementTarget::AfterPosition(index, position)
+            }
             (Target::Readers { and_primary }, None) => self.pick(own, and_primary, key, has_room),
         }
     }
@@ -260,7 +264,7 @@ impl Found {
         and_primary: bool,
         key: u64,
         has_room: impl Fn(usize) -> bool,
-    ) -> Wanted {
+    ) -> PlacementTarget {
         let waits = self.waiting() > 0;
         let mut barred = match waits {
             true => self.readers.barred_waiting,
@@ -275,9 +279,9 @@ impl Found {
             None => spare(&barred, own, has_room),
         };
         match found {
-            Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index),
-            Some(index) => Wanted::Reader(index),
-            None => Wanted::Primary,
+            Some(index) if waits && own.primary != Some(index) => PlacementTarget::AfterSync(index),
+            Some(index) => PlacementTarget::Reader(index),
+            None => PlacementTarget::Primary,
         }
     }
 }

@@ -42,16 +42,16 @@ use evenkeel_wire::postgres::requests::Requests;
 use rustc_hash::FxHashMap;
 
 use self::account::Account;
-use self::asked::Asked;
-use self::complaint::Complaint;
-use self::effects::{Effects, Unnamed};
+use self::asked::PendingRequests;
+use self::complaint::ErrorReply;
+use self::effects::{PendingEffects, UnnamedStatement};
 use self::portals::Portals;
 use self::server::ServerConnection;
-use self::shared::Shared;
-use self::statements::Names;
+use self::shared::PostgresService;
+use self::statements::ClientStatements;
 use self::trial::Trial;
-use self::unit::Unit;
-use crate::engine::live::Live;
+use self::unit::ActiveRequest;
+use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::record::{Ending, Record};
 use crate::relay::Way;
@@ -60,8 +60,8 @@ use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
 use crate::service::rules::Ruling;
 use crate::session::STEPS_MAX;
-use crate::session::borrower::Borrower;
-use crate::session::card::{Card, Doing};
+use crate::session::borrower::Acquirer;
+use crate::session::card::{SessionActivity, SessionHandle};
 use crate::session::hello;
 use crate::session::input::Input;
 use crate::socket::{Chunk, Socket};
@@ -88,7 +88,7 @@ const KEPT_LENGTH_MAX: usize = 16 * 1024;
 const PIPELINED_MAX: usize = 1_000;
 
 /// Why a session is over.
-enum End {
+enum ExitReason {
     /// The client said so, or left.
     ClientLeft,
     /// The client's connection broke.
@@ -96,7 +96,7 @@ enum End {
     /// The server's connection broke in the middle of a message: nothing can be said behind that.
     ServerBroke(String),
     /// It is told this, and that was it.
-    Fatal(Complaint),
+    Fatal(ErrorReply),
     /// Its server's last word was passed on to it: that was it.
     ServerEnded(String),
 }
@@ -105,29 +105,29 @@ enum End {
 struct Session<'a> {
     worker: &'a Rc<Worker>,
     seat: &'a Seat,
-    live: &'a Live,
+    live: &'a LiveSession,
     shared: Arc<DatabaseService>,
-    own: Arc<Shared>,
+    protocol: Arc<PostgresService>,
     account: Rc<Account>,
     client: Stream,
     walker: Requests,
     /// What became of the message whose rest is still to come.
     passing: Sending,
     /// Bytes of the client that wait.
-    held: Vec<u8>,
+    pending_input: Vec<u8>,
     /// They can go on now.
-    goes_on: bool,
+    can_continue: bool,
     /// They wait for answers to what was sent before them.
-    stalled: bool,
+    is_waiting_for_replies: bool,
     /// A unit that is being sent, or is under way, takes prepared statements away, or settings that
     /// the client began with: what comes behind it waits for its end.
-    clears: bool,
+    discards_statements: bool,
     /// The connection is to go back when its last send has gone.
-    releases: bool,
+    release_after_send: bool,
     /// The client has said goodbye behind what it still wants to know.
-    leaving: bool,
+    is_terminating: bool,
     /// Units sent to the server whose ReadyForQuery has not come.
-    asked: Asked,
+    asked: PendingRequests,
     /// Our SETs put back what was reset: they are not there to begin with a connection.
     restoring: bool,
     /// How many queries and batches the client has sent; what follows an error begins a new one.
@@ -135,27 +135,27 @@ struct Session<'a> {
     /// Answers of ours that have not gone out.
     answers: Vec<u8>,
     server: Option<Box<ServerConnection>>,
-    borrower: Borrower<'a, ServerConnection>,
+    borrower: Acquirer<'a, ServerConnection>,
     stage: Stage,
-    names: Names,
-    unnamed: Unnamed,
+    names: ClientStatements,
+    unnamed: UnnamedStatement,
     portals: Portals,
     journal: Journal,
-    effects: Effects,
+    effects: PendingEffects,
     /// What it reset is to be as the client began with.
-    owes_restore: bool,
+    must_restore_startup: bool,
     /// What the open transaction may have changed about how texts are read.
     rereads: Rereads,
     /// The transaction's search path may hold `pg_temp`: it was set by what its text does not tell.
-    has_untold_path: bool,
+    has_unknown_search_path: bool,
     /// Statements that were run on the connection that it has.
     trial: Trial,
     /// The statement that pins if anything does now.
     source: Option<Arc<PinSource>>,
     /// It drew from a sequence on the connection that it has, for all that is known.
-    drew: bool,
+    used_nextval: bool,
     /// What others drew may be remembered on that connection.
-    inherits_draws: bool,
+    inherits_sequence_state: bool,
     token: causality::Token,
     /// It changes the catalog in what it runs now.
     changes_catalog: bool,
@@ -173,16 +173,16 @@ struct Session<'a> {
     /// It drops, renames or copies a database in what is under way.
     vacating: Option<Vacating>,
     /// What runs now.
-    unit: Unit,
+    unit: ActiveRequest,
     /// What the rules say of its prepared statements, by their numbers.
     rulings: FxHashMap<u64, Ruling>,
     /// Why the unit that was held is not run.
-    refusal: Option<Complaint>,
+    refusal: Option<ErrorReply>,
     /// It was cancelled since our SETs began.
     was_cancelled: bool,
     /// What a server said about a setting of ours.
     refused_setting: ([u8; 5], String),
-    card: Rc<Card>,
+    card: Rc<SessionHandle>,
 }
 
 /// What a session waits for.
@@ -200,10 +200,10 @@ enum Stage {
 }
 
 /// One conversation; what is left to say is why it ended.
-pub(super) async fn converse(
+pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     seat: &Seat,
-    live: &Live,
+    live: &LiveSession,
     slot: usize,
     socket: Socket,
     record: &mut Record,
@@ -215,10 +215,10 @@ pub(super) async fn converse(
     let Some(own) = shared.of_postgres().cloned() else {
         return Ending::NoServer;
     };
-    if let Err(ending) = hello::introduce(live, service, &socket, record).await {
+    if let Err(ending) = hello::read_client_address(live, service, &socket, record).await {
         return ending;
     }
-    let door = login::Door {
+    let door = login::LoginHandler {
         worker,
         seat,
         live,
@@ -240,28 +240,28 @@ pub(super) async fn converse(
         .await;
     live.drop_card();
     let (ending, last_word) = match outcome {
-        Ok(End::ClientLeft) => (Ending::ClientClosed, None),
-        Ok(End::ClientBroke(why)) => (Ending::ResetByClient(why), None),
-        Ok(End::ServerEnded(why)) => (Ending::Told(why), None),
-        Ok(End::ServerBroke(why)) => (Ending::ResetByServer(why), None),
-        Ok(End::Fatal(complaint)) => {
+        Ok(ExitReason::ClientLeft) => (Ending::ClientClosed, None),
+        Ok(ExitReason::ClientBroke(why)) => (Ending::ResetByClient(why), None),
+        Ok(ExitReason::ServerEnded(why)) => (Ending::Told(why), None),
+        Ok(ExitReason::ServerBroke(why)) => (Ending::ResetByServer(why), None),
+        Ok(ExitReason::Fatal(complaint)) => {
             let why = complaint.message.clone();
             (Ending::Told(why), Some(complaint))
         }
         Err(interrupt) => {
             let ending = interrupt.ending();
-            let complaint = Complaint::of_ending(&ending);
+            let complaint = ErrorReply::of_ending(&ending);
             (ending, Some(complaint))
         }
     };
     if let Some(complaint) = last_word {
-        Box::pin(session.say_last(&complaint)).await;
+        Box::pin(session.send_final_error(&complaint)).await;
     }
     ending
 }
 
 impl Session<'_> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
         for _ in 0..STEPS_MAX {
             match self.step(context) {
                 Ok(true) => {}
@@ -274,14 +274,14 @@ impl Session<'_> {
     }
 
     /// One thing that can be done now. False: nothing can.
-    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         let service = self.seat.service();
         if let Some(got) = self.borrower.poll_connection(context, service) {
             self.follow(got)?;
             return Ok(true);
         }
-        if self.card.take_call(context) {
-            self.called()?;
+        if self.card.take_notification(context) {
+            self.handle_notification()?;
             return Ok(true);
         }
         if let Some(got) = self.borrower.poll_primary(context) {
@@ -290,7 +290,7 @@ impl Session<'_> {
         }
         let is_client_ready = match self.client.poll_sent(context) {
             Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(error)) => return Err(End::ClientBroke(error.to_string())),
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
             Poll::Pending => false,
         };
         if is_client_ready && !self.answers.is_empty() {
@@ -300,19 +300,19 @@ impl Session<'_> {
         if is_client_ready && self.step_server(context)? {
             return Ok(true);
         }
-        if self.releases && self.is_server_sent(context) {
-            self.releases = false;
+        if self.release_after_send && self.is_server_sent(context) {
+            self.release_after_send = false;
             self.release_if_idle()?;
             return Ok(true);
         }
         let may_send = self.server.is_some() || is_client_ready;
-        if self.goes_on && may_send && self.is_server_sent(context) {
-            self.goes_on = false;
+        if self.can_continue && may_send && self.is_server_sent(context) {
+            self.can_continue = false;
             self.go_on()?;
             return Ok(true);
         }
-        if self.leaving && !self.is_told_more() {
-            return Err(End::ClientLeft);
+        if self.is_terminating && !self.is_told_more() {
+            return Err(ExitReason::ClientLeft);
         }
         self.step_client(context, is_client_ready)
     }
@@ -339,7 +339,7 @@ impl Session<'_> {
     }
 
     /// Takes what the server says. False: it says nothing.
-    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         let worker = self.worker;
         let Some(server) = &mut self.server else {
             return Ok(false);
@@ -348,7 +348,7 @@ impl Session<'_> {
             return Ok(false);
         };
         match chunk {
-            Ok(Some(chunk)) => self.hear(chunk)?,
+            Ok(Some(chunk)) => self.receive(chunk)?,
             Ok(None) => self.server_lost("closed the connection")?,
             Err(error) => self.server_lost(&error.to_string())?,
         }
@@ -360,7 +360,7 @@ impl Session<'_> {
         &mut self,
         context: &mut Context<'_>,
         is_client_ready: bool,
-    ) -> Result<bool, End> {
+    ) -> Result<bool, ExitReason> {
         let takes_more = match (&self.stage, &mut self.server) {
             (Stage::Ready, None) => is_client_ready,
             (Stage::Ready, Some(server)) => match server.lent.stream.poll_sent(context) {
@@ -384,28 +384,28 @@ impl Session<'_> {
                 true
             }
         };
-        let takes_more = takes_more && self.answers.len() < HELD_LENGTH_MAX && !self.leaving;
-        if !takes_more || self.held.len() >= self.held_max() {
+        let takes_more = takes_more && self.answers.len() < HELD_LENGTH_MAX && !self.is_terminating;
+        if !takes_more || self.pending_input.len() >= self.held_max() {
             return Ok(false);
         }
         let worker = self.worker;
         let chunk = match self.client.poll_chunk(worker, context) {
             Poll::Ready(Ok(Some(chunk))) => chunk,
-            Poll::Ready(Ok(None)) => return Err(End::ClientLeft),
-            Poll::Ready(Err(error)) => return Err(End::ClientBroke(error.to_string())),
+            Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
             Poll::Pending => return Ok(false),
         };
         self.received(chunk)?;
         Ok(true)
     }
 
-    fn received(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+    fn received(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
         self.count_received(chunk.bytes().len());
         if !matches!(self.stage, Stage::Ready) {
             self.hold(chunk.bytes());
             return Ok(());
         }
-        if self.held.is_empty() {
+        if self.pending_input.is_empty() {
             return self.take(Input::Chunk(chunk));
         }
         self.hold(chunk.bytes());
@@ -414,17 +414,17 @@ impl Session<'_> {
     }
 
     /// Goes on with what was held.
-    fn go_on(&mut self) -> Result<(), End> {
-        if self.held.is_empty() || self.is_paused() {
+    fn go_on(&mut self) -> Result<(), ExitReason> {
+        if self.pending_input.is_empty() || self.is_paused() {
             return Ok(());
         }
-        let held = std::mem::take(&mut self.held);
-        self.take(Input::Held(held))
+        let held = std::mem::take(&mut self.pending_input);
+        self.take(Input::Owned(held))
     }
 
     /// Bytes of the client, from where the last ones ended: all of them are sent on, answered, or
     /// held.
-    fn take(&mut self, input: Input<'_>) -> Result<(), End> {
+    fn take(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         match &self.server {
             Some(_) if self.replicates() => self.forward_replication(input),
             Some(_) => self.forward(input),
@@ -433,13 +433,13 @@ impl Session<'_> {
     }
 
     /// Sends what we have to say ourselves.
-    fn send_answers(&mut self) -> Result<(), End> {
+    fn send_answers(&mut self) -> Result<(), ExitReason> {
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
         self.live.moved_at(self.worker, Way::ToClient, length, None);
         self.borrower.usage.to_clients.add(length);
         let sent = self.client.send_own(self.worker, out);
-        sent.map_err(|error| End::ClientBroke(error.to_string()))
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
     /// Where answers of ours go.
@@ -459,7 +459,7 @@ impl Session<'_> {
         self.is_next_unit_of_replica() && self.walker.is_at_border()
     }
 
-    fn does(&self, doing: Doing) {
-        self.card.does(doing, self.worker);
+    fn does(&self, doing: SessionActivity) {
+        self.card.set_activity(doing, self.worker);
     }
 }

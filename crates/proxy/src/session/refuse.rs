@@ -33,7 +33,7 @@ struct Lingering {
 }
 
 /// Ends our sending, reads what the client still says, and closes.
-pub(super) fn politely(worker: &Worker, client: Socket) {
+pub(super) fn close_gracefully(worker: &Worker, client: Socket) {
     if client.end_sending().is_err() {
         return;
     }
@@ -50,12 +50,12 @@ pub(super) fn politely(worker: &Worker, client: Socket) {
         all.len()
     });
     if count == 1 {
-        worker.spawn(see_off());
+        worker.spawn(close_expired());
     }
 }
 
 /// Closes those who have gone or whose time is over, until nobody is left.
-async fn see_off() {
+async fn close_expired() {
     let mut left = true;
     while left {
         compio::time::sleep(LOOK_INTERVAL).await;

@@ -8,7 +8,7 @@ use evenkeel_policy::balance::key_of;
 
 use super::{closed_before_any_byte, hello, refuse};
 use crate::engine::event::{Event, Sign};
-use crate::engine::live::{Interrupt, Live};
+use crate::engine::live::{Interrupt, LiveSession};
 use crate::engine::worker::Worker;
 use crate::record::{Ending, Record};
 use crate::relay::{self, Mute, Outcome};
@@ -17,20 +17,20 @@ use crate::socket::{Socket, has_left};
 use crate::upstream::{self, Search, Seeker, Upstream};
 
 /// The client as the conversation knows it.
-struct Client {
+struct TcpClient {
     socket: Socket,
     /// As a trusted PROXY header names it, or else its socket's; and the address it came to.
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
     /// May not send a PROXY header.
-    stranger: bool,
+    is_untrusted: bool,
 }
 
 /// One conversation; what is left to say is why it ended.
-pub(super) async fn converse(
+pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     seat: &Seat,
-    live: &Live,
+    live: &LiveSession,
     socket: Socket,
     record: &mut Record,
 ) -> Ending {
@@ -56,7 +56,7 @@ pub(super) async fn converse(
         let (upstream, view) = match Box::pin(live.unless_cut(found)).await {
             Ok(Ok(found)) => found,
             Ok(Err(ending)) => {
-                refuse::politely(worker, client.socket);
+                refuse::close_gracefully(worker, client.socket);
                 return ending;
             }
             Err(interrupt) => return interrupt.ending(),
@@ -74,7 +74,7 @@ pub(super) async fn converse(
 /// Reaches a server and introduces the client to it.
 async fn find_server(
     seeker: &Seeker<'_>,
-    client: &Client,
+    client: &TcpClient,
     search: &mut Search,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<View>), Ending> {
@@ -104,8 +104,8 @@ async fn find_server(
 /// Relays until the session is over, or the server left before it began.
 async fn relay_through(
     worker: &Rc<Worker>,
-    live: &Live,
-    client: &Client,
+    live: &LiveSession,
+    client: &TcpClient,
     upstream: &Upstream,
     view: Arc<View>,
 ) -> Outcome {
@@ -122,7 +122,7 @@ async fn relay_through(
         &upstream.socket,
         live,
         worker,
-        client.stranger,
+        client.is_untrusted,
     );
     let outcome = match live.unless_cut(relaying).await {
         Ok(outcome) => outcome,
@@ -147,13 +147,13 @@ fn give_up(seeker: &Seeker<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute)
     if mute.reset {
         client.reset_on_close();
     } else {
-        refuse::politely(worker, client);
+        refuse::close_gracefully(worker, client);
     }
     Ending::ConnectFailed(mute.why)
 }
 
 /// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
-async fn greet(seat: &Seat, socket: Socket, peer: Option<SocketAddr>) -> Result<Client, Ending> {
+async fn greet(seat: &Seat, socket: Socket, peer: Option<SocketAddr>) -> Result<TcpClient, Ending> {
     let view = seat.service().view_owned();
     let settings = &view.settings;
     // Only a header tells the address that the client came to.
@@ -163,24 +163,24 @@ async fn greet(seat: &Seat, socket: Socket, peer: Option<SocketAddr>) -> Result<
     } else {
         None
     };
-    if !hello::is_listed(settings, peer) {
+    if !hello::expects_proxy_header(settings, peer) {
         // Where headers are spoken at all, on either side, a stranger's would be believed.
         let stranger = headers;
-        return Ok(Client {
+        return Ok(TcpClient {
             socket,
             source: peer,
             destination: own,
-            stranger,
+            is_untrusted: stranger,
         });
     }
     let limit = settings.connect_timeout;
     let (source, destination) = hello::receive(&socket, limit).await?;
     let (source, destination) = (source.or(peer), destination.or(own));
-    Ok(Client {
+    Ok(TcpClient {
         socket,
         source,
         destination,
-        stranger: false,
+        is_untrusted: false,
     })
 }
 
@@ -199,7 +199,7 @@ fn source_key(source: Option<SocketAddr>) -> u64 {
 
 /// A cut is a reset, so that nobody takes half an answer for a whole one; a timeout in silence,
 /// with nothing left to deliver, is an ordinary end.
-fn end_from_outside(ending: &Ending, live: &Live, client: &Socket, server: &Socket) {
+fn end_from_outside(ending: &Ending, live: &LiveSession, client: &Socket, server: &Socket) {
     let timeout = matches!(ending, Ending::IdleTimeout | Ending::HalfCloseTimeout);
     if !timeout || live.owes() {
         client.reset_on_close();
@@ -207,7 +207,7 @@ fn end_from_outside(ending: &Ending, live: &Live, client: &Socket, server: &Sock
     }
 }
 
-fn report_signs(worker: &Worker, live: &Live, upstream: &Upstream, outcome: &Outcome) {
+fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcome: &Outcome) {
     let server = upstream.lease.server();
     if matches!(
         outcome,

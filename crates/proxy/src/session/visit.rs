@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evenkeel_policy::lending::Condition;
 
-use super::borrower::Denial;
+use super::borrower::AcquireError;
 use crate::clock;
 use crate::server::Server;
 use crate::service::database::DatabaseView;
@@ -77,12 +77,12 @@ pub(super) fn candidates<'a>(
 }
 
 /// A connection that goes back whatever becomes of the visit.
-pub(super) struct Guest<'a, C: Connection> {
+pub(super) struct LoginConnection<'a, C: Connection> {
     lending: &'a Rc<Lending<C>>,
     pub(super) server: Option<Box<C>>,
 }
 
-impl<C: Connection> Guest<'_, C> {
+impl<C: Connection> LoginConnection<'_, C> {
     /// Nothing of the visit is left on it.
     pub(super) fn leave(mut self) {
         if let Some(server) = self.server.take() {
@@ -91,7 +91,7 @@ impl<C: Connection> Guest<'_, C> {
     }
 }
 
-impl<C: Connection> Drop for Guest<'_, C> {
+impl<C: Connection> Drop for LoginConnection<'_, C> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             self.lending.give_back(server, Condition::Unclean);
@@ -100,12 +100,12 @@ impl<C: Connection> Drop for Guest<'_, C> {
 }
 
 /// Waits for a connection, and is out of the line when it is dropped.
-struct InLine<'a, C: Connection> {
+struct QueueGuard<'a, C: Connection> {
     lending: &'a Rc<Lending<C>>,
     place: Rc<Place<C>>,
 }
 
-impl<C: Connection> Drop for InLine<'_, C> {
+impl<C: Connection> Drop for QueueGuard<'_, C> {
     fn drop(&mut self) {
         self.lending.leave_line(&self.place);
         if let Some(Delivery::Connection(server)) = self.place.take_late() {
@@ -114,7 +114,7 @@ impl<C: Connection> Drop for InLine<'_, C> {
     }
 }
 
-impl<C: Connection> InLine<'_, C> {
+impl<C: Connection> QueueGuard<'_, C> {
     async fn delivery(&self) -> Delivery<C> {
         std::future::poll_fn(|context| match self.place.take(context) {
             Some(delivery) => Poll::Ready(delivery),
@@ -130,12 +130,12 @@ pub(super) async fn borrow<'a, C: Connection>(
     account: &Account<C>,
     server: &Arc<Server>,
     view: &DatabaseView,
-) -> Result<Guest<'a, C>, Denial> {
-    let in_line = InLine {
+) -> Result<LoginConnection<'a, C>, AcquireError> {
+    let in_line = QueueGuard {
         lending,
         place: Place::new(),
     };
-    let guest = |server| Guest {
+    let guest = |server| LoginConnection {
         lending,
         server: Some(server),
     };
@@ -146,14 +146,14 @@ pub(super) async fn borrow<'a, C: Connection>(
             Borrowed::Now(server) => return Ok(guest(server)),
             Borrowed::Later(until_ms) => until_ms,
             Borrowed::Refused(_) if pooled.pool.is_outdated() => continue,
-            Borrowed::Refused(refusal) => return Err(Denial::Refused(refusal)),
+            Borrowed::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
         };
         let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
         match compio::time::timeout(wait, in_line.delivery()).await {
             Ok(Delivery::Connection(server)) => return Ok(guest(server)),
-            Ok(Delivery::Failed(error)) => return Err(Denial::NotJoined(error)),
+            Ok(Delivery::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
             Ok(Delivery::Again) => {}
-            Err(_) => return Err(Denial::Waited),
+            Err(_) => return Err(AcquireError::TimedOut),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use evenkeel_policy::pins::Pin;
 use evenkeel_proxy::counters::work::Worked;
 use evenkeel_proxy::database::{DatabaseService, PinCause};
-use evenkeel_proxy::engine::describe::{Described, Doing, IdleInfo, SessionInfo};
+use evenkeel_proxy::engine::describe::{Described, IdleInfo, SessionActivity, SessionInfo};
 use evenkeel_proxy::figures::{Count, Figures};
 
 use super::digests::{self, work};
@@ -38,7 +38,9 @@ pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
         users: users(shared),
         digests: top_digests(offer),
         digests_max: u64::from(plan.digests_max),
-        clients: Doing::ALL.map(|doing| clients(figures, doing)).to_vec(),
+        clients: SessionActivity::ALL
+            .map(|doing| clients(figures, doing))
+            .to_vec(),
         pins: Pin::ALL
             .iter()
             .filter_map(|pin| bound(figures, *pin))
@@ -108,7 +110,7 @@ fn mode(mode: PoolMode) -> &'static str {
     }
 }
 
-fn clients(figures: &[Figures], doing: Doing) -> CountStatus {
+fn clients(figures: &[Figures], doing: SessionActivity) -> CountStatus {
     CountStatus {
         what: doing.as_str().to_owned(),
         count: figures.iter().map(|one| one.census.doing(doing)).sum(),

@@ -9,21 +9,21 @@ use super::*;
 #[derive(Debug, Clone)]
 struct Heavy(usize);
 
-impl Weigh for Heavy {
+impl MemorySize for Heavy {
     fn weight(&self) -> usize {
         self.0
     }
 }
 
-impl Weigh for u8 {
+impl MemorySize for u8 {
     fn weight(&self) -> usize {
         0
     }
 }
 
-type All = Interned<u8, Heavy>;
+type All = StatementInterner<u8, Heavy>;
 
-fn prepare(all: &All, number: usize, weight: usize) -> Arc<Statement<u8, Heavy>> {
+fn prepare(all: &All, number: usize, weight: usize) -> Arc<SharedStatement<u8, Heavy>> {
     let text = number.to_string();
     all.statement(text.as_bytes(), &0, 0, || Heavy(weight))
 }
@@ -105,7 +105,7 @@ fn nobody_waits_for_a_text_that_another_session_reads() {
 
 #[test]
 fn a_client_s_share_is_weighed_anew_before_it_is_too_much() {
-    let mut share = Share::default();
+    let mut share = StatementBudget::default();
     assert!(share.takes(OF_CLIENT_WEIGHT_MAX, || unreachable!()));
     assert!(share.takes(1, || OF_CLIENT_WEIGHT_MAX - 1));
     assert!(!share.takes(1, || OF_CLIENT_WEIGHT_MAX));

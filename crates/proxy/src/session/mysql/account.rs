@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::join::Fresh;
+use super::join::Baseline;
 use super::server::ServerConnection;
 use crate::service::database::DatabaseService;
 use crate::state::mysql::Meaning;
@@ -26,16 +26,16 @@ const SCHEMAS_MAX: usize = 1_000;
 const SCHEMA_MS: u64 = 10_000;
 
 /// As one worker has it.
-pub(crate) struct Known {
-    learned: Arc<Learned>,
+pub(crate) struct UserState {
+    learned: Arc<BaselineEntry>,
     /// What its texts mean.
     pub(super) templates: RefCell<Templates<Arc<Meaning>>>,
 }
 
 /// All of a service.
 #[derive(Debug, Default)]
-pub(crate) struct Greetings {
-    known: Mutex<HashMap<Identity, Arc<Learned>>>,
+pub(crate) struct BaselineCache {
+    known: Mutex<HashMap<Identity, Arc<BaselineEntry>>>,
 }
 
 /// User, credential generation, and what else connections agree in.
@@ -43,20 +43,20 @@ type Identity = (u64, u64, u64);
 
 /// Of one account.
 #[derive(Debug, Default)]
-struct Learned {
+struct BaselineEntry {
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    fresh: Option<Arc<Fresh>>,
+    fresh: Option<Arc<Baseline>>,
     /// A client has set global variables since.
     is_outdated: bool,
     /// When a server let the account use them.
     schemas: HashMap<Box<[u8]>, u64>,
 }
 
-impl Known {
+impl UserState {
     pub(super) fn of(who: &Who, service: &DatabaseService) -> Self {
         let learned = service
             .of_mysql()
@@ -69,7 +69,7 @@ impl Known {
     }
 
     /// How a connection of the account begins; `None`: none has been opened yet.
-    pub(super) fn fresh(&self) -> Option<Arc<Fresh>> {
+    pub(super) fn fresh(&self) -> Option<Arc<Baseline>> {
         lock(&self.learned.inner).fresh.clone()
     }
 
@@ -100,15 +100,15 @@ impl Known {
         inner.schemas.insert(schema.into(), now_ms);
     }
 
-    pub(super) fn learn(&self, fresh: &Arc<Fresh>) {
+    pub(super) fn learn(&self, fresh: &Arc<Baseline>) {
         self.learned.learn(fresh);
     }
 }
 
-impl Greetings {
+impl BaselineCache {
     /// That of an account; nothing is known if nobody else is logged in so: much may have changed
     /// since.
-    fn of(&self, who: &Who) -> Arc<Learned> {
+    fn of(&self, who: &Who) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
             known.retain(|_, learned| Arc::strong_count(learned) > 1);
@@ -121,7 +121,7 @@ impl Greetings {
     }
 
     /// A connection has just logged in: servers may have changed since the last one did.
-    pub(super) fn refresh(&self, who: &Who, fresh: &Arc<Fresh>) {
+    pub(super) fn refresh(&self, who: &Who, fresh: &Arc<Baseline>) {
         let learned = lock(&self.known).get(&identity(who)).map(Arc::clone);
         if let Some(learned) = learned {
             learned.learn(fresh);
@@ -136,8 +136,8 @@ impl Greetings {
     }
 }
 
-impl Learned {
-    fn learn(&self, fresh: &Arc<Fresh>) {
+impl BaselineEntry {
+    fn learn(&self, fresh: &Arc<Baseline>) {
         let mut inner = lock(&self.inner);
         inner.fresh = Some(Arc::clone(fresh));
         inner.is_outdated = false;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_schema_is_asked_for_again_after_a_while() {
-        let known = Known {
+        let known = UserState {
             learned: Arc::default(),
             templates: RefCell::default(),
         };

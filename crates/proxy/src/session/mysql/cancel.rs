@@ -51,7 +51,7 @@ async fn open(
     target: &Cancelling,
 ) -> Option<Box<ServerConnection>> {
     for tries_left in (0..TRIES).rev() {
-        match join::open_beside(worker, service, target).await {
+        match join::open_to_same_peer(worker, service, target).await {
             Ok(connection) => return Some(connection),
             Err(error) if error.is_full() && tries_left > 0 => compio::time::sleep(PAUSE).await,
             Err(error) => {

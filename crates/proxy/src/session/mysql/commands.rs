@@ -7,40 +7,40 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frontend::{self, Code};
 use evenkeel_wire::mysql::{Fault, StatementId, What as Malformed, build};
 
-use super::complaint::Complaint;
-use super::unit::{Sense, What};
-use super::{End, Session, Stage, TEXT_LENGTH_MAX, Then};
-use crate::session::cancel::{Kill, Killed, kill, pass_on};
+use super::complaint::ErrorReply;
+use super::unit::{CommandKind, CommandStatement};
+use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
+use crate::session::cancel::{KillOutcome, KillRequest, forward_kill, kill};
 use crate::state::mysql::Meaning;
 
 /// What becomes of a command.
-pub(super) enum Look {
+pub(super) enum RequestDisposition {
     /// It was answered, or needs no answer, or is waited for.
     Done,
     /// A server has to see it.
-    Send(What, Sense),
+    Send(CommandKind, CommandStatement),
     /// It cannot be done.
-    Refuse(Complaint),
+    Refuse(ErrorReply),
 }
 
 impl<'a> Session<'a> {
     /// Does what needs no server.
-    pub(super) fn look(&mut self, payload: &[u8]) -> Result<Look, End> {
+    pub(super) fn look(&mut self, payload: &[u8]) -> Result<RequestDisposition, ExitReason> {
         use frontend::Request as Command;
         let command = match frontend::request(payload, self.entrance.agreed) {
             Ok(command) => command,
             Err(fault) if is_no_command(fault) => {
-                return Ok(Look::Refuse(Complaint::unknown_command()));
+                return Ok(RequestDisposition::Refuse(ErrorReply::unknown_command()));
             }
-            Err(fault) => return Ok(Look::Refuse(Complaint::protocol(fault))),
+            Err(fault) => return Ok(RequestDisposition::Refuse(ErrorReply::protocol(fault))),
         };
         let has_server = self.server.is_some();
         Ok(match command {
-            Command::Quit => return Err(End::ClientLeft),
+            Command::Quit => return Err(ExitReason::ClientLeft),
             Command::ChangeUser(_) if self.rest.is_over() => {
-                return Err(End::ChangesUser(payload.to_vec()));
+                return Err(ExitReason::ChangesUser(payload.to_vec()));
             }
-            Command::ChangeUser(_) => Look::Refuse(Complaint::protocol(
+            Command::ChangeUser(_) => RequestDisposition::Refuse(ErrorReply::protocol(
                 "COM_CHANGE_USER packet too \
                                                                         long",
             )),
@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
             Command::Prepare { text } => self.look_at_prepare(text),
             Command::Execute(execute) => self.look_at_execute(&execute),
             Command::BulkExecute { statement, .. } => {
-                self.look_at(statement, "EXECUTE", What::Bulk)
+                self.look_at(statement, "EXECUTE", CommandKind::Bulk)
             }
             Command::LongData { statement, .. } => self.look_at_long_data(statement),
             Command::Fetch { statement, .. } => self.look_at_fetch(statement),
@@ -57,89 +57,102 @@ impl<'a> Session<'a> {
             Command::SetOption { multi_statements } => {
                 self.takes_several = multi_statements;
                 self.answer_eof();
-                Look::Done
+                RequestDisposition::Done
             }
             Command::Ping if !has_server => {
                 self.answer_ok();
-                Look::Done
+                RequestDisposition::Done
             }
             Command::ResetConnection => {
                 self.renew()?;
-                Look::Done
+                RequestDisposition::Done
             }
             Command::ProcessKill(id) => self.kill(u64::from(id), false),
-            Command::InitDb(_) => Look::Send(What::InitDb, self.of_schema()),
-            Command::FieldList { .. } => Look::Send(What::FieldList, Sense::Nothing),
-            Command::BinlogDump { .. } => Look::Send(What::Binlog, Sense::Nothing),
-            Command::Ping => Look::Send(What::Ping, Sense::Nothing),
-            Command::Other { code, .. } => Look::Send(other(code), Sense::Nothing),
+            Command::InitDb(_) => RequestDisposition::Send(CommandKind::InitDb, self.of_schema()),
+            Command::FieldList { .. } => {
+                RequestDisposition::Send(CommandKind::FieldList, CommandStatement::Nothing)
+            }
+            Command::BinlogDump { .. } => {
+                RequestDisposition::Send(CommandKind::Binlog, CommandStatement::Nothing)
+            }
+            Command::Ping => RequestDisposition::Send(CommandKind::Ping, CommandStatement::Nothing),
+            Command::Other { code, .. } => {
+                RequestDisposition::Send(other(code), CommandStatement::Nothing)
+            }
         })
     }
 
     /// COM_INIT_DB is as a text that names a schema, whichever.
-    fn of_schema(&self) -> Sense {
-        Sense::Text(Arc::new(self.journal.read(b"USE any", None)))
+    fn of_schema(&self) -> CommandStatement {
+        CommandStatement::Text(Arc::new(self.journal.read(b"USE any", None)))
     }
 
     /// COM_QUERY; all of the text is here, or it is too long to be read.
-    fn look_at_text(&mut self, text: &[u8]) -> Look {
+    fn look_at_text(&mut self, text: &[u8]) -> RequestDisposition {
         let is_whole = self.rest.is_over();
         let meaning = match is_whole {
             true => self.read_query(text),
             false => Arc::new(Meaning::unreadable()),
         };
         if is_whole && self.answers_alone(text) {
-            return Look::Done;
+            return RequestDisposition::Done;
         }
         if let Some((id, only_query)) = self.kill_of(&meaning) {
             return self.kill(id, only_query);
         }
         if meaning.kills_stranger {
-            return Look::Refuse(Complaint::kill_of_stranger());
+            return RequestDisposition::Refuse(ErrorReply::kill_of_stranger());
         }
         self.rule(is_whole.then_some(text));
-        Look::Send(What::Query, Sense::Text(meaning))
+        RequestDisposition::Send(CommandKind::Query, CommandStatement::Text(meaning))
     }
 
     /// COM_STMT_PREPARE.
-    fn look_at_prepare(&mut self, text: &[u8]) -> Look {
+    fn look_at_prepare(&mut self, text: &[u8]) -> RequestDisposition {
         if !self.rest.is_over() {
             // ER_TOO_BIG_... has no nearer number than that of a packet that is too large.
             let text = format!("statement to prepare exceeds {TEXT_LENGTH_MAX} bytes");
-            return Look::Refuse(Complaint::new(1153, b"08S01", text));
+            return RequestDisposition::Refuse(ErrorReply::new(1153, b"08S01", text));
         }
         self.rule(Some(text));
         let statement = self.intern(text);
         if statement.meaning.kills() {
-            return Look::Refuse(Complaint::kill_prepared());
+            return RequestDisposition::Refuse(ErrorReply::kill_prepared());
         }
         if !self.numbers.has_room(&statement) {
-            return Look::Refuse(Complaint::too_many_statements());
+            return RequestDisposition::Refuse(ErrorReply::too_many_statements());
         }
         let (digest, dialect) = (statement.meaning.digest, self.journal.dialect());
         self.service.enter(digest, text, dialect);
-        let sense = Sense::Statement(Arc::clone(&statement));
+        let sense = CommandStatement::Statement(Arc::clone(&statement));
         self.shared.asked.note(statement.meaning.needs);
-        Look::Send(What::Prepare(statement), sense)
+        RequestDisposition::Send(CommandKind::Prepare(statement), sense)
     }
 
     /// COM_STMT_EXECUTE.
-    fn look_at_execute(&mut self, execute: &frontend::Execute<'_>) -> Look {
-        let look = self.look_at(execute.statement, "EXECUTE", What::Execute);
+    fn look_at_execute(&mut self, execute: &frontend::Execute<'_>) -> RequestDisposition {
+        let look = self.look_at(execute.statement, "EXECUTE", CommandKind::Execute);
         self.notes_holding(&look, execute.wants_cursor());
         look
     }
 
     /// The statement will have something at the server, or nothing any more.
-    fn notes_holding(&mut self, look: &Look, holds: bool) {
-        let Look::Send(what, _) = look else { return };
+    fn notes_holding(&mut self, look: &RequestDisposition, holds: bool) {
+        let RequestDisposition::Send(what, _) = look else {
+            return;
+        };
         if let Some(number) = what.number() {
             self.numbers.will_hold(number, holds);
         }
     }
 
     /// Something about a statement that the client has prepared.
-    fn look_at(&mut self, statement: StatementId, of: &str, what: impl Fn(u32) -> What) -> Look {
+    fn look_at(
+        &mut self,
+        statement: StatementId,
+        of: &str,
+        what: impl Fn(u32) -> CommandKind,
+    ) -> RequestDisposition {
         let number = self.numbers.number(statement);
         if self
             .server
@@ -150,28 +163,28 @@ impl<'a> Session<'a> {
         }
         let Some(named) = self.numbers.get(number) else {
             let of = format!("mysqld_stmt_{}", of.to_lowercase());
-            return Look::Refuse(Complaint::unknown_statement(statement.0, &of));
+            return RequestDisposition::Refuse(ErrorReply::unknown_statement(statement.0, &of));
         };
         let statement = Arc::clone(&named.statement);
         let what = what(number);
         if named.lacks_data && self.goes_without(number, &what) {
-            return Look::Refuse(Complaint::data_lost());
+            return RequestDisposition::Refuse(ErrorReply::data_lost());
         }
         self.rule_again(number);
         let current = self.current(number, &statement);
         let (digest, dialect) = (current.meaning.digest, self.journal.dialect());
         self.service.enter(digest, &current.text, dialect);
-        Look::Send(what, Sense::Statement(current))
+        RequestDisposition::Send(what, CommandStatement::Statement(current))
     }
 
     /// A part of a value was lost. Its other parts reach no server, where a later execution would
     /// take them for the beginning of its own; what has reached one is taken away with the
     /// execution that lacks it. False: the command has nothing to do with it.
-    fn goes_without(&mut self, number: u32, what: &What) -> bool {
-        if matches!(what, What::LongData(_)) {
+    fn goes_without(&mut self, number: u32, what: &CommandKind) -> bool {
+        if matches!(what, CommandKind::LongData(_)) {
             return true;
         }
-        let is_run = matches!(what, What::Execute(_) | What::Bulk(_));
+        let is_run = matches!(what, CommandKind::Execute(_) | CommandKind::Bulk(_));
         if !is_run {
             self.takes_data_away(number);
         }
@@ -194,12 +207,12 @@ impl<'a> Session<'a> {
     }
 
     /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.
-    fn look_at_long_data(&mut self, statement: StatementId) -> Look {
+    fn look_at_long_data(&mut self, statement: StatementId) -> RequestDisposition {
         let server = self.server.as_ref();
         let is_held = server.is_some_and(|server| server.holds_for_statements());
         self.numbers.own(self.numbers.number(statement), is_held);
-        match self.look_at(statement, "SEND_LONG_DATA", What::LongData) {
-            Look::Refuse(_) => Look::Done,
+        match self.look_at(statement, "SEND_LONG_DATA", CommandKind::LongData) {
+            RequestDisposition::Refuse(_) => RequestDisposition::Done,
             look => {
                 self.notes_holding(&look, true);
                 look
@@ -207,41 +220,41 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn look_at_fetch(&mut self, statement: StatementId) -> Look {
-        match self.look_at(statement, "FETCH", What::Fetch) {
-            Look::Send(..) if self.server.is_none() => {
-                Look::Refuse(Complaint::no_cursor(statement.0))
+    fn look_at_fetch(&mut self, statement: StatementId) -> RequestDisposition {
+        match self.look_at(statement, "FETCH", CommandKind::Fetch) {
+            RequestDisposition::Send(..) if self.server.is_none() => {
+                RequestDisposition::Refuse(ErrorReply::no_cursor(statement.0))
             }
             look => look,
         }
     }
 
     /// Without a server there is nothing that a reset could reset.
-    fn look_at_reset(&mut self, statement: StatementId) -> Look {
-        let look = self.look_at(statement, "RESET", What::ResetStatement);
-        if let Look::Send(what, _) = &look
+    fn look_at_reset(&mut self, statement: StatementId) -> RequestDisposition {
+        let look = self.look_at(statement, "RESET", CommandKind::ResetStatement);
+        if let RequestDisposition::Send(what, _) = &look
             && what.number().is_some_and(|number| !self.is_there(number))
         {
             self.answer_ok();
-            return Look::Done;
+            return RequestDisposition::Done;
         }
         look
     }
 
     /// COM_STMT_CLOSE: the server's own statement is everybody's and stays; what this client has
     /// open with it ends.
-    fn close_statement(&mut self, statement: StatementId) -> Look {
+    fn close_statement(&mut self, statement: StatementId) -> RequestDisposition {
         let number = self.numbers.number(statement);
         let Some(named) = self.numbers.remove(number) else {
-            return Look::Done;
+            return RequestDisposition::Done;
         };
         let Some(server) = &mut self.server else {
-            return Look::Done;
+            return RequestDisposition::Done;
         };
         let holds = named.holds && server.holds_for_statements();
         let there = server.prepared.number(named.statement.id);
         server.resets.extend(there.filter(|_| holds));
-        Look::Done
+        RequestDisposition::Done
     }
 
     /// The server is told what the client has closed.
@@ -255,7 +268,7 @@ impl<'a> Session<'a> {
     }
 
     /// COM_RESET_CONNECTION: at the server, if the session has one, else only here.
-    fn renew(&mut self) -> Result<(), End> {
+    fn renew(&mut self) -> Result<(), ExitReason> {
         self.numbers.clear();
         let Some(server) = &mut self.server else {
             self.begin_anew();
@@ -264,39 +277,39 @@ impl<'a> Session<'a> {
         };
         let mut out = self.worker.spare();
         server.ask_renewal(&mut out);
-        self.stage = Stage::Swallow(Then::Renewed { is_clean: true });
+        self.stage = Stage::DiscardReply(AfterDiscard::Renewed { is_clean: true });
         self.send_to_server(out)
     }
 
     /// KILL of one of our numbers.
-    fn kill(&mut self, id: u64, only_query: bool) -> Look {
+    fn kill(&mut self, id: u64, only_query: bool) -> RequestDisposition {
         let user = Arc::clone(&self.account.who.user);
-        let wanted = Kill {
+        let wanted = KillRequest {
             id,
             user,
             only_query,
         };
-        if pass_on(self.worker, self.seat.service(), &wanted) {
-            self.killed(id, Killed::Done);
-            return Look::Done;
+        if forward_kill(self.worker, self.seat.service(), &wanted) {
+            self.killed(id, KillOutcome::Done);
+            return RequestDisposition::Done;
         }
         let worker: &'a crate::engine::worker::Worker = self.worker;
         let killing = Box::pin(kill(worker, self.seat.service().id, wanted));
         self.stage = Stage::Killing(killing, id);
-        Look::Done
+        RequestDisposition::Done
     }
 
-    pub(super) fn killed(&mut self, id: u64, killed: Killed) {
+    pub(super) fn killed(&mut self, id: u64, killed: KillOutcome) {
         self.stage = Stage::Command;
         match killed {
-            Killed::Done => self.answer_ok(),
-            Killed::NotYours => {
+            KillOutcome::Done => self.answer_ok(),
+            KillOutcome::NotYours => {
                 let text = format!("You are not owner of thread {id}");
-                self.tell(Complaint::new(1095, b"HY000", text));
+                self.tell(ErrorReply::new(1095, b"HY000", text));
             }
-            Killed::Nobody => {
+            KillOutcome::Nobody => {
                 let text = format!("Unknown thread id: {id}");
-                self.tell(Complaint::new(1094, b"HY000", text));
+                self.tell(ErrorReply::new(1094, b"HY000", text));
             }
         }
     }
@@ -440,12 +453,12 @@ fn after<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     first.eq_ignore_ascii_case(word).then_some(rest)
 }
 
-fn other(code: Code) -> What {
+fn other(code: Code) -> CommandKind {
     match code {
-        Code::Statistics => What::Statistics,
-        Code::ProcessInfo => What::Query,
-        Code::RegisterSlave => What::Replica,
-        _ => What::Simple,
+        Code::Statistics => CommandKind::Statistics,
+        Code::ProcessInfo => CommandKind::Query,
+        Code::RegisterSlave => CommandKind::Replica,
+        _ => CommandKind::Simple,
     }
 }
 

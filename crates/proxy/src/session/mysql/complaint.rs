@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::backend::{Report, SqlState};
 use evenkeel_wire::mysql::build;
 
 use crate::record::{CutReason, Ending};
-use crate::session::borrower::Denial;
+use crate::session::borrower::AcquireError;
 use crate::session::interned::OF_CLIENT_MAX;
 use crate::upstream::join::{ErrorCode, JoinError};
 
@@ -15,12 +15,12 @@ use crate::upstream::join::{ErrorCode, JoinError};
 /// The numbers are those of the servers' "Error Message Reference" that say nearest the same, so
 /// that clients do what they would do without us.
 #[derive(Debug, Clone)]
-pub(crate) struct Complaint {
+pub(crate) struct ErrorReply {
     pub(crate) code: ErrorCode,
     pub(crate) message: String,
 }
 
-impl Complaint {
+impl ErrorReply {
     pub(crate) fn new(number: u16, sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
         let code = ErrorCode {
             number,
@@ -149,17 +149,17 @@ impl Complaint {
     }
 
     /// Its work is not run.
-    pub(super) fn of_denial(denial: &Denial) -> Self {
+    pub(super) fn from_acquire_error(denial: &AcquireError) -> Self {
         match denial {
-            Denial::Refused(refusal) => Self::refused(*refusal),
-            Denial::Waited => Self::waited(),
-            Denial::Trouble(trouble) => Self::of_trouble(*trouble),
-            Denial::NotJoined(error) => Self::of_join(error),
+            AcquireError::Refused(refusal) => Self::refused(*refusal),
+            AcquireError::TimedOut => Self::waited(),
+            AcquireError::Trouble(trouble) => Self::from_primary_error(*trouble),
+            AcquireError::ConnectFailed(error) => Self::from_connect_error(error),
         }
     }
 
     /// No connection could be opened.
-    pub(crate) fn of_join(error: &JoinError) -> Self {
+    pub(crate) fn from_connect_error(error: &JoinError) -> Self {
         match error.code {
             Some(code) => Self {
                 code,
@@ -170,7 +170,7 @@ impl Complaint {
     }
 
     /// What the session had on its connection is gone with it.
-    pub(crate) fn bound_lost() -> Self {
+    pub(crate) fn pinned_state_lost() -> Self {
         let text = "lost the server connection that this session was pinned to; reconnect";
         Self::new(1053, b"08S01", text)
     }
@@ -188,7 +188,7 @@ impl Complaint {
     }
 
     /// There is no primary, or was none any more.
-    pub(crate) fn of_trouble(trouble: Trouble) -> Self {
+    pub(crate) fn from_primary_error(trouble: Trouble) -> Self {
         let (number, sqlstate) = match trouble {
             // ER_OPTION_PREVENTS_STATEMENT: as a replica would say it.
             Trouble::NoPrimary { .. } => (1290, b"HY000"),

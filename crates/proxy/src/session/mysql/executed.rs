@@ -12,8 +12,8 @@ const NULL: u16 = 6;
 
 /// The executions of a statement since its server has prepared it.
 #[derive(Debug, Default)]
-pub(crate) struct Executed {
-    by: By,
+pub(crate) struct ExecutionHistory {
+    by: ExecutedBy,
     /// The type of each parameter, as it was given last.
     kinds: Box<[u16]>,
     /// They were not the same each time, which one client alone may do.
@@ -21,7 +21,7 @@ pub(crate) struct Executed {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum ExecutedBy {
     #[default]
     Nobody,
     One(u64),
@@ -33,10 +33,10 @@ pub(super) fn is_kept_by(is_mariadb: bool, version: u32) -> bool {
     !is_mariadb && version >= SINCE
 }
 
-impl Executed {
+impl ExecutionHistory {
     /// Whether nobody but this client has executed it: the server may remember anything.
     pub(super) fn is_only_by(&self, client: u64) -> bool {
-        self.by == By::Nobody || self.by == By::One(client)
+        self.by == ExecutedBy::Nobody || self.by == ExecutedBy::One(client)
     }
 
     /// Whether others have executed it with these types only. `named`: each has a name.
@@ -48,13 +48,13 @@ impl Executed {
 
     /// This client executes it with these types.
     pub(super) fn note(&mut self, client: u64, types: &[u8], named: bool) {
-        if self.by == By::Nobody {
-            self.by = By::One(client);
+        if self.by == ExecutedBy::Nobody {
+            self.by = ExecutedBy::One(client);
             self.kinds = typed(types, named).map(|(kind, _)| kind).collect();
             return;
         }
         if !self.is_only_by(client) {
-            self.by = By::Several;
+            self.by = ExecutedBy::Several;
         }
         for (known, (kind, _)) in self.kinds.iter_mut().zip(typed(types, named)) {
             if *known != kind && kind != NULL {
@@ -76,7 +76,7 @@ mod tests {
 
     /// Whether a client may execute it as it is there, behind executions of clients.
     fn may(before: &[(u64, [u8; 2])], client: u64, types: [u8; 2]) -> bool {
-        let mut executed = Executed::default();
+        let mut executed = ExecutionHistory::default();
         for (client, types) in before {
             executed.note(*client, types, false);
         }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn names_of_parameters_are_passed_over() {
-        let mut executed = Executed::default();
+        let mut executed = ExecutionHistory::default();
         executed.note(1, b"\x08\0\x01a\x05\0\0", true);
         assert!(executed.was_so(b"\x08\0\0\x05\0\x01b", true));
         assert!(!executed.was_so(b"\x08\0\0\x08\0\0", true));

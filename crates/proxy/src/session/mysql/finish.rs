@@ -8,15 +8,15 @@ use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::Pin as Bond;
 use evenkeel_wire::mysql::flags::Status;
 
-use super::from_client::Rest;
-use super::from_server::Walked;
+use super::from_client::RemainingPayload;
+use super::from_server::ScanResult;
 use super::rescue::ends_transactions;
 use super::server::ServerConnection;
-use super::unit::{Unit, What};
-use super::{End, Session, Stage, Then};
+use super::unit::{ActiveRequest, CommandKind};
+use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::counters::work::Ran;
-use crate::session::card::Doing;
-use crate::session::placing::At;
+use crate::session::card::SessionActivity;
+use crate::session::placing::Placement;
 use crate::state::mysql::{Hold, Question};
 
 /// How long a client that asks at all has time to ask, while others wait for a connection.
@@ -30,9 +30,9 @@ const LOOK_MS: u64 = 250;
 
 impl Session<'_> {
     /// What follows from it.
-    pub(super) fn after(&mut self, walked: &Walked) -> Result<(), End> {
+    pub(super) fn after(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
         if walked.wants_file {
-            self.rest = Rest::of_file();
+            self.rest = RemainingPayload::of_file();
             self.stage = Stage::File;
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl Session<'_> {
     }
 
     /// The command is over: its client may send the next one.
-    pub(super) fn end_unit(&mut self) -> Result<(), End> {
+    pub(super) fn end_unit(&mut self) -> Result<(), ExitReason> {
         let unit = std::mem::take(&mut self.unit);
         self.worker.keep_spare(unit.command);
         self.stage = Stage::Command;
@@ -56,13 +56,13 @@ impl Session<'_> {
             // It waits for the rest of a command that it has answered already.
             return self.server_lost("answered before it received the whole command");
         }
-        if matches!(unit.what, What::Binlog) {
+        if matches!(unit.what, CommandKind::Binlog) {
             // It is no use for anything else.
             self.forget_work();
             self.let_go(Condition::Unclean);
             return Ok(());
         }
-        self.hold_for_question();
+        self.hold_for_follow_up();
         self.limit_idleness();
         if self.owes_trackers() {
             return Ok(());
@@ -83,9 +83,9 @@ impl Session<'_> {
     /// What it does between two commands.
     pub(super) fn shows(&self) {
         self.does(match self.is_in_transaction() {
-            true => Doing::InTransaction,
-            false if self.is_free() => Doing::Idle,
-            false => Doing::Bound,
+            true => SessionActivity::InTransaction,
+            false if self.is_free() => SessionActivity::Idle,
+            false => SessionActivity::Bound,
         });
     }
 
@@ -97,7 +97,7 @@ impl Session<'_> {
 
     /// Perhaps its client asks next what the statement has left on the connection: that is kept for
     /// a moment, and longer where clients do ask and nobody waits for one.
-    fn hold_for_question(&mut self) {
+    fn hold_for_follow_up(&mut self) {
         self.holding = match self.journal.hold(&self.shared.asked) {
             Hold::No => None,
             Hold::Briefly if self.others_wait() => None,
@@ -108,7 +108,7 @@ impl Session<'_> {
     }
 
     /// That moment is over.
-    pub(super) fn held_long_enough(&mut self) {
+    pub(super) fn hold_expired(&mut self) {
         let hold = self.journal.hold(&self.shared.asked);
         let is_asked = matches!(hold, Hold::UntilNext | Hold::Promised);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
@@ -201,7 +201,7 @@ impl Session<'_> {
         // If it fails, the next receive says so.
         let _ = server.lent.stream.send_own(self.worker, out);
         let is_question = question.is_some();
-        self.stage = Stage::Swallow(Then::Answered { is_question });
+        self.stage = Stage::DiscardReply(AfterDiscard::Answered { is_question });
         true
     }
 
@@ -229,12 +229,12 @@ impl Session<'_> {
             self.borrower.at = None;
             self.borrower.give_back(server, condition);
         }
-        self.borrower.let_next_follow();
-        self.does(Doing::Idle);
+        self.borrower.release_failover_slot();
+        self.does(SessionActivity::Idle);
     }
 
     /// The command's bytes are not needed any more.
-    pub(super) fn drop_unit(&mut self) -> Unit {
+    pub(super) fn drop_unit(&mut self) -> ActiveRequest {
         let mut unit = std::mem::take(&mut self.unit);
         self.worker.keep_spare(std::mem::take(&mut unit.command));
         unit
@@ -250,7 +250,7 @@ impl Session<'_> {
         if !server.holds_for_statements() {
             self.numbers.hold_nothing();
         }
-        self.borrower.let_next_follow();
+        self.borrower.release_failover_slot();
         let meaning = self.unit.sense.meaning();
         self.is_doubtful = !is_ok && (self.is_doubtful || meaning.is_none_or(ends_transactions));
         self.counts_writes(status);
@@ -261,7 +261,7 @@ impl Session<'_> {
 
     /// Behind a transaction its next read must find what it wrote.
     pub(super) fn counts_writes(&mut self, status: Status) {
-        let has_written = |at: &At| at.written.is_some && !at.is_replica;
+        let has_written = |at: &Placement| at.written.is_some && !at.is_replica;
         let is_open = status.has(Status::IN_TRANSACTION);
         if !is_open && self.borrower.at.as_ref().is_some_and(has_written) {
             self.wrote();
@@ -272,7 +272,7 @@ impl Session<'_> {
     /// fails.
     fn ran(&self, server: &mut ServerConnection, is_ok: bool) -> Ran {
         let what = &self.unit.what;
-        let is_statement = what.is_run() || !is_ok && matches!(what, What::Prepare(_));
+        let is_statement = what.is_run() || !is_ok && matches!(what, CommandKind::Prepare(_));
         let meaning = self.unit.sense.meaning();
         Ran {
             digest: is_statement.then(|| meaning.map_or(0, |meaning| meaning.digest)),

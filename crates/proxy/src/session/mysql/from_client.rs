@@ -7,11 +7,11 @@ use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, Renum
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::{Parsed, StatementId};
 
-use super::commands::Look;
-use super::complaint::Complaint;
+use super::commands::RequestDisposition;
+use super::complaint::ErrorReply;
 use super::server::Ask;
-use super::unit::{Sense, Unit, What};
-use super::{End, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
+use super::unit::{ActiveRequest, CommandKind, CommandStatement};
+use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
 use crate::session::input::Input;
 use crate::socket::Chunk;
 
@@ -21,7 +21,7 @@ const TYPES_LENGTH_MAX: usize = 256 * 1024;
 
 /// What is still to come of a payload that may go on over several packets, or of a file.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rest {
+pub(super) struct RemainingPayload {
     /// Bytes of the current packet.
     left: usize,
     /// Another packet of the same payload follows.
@@ -33,7 +33,7 @@ pub(super) struct Rest {
     renumber: Renumber,
 }
 
-impl Rest {
+impl RemainingPayload {
     /// A file is to come.
     pub(super) fn of_file() -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Rest {
 
 impl Session<'_> {
     /// A command, perhaps. False: not enough of it is here to tell.
-    pub(super) fn begin(&mut self, input: Input<'_>) -> Result<bool, End> {
+    pub(super) fn begin(&mut self, input: Input<'_>) -> Result<bool, ExitReason> {
         if !self.rest.is_over() {
             return Ok(self.pass_over(&input));
         }
@@ -92,14 +92,14 @@ impl Session<'_> {
         };
         if header.sequence != 0 {
             let text = "Got packets out of order";
-            return Err(End::Unasked(Complaint::new(1156, b"08S01", text)));
+            return Err(ExitReason::Unasked(ErrorReply::new(1156, b"08S01", text)));
         }
         let first = bytes.get(HEADER_LENGTH).copied();
         if first == Some(Code::StmtPrepare as u8) {
             // Whoever refuses it: an execution of the last one must not run the one before.
             self.numbers.not_prepared();
         }
-        self.rest = Rest::begin(header);
+        self.rest = RemainingPayload::begin(header);
         let length = self.rest.span(bytes);
         let packet = &bytes[..length.min(header.frame_length())];
         let lost = match hears_of_loss(first) {
@@ -107,7 +107,7 @@ impl Session<'_> {
             false => None,
         };
         let look = match lost {
-            Some(complaint) => Look::Refuse(complaint),
+            Some(complaint) => RequestDisposition::Refuse(complaint),
             None => {
                 self.ruling = None;
                 let look = self.look(&packet[HEADER_LENGTH..]);
@@ -119,21 +119,21 @@ impl Session<'_> {
             }
         };
         let refused = match &look {
-            Look::Send(what, _) => self.refused_by_rule(what),
-            Look::Done | Look::Refuse(_) => None,
+            RequestDisposition::Send(what, _) => self.refused_by_rule(what),
+            RequestDisposition::Done | RequestDisposition::Refuse(_) => None,
         };
-        match refused.map_or(look, Look::Refuse) {
-            Look::Done => {
+        match refused.map_or(look, RequestDisposition::Refuse) {
+            RequestDisposition::Done => {
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
             }
-            Look::Refuse(complaint) => {
+            RequestDisposition::Refuse(complaint) => {
                 self.is_not_executed(packet);
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
                 self.tell(complaint);
             }
-            Look::Send(what, sense) => {
+            RequestDisposition::Send(what, sense) => {
                 self.new_unit(what, sense);
                 self.send_on(input, length)?;
             }
@@ -144,7 +144,7 @@ impl Session<'_> {
     /// Whether what is held is only the beginning of a command.
     pub(super) fn holds_too_little(&self) -> bool {
         let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
-        is_between && command_of(self.held.bytes()).is_none()
+        is_between && command_of(self.pending_input.bytes()).is_none()
     }
 
     /// The rest of a command that was refused. False: nothing of it is here.
@@ -161,7 +161,7 @@ impl Session<'_> {
     }
 
     /// The command is answered by an error of ours, once all of it has come.
-    pub(super) fn tell(&mut self, complaint: Complaint) {
+    pub(super) fn tell(&mut self, complaint: ErrorReply) {
         if self.rest.is_over() {
             let sequence = self.rest.sequence;
             complaint.write(sequence, self.answers());
@@ -170,22 +170,22 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn new_unit(&mut self, what: What, sense: Sense) {
-        self.unit = Unit {
+    pub(super) fn new_unit(&mut self, what: CommandKind, sense: CommandStatement) {
+        self.unit = ActiveRequest {
             what,
             sense,
             is_atomic: true,
-            ..Unit::default()
+            ..ActiveRequest::default()
         };
     }
 
     /// To the server that the session has, or one that it gets.
-    fn send_on(&mut self, input: Input<'_>, length: usize) -> Result<(), End> {
+    fn send_on(&mut self, input: Input<'_>, length: usize) -> Result<(), ExitReason> {
         let is_all = length == input.bytes().len();
         self.hold(&input.bytes()[length..]);
         self.unit.is_kept = self.rest.is_over();
         let chunk = match input {
-            Input::Held(mut bytes) => {
+            Input::Owned(mut bytes) => {
                 bytes.truncate(length);
                 self.unit.command = bytes;
                 None
@@ -219,7 +219,7 @@ impl Session<'_> {
         }
         let view = self.seat.service().view();
         let wanted = self.decide(&view);
-        match self.obtain(wanted, &view)? {
+        match self.acquire(wanted, &view)? {
             true => self.launch(chunk),
             false => Ok(()),
         }
@@ -227,12 +227,12 @@ impl Session<'_> {
 
     /// The connection is there: what must be in place is asked for, and the command is sent with
     /// that if it does no harm without. `chunk`: the command as it came, and nothing else.
-    pub(super) fn launch(&mut self, chunk: Option<Chunk<'_>>) -> Result<(), End> {
+    pub(super) fn launch(&mut self, chunk: Option<Chunk<'_>>) -> Result<(), ExitReason> {
         if !self.has_room_for_types() {
-            return self.refuse(Complaint::types_left_out());
+            return self.refuse(ErrorReply::types_left_out());
         }
         if !self.can_be_prepared() {
-            return self.refuse(Complaint::must_prepare_again());
+            return self.refuse(ErrorReply::must_prepare_again());
         }
         let mut out = self.worker.spare();
         if self.ask_ahead(&mut out)? {
@@ -247,10 +247,10 @@ impl Session<'_> {
         &mut self,
         mut out: Vec<u8>,
         chunk: Option<Chunk<'_>>,
-    ) -> Result<(), End> {
+    ) -> Result<(), ExitReason> {
         let Some(request) = self.request() else {
             self.worker.keep_spare(out);
-            return self.refuse(Complaint::protocol("unknown prepared statement"));
+            return self.refuse(ErrorReply::protocol("unknown prepared statement"));
         };
         let begin = out.len();
         let is_edited = self.unit.what.number().is_some();
@@ -262,7 +262,7 @@ impl Session<'_> {
             .conversation
             .sent(request, Origin::Client, Ask::CLIENT);
         self.stage = match self.unit.what {
-            What::Binlog => Stage::Streaming,
+            CommandKind::Binlog => Stage::Streaming,
             _ => Stage::Answer,
         };
         self.unit.reached_server = true;
@@ -282,7 +282,7 @@ impl Session<'_> {
             out.extend_from_slice(&self.unit.command);
         }
         if is_edited {
-            self.edit(&mut out, begin).map_err(End::Fatal)?;
+            self.edit(&mut out, begin).map_err(ExitReason::Fatal)?;
         }
         self.send_to_server(out)?;
         self.sent_part()
@@ -295,21 +295,24 @@ impl Session<'_> {
             None => StatementId::default(),
         };
         Some(match &self.unit.what {
-            What::Query => Request::Query,
-            What::Prepare(_) => Request::Prepare,
-            What::Execute(_) | What::Bulk(_) => Request::Execute(there),
-            What::Fetch(_) => Request::Fetch(there),
-            What::LongData(_) => Request::LongData(there),
-            What::ResetStatement(_) => Request::ResetStatement(there),
-            What::FieldList => Request::FieldList,
-            What::Statistics => Request::Statistics,
-            What::Binlog => Request::BinlogDump,
-            What::InitDb | What::Ping | What::Replica | What::Simple => Request::Simple,
+            CommandKind::Query => Request::Query,
+            CommandKind::Prepare(_) => Request::Prepare,
+            CommandKind::Execute(_) | CommandKind::Bulk(_) => Request::Execute(there),
+            CommandKind::Fetch(_) => Request::Fetch(there),
+            CommandKind::LongData(_) => Request::LongData(there),
+            CommandKind::ResetStatement(_) => Request::ResetStatement(there),
+            CommandKind::FieldList => Request::FieldList,
+            CommandKind::Statistics => Request::Statistics,
+            CommandKind::Binlog => Request::BinlogDump,
+            CommandKind::InitDb
+            | CommandKind::Ping
+            | CommandKind::Replica
+            | CommandKind::Simple => Request::Simple,
         })
     }
 
     /// More of the command, or of the file.
-    pub(super) fn forward(&mut self, input: Input<'_>) -> Result<bool, End> {
+    pub(super) fn forward(&mut self, input: Input<'_>) -> Result<bool, ExitReason> {
         let bytes = input.bytes();
         let is_streaming = matches!(self.stage, Stage::Streaming);
         let length = match is_streaming {
@@ -342,7 +345,7 @@ impl Session<'_> {
                     drop(chunk);
                     self.send_to_server(out)?;
                 }
-                Input::Held(mut held) => {
+                Input::Owned(mut held) => {
                     held.truncate(length);
                     self.send_to_server(held)?;
                 }
@@ -353,7 +356,7 @@ impl Session<'_> {
     }
 
     /// A part of the command has gone, perhaps the last.
-    fn sent_part(&mut self) -> Result<(), End> {
+    fn sent_part(&mut self) -> Result<(), ExitReason> {
         if !self.rest.is_over() {
             return Ok(());
         }
@@ -363,13 +366,14 @@ impl Session<'_> {
                 server.conversation.file_sent();
             }
         }
-        if matches!(self.unit.what, What::LongData(_)) && matches!(self.stage, Stage::Answer) {
+        if matches!(self.unit.what, CommandKind::LongData(_)) && matches!(self.stage, Stage::Answer)
+        {
             return self.end_unit();
         }
         Ok(())
     }
 
-    fn send_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+    fn send_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
         let worker = self.worker;
         let Some(server) = &mut self.server else {
             return Ok(());
@@ -380,7 +384,7 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), End> {
+    pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
         let worker = self.worker;
         let Some(server) = &mut self.server else {
             worker.keep_spare(out);
@@ -438,11 +442,11 @@ pub(super) fn has_room(header: frame::Header, more: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn rest(header: [u8; 4]) -> Rest {
+    fn rest(header: [u8; 4]) -> RemainingPayload {
         let Parsed::Frame(header, _) = frame::header(&header) else {
             panic!("no header");
         };
-        Rest::begin(header)
+        RemainingPayload::begin(header)
     }
 
     #[test]
@@ -470,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_file_ends_with_an_empty_packet() {
-        let mut rest = Rest::of_file();
+        let mut rest = RemainingPayload::of_file();
         assert_eq!(rest.span(b"\x02\0\0\x02ab\x01\0\0\x03c"), 11);
         assert!(!rest.is_over());
         assert_eq!(rest.span(b"\0\0\0\x04more"), 4);

@@ -13,11 +13,11 @@ use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::rewrite::Rewrite;
 use evenkeel_wire::mysql::{Parsed, frame};
 
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::rescue::mishap_of;
 use super::server::{Ask, ServerConnection};
-use super::unit::What;
-use super::{End, Session, Stage, Then};
+use super::unit::CommandKind;
+use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::relay::Way;
 use crate::session::input::Input;
 use crate::socket::Chunk;
@@ -27,13 +27,13 @@ const WORD_LENGTH_MAX: usize = 4 * 1024;
 
 /// What a walk through a server's bytes has led to.
 #[derive(Default)]
-pub(super) struct Walked {
+pub(super) struct ScanResult {
     /// The client's command has got its whole answer.
     pub(super) is_answered: bool,
     /// Something failed that may be run elsewhere.
     pub(super) mishap: Option<Mishap>,
     /// A command of ours was refused.
-    pub(super) refused: Option<Complaint>,
+    pub(super) refused: Option<ErrorReply>,
     /// The connection ends, or cannot be followed any more.
     pub(super) broken: Option<String>,
     /// The server wants the client's file.
@@ -41,16 +41,16 @@ pub(super) struct Walked {
 }
 
 impl Session<'_> {
-    pub(super) fn hear(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+    pub(super) fn receive(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
         let Some(mut server) = self.server.take() else {
             return Ok(());
         };
-        let mut walked = Walked::default();
+        let mut walked = ScanResult::default();
         let input = Input::behind(&mut server.held, chunk);
         let mut out = self.worker.spare();
-        let is_whole = self.walk(&mut server, &input, &mut out, &mut walked);
+        let is_whole = self.scan(&mut server, &input, &mut out, &mut walked);
         self.server = Some(server);
-        if matches!(self.stage, Stage::Swallow(_)) {
+        if matches!(self.stage, Stage::DiscardReply(_)) {
             self.worker.keep_spare(out);
             return self.swallowed(walked);
         }
@@ -60,15 +60,15 @@ impl Session<'_> {
             return self.own_refused(complaint, walked);
         }
         if let Some(mishap) = walked.mishap
-            && self.may_rescue(mishap)
+            && self.may_retry(mishap)
         {
             self.worker.keep_spare(out);
-            return self.begin_rescue(mishap, walked);
+            return self.begin_retry(mishap, walked);
         }
         if walked.mishap == Some(Mishap::NotFresh) {
             self.worker.keep_spare(out);
             let text = "timed out waiting for the server to apply this session's earlier writes";
-            return self.own_refused(Complaint::new(1205, b"HY000", text), walked);
+            return self.own_refused(ErrorReply::new(1205, b"HY000", text), walked);
         }
         self.pass_on(input, out, is_whole)?;
         match walked.broken {
@@ -82,12 +82,12 @@ impl Session<'_> {
     }
 
     /// Decides what becomes of each byte. True: the input goes on as it is.
-    fn walk(
+    fn scan(
         &mut self,
         server: &mut ServerConnection,
         input: &Input<'_>,
         out: &mut Vec<u8>,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> bool {
         let bytes = input.bytes();
         let mut flight = Flight::new(bytes, out);
@@ -145,7 +145,7 @@ impl Session<'_> {
         server: &ServerConnection,
         flight: &mut Flight<'_, '_>,
         passed: usize,
-        walked: &Walked,
+        walked: &ScanResult,
     ) {
         if passed == 0 {
             return;
@@ -164,8 +164,8 @@ impl Session<'_> {
     }
 
     /// Where bytes go that come now.
-    fn delivery(&self, server: &ServerConnection, walked: &Walked) -> Delivery {
-        let is_nobody_s = matches!(self.stage, Stage::Swallow(_))
+    fn delivery(&self, server: &ServerConnection, walked: &ScanResult) -> Delivery {
+        let is_nobody_s = matches!(self.stage, Stage::DiscardReply(_))
             || walked.refused.is_some()
             || walked.mishap == Some(Mishap::NotFresh);
         match is_nobody_s {
@@ -180,7 +180,7 @@ impl Session<'_> {
         server: &mut ServerConnection,
         flight: &mut Flight<'_, '_>,
         (event, packet): (&Event<'_>, &[u8]),
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) {
         let delivery = self.delivery(server, walked);
         server.passing = delivery;
@@ -218,9 +218,13 @@ impl Session<'_> {
         server: &mut ServerConnection,
         event: &Event<'_>,
         settled: Settled,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) {
-        if matches!(self.stage, Stage::Swallow(Then::Answered { .. })) || self.takes_back() {
+        if matches!(
+            self.stage,
+            Stage::DiscardReply(AfterDiscard::Answered { .. })
+        ) || self.takes_back()
+        {
             self.hear_trackers(event);
         }
         match settled {
@@ -252,20 +256,24 @@ impl Session<'_> {
         }
     }
 
-    fn own_failed(&mut self, ask: Option<Ask>, report: &Report<'_>, walked: &mut Walked) {
+    fn own_failed(&mut self, ask: Option<Ask>, report: &Report<'_>, walked: &mut ScanResult) {
         match &mut self.stage {
-            Stage::Swallow(Then::Renewed { is_clean }) => *is_clean = false,
-            Stage::Swallow(then @ Then::Answered { .. }) => *then = Then::Unanswered,
-            Stage::Swallow(Then::TookBack { is_whole }) => *is_whole &= ask == Some(Ask::Telling),
+            Stage::DiscardReply(AfterDiscard::Renewed { is_clean }) => *is_clean = false,
+            Stage::DiscardReply(then @ AfterDiscard::Answered { .. }) => {
+                *then = AfterDiscard::Unanswered
+            }
+            Stage::DiscardReply(AfterDiscard::TookBack { is_whole }) => {
+                *is_whole &= ask == Some(Ask::Telling)
+            }
             _ => {}
         }
         match ask {
             Some(Ask::Telling) => {}
             Some(Ask::Wait) => walked.mishap = Some(Mishap::NotFresh),
-            Some(Ask::Prepare) => walked.refused = Some(Complaint::of_report(report, "")),
+            Some(Ask::Prepare) => walked.refused = Some(ErrorReply::of_report(report, "")),
             _ => {
                 let why = "the server rejected a setting of this session: ";
-                walked.refused = Some(Complaint::of_report(report, why));
+                walked.refused = Some(ErrorReply::of_report(report, why));
             }
         }
     }
@@ -276,7 +284,7 @@ impl Session<'_> {
         server: &mut ServerConnection,
         event: &Event<'_>,
         settled: Settled,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) {
         self.hear_trackers(event);
         if let Event::Ok(ok) = event {
@@ -302,13 +310,18 @@ impl Session<'_> {
         }
     }
 
-    fn failed(&mut self, server: &mut ServerConnection, report: &Report<'_>, walked: &mut Walked) {
+    fn failed(
+        &mut self,
+        server: &mut ServerConnection,
+        report: &Report<'_>,
+        walked: &mut ScanResult,
+    ) {
         self.unit.has_failed = true;
         if self.unit.results == 0 {
             walked.mishap = Some(mishap_of(report));
         }
         self.text_failed(server, report.code);
-        if let What::Execute(number) | What::Bulk(number) = self.unit.what
+        if let CommandKind::Execute(number) | CommandKind::Bulk(number) = self.unit.what
             && let Some(named) = self.numbers.get(number)
         {
             server.prepared.forget_types(named.statement.id);
@@ -328,7 +341,7 @@ impl Session<'_> {
         flight: &mut Flight<'_, '_>,
         event: &Event<'_>,
         packet: &[u8],
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) {
         let mut own = self.worker.spare();
         let journal = &self.journal;
@@ -364,7 +377,12 @@ impl Session<'_> {
     }
 
     /// Sends on what is the client's.
-    fn pass_on(&mut self, input: Input<'_>, out: Vec<u8>, is_whole: bool) -> Result<(), End> {
+    fn pass_on(
+        &mut self,
+        input: Input<'_>,
+        out: Vec<u8>,
+        is_whole: bool,
+    ) -> Result<(), ExitReason> {
         let worker = self.worker;
         let length = match is_whole {
             true => input.bytes().len(),
@@ -388,13 +406,13 @@ impl Session<'_> {
             }
             false => client.send_own(worker, out),
         };
-        sent.map_err(|error| End::ClientBroke(error.to_string()))
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
     /// The statement that the command is about.
     fn unit_statement(&self) -> Option<u64> {
         match (&self.unit.what, self.unit.what.number()) {
-            (What::Prepare(statement), _) => Some(statement.id),
+            (CommandKind::Prepare(statement), _) => Some(statement.id),
             (_, Some(number)) => Some(self.numbers.get(number)?.statement.id),
             _ => None,
         }
@@ -407,7 +425,7 @@ impl Session<'_> {
         event: &Event<'_>,
         number: evenkeel_wire::mysql::StatementId,
     ) {
-        let What::Prepare(statement) = &self.unit.what else {
+        let CommandKind::Prepare(statement) = &self.unit.what else {
             return;
         };
         let statement = Arc::clone(statement);
@@ -457,7 +475,7 @@ fn remainder(packet: &[u8]) -> usize {
 }
 
 /// An error that ends the connection.
-fn note_end(event: &Event<'_>, walked: &mut Walked) {
+fn note_end(event: &Event<'_>, walked: &mut ScanResult) {
     if let Event::Error(report) = event
         && report.is_fatal()
     {

@@ -14,7 +14,7 @@ use evenkeel_wire::sql::mysql::Modes;
 use tokio::sync::Notify;
 
 use super::join;
-use super::shared::Shared;
+use super::shared::PostgresService;
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::server::Server;
@@ -60,7 +60,7 @@ pub(crate) struct Version {
 
 /// How one server greets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Face {
+pub(crate) struct ServerGreeting {
     pub(crate) version: Arc<Version>,
     pub(crate) capabilities: Capabilities,
     pub(crate) collation: u8,
@@ -72,14 +72,14 @@ pub(crate) struct Face {
 
 /// How the servers of a service greet.
 #[derive(Debug, Default)]
-pub(crate) struct Faces {
-    seen: Mutex<HashMap<u64, Seen>>,
+pub(crate) struct ServerGreetings {
+    seen: Mutex<HashMap<u64, GreetingState>>,
     changed: Notify,
 }
 
 #[derive(Debug, Clone)]
-enum Seen {
-    Face(Arc<Face>),
+enum GreetingState {
+    Face(Arc<ServerGreeting>),
     /// For the first time.
     Looking,
     /// It did not greet, at this moment.
@@ -90,7 +90,7 @@ enum Seen {
 
 /// What clients are greeted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Least {
+pub(super) struct CommonGreeting {
     pub(super) version: Arc<Version>,
     pub(super) capabilities: Capabilities,
     pub(super) collation: u8,
@@ -124,7 +124,7 @@ impl Version {
     }
 }
 
-impl Face {
+impl ServerGreeting {
     pub(super) fn of(greeting: &Greeting<'_>) -> Self {
         let version = Version::read(greeting.version);
         let plugin = match greeting.plugin {
@@ -143,14 +143,14 @@ impl Face {
     }
 }
 
-impl Faces {
+impl ServerGreetings {
     /// A server has greeted.
-    pub(super) fn learn(&self, server_id: u64, face: Face) {
+    pub(super) fn learn(&self, server_id: u64, face: ServerGreeting) {
         let mut seen = self.lock();
-        if matches!(seen.get(&server_id), Some(Seen::Face(known)) if **known == face) {
+        if matches!(seen.get(&server_id), Some(GreetingState::Face(known)) if **known == face) {
             return;
         }
-        seen.insert(server_id, Seen::Face(Arc::new(face)));
+        seen.insert(server_id, GreetingState::Face(Arc::new(face)));
         drop(seen);
         self.changed.notify_waiters();
     }
@@ -158,8 +158,8 @@ impl Faces {
     /// It has not.
     fn is_away(&self, server_id: u64) {
         let mut seen = self.lock();
-        if !matches!(seen.get(&server_id), Some(Seen::Face(_))) {
-            seen.insert(server_id, Seen::Away(clock::now_ms()));
+        if !matches!(seen.get(&server_id), Some(GreetingState::Face(_))) {
+            seen.insert(server_id, GreetingState::Away(clock::now_ms()));
         }
         drop(seen);
         self.changed.notify_waiters();
@@ -170,8 +170,8 @@ impl Faces {
         &self,
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-        shared: &Arc<Shared>,
-    ) -> Least {
+        shared: &Arc<PostgresService>,
+    ) -> CommonGreeting {
         let since_ms = clock::now_ms();
         loop {
             let changed = self.changed.notified();
@@ -193,9 +193,11 @@ impl Faces {
         let mut seen = self.lock();
         let due = view.servers.iter().filter(|server| {
             let next = match seen.get(&server.id) {
-                None => Seen::Looking,
-                Some(Seen::Away(since_ms)) if now_ms.saturating_sub(*since_ms) >= AGAIN_MS => {
-                    Seen::LookingAgain
+                None => GreetingState::Looking,
+                Some(GreetingState::Away(since_ms))
+                    if now_ms.saturating_sub(*since_ms) >= AGAIN_MS =>
+                {
+                    GreetingState::LookingAgain
                 }
                 Some(_) => return false,
             };
@@ -206,10 +208,11 @@ impl Faces {
     }
 
     /// `None`: wait, for a server that is being looked at, or for any.
-    fn known(&self, view: &View, is_impatient: bool) -> Option<Least> {
+    fn known(&self, view: &View, is_impatient: bool) -> Option<CommonGreeting> {
         let seen = self.lock();
         let of_view = || view.servers.iter().map(|server| seen.get(&server.id));
-        let is_unseen = |one: Option<&Seen>| matches!(one, None | Some(Seen::Looking));
+        let is_unseen =
+            |one: Option<&GreetingState>| matches!(one, None | Some(GreetingState::Looking));
         if !is_impatient && of_view().any(is_unseen) {
             return None;
         }
@@ -218,7 +221,7 @@ impl Faces {
         // The primary decides about what is no matter of less or more.
         let faces = first.into_iter().chain(of_view().flatten());
         least(faces.filter_map(|one| match one {
-            Seen::Face(face) => Some(&**face),
+            GreetingState::Face(face) => Some(&**face),
             _ => None,
         }))
     }
@@ -233,14 +236,14 @@ impl Faces {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, GreetingState>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn least<'a>(mut faces: impl Iterator<Item = &'a Face>) -> Option<Least> {
+fn least<'a>(mut faces: impl Iterator<Item = &'a ServerGreeting>) -> Option<CommonGreeting> {
     let first = faces.next()?;
-    let mut least = Least {
+    let mut least = CommonGreeting {
         version: Arc::clone(&first.version),
         capabilities: first.capabilities,
         collation: first.collation,
@@ -257,7 +260,7 @@ fn least<'a>(mut faces: impl Iterator<Item = &'a Face>) -> Option<Least> {
     Some(least)
 }
 
-impl Least {
+impl CommonGreeting {
     /// MariaDB from 11.4 on ("Zero-Configuration SSL").
     pub(super) fn proves_certificates(&self) -> bool {
         self.version.mariadb && self.version.number() >= 110_400
@@ -299,7 +302,7 @@ fn look_at(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
     server: &Arc<Server>,
-    shared: &Arc<Shared>,
+    shared: &Arc<PostgresService>,
 ) {
     let (home, shared) = (Rc::clone(worker), Arc::clone(shared));
     let (service, server) = (Arc::clone(service), Arc::clone(server));

@@ -5,13 +5,13 @@ use std::mem::take;
 /// Bytes that wait. Of very many commands one is taken after the other: those behind it stay where
 /// they are.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct PendingInput {
     bytes: Vec<u8>,
     /// So many at their beginning are gone.
     taken: usize,
 }
 
-impl Held {
+impl PendingInput {
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(self.taken..).unwrap_or_default()
     }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_was_held_is_taken_in_its_order_whatever_comes_meanwhile() {
-        let mut held = Held::default();
+        let mut held = PendingInput::default();
         let (mut came, mut taken) = (0_u8, Vec::new());
         for round in 0..200_usize {
             let more: Vec<u8> = (0..round % 7).map(|n| came.wrapping_add(n as u8)).collect();
@@ -76,7 +76,7 @@ mod tests {
     /// Not a measurement: an upper bound that copying the rest each time would break.
     #[test]
     fn taking_little_of_much_costs_little() {
-        let mut held = Held::default();
+        let mut held = PendingInput::default();
         held.push(&vec![7; 8 * 1024 * 1024], Vec::new);
         let begin = std::time::Instant::now();
         let (mut out, mut count) = (Vec::new(), 0);

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::greeting::{self, First};
 
-use self::line::{Line, refused};
-use super::greeting::{Face, Version};
+use self::line::{ServerPackets, refused};
+use super::greeting::{ServerGreeting, Version};
 use super::server::ServerConnection;
-use super::shared::Shared;
+use super::shared::PostgresService;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::{Service, View};
@@ -24,7 +24,7 @@ use crate::upstream::join::{JoinError, in_time, reach, reach_again};
 use crate::upstream::lender::Pooled;
 
 /// A server has let us in, and its trackers are on.
-pub(super) struct Joined {
+pub(super) struct ServerLogin {
     pub(super) stream: Stream,
     /// Between us and the server.
     pub(super) agreed: Capabilities,
@@ -34,7 +34,7 @@ pub(super) struct Joined {
     pub(super) identity: Box<[u8]>,
     pub(super) version: Arc<Version>,
     pub(super) status: Status,
-    pub(super) fresh: Arc<Fresh>,
+    pub(super) fresh: Arc<Baseline>,
 }
 
 /// A name and a value.
@@ -42,7 +42,7 @@ type Pair = (Box<[u8]>, Box<[u8]>);
 
 /// What a connection has right behind its login.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct Baseline {
     /// Of those that are followed, what the server has; names in lower case.
     pub(super) variables: Vec<Pair>,
     pub(super) version: Arc<Version>,
@@ -53,7 +53,7 @@ pub(crate) struct Fresh {
     pub(super) is_forgetful: bool,
 }
 
-impl Fresh {
+impl Baseline {
     /// Names and values.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let pairs = self.variables.iter();
@@ -86,7 +86,7 @@ pub(super) async fn open(
 }
 
 /// Opens another one in the same name to where this one leads.
-pub(super) async fn open_beside(
+pub(super) async fn open_to_same_peer(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
     one: &Cancelling,
@@ -110,7 +110,7 @@ async fn open_on(
     let shared = service.database.as_ref().and_then(|own| own.of_mysql());
     let shared = shared.ok_or_else(JoinError::outdated)?;
     let joining = async {
-        let line = Line::new(worker, &pooled.server, reaching.await?);
+        let line = ServerPackets::new(worker, &pooled.server, reaching.await?);
         join(line, &view, shared, pooled).await
     };
     let joined = in_time(&view, &pooled.server, joining).await?;
@@ -122,14 +122,14 @@ pub(super) async fn greeted(
     worker: &Rc<Worker>,
     service: &Service,
     server: &Server,
-) -> Result<Face, JoinError> {
+) -> Result<ServerGreeting, JoinError> {
     let view = service.view_owned();
     let looking = async {
         let stream = reach(worker, service, server).await?;
-        let mut line = Line::new(worker, server, stream);
+        let mut line = ServerPackets::new(worker, server, stream);
         let (_, payload) = line.packet().await?;
         match greeting::first(&payload) {
-            Ok(First::Greeting(greeting)) => Ok(Face::of(&greeting)),
+            Ok(First::Greeting(greeting)) => Ok(ServerGreeting::of(&greeting)),
             Ok(First::Error(report)) => Err(refused(server, &report)),
             Err(fault) => Err(JoinError::unreachable(server, fault)),
         }
@@ -138,11 +138,11 @@ pub(super) async fn greeted(
 }
 
 async fn join(
-    mut line: Line<'_>,
+    mut line: ServerPackets<'_>,
     view: &View,
-    shared: &Shared,
+    shared: &PostgresService,
     pooled: &Pooled,
-) -> Result<Joined, JoinError> {
+) -> Result<ServerLogin, JoinError> {
     let server = line.server;
     let (_, payload) = line.packet().await?;
     let greeting = match greeting::first(&payload) {
@@ -150,7 +150,7 @@ async fn join(
         Ok(First::Error(report)) => return Err(refused(server, &report)),
         Err(fault) => return Err(JoinError::unreachable(server, fault)),
     };
-    let face = Face::of(&greeting);
+    let face = ServerGreeting::of(&greeting);
     let version = Arc::clone(&face.version);
     shared.logins.faces.learn(server.id, face);
     let own = view.database.as_ref().ok_or_else(JoinError::outdated)?;
@@ -170,13 +170,13 @@ async fn join(
     if let Some(calming) = &calming {
         line.run(calming, logged_in.agreed).await?;
     }
-    let fresh = Arc::new(Fresh {
+    let fresh = Arc::new(Baseline {
         variables: followed,
         version: Arc::clone(&version),
         calming: calming.map(String::into_boxed_str),
         is_forgetful: state::is_forgetful(others()),
     });
-    Ok(Joined {
+    Ok(ServerLogin {
         stream: line.stream,
         agreed: logged_in.agreed,
         id: greeting.connection,

@@ -6,25 +6,25 @@ use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::Farewell;
 use evenkeel_wire::mysql::flags::Status;
 
-use super::complaint::Complaint;
-use super::login::Changing;
+use super::complaint::ErrorReply;
+use super::login::UserChange;
 use super::server::ServerConnection;
-use super::{End, Session, Stage};
+use super::{ExitReason, Session, Stage};
 use crate::record::{CutReason, Ending};
 
 impl Session<'_> {
     /// It is over, for a reason of its own.
-    pub(super) async fn end(mut self, end: End) -> Ending {
+    pub(super) async fn end(mut self, end: ExitReason) -> Ending {
         match end {
-            End::ClientLeft | End::ChangesUser(_) => Ending::ClientClosed,
-            End::ClientBroke(why) => Ending::ResetByClient(why),
-            End::ServerBroke(why) => Ending::ResetByServer(why),
-            End::Fatal(complaint) => {
-                Box::pin(self.say_last(&complaint, true)).await;
+            ExitReason::ClientLeft | ExitReason::ChangesUser(_) => Ending::ClientClosed,
+            ExitReason::ClientBroke(why) => Ending::ResetByClient(why),
+            ExitReason::ServerBroke(why) => Ending::ResetByServer(why),
+            ExitReason::Fatal(complaint) => {
+                Box::pin(self.send_final_error(&complaint, true)).await;
                 Ending::Told(complaint.message)
             }
-            End::Unasked(complaint) => {
-                Box::pin(self.say_last(&complaint, false)).await;
+            ExitReason::Unasked(complaint) => {
+                Box::pin(self.send_final_error(&complaint, false)).await;
                 Ending::Told(complaint.message)
             }
         }
@@ -32,11 +32,11 @@ impl Session<'_> {
 
     /// It is cut from outside.
     pub(super) async fn end_cut(mut self, ending: Ending) -> Ending {
-        let complaint = Complaint::of_ending(&ending);
+        let complaint = ErrorReply::of_ending(&ending);
         // Whom another client kills while nothing is asked, no server tells anything.
         if !matches!(ending, Ending::Cut(CutReason::Command)) || !self.is_waiting_idle() {
             let is_answer = self.waits_for_answer();
-            Box::pin(self.say_last(&complaint, is_answer)).await;
+            Box::pin(self.send_final_error(&complaint, is_answer)).await;
         }
         ending
     }
@@ -47,20 +47,20 @@ impl Session<'_> {
     }
 
     /// Its client wants to be somebody else.
-    pub(super) fn leave_as_user(mut self, payload: Vec<u8>) -> Option<Changing> {
+    pub(super) fn leave_as_user(mut self, payload: Vec<u8>) -> Option<UserChange> {
         let client = self.client.take()?;
-        Some(Changing {
+        Some(UserChange {
             client,
             entrance: self.entrance,
             payload,
-            ahead: self.held.take(self.held.len(), Vec::new),
+            ahead: self.pending_input.take(self.pending_input.len(), Vec::new),
         })
     }
 
     /// Tells the client why it is over, as far as it listens: as the answer that it waits for; else
     /// with the number 0, as servers do, by which clients know that it answers nothing they will
     /// ask.
-    pub(super) async fn say_last(&mut self, complaint: &Complaint, is_answer: bool) {
+    pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply, is_answer: bool) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
         if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
             // It would be taken for a part of that.
@@ -75,7 +75,7 @@ impl Session<'_> {
     }
 
     /// What the client leaves behind on its connection decides what becomes of that.
-    fn give_back_at_the_end(&mut self, server: Box<ServerConnection>) {
+    fn release_on_exit(&mut self, server: Box<ServerConnection>) {
         if std::thread::panicking() {
             // What is on it was perhaps not noted.
             return self.borrower.give_back(server, Condition::Unclean);
@@ -110,7 +110,7 @@ impl Session<'_> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            self.give_back_at_the_end(server);
+            self.release_on_exit(server);
         }
     }
 }

@@ -24,22 +24,22 @@ use evenkeel_wire::mysql::login::{Channel, Claim};
 use evenkeel_wire::mysql::password::Nonce;
 use evenkeel_wire::mysql::startup::{self, First, Response};
 
-use self::talk::Talk;
+use self::talk::ClientPackets;
 use super::Session;
-use super::account::{Account, Greetings};
-use super::complaint::Complaint;
-use super::greeting::{Faces, Least, Version};
-use super::join::Fresh;
+use super::account::{Account, BaselineCache};
+use super::complaint::ErrorReply;
+use super::greeting::{CommonGreeting, ServerGreetings, Version};
+use super::join::Baseline;
 use super::server::ServerConnection;
-use super::shared::Shared;
-use crate::engine::live::Live;
+use super::shared::PostgresService;
+use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::random::secret;
 use crate::record::Ending;
 use crate::service::database::DatabaseService;
 use crate::service::{Seat, View};
-use crate::session::card::Card;
-use crate::session::pace::Pace;
+use crate::session::card::SessionHandle;
+use crate::session::pace::PasswordRateLimit;
 use crate::stream::Stream;
 use crate::upstream::lending::Lending;
 
@@ -50,10 +50,10 @@ const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 /// What the workers of a service share for logins.
 #[derive(Debug, Default)]
 pub(crate) struct Logins {
-    pub(super) faces: Faces,
-    pub(super) greetings: Greetings,
-    pub(super) vault: vault::Vault,
-    pace: Pace,
+    pub(super) faces: ServerGreetings,
+    pub(super) greetings: BaselineCache,
+    pub(super) vault: vault::PasswordCache,
+    pace: PasswordRateLimit,
     /// The servers look up the names of who connects.
     by_name: AtomicBool,
     mock_secret: MockSecret,
@@ -71,12 +71,12 @@ impl Default for MockSecret {
 
 /// A client that wants in.
 #[derive(Clone)]
-pub(super) struct Door<'a> {
+pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) seat: &'a Seat,
-    pub(super) live: &'a Live,
+    pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<PostgresService>,
     pub(super) lending: Rc<Lending<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     /// The client's connection id is the lower half.
@@ -85,7 +85,7 @@ pub(super) struct Door<'a> {
 
 /// What a client and we agreed on at the beginning; it stays as long as the connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entrance {
+pub(super) struct ClientHandshake {
     /// CONNECTION_ID() is its lower half.
     pub(super) id: u64,
     pub(super) agreed: Capabilities,
@@ -94,9 +94,9 @@ pub(super) struct Entrance {
 }
 
 /// COM_CHANGE_USER: a new login on the same connection.
-pub(super) struct Changing {
+pub(super) struct UserChange {
     pub(super) client: Stream,
-    pub(super) entrance: Entrance,
+    pub(super) entrance: ClientHandshake,
     /// The packet's payload.
     pub(super) payload: Vec<u8>,
     /// What the client has sent after it.
@@ -104,57 +104,57 @@ pub(super) struct Changing {
 }
 
 /// What a session is made of.
-pub(super) struct Parts<'a> {
+pub(super) struct SessionParts<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) seat: &'a Seat,
-    pub(super) live: &'a Live,
+    pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<PostgresService>,
     pub(super) lending: Rc<Lending<ServerConnection>>,
     pub(super) account: Rc<Account>,
-    pub(super) card: Rc<Card>,
+    pub(super) card: Rc<SessionHandle>,
     pub(super) client: Stream,
     /// What the client has sent after its login.
     pub(super) ahead: Vec<u8>,
-    pub(super) entrance: Entrance,
-    pub(super) begin: Begin,
+    pub(super) entrance: ClientHandshake,
+    pub(super) begin: InitialState,
 }
 
 /// What a session begins with.
-pub(super) struct Begin {
+pub(super) struct InitialState {
     /// A server has been asked: it exists, and the user may use it.
     pub(super) schema: Option<Box<[u8]>>,
     /// The number of a collation, as the client named it; 0: none.
     pub(super) collation: u16,
     /// What a server connection has right behind its login.
-    pub(super) fresh: Arc<Fresh>,
+    pub(super) fresh: Arc<Baseline>,
     /// Of the server that told it.
     pub(super) version: Arc<Version>,
 }
 
 /// Why a client does not come in.
-pub(super) enum Outside {
+pub(super) enum LoginError {
     /// It left, or its connection broke.
-    Gone,
+    Disconnected,
     /// It is told this.
-    Told(Complaint),
+    Rejected(ErrorReply),
 }
 
-impl From<Complaint> for Outside {
-    fn from(complaint: Complaint) -> Self {
-        Outside::Told(complaint)
+impl From<ErrorReply> for LoginError {
+    fn from(complaint: ErrorReply) -> Self {
+        LoginError::Rejected(complaint)
     }
 }
 
-impl From<std::io::Error> for Outside {
+impl From<std::io::Error> for LoginError {
     fn from(_: std::io::Error) -> Self {
-        Outside::Gone
+        LoginError::Disconnected
     }
 }
 
 /// What the client has said so far.
-struct Wish {
-    entrance: Entrance,
+struct LoginRequest {
+    entrance: ClientHandshake,
     user: String,
     claim: Claim,
     /// The plugin of the claim.
@@ -172,19 +172,19 @@ struct Wish {
 }
 
 /// How a login begins.
-enum Beginning {
+enum LoginOrigin {
     /// With our greeting.
     Greeting,
     /// On a connection that is logged in.
-    Change(Entrance, Vec<u8>),
+    Change(ClientHandshake, Vec<u8>),
 }
 
-impl<'a> Door<'a> {
+impl<'a> LoginHandler<'a> {
     /// Lets a client in, within the limit of a login.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, Ending> {
-        let talk = Talk::new(client, 0, Vec::new());
-        let session = self.hear(talk, Beginning::Greeting).await?;
-        session.count_received(session.held.len());
+        let talk = ClientPackets::new(client, 0, Vec::new());
+        let session = self.hear(talk, LoginOrigin::Greeting).await?;
+        session.count_received(session.pending_input.len());
         Ok(session)
     }
 
@@ -195,17 +195,24 @@ impl<'a> Door<'a> {
     }
 
     /// COM_CHANGE_USER. A failure ends the connection, as it does at a server.
-    pub(super) async fn change_user(self, changing: Changing) -> Result<Session<'a>, Ending> {
-        let beginning = Beginning::Change(changing.entrance, changing.payload);
-        self.hear(Talk::new(changing.client, 1, changing.ahead), beginning)
-            .await
+    pub(super) async fn change_user(self, changing: UserChange) -> Result<Session<'a>, Ending> {
+        let beginning = LoginOrigin::Change(changing.entrance, changing.payload);
+        self.hear(
+            ClientPackets::new(changing.client, 1, changing.ahead),
+            beginning,
+        )
+        .await
     }
 
-    async fn hear(&self, talk: Talk, beginning: Beginning) -> Result<Session<'a>, Ending> {
+    async fn hear(
+        &self,
+        talk: ClientPackets,
+        beginning: LoginOrigin,
+    ) -> Result<Session<'a>, Ending> {
         let doorstep = self.service.doorstep();
         let entering = doorstep.enter_within(self.limit(), self.address());
         let Some((_place, left)) = entering.await else {
-            return Err(self.turn_away(Some(talk), &words::full_doorstep()).await);
+            return Err(self.reject(Some(talk), &words::full_doorstep()).await);
         };
         self.within_limit(left, talk, beginning).await
     }
@@ -213,21 +220,21 @@ impl<'a> Door<'a> {
     async fn within_limit(
         &self,
         limit: Duration,
-        talk: Talk,
-        beginning: Beginning,
+        talk: ClientPackets,
+        beginning: LoginOrigin,
     ) -> Result<Session<'a>, Ending> {
         let view = self.seat.service().view_owned();
         let mut place = Some(talk);
-        let knocking = self.knock(&mut place, &view, beginning);
+        let knocking = self.handle_login(&mut place, &view, beginning);
         match compio::time::timeout(limit, knocking).await {
             Ok(Ok(session)) => Ok(session),
-            Ok(Err(Outside::Gone)) => Err(Ending::ClientClosed),
-            Ok(Err(Outside::Told(complaint))) => Err(self.turn_away(place, &complaint).await),
-            Err(_) => Err(self.turn_away(place, &words::too_slow(self.limit())).await),
+            Ok(Err(LoginError::Disconnected)) => Err(Ending::ClientClosed),
+            Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(place, &complaint).await),
+            Err(_) => Err(self.reject(place, &words::too_slow(self.limit())).await),
         }
     }
 
-    async fn turn_away(&self, talk: Option<Talk>, complaint: &Complaint) -> Ending {
+    async fn reject(&self, talk: Option<ClientPackets>, complaint: &ErrorReply) -> Ending {
         let figures = &self.service.figures()[self.worker.index];
         figures.refused_logins.add(1);
         if let Some(mut talk) = talk {
@@ -236,19 +243,19 @@ impl<'a> Door<'a> {
         Ending::Told(complaint.message.clone())
     }
 
-    async fn knock(
+    async fn handle_login(
         &self,
-        place: &mut Option<Talk>,
+        place: &mut Option<ClientPackets>,
         view: &Arc<View>,
-        beginning: Beginning,
-    ) -> Result<Session<'a>, Outside> {
-        let talk = place.as_mut().ok_or(Outside::Gone)?;
+        beginning: LoginOrigin,
+    ) -> Result<Session<'a>, LoginError> {
+        let talk = place.as_mut().ok_or(LoginError::Disconnected)?;
         let faces = &self.shared.logins.faces;
         let least = faces.least(self.worker, self.seat.service(), &self.shared);
         let least = least.await;
         let wish = match beginning {
-            Beginning::Greeting => self.begin(talk, view, &least).await?,
-            Beginning::Change(entrance, payload) => changed(entrance, &payload, &least)?,
+            LoginOrigin::Greeting => self.begin(talk, view, &least).await?,
+            LoginOrigin::Change(entrance, payload) => changed(entrance, &payload, &least)?,
         };
         self.check_channel(talk, view)?;
         let mut proof = self.prove(talk, view, &wish).await?;
@@ -258,12 +265,17 @@ impl<'a> Door<'a> {
         let (account, begin) = self.prepare(view, &wish, proof).await?;
         self.say_ok(talk, &begin, (wish.entrance.agreed, &info))
             .await?;
-        let talk = place.take().ok_or(Outside::Gone)?;
+        let talk = place.take().ok_or(LoginError::Disconnected)?;
         Ok(self.enter(talk, wish.entrance, account, begin))
     }
 
     /// Greets, and hears what the client wants.
-    async fn begin(&self, talk: &mut Talk, view: &View, least: &Least) -> Result<Wish, Outside> {
+    async fn begin(
+        &self,
+        talk: &mut ClientPackets,
+        view: &View,
+        least: &CommonGreeting,
+    ) -> Result<LoginRequest, LoginError> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let offered = least.offered(acceptor.is_some());
         let nonce = Nonce::of_random(secret());
@@ -283,12 +295,12 @@ impl<'a> Door<'a> {
         };
         let agreed = offered.both(response.capabilities);
         let id = self.id;
-        let entrance = Entrance { id, agreed, nonce };
+        let entrance = ClientHandshake { id, agreed, nonce };
         Ok(wish_of(entrance, &response, least))
     }
 
     /// A client that wants to be somebody else may have come before TLS was required.
-    fn check_channel(&self, talk: &Talk, view: &View) -> Result<(), Outside> {
+    fn check_channel(&self, talk: &ClientPackets, view: &View) -> Result<(), LoginError> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
         match must_encrypt && self.channel(talk) == Channel::Plain {
@@ -298,7 +310,7 @@ impl<'a> Door<'a> {
     }
 
     /// Whether others can listen: a Unix socket is as good as TLS.
-    fn channel(&self, talk: &Talk) -> Channel {
+    fn channel(&self, talk: &ClientPackets) -> Channel {
         match talk.is_encrypted() || self.peer.is_none() {
             true => Channel::Secure,
             false => Channel::Plain,
@@ -312,7 +324,11 @@ impl<'a> Door<'a> {
 
 /// A client that begins with another plugin than our greeting may have left the greeting's random
 /// bytes aside, and have proved nothing yet: it is asked.
-fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
+fn wish_of(
+    entrance: ClientHandshake,
+    response: &Response<'_>,
+    least: &CommonGreeting,
+) -> LoginRequest {
     let is_ready = !response.proof.is_empty() || response.plugin == Some(least.plugin);
     let asked = Response {
         plugin: response
@@ -320,7 +336,7 @@ fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
             .map(|plugin| if is_ready { plugin } else { b"" }),
         ..*response
     };
-    Wish {
+    LoginRequest {
         entrance,
         user: String::from_utf8_lossy(response.user).into_owned(),
         claim: Claim::of_response(&asked),
@@ -336,7 +352,11 @@ fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
 
 /// The proof is made with the random bytes of the greeting, as at the servers: libraries made of
 /// MariaDB's use no others for it, not even if they are asked anew. Who sends none is asked.
-fn changed(entrance: Entrance, payload: &[u8], least: &Least) -> Result<Wish, Outside> {
+fn changed(
+    entrance: ClientHandshake,
+    payload: &[u8],
+    least: &CommonGreeting,
+) -> Result<LoginRequest, LoginError> {
     let request = match frontend::request(payload, entrance.agreed) {
         Ok(Request::ChangeUser(request)) => request,
         Ok(_) => return Err(words::bad_handshake().into()),
@@ -349,7 +369,7 @@ fn changed(entrance: Entrance, payload: &[u8], least: &Least) -> Result<Wish, Ou
             .map(|plugin| if has_proof { plugin } else { b"" }),
         ..request
     };
-    Ok(Wish {
+    Ok(LoginRequest {
         entrance,
         user: String::from_utf8_lossy(request.user).into_owned(),
         claim: Claim::of_change_user(&asked),

@@ -7,30 +7,34 @@ use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::frontend;
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::finish::after;
 use super::server::{Ask, ServerConnection};
-use super::unit::{Missing, Sense, Unit, What};
-use super::{End, Session, Stage};
+use super::unit::{ActiveRequest, CommandKind, CommandStatement, Missing};
+use super::{ExitReason, Session, Stage};
 use crate::service::View;
-use crate::session::borrower::{Denial, Got};
-use crate::session::card::Doing;
-use crate::session::placing::{Awaited, Wanted};
+use crate::session::borrower::{AcquireError, AcquireOutcome};
+use crate::session::card::SessionActivity;
+use crate::session::placing::{CatchUpTarget, PlacementTarget};
 use crate::state::mysql::{Difference, Needs, difference};
 use crate::upstream::join;
 
 impl Session<'_> {
     /// Asks for a connection for the command. True: it is there.
-    pub(super) fn obtain(&mut self, wanted: Wanted, view: &View) -> Result<bool, End> {
+    pub(super) fn acquire(
+        &mut self,
+        wanted: PlacementTarget,
+        view: &View,
+    ) -> Result<bool, ExitReason> {
         let got = self.borrower.ask(&wanted, view);
         self.unit.wait = match wanted {
-            Wanted::Soon(_, position) => Some(Awaited::Position(position)),
-            Wanted::Causal(_) => Some(Awaited::Everything),
-            _ if self.must_catch_up(view) => Some(Awaited::Everything),
+            PlacementTarget::AfterPosition(_, position) => Some(CatchUpTarget::Position(position)),
+            PlacementTarget::AfterSync(_) => Some(CatchUpTarget::Everything),
+            _ if self.must_catch_up(view) => Some(CatchUpTarget::Everything),
             _ => None,
         };
         match got {
-            Got::Server(server) => Ok(self.lent(server)),
+            AcquireOutcome::Server(server) => Ok(self.lent(server)),
             got => self.follow(got).map(|()| false),
         }
     }
@@ -57,48 +61,51 @@ impl Session<'_> {
     }
 
     /// Decides anew where the command goes, whose bytes are kept, and sends it there.
-    pub(super) fn try_again(&mut self) -> Result<(), End> {
+    pub(super) fn try_again(&mut self) -> Result<(), ExitReason> {
         let view = self.seat.service().view();
         let wanted = self.decide(&view);
-        match self.obtain(wanted, &view)? {
+        match self.acquire(wanted, &view)? {
             true => self.launch(None),
             false => Ok(()),
         }
     }
 
     /// What follows for the command.
-    pub(super) fn follow(&mut self, got: Got<ServerConnection>) -> Result<(), End> {
+    pub(super) fn follow(
+        &mut self,
+        got: AcquireOutcome<ServerConnection>,
+    ) -> Result<(), ExitReason> {
         self.stage = Stage::Command;
         match got {
-            Got::Server(server) => match self.lent(server) {
+            AcquireOutcome::Server(server) => match self.lent(server) {
                 true => self.launch(None),
                 false => Ok(()),
             },
-            Got::Later => {
+            AcquireOutcome::Pending => {
                 self.stage = Stage::Waiting;
                 Ok(())
             }
-            Got::Again => self.try_again(),
-            Got::Nothing => self.try_elsewhere(),
-            Got::Denied(denial) => self.denied(&denial),
+            AcquireOutcome::Reroute => self.try_again(),
+            AcquireOutcome::Exhausted => self.try_elsewhere(),
+            AcquireOutcome::Denied(denial) => self.denied(&denial),
         }
     }
 
-    fn denied(&mut self, denial: &Denial) -> Result<(), End> {
-        let complaint = Complaint::of_denial(denial);
+    fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
+        let complaint = ErrorReply::from_acquire_error(denial);
         match denial {
             // What the session is made of is good no more.
-            Denial::NotJoined(error)
+            AcquireError::ConnectFailed(error)
                 if error.kind == join::Kind::Refused && complaint.code.sqlstate == *b"28000" =>
             {
-                Err(End::Fatal(complaint))
+                Err(ExitReason::Fatal(complaint))
             }
             _ => self.refuse(complaint),
         }
     }
 
     /// Nothing of the command was sent.
-    pub(super) fn try_elsewhere(&mut self) -> Result<(), End> {
+    pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
         let is_read = self.unit.is_read && !self.unit.primary_only && !self.unit.is_late;
         let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
         self.follow(got)
@@ -111,7 +118,7 @@ impl Session<'_> {
             self.stage = Stage::Waiting;
             return false;
         }
-        self.card.has(&server.lent);
+        self.card.set_server(&server.lent);
         self.unit.since_us = self.borrower.begins_work();
         self.transcoder = Transcoder::new(server.agreed, self.entrance.agreed);
         self.stage = Stage::Command;
@@ -160,7 +167,7 @@ impl Session<'_> {
     }
 
     /// Asks for what must be in place before the command. True: the command has to wait for it.
-    pub(super) fn ask_ahead(&mut self, out: &mut Vec<u8>) -> Result<bool, End> {
+    pub(super) fn ask_ahead(&mut self, out: &mut Vec<u8>) -> Result<bool, ExitReason> {
         let is_harmless = self.is_harmless();
         let several = self.wants_several();
         let counts = self.journal.must_count();
@@ -202,7 +209,7 @@ impl Session<'_> {
             server.ask(Ask::Wait, text.as_bytes(), out);
             must_wait |= !self.unit.is_read;
             // The cluster's own limit is half a minute, and no statement can say otherwise.
-            if *awaited == Awaited::Everything && self.borrower.is_at_replica() {
+            if *awaited == CatchUpTarget::Everything && self.borrower.is_at_replica() {
                 self.unit.patience = Some(after(wait_ms));
             }
         }
@@ -213,7 +220,9 @@ impl Session<'_> {
     /// Whether its server must take several statements in one text, or must not; `None`: it does
     /// not matter.
     fn wants_several(&self) -> Option<bool> {
-        let (What::Query, Sense::Text(meaning)) = (&self.unit.what, &self.unit.sense) else {
+        let (CommandKind::Query, CommandStatement::Text(meaning)) =
+            (&self.unit.what, &self.unit.sense)
+        else {
             return None;
         };
         // What cannot be read may be several.
@@ -236,25 +245,25 @@ impl Session<'_> {
     }
 
     /// The command is not run: its client is told why, and goes on with the next.
-    pub(super) fn refuse(&mut self, complaint: Complaint) -> Result<(), End> {
+    pub(super) fn refuse(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
         self.stage = Stage::Command;
         let command = std::mem::take(&mut self.unit.command);
-        let Unit { what, .. } = self.drop_unit();
+        let ActiveRequest { what, .. } = self.drop_unit();
         self.learn_types(&what, &command);
         self.worker.keep_spare(command);
-        self.borrower.let_next_follow();
+        self.borrower.release_failover_slot();
         if self.server.is_none() {
             self.borrower.at = None;
-            self.does(Doing::Idle);
+            self.does(SessionActivity::Idle);
         }
         match what {
             // That one is never answered, not even where it fails: the execution is.
-            What::LongData(number) => {
+            CommandKind::LongData(number) => {
                 if let Some(named) = self.numbers.get_mut(number) {
                     named.lacks_data = true;
                 }
             }
-            What::Execute(number) | What::Bulk(number) => {
+            CommandKind::Execute(number) | CommandKind::Bulk(number) => {
                 self.takes_data_away(number);
                 self.tell(complaint);
             }
@@ -264,11 +273,11 @@ impl Session<'_> {
     }
 
     /// A peer may be gone without a word; says why, if it is the server.
-    fn look_for_the_dead(&mut self) -> Result<Option<String>, End> {
+    fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
         let limit = self.seat.service().view().settings.keepalive.user_timeout;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client()?.is_unanswered(limit) {
-            return Err(End::ClientBroke(why()));
+            return Err(ExitReason::ClientBroke(why()));
         }
         let server = self.server.as_ref();
         let dead = server.filter(|server| server.lent.stream.is_unanswered(limit));
@@ -276,12 +285,12 @@ impl Session<'_> {
     }
 
     /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
-    pub(super) fn called(&mut self) -> Result<(), End> {
-        if self.card.take_forsaken() && self.server.is_some() {
+    pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
+        if self.card.take_server_abandoned() && self.server.is_some() {
             return self.server_lost("went down or is no longer the primary");
         }
-        if self.card.take_question_for_life()
-            && let Some(why) = self.look_for_the_dead()?
+        if self.card.take_liveness_check()
+            && let Some(why) = self.check_peers()?
         {
             return self.server_lost(&why);
         }
@@ -290,24 +299,24 @@ impl Session<'_> {
             crate::session::cancel::cancel(self.worker, &self.card, service);
         }
         if self.card.take_cancel() && self.borrower.is_waiting() {
-            self.borrower.leave_lines();
-            return self.refuse(Complaint::interrupted());
+            self.borrower.leave_queues();
+            return self.refuse(ErrorReply::interrupted());
         }
-        if self.borrower.gives_up() {
-            return self.refuse(Complaint::waited());
+        if self.borrower.has_timed_out() {
+            return self.refuse(ErrorReply::waited());
         }
         match self.borrower.looks_around() {
-            true => self.look_around(),
+            true => self.try_reroute(),
             false => Ok(()),
         }
     }
 
     /// Goes elsewhere if that is better by now than to wait on.
-    fn look_around(&mut self) -> Result<(), End> {
+    fn try_reroute(&mut self) -> Result<(), ExitReason> {
         let view = self.seat.service().view();
         let wanted = self.decide(&view);
         match self.borrower.leaves_for(wanted, &view) {
-            true => self.follow(Got::Again),
+            true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }
     }

@@ -11,12 +11,12 @@ use evenkeel_wire::mysql::{Parsed, StatementId};
 use smallvec::SmallVec;
 
 use super::Session;
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::executed;
 use super::from_client::has_room;
 use super::server::{Ask, ServerConnection};
-use super::statements::{Statement, Within};
-use super::unit::What;
+use super::statements::{PrepareContext, Statement};
+use super::unit::CommandKind;
 
 /// COM_STMT_BULK_EXECUTE: the types of the parameters are there (MariaDB's
 /// `STMT_BULK_FLAG_CLIENT_SEND_TYPES`).
@@ -50,7 +50,7 @@ impl Session<'_> {
 
     /// Whether the server infers what a `?` is from other types than those that its client gives.
     fn is_other_there(&self, number: u32) -> bool {
-        let (Some(server), What::Execute(_)) = (&self.server, &self.unit.what) else {
+        let (Some(server), CommandKind::Execute(_)) = (&self.server, &self.unit.what) else {
             return false;
         };
         let Some(named) = self.numbers.get(number).filter(|_| keeps_types(server)) else {
@@ -86,7 +86,7 @@ impl Session<'_> {
     pub(super) fn prepare_as_then(
         server: &mut ServerConnection,
         statement: &Statement,
-        now: &Within,
+        now: &PrepareContext,
         out: &mut Vec<u8>,
     ) {
         let then = &statement.within;
@@ -142,19 +142,19 @@ impl Session<'_> {
     /// Makes a command about a statement the server's: the number, and the types of its parameters
     /// if the client has left them out and the server has last seen others. `command` begins at
     /// `begin`.
-    pub(super) fn edit(&mut self, command: &mut Vec<u8>, begin: usize) -> Result<(), Complaint> {
+    pub(super) fn edit(&mut self, command: &mut Vec<u8>, begin: usize) -> Result<(), ErrorReply> {
         let Some(number) = self.unit.what.number() else {
             return Ok(());
         };
-        let malformed = || Complaint::protocol("malformed COM_STMT_EXECUTE");
+        let malformed = || ErrorReply::protocol("malformed COM_STMT_EXECUTE");
         let there = self.there(number).ok_or_else(malformed)?;
         let packet = command.get_mut(begin..).unwrap_or_default();
         if !set_statement(packet, there) {
             return Err(malformed());
         }
         let given = match self.unit.what {
-            What::Execute(_) => self.types_of_execute(&command[begin..], number),
-            What::Bulk(_) => self.types_of_bulk(&command[begin..], number),
+            CommandKind::Execute(_) => self.types_of_execute(&command[begin..], number),
+            CommandKind::Bulk(_) => self.types_of_bulk(&command[begin..], number),
             _ => return Ok(()),
         };
         match given {
@@ -202,8 +202,8 @@ impl Session<'_> {
         let server = self.server.as_ref();
         let there = server.and_then(|server| server.prepared.types(named.statement.id));
         let given = match what {
-            What::Execute(_) => self.types_of_execute(command, number),
-            What::Bulk(_) => self.types_of_bulk(command, number),
+            CommandKind::Execute(_) => self.types_of_execute(command, number),
+            CommandKind::Bulk(_) => self.types_of_bulk(command, number),
             _ => None,
         };
         !matches!(given, Some(Given::Missing { .. })) || there == Some(&*named.types)
@@ -254,9 +254,9 @@ impl Session<'_> {
         let payload = packet.get(HEADER_LENGTH..).unwrap_or_default();
         let number = |statement| self.numbers.number(statement);
         let what = match frontend::request(payload, self.entrance.agreed) {
-            Ok(Command::Execute(execute)) => What::Execute(number(execute.statement)),
-            Ok(Command::BulkExecute { statement, .. }) => What::Bulk(number(statement)),
-            Ok(Command::Reset(statement)) => What::ResetStatement(number(statement)),
+            Ok(Command::Execute(execute)) => CommandKind::Execute(number(execute.statement)),
+            Ok(Command::BulkExecute { statement, .. }) => CommandKind::Bulk(number(statement)),
+            Ok(Command::Reset(statement)) => CommandKind::ResetStatement(number(statement)),
             _ => return,
         };
         self.learn_types(&what, packet);
@@ -267,10 +267,10 @@ impl Session<'_> {
 
     /// An execution is not run, and its client may leave out the types that came with it from now
     /// on, as MariaDB's libraries do.
-    pub(super) fn learn_types(&mut self, what: &What, packet: &[u8]) {
+    pub(super) fn learn_types(&mut self, what: &CommandKind, packet: &[u8]) {
         let given = match *what {
-            What::Execute(number) => self.types_of_execute(packet, number),
-            What::Bulk(number) => self.types_of_bulk(packet, number),
+            CommandKind::Execute(number) => self.types_of_execute(packet, number),
+            CommandKind::Bulk(number) => self.types_of_bulk(packet, number),
             _ => None,
         };
         if let (Some(number), Some(Given::Types(types))) = (what.number(), given) {
@@ -280,9 +280,9 @@ impl Session<'_> {
     }
 
     /// The types of an execution count for those behind it.
-    fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), Complaint> {
+    fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), ErrorReply> {
         if !self.numbers.bind(number, types) {
-            return Err(Complaint::too_many_statements());
+            return Err(ErrorReply::too_many_statements());
         }
         let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
             return Ok(());

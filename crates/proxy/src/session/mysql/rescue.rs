@@ -9,18 +9,18 @@ use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::mysql::backend::Report;
 use evenkeel_wire::mysql::flags::Status;
 
-use super::complaint::Complaint;
-use super::from_server::Walked;
+use super::complaint::ErrorReply;
+use super::from_server::ScanResult;
 use super::server::ServerConnection;
 use super::texts::within;
-use super::unit::What;
-use super::{End, Session, Stage, Then};
+use super::unit::CommandKind;
+use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::clock;
-use crate::session::card::Doing;
+use crate::session::card::SessionActivity;
 use crate::state::mysql::{Does, Effect, Meaning};
 
 /// A command that fails again and again has a reason of its own.
-const RESCUES_MAX: u32 = 3;
+const RETRIES_MAX: u32 = 3;
 
 /// What an error of a server means for running it elsewhere ("Server Error Message Reference").
 pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
@@ -45,12 +45,12 @@ pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
 
 impl Session<'_> {
     /// Whether what failed is run again, and the client never hears of it.
-    pub(super) fn may_rescue(&self, mishap: Mishap) -> bool {
+    pub(super) fn may_retry(&self, mishap: Mishap) -> bool {
         let Some(at) = &self.borrower.at else {
             return false;
         };
         // To prepare a statement runs nothing.
-        let is_read = self.unit.is_read || matches!(self.unit.what, What::Prepare(_));
+        let is_read = self.unit.is_read || matches!(self.unit.what, CommandKind::Prepare(_));
         let attempt = Attempt {
             on_replica: at.is_replica,
             is_read,
@@ -63,7 +63,7 @@ impl Session<'_> {
         let may_be_partial = mishap == Mishap::TurnedAway || !at.is_replica;
         let may_have_run = mishap != Mishap::Unread && may_be_partial;
         let is_doubtful = may_have_run && !is_read && !self.unit.is_atomic;
-        let is_new = self.unit.rescues < RESCUES_MAX;
+        let is_new = self.unit.retries < RETRIES_MAX;
         is_new && !is_doubtful && may_run_again(mishap, &attempt)
     }
 
@@ -73,7 +73,11 @@ impl Session<'_> {
         self.keeps_connection() || !self.unit.bonds_before.is_empty()
     }
 
-    pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: Walked) -> Result<(), End> {
+    pub(super) fn begin_retry(
+        &mut self,
+        mishap: Mishap,
+        walked: ScanResult,
+    ) -> Result<(), ExitReason> {
         self.figures().rescued.add(1);
         if let Some(at) = &self.borrower.at
             && mishap != Mishap::Unread
@@ -88,23 +92,23 @@ impl Session<'_> {
         let is_write = mishap == Mishap::TurnedAway && !self.unit.is_read;
         self.unit.primary_only |= is_write || mishap == Mishap::ReadOnly;
         self.unit.is_late |= mishap == Mishap::NotFresh;
-        self.unit.rescues += 1;
+        self.unit.retries += 1;
         self.forget_work();
-        self.stage = Stage::Swallow(Then::RunAgain);
+        self.stage = Stage::DiscardReply(AfterDiscard::RunAgain);
         self.swallowed(walked)
     }
 
     /// The replica does not catch up in time: the read runs on the primary, and nothing that the
     /// replica still says reaches anybody.
-    pub(super) fn waited_long_enough(&mut self) -> Result<(), End> {
+    pub(super) fn waited_long_enough(&mut self) -> Result<(), ExitReason> {
         self.unit.patience = None;
-        if !self.may_rescue(Mishap::NotFresh) {
+        if !self.may_retry(Mishap::NotFresh) {
             return Ok(());
         }
         if let Some(server) = self.server.take() {
             self.borrower.give_back(server, Condition::Unclean);
         }
-        self.begin_rescue(Mishap::NotFresh, Walked::default())
+        self.begin_retry(Mishap::NotFresh, ScanResult::default())
     }
 
     /// What the command would have done to the session it has not done.
@@ -116,41 +120,45 @@ impl Session<'_> {
 
     /// Something of ours was refused before the command: it is not run, and if it was sent along,
     /// its answer is nobody's.
-    pub(super) fn own_refused(&mut self, complaint: Complaint, walked: Walked) -> Result<(), End> {
+    pub(super) fn own_refused(
+        &mut self,
+        complaint: ErrorReply,
+        walked: ScanResult,
+    ) -> Result<(), ExitReason> {
         if self.unit.reached_server && !self.rest.is_over() {
             return self.refused_in_part(complaint);
         }
         let may_move = self.unit.is_kept && !self.was_bound();
-        let is_new = self.unit.rescues < RESCUES_MAX && may_move;
+        let is_new = self.unit.retries < RETRIES_MAX && may_move;
         let is_over = walked.broken.is_some();
         // What a replica has not yet, or never will, the primary may have.
         let leaves = is_new && self.borrower.is_at_replica();
         let may_do_otherwise = leaves || self.unit.missing.is_some() && self.can_be_placed();
         let then = match (may_do_otherwise || is_over) && is_new {
             true => {
-                self.unit.rescues += 1;
+                self.unit.retries += 1;
                 if leaves && !is_over {
                     self.unit.is_late = true;
                     self.unfit_since_ms = Some(clock::now_ms());
                 }
                 self.forget_work();
-                Then::RunAgain
+                AfterDiscard::RunAgain
             }
-            false => Then::Tell(complaint),
+            false => AfterDiscard::Tell(complaint),
         };
-        self.stage = Stage::Swallow(then);
+        self.stage = Stage::DiscardReply(then);
         self.swallowed(walked)
     }
 
     /// The same with only a part of the command sent: the server waits for the rest, which must not
     /// be run.
-    fn refused_in_part(&mut self, complaint: Complaint) -> Result<(), End> {
+    fn refused_in_part(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         self.forget_work();
         self.let_go(Condition::Unclean);
         if is_bound {
-            return Err(End::Fatal(
-                Complaint::bound_lost().detail(complaint.message),
+            return Err(ExitReason::Fatal(
+                ErrorReply::pinned_state_lost().detail(complaint.message),
             ));
         }
         self.refuse(complaint)
@@ -162,7 +170,7 @@ impl Session<'_> {
     }
 
     /// More of what is nobody's has come, and perhaps the end of it.
-    pub(super) fn swallowed(&mut self, walked: Walked) -> Result<(), End> {
+    pub(super) fn swallowed(&mut self, walked: ScanResult) -> Result<(), ExitReason> {
         if let Some(why) = walked.broken {
             return self.server_lost(&why);
         }
@@ -171,32 +179,32 @@ impl Session<'_> {
             return Ok(());
         }
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
-        let Stage::Swallow(then) = stage else {
+        let Stage::DiscardReply(then) = stage else {
             return Ok(());
         };
         self.swallowed_all(then)
     }
 
-    fn swallowed_all(&mut self, then: Then) -> Result<(), End> {
+    fn swallowed_all(&mut self, then: AfterDiscard) -> Result<(), ExitReason> {
         match then {
-            Then::RunAgain => {
+            AfterDiscard::RunAgain => {
                 let condition = match self.unit.missing.is_some() {
                     true => Condition::Unclean,
                     false => Condition::Clean,
                 };
                 self.run_again(condition)
             }
-            Then::Tell(complaint) => self.tell_refusal(complaint),
-            Then::Renewed { is_clean } => self.renewed(is_clean),
-            Then::Answered { is_question } => {
+            AfterDiscard::Tell(complaint) => self.tell_refusal(complaint),
+            AfterDiscard::Renewed { is_clean } => self.renewed(is_clean),
+            AfterDiscard::Answered { is_question } => {
                 self.told(is_question);
                 Ok(())
             }
-            Then::TookBack { is_whole } => {
+            AfterDiscard::TookBack { is_whole } => {
                 self.took_back(is_whole);
                 Ok(())
             }
-            Then::Unanswered => {
+            AfterDiscard::Unanswered => {
                 self.shows();
                 Ok(())
             }
@@ -204,7 +212,7 @@ impl Session<'_> {
     }
 
     /// COM_RESET_CONNECTION was answered: what it does not end goes with the connection.
-    fn renewed(&mut self, is_clean: bool) -> Result<(), End> {
+    fn renewed(&mut self, is_clean: bool) -> Result<(), ExitReason> {
         let mut left = self.journal.pins;
         left.release(Release::ResetConnection);
         // A role stays, which no other connection has.
@@ -213,7 +221,7 @@ impl Session<'_> {
             left.add(Pin::Role);
         }
         if has_role && !(is_clean && self.server.is_some()) {
-            return Err(End::Fatal(Complaint::bound_lost()));
+            return Err(ExitReason::Fatal(ErrorReply::pinned_state_lost()));
         }
         self.counts_writes(Status::default());
         self.begin_anew();
@@ -242,7 +250,7 @@ impl Session<'_> {
 
     /// Something of ours was refused. A connection that the session had before stays: its
     /// transaction is open, and nothing was done to it.
-    fn tell_refusal(&mut self, complaint: Complaint) -> Result<(), End> {
+    fn tell_refusal(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         let wanted = self.within();
         let is_in_place = |server: &ServerConnection| {
@@ -250,8 +258,8 @@ impl Session<'_> {
         };
         let is_usable = self.server.as_deref().is_some_and(is_in_place);
         if is_bound && !is_usable {
-            return Err(End::Fatal(
-                Complaint::bound_lost().detail(complaint.message),
+            return Err(ExitReason::Fatal(
+                ErrorReply::pinned_state_lost().detail(complaint.message),
             ));
         }
         if !is_bound {
@@ -262,7 +270,7 @@ impl Session<'_> {
     }
 
     /// The command, elsewhere.
-    fn run_again(&mut self, condition: Condition) -> Result<(), End> {
+    fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
         let was_primary = self.borrower.is_at_primary();
         self.borrower.at = None;
         if let Some(server) = self.server.take() {
@@ -288,7 +296,7 @@ impl Session<'_> {
     }
 
     /// The server is gone, or cannot be followed.
-    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), End> {
+    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
@@ -302,8 +310,8 @@ impl Session<'_> {
         self.borrower.give_back(server, Condition::Unclean);
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
         match stage {
-            Stage::Swallow(Then::RunAgain) => self.run_again(Condition::Unclean),
-            Stage::Swallow(then @ (Then::Tell(_) | Then::Renewed { .. })) => {
+            Stage::DiscardReply(AfterDiscard::RunAgain) => self.run_again(Condition::Unclean),
+            Stage::DiscardReply(then @ (AfterDiscard::Tell(_) | AfterDiscard::Renewed { .. })) => {
                 self.swallowed_all(then)
             }
             Stage::Preparing if self.unit.is_kept && !is_open && !self.was_bound() => {
@@ -312,10 +320,10 @@ impl Session<'_> {
             }
             Stage::Preparing => self.tell_lost(is_open, why),
             Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
-                Err(End::ServerBroke(why.to_owned()))
+                Err(ExitReason::ServerBroke(why.to_owned()))
             }
-            Stage::Answer if self.may_rescue(Mishap::Broken) => {
-                self.begin_rescue(Mishap::Broken, Walked::default())
+            Stage::Answer if self.may_retry(Mishap::Broken) => {
+                self.begin_retry(Mishap::Broken, ScanResult::default())
             }
             Stage::Answer | Stage::File | Stage::Streaming => self.tell_lost(is_open, why),
             stage @ Stage::Killing(..) => {
@@ -327,7 +335,7 @@ impl Session<'_> {
     }
 
     /// Its client was not asking for anything.
-    fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), End> {
+    fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
         // Also one whose modes are set, and that has not begun.
@@ -336,20 +344,22 @@ impl Session<'_> {
         self.may_have_written();
         self.borrower.at = None;
         self.forget_work();
-        self.does(Doing::Idle);
+        self.does(SessionActivity::Idle);
         if bonds {
             self.figures().lost.add(1);
-            return Err(End::Unasked(Complaint::bound_lost().detail(detail)));
+            return Err(ExitReason::Unasked(
+                ErrorReply::pinned_state_lost().detail(detail),
+            ));
         }
         if is_open {
             self.figures().lost.add(1);
-            self.lost = Some(Complaint::of_trouble(trouble).detail(detail));
+            self.lost = Some(ErrorReply::from_primary_error(trouble).detail(detail));
         }
         Ok(())
     }
 
     /// A command was under way that cannot be run again.
-    fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), End> {
+    fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
         self.may_have_written();
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
@@ -360,9 +370,11 @@ impl Session<'_> {
         self.borrower.at = None;
         self.forget_work();
         if bonds {
-            return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
+            return Err(ExitReason::Fatal(
+                ErrorReply::pinned_state_lost().detail(detail),
+            ));
         }
-        self.refuse(Complaint::of_trouble(trouble).detail(detail))
+        self.refuse(ErrorReply::from_primary_error(trouble).detail(detail))
     }
 
     /// Perhaps it has, at the server that is gone: then the session must see it as well.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use evenkeel_wire::sql::Dialect;
 
 use super::Session;
-use super::complaint::Complaint;
-use super::unit::What;
+use super::complaint::ErrorReply;
+use super::unit::CommandKind;
 use crate::service::rules::{RuleBook, Ruling, Said};
 
 impl Session<'_> {
@@ -40,16 +40,19 @@ impl Session<'_> {
 
     /// What the client is told instead, if the command is refused. One that is run counts, and one
     /// that is refused.
-    pub(super) fn refused_by_rule(&self, what: &What) -> Option<Complaint> {
+    pub(super) fn refused_by_rule(&self, what: &CommandKind) -> Option<ErrorReply> {
         let ruling = self.ruling.as_ref()?;
         let refused = match what {
-            What::Query | What::Prepare(_) | What::Execute(_) | What::Bulk(_) => ruling.rejection(),
+            CommandKind::Query
+            | CommandKind::Prepare(_)
+            | CommandKind::Execute(_)
+            | CommandKind::Bulk(_) => ruling.rejection(),
             _ => return None,
         };
-        if refused.is_some() || !matches!(what, What::Prepare(_)) {
+        if refused.is_some() || !matches!(what, CommandKind::Prepare(_)) {
             ruling.count(self.worker.index);
         }
-        refused.map(Complaint::by_rule)
+        refused.map(ErrorReply::by_rule)
     }
 
     fn ruling_of(&self, book: Arc<RuleBook>, text: Option<&[u8]>, schema: Option<&[u8]>) -> Ruling {

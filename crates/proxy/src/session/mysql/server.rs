@@ -12,11 +12,11 @@ use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::rewrite;
 use evenkeel_wire::mysql::trackers::Trackers;
 
-use super::account::Known;
-use super::complaint::Complaint;
+use super::account::UserState;
+use super::complaint::ErrorReply;
 use super::greeting::Version;
-use super::join::{self, Fresh, Joined};
-use super::statements::Prepared;
+use super::join::{self, Baseline, ServerLogin};
+use super::statements::ServerStatements;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
@@ -38,8 +38,8 @@ pub(crate) struct ServerConnection {
     pub(crate) passing: Delivery,
     pub(crate) agreed: Capabilities,
     pub(crate) version: Arc<Version>,
-    pub(crate) fresh: Arc<Fresh>,
-    pub(crate) prepared: Prepared,
+    pub(crate) fresh: Arc<Baseline>,
+    pub(crate) prepared: ServerStatements,
     /// Statements that it is to close before it is told anything else.
     pub(crate) closing: Vec<StatementId>,
     /// Statements that its client has closed, with something open.
@@ -58,8 +58,8 @@ pub(crate) struct Luggage {
     boundaries: Boundaries,
     agreed: Capabilities,
     version: Arc<Version>,
-    fresh: Arc<Fresh>,
-    prepared: Prepared,
+    fresh: Arc<Baseline>,
+    prepared: ServerStatements,
     closing: Vec<StatementId>,
     settings: Carried,
     takes_several: bool,
@@ -119,8 +119,8 @@ impl Ask {
 
 impl ServerConnection {
     /// Whose login has just ended, with the trackers switched on.
-    pub(super) fn new(worker: &Worker, joined: Joined, pooled: &Arc<Pooled>) -> Box<Self> {
-        let Joined {
+    pub(super) fn new(worker: &Worker, joined: ServerLogin, pooled: &Arc<Pooled>) -> Box<Self> {
+        let ServerLogin {
             stream,
             agreed,
             id,
@@ -141,7 +141,7 @@ impl ServerConnection {
             remainder: 0,
             passing: Delivery::Forward,
             agreed,
-            prepared: Prepared::default(),
+            prepared: ServerStatements::default(),
             closing: Vec::new(),
             resets: Vec::new(),
             settings,
@@ -231,7 +231,7 @@ impl ServerConnection {
     }
 
     /// Runs queries of ours to their end, for a connection that nobody uses.
-    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), Complaint> {
+    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
             self.ask(Ask::Other, text, &mut out);
@@ -286,13 +286,13 @@ impl ServerConnection {
     }
 
     /// The same for a connection that nobody uses; a transaction is rolled back by it.
-    pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), Complaint> {
+    pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), ErrorReply> {
         let mut out = Vec::new();
         self.ask_renewal(&mut out);
         self.finish(worker, out).await
     }
 
-    async fn finish(&mut self, worker: &Worker, out: Vec<u8>) -> Result<(), Complaint> {
+    async fn finish(&mut self, worker: &Worker, out: Vec<u8>) -> Result<(), ErrorReply> {
         let sent = self.lent.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
         let mut refused = None;
@@ -315,8 +315,8 @@ impl ServerConnection {
         &mut self,
         worker: &Worker,
         bytes: &[u8],
-        refused: &mut Option<Complaint>,
-    ) -> Result<usize, Complaint> {
+        refused: &mut Option<ErrorReply>,
+    ) -> Result<usize, ErrorReply> {
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
@@ -333,7 +333,7 @@ impl ServerConnection {
             at += length;
             let settled = self.conversation.reply(&event);
             if let Event::Error(report) = &event {
-                refused.get_or_insert(Complaint::of_report(report, ""));
+                refused.get_or_insert(ErrorReply::of_report(report, ""));
             }
             if matches!(settled, Ok(reply) if matches!(reply.settled, Settled::Renewed(_))) {
                 self.renewed(worker.interner());
@@ -364,9 +364,9 @@ impl ServerConnection {
         self.settings.renewed(self.fresh.pairs(), interner);
     }
 
-    fn broken(&self, why: impl std::fmt::Display) -> Complaint {
+    fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
         let name = &self.lent.pooled.server.name;
-        Complaint::new(2013, b"08S01", format!("server {name}: {why}"))
+        ErrorReply::new(2013, b"08S01", format!("server {name}: {why}"))
     }
 }
 
@@ -382,10 +382,10 @@ pub(crate) fn session_state<'a>(event: &Event<'a>) -> Option<&'a [u8]> {
 }
 
 impl Connection for ServerConnection {
-    type Known = Known;
+    type Known = UserState;
 
-    fn known(who: &Who, service: &DatabaseService) -> Known {
-        Known::of(who, service)
+    fn known(who: &Who, service: &DatabaseService) -> UserState {
+        UserState::of(who, service)
     }
 
     fn lendings(all: &Lendings) -> &ById<Self> {

@@ -9,14 +9,14 @@ use crate::state::mysql::Asked;
 
 /// As long as the service lives.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct PostgresService {
     pub(crate) statements: Interned,
     /// What statements have asked about the ones before them.
     pub(crate) asked: Asked,
     pub(super) logins: Logins,
 }
 
-impl Shared {
+impl PostgresService {
     /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
     pub(crate) fn modes(&self, view: &View) -> Option<Modes> {
         self.logins.faces.modes(view)

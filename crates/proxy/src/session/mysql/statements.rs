@@ -6,16 +6,16 @@ use std::sync::Arc;
 use evenkeel_wire::mysql::StatementId;
 use rustc_hash::FxHashMap;
 
-use super::executed::Executed;
+use super::executed::ExecutionHistory;
 use crate::service::rules::Ruling;
-use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh, new_id};
+use crate::session::interned::{self, MemorySize, OF_CLIENT_MAX, StatementBudget, new_id};
 use crate::state::mysql::{Effect, Meaning};
 
 /// A statement as clients prepare it.
-pub(crate) type Statement = interned::Statement<Within, Meaning>;
+pub(crate) type Statement = interned::SharedStatement<PrepareContext, Meaning>;
 
 /// All statements of a service.
-pub(crate) type Interned = interned::Interned<Within, Meaning>;
+pub(crate) type Interned = interned::StatementInterner<PrepareContext, Meaning>;
 
 impl Statement {
     /// The same, and yet another for the servers.
@@ -27,7 +27,7 @@ impl Statement {
     }
 }
 
-impl Weigh for Within {
+impl MemorySize for PrepareContext {
     fn weight(&self) -> usize {
         self.schema.as_ref().map_or(0, |schema| schema.len()) + READING_WEIGHT
     }
@@ -36,7 +36,7 @@ impl Weigh for Within {
 /// What modes, a character set and a collation take, as a rule.
 const READING_WEIGHT: usize = 200;
 
-impl Weigh for Meaning {
+impl MemorySize for Meaning {
     fn weight(&self) -> usize {
         size_of_val(&*self.statements) + self.effects.len() * (size_of::<Effect>() + EFFECT)
     }
@@ -47,7 +47,7 @@ const EFFECT: usize = 64;
 
 /// What a text is prepared in: names and strings in it mean what they mean there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Within {
+pub(crate) struct PrepareContext {
     pub(crate) schema: Option<Box<[u8]>>,
     /// The values of [`READING`].
     pub(crate) reading: [Option<Box<[u8]>>; READING.len()],
@@ -78,11 +78,11 @@ pub(crate) const READING: [&[u8]; 14] = [
     b"default_collation_for_utf8mb4",
 ];
 
-impl Within {
+impl PrepareContext {
     /// The SETs that have a text read so, and as it is `now` again; empty: there is no difference.
     /// What is not known, as the collation just behind SET NAMES, is left as it is. `None`: it
     /// cannot be written.
-    pub(crate) fn settings(&self, now: &Within) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn settings(&self, now: &PrepareContext) -> Option<(Vec<u8>, Vec<u8>)> {
         let (mut there, mut back) = (Vec::new(), Vec::new());
         let values = self.reading.iter().zip(&now.reading);
         for (name, values) in READING.iter().zip(values) {
@@ -128,19 +128,19 @@ fn is_plain(value: &[u8]) -> bool {
 
 /// One client's statements, by the numbers that we gave it.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
-    known: FxHashMap<u32, Named>,
+pub(crate) struct ClientStatements {
+    known: FxHashMap<u32, ClientStatement>,
     given: u32,
     /// What [`StatementId::LAST`] means.
     last: Option<u32>,
-    share: Share,
+    share: StatementBudget,
     /// One of them may hold something.
     may_hold: bool,
 }
 
 /// A client's statement.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct ClientStatement {
     pub(crate) statement: Arc<Statement>,
     pub(crate) parameters: u16,
     /// The types of its parameters as its client gave them last; an execution may leave them out.
@@ -155,14 +155,14 @@ pub(crate) struct Named {
     is_own: bool,
 }
 
-impl Named {
+impl ClientStatement {
     /// What it takes of its client's share.
     fn weight(&self) -> usize {
         self.statement.weight() + self.types.len()
     }
 }
 
-impl Numbers {
+impl ClientStatements {
     /// The number that the next statement gets if its server takes it.
     pub(crate) fn next(&self) -> StatementId {
         // MariaDB's LAST is no number.
@@ -175,18 +175,18 @@ impl Numbers {
     /// Whether the client may have one more.
     pub(crate) fn has_room(&mut self, statement: &Statement) -> bool {
         let known = &self.known;
-        let has = || known.values().map(Named::weight).sum();
+        let has = || known.values().map(ClientStatement::weight).sum();
         known.len() < OF_CLIENT_MAX && self.share.takes(statement.weight(), has)
     }
 
     /// The types of its parameters are these now. False: its client has no room for them.
     pub(crate) fn bind(&mut self, number: u32, types: &[u8]) -> bool {
-        let is_same = |named: &Named| *named.types == *types;
+        let is_same = |named: &ClientStatement| *named.types == *types;
         if self.known.get(&number).is_some_and(is_same) {
             return true;
         }
         let known = &self.known;
-        let has = || known.values().map(Named::weight).sum();
+        let has = || known.values().map(ClientStatement::weight).sum();
         let has_room = self.share.takes(types.len(), has);
         if let Some(named) = self.known.get_mut(&number).filter(|_| has_room) {
             named.types = types.into();
@@ -204,7 +204,7 @@ impl Numbers {
         let number = self.next().0;
         self.given = number;
         self.last = Some(number);
-        let named = Named {
+        let named = ClientStatement {
             statement: Arc::clone(statement),
             parameters,
             types: Box::default(),
@@ -235,7 +235,7 @@ impl Numbers {
     /// `is_held`: the client's server holds something for one of its statements.
     pub(crate) fn own(&mut self, number: u32, is_held: bool) {
         let named = self.known.get_mut(&number);
-        let is_lent = |named: &&mut Named| !(named.is_own || named.holds && is_held);
+        let is_lent = |named: &&mut ClientStatement| !(named.is_own || named.holds && is_held);
         if let Some(named) = named.filter(is_lent) {
             named.statement = Arc::new(named.statement.copy());
             named.is_own = true;
@@ -306,15 +306,15 @@ impl Numbers {
         holding.map(|named| named.statement.id)
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<&Named> {
+    pub(crate) fn get(&self, number: u32) -> Option<&ClientStatement> {
         self.known.get(&number)
     }
 
-    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Named> {
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut ClientStatement> {
         self.known.get_mut(&number)
     }
 
-    pub(crate) fn remove(&mut self, number: u32) -> Option<Named> {
+    pub(crate) fn remove(&mut self, number: u32) -> Option<ClientStatement> {
         if self.last == Some(number) {
             self.last = None;
         }
@@ -336,24 +336,24 @@ impl Numbers {
 
 /// Which statements a server connection has, the longest unused first to go.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
-    known: FxHashMap<u64, There>,
+pub(crate) struct ServerStatements {
+    known: FxHashMap<u64, ServerStatement>,
     clock: u64,
 }
 
 /// A statement on a server connection.
 #[derive(Debug)]
-pub(crate) struct There {
+pub(crate) struct ServerStatement {
     pub(crate) number: StatementId,
     used: u64,
     /// The types that the last execution on this connection bound.
     pub(crate) types: Box<[u8]>,
-    pub(super) executed: Executed,
+    pub(super) executed: ExecutionHistory,
 }
 
-impl Prepared {
+impl ServerStatements {
     /// The statement, if it has it, which counts as a use of it.
-    pub(crate) fn get(&mut self, id: u64) -> Option<&mut There> {
+    pub(crate) fn get(&mut self, id: u64) -> Option<&mut ServerStatement> {
         self.clock += 1;
         let there = self.known.get_mut(&id)?;
         there.used = self.clock;
@@ -366,7 +366,7 @@ impl Prepared {
     }
 
     /// Its executions there, without using it.
-    pub(super) fn executed(&self, id: u64) -> Option<&Executed> {
+    pub(super) fn executed(&self, id: u64) -> Option<&ExecutionHistory> {
         self.known.get(&id).map(|there| &there.executed)
     }
 
@@ -386,11 +386,11 @@ impl Prepared {
     /// same statement's old number.
     pub(crate) fn add(&mut self, id: u64, number: StatementId) -> Option<StatementId> {
         self.clock += 1;
-        let there = There {
+        let there = ServerStatement {
             number,
             used: self.clock,
             types: Box::default(),
-            executed: Executed::default(),
+            executed: ExecutionHistory::default(),
         };
         let old = self.known.insert(id, there)?;
         Some(old.number)
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_longest_unused_is_closed_when_there_are_too_many() {
-        let mut prepared = Prepared::default();
+        let mut prepared = ServerStatements::default();
         for id in 1..=2 {
             assert_eq!(prepared.add(id, StatementId(id as u32 + 10)), None);
         }
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_statement_that_is_prepared_again_gives_its_old_number_up() {
-        let mut prepared = Prepared::default();
+        let mut prepared = ServerStatements::default();
         prepared.add(1, StatementId(5));
         assert_eq!(prepared.add(1, StatementId(6)), Some(StatementId(5)));
         assert_eq!(prepared.number(1), Some(StatementId(6)));
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn a_text_is_read_as_it_was_where_that_is_known() {
         let within = |mode: &[u8], collation: Option<&[u8]>| {
-            let mut within = Within::default();
+            let mut within = PrepareContext::default();
             within.reading[0] = Some(mode.into());
             within.reading[1] = Some(b"utf8mb4"[..].into());
             within.reading[2] = collation.map(Box::from);
@@ -476,12 +476,16 @@ mod tests {
 
     #[test]
     fn a_statement_parts_from_one_of_its_client_s_that_holds_something() {
-        let statement =
-            Interned::default().statement(b"SELECT 1", &Within::default(), 0, Meaning::default);
-        let mut numbers = Numbers::default();
+        let statement = Interned::default().statement(
+            b"SELECT 1",
+            &PrepareContext::default(),
+            0,
+            Meaning::default,
+        );
+        let mut numbers = ClientStatements::default();
         numbers.prepared(&statement, 0, None);
         numbers.prepared(&statement, 0, None);
-        let id = |numbers: &Numbers, number| numbers.get(number).unwrap().statement.id;
+        let id = |numbers: &ClientStatements, number| numbers.get(number).unwrap().statement.id;
         numbers.part(2);
         assert_eq!(id(&numbers, 2), statement.id);
         numbers.get_mut(1).unwrap().holds = true;
@@ -494,9 +498,15 @@ mod tests {
     #[test]
     fn a_newer_meaning_is_kept_at_the_number_and_the_statement_stays_what_servers_know() {
         let all = Interned::default();
-        let known_with =
-            |catalog| all.statement(b"SELECT ?", &Within::default(), catalog, Meaning::default);
-        let mut numbers = Numbers::default();
+        let known_with = |catalog| {
+            all.statement(
+                b"SELECT ?",
+                &PrepareContext::default(),
+                catalog,
+                Meaning::default,
+            )
+        };
+        let mut numbers = ClientStatements::default();
         numbers.prepared(&known_with(1), 1, None);
         numbers.prepared(&known_with(1), 1, None);
         numbers.own(2, false);
@@ -515,22 +525,26 @@ mod tests {
     /// A server takes what is sent in advance for more of what the last execution had.
     #[test]
     fn long_data_goes_to_a_statement_of_the_client_s_own_unless_the_server_holds_some() {
-        let statement =
-            Interned::default().statement(b"SELECT ?", &Within::default(), 0, Meaning::default);
-        let sent_behind = |before: &dyn Fn(&mut Numbers), is_held: bool| {
-            let mut numbers = Numbers::default();
+        let statement = Interned::default().statement(
+            b"SELECT ?",
+            &PrepareContext::default(),
+            0,
+            Meaning::default,
+        );
+        let sent_behind = |before: &dyn Fn(&mut ClientStatements), is_held: bool| {
+            let mut numbers = ClientStatements::default();
             numbers.prepared(&statement, 1, None);
             before(&mut numbers);
             numbers.own(1, is_held);
             numbers.get(1).unwrap().statement.id == statement.id
         };
-        let asked = |numbers: &mut Numbers| numbers.will_hold(1, true);
+        let asked = |numbers: &mut ClientStatements| numbers.will_hold(1, true);
         assert!(sent_behind(&asked, true), "the cursor is open");
         assert!(
             !sent_behind(&asked, false),
             "it is gone with its connection"
         );
-        let over = |numbers: &mut Numbers| {
+        let over = |numbers: &mut ClientStatements| {
             numbers.will_hold(1, true);
             numbers.hold_nothing();
         };
@@ -541,11 +555,11 @@ mod tests {
     #[test]
     fn a_client_has_so_many_statements_and_no_more() {
         let statement = |text: &[u8]| {
-            let within = Within::default();
+            let within = PrepareContext::default();
             Interned::default().statement(text, &within, 0, Meaning::default)
         };
         let (one, long) = (statement(b"SELECT 1"), statement(&[b' '; 1024 * 1024]));
-        let mut numbers = Numbers::default();
+        let mut numbers = ClientStatements::default();
         for _ in 0..OF_CLIENT_MAX {
             assert!(numbers.has_room(&one));
             numbers.prepared(&one, 0, None);
@@ -564,9 +578,13 @@ mod tests {
 
     #[test]
     fn the_types_of_parameters_count_as_what_their_client_has() {
-        let statement =
-            Interned::default().statement(b"SELECT ?", &Within::default(), 0, Meaning::default);
-        let mut numbers = Numbers::default();
+        let statement = Interned::default().statement(
+            b"SELECT ?",
+            &PrepareContext::default(),
+            0,
+            Meaning::default,
+        );
+        let mut numbers = ClientStatements::default();
         let types = [7; 128 * 1024];
         let times = (1..=1_000).take_while(|number| {
             assert!(numbers.has_room(&statement), "it is small");
@@ -582,9 +600,9 @@ mod tests {
 
     #[test]
     fn a_client_s_numbers_are_never_the_last_one_s_and_not_used_twice_in_a_row() {
-        let mut numbers = Numbers {
+        let mut numbers = ClientStatements {
             given: u32::MAX - 2,
-            ..Numbers::default()
+            ..ClientStatements::default()
         };
         assert_eq!(numbers.next(), StatementId(u32::MAX - 1));
         numbers.given = u32::MAX - 1;

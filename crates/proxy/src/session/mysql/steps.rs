@@ -6,12 +6,12 @@ use evenkeel_policy::lending::Condition;
 use evenkeel_wire::mysql::frame;
 
 use super::from_client::command_of;
-use super::{End, HELD_LENGTH_MAX, Session, Stage};
+use super::{ExitReason, HELD_LENGTH_MAX, Session, Stage};
 use crate::session::STEPS_MAX;
 use crate::session::input::Input;
 
 impl Session<'_> {
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
         for _ in 0..STEPS_MAX {
             match self.step(context) {
                 Ok(true) => {}
@@ -24,14 +24,14 @@ impl Session<'_> {
     }
 
     /// One thing that can be done now. False: nothing can.
-    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         let service = self.seat.service();
         if let Some(got) = self.borrower.poll_connection(context, service) {
             self.follow(got)?;
             return Ok(true);
         }
-        if self.card.take_call(context) {
-            self.called()?;
+        if self.card.take_notification(context) {
+            self.handle_notification()?;
             return Ok(true);
         }
         if self.step_waiting(context)? {
@@ -39,7 +39,7 @@ impl Session<'_> {
         }
         let is_client_ready = match self.client()?.poll_sent(context) {
             Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(error)) => return Err(End::ClientBroke(error.to_string())),
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
             Poll::Pending => false,
         };
         if is_client_ready && !self.answers.is_empty() {
@@ -56,11 +56,11 @@ impl Session<'_> {
     }
 
     /// What comes from other threads.
-    fn step_waiting(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn step_waiting(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         if let Some(holding) = &mut self.holding
             && holding.as_mut().poll(context).is_ready()
         {
-            self.held_long_enough();
+            self.hold_expired();
             return Ok(true);
         }
         if let Some(patience) = &mut self.unit.patience
@@ -84,7 +84,7 @@ impl Session<'_> {
     }
 
     /// Takes what the server says. False: it says nothing.
-    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         let worker = self.worker;
         let Some(server) = &mut self.server else {
             return Ok(false);
@@ -93,7 +93,7 @@ impl Session<'_> {
             return Ok(false);
         };
         match chunk {
-            Ok(Some(chunk)) => self.hear(chunk)?,
+            Ok(Some(chunk)) => self.receive(chunk)?,
             Ok(None) => self.server_lost("closed the connection")?,
             Err(error) => self.server_lost(&error.to_string())?,
         }
@@ -135,7 +135,7 @@ impl Session<'_> {
         &mut self,
         context: &mut Context<'_>,
         is_client_ready: bool,
-    ) -> Result<bool, End> {
+    ) -> Result<bool, ExitReason> {
         let takes = match self.stage {
             Stage::Command => {
                 is_client_ready && !self.owes_trackers() && self.is_server_sent(context)
@@ -144,24 +144,24 @@ impl Session<'_> {
             Stage::File | Stage::Streaming => self.is_server_sent(context),
             _ => false,
         };
-        if takes && !self.held.is_empty() && !self.holds_too_little() && self.go_on()? {
+        if takes && !self.pending_input.is_empty() && !self.holds_too_little() && self.go_on()? {
             return Ok(true);
         }
         // Who has not taken his answer yet is not asked for more.
         let is_slow = matches!(self.stage, Stage::Command) && !takes;
-        let is_full = !takes && self.held.len() >= HELD_LENGTH_MAX;
+        let is_full = !takes && self.pending_input.len() >= HELD_LENGTH_MAX;
         if is_slow || is_full {
             return Ok(false);
         }
         let worker = self.worker;
         let chunk = match self.client()?.poll_chunk(worker, context) {
             Poll::Ready(Ok(Some(chunk))) => chunk,
-            Poll::Ready(Ok(None)) => return Err(End::ClientLeft),
-            Poll::Ready(Err(error)) => return Err(End::ClientBroke(error.to_string())),
+            Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
             Poll::Pending => return Ok(false),
         };
         self.count_received(chunk.bytes().len());
-        if takes && self.held.is_empty() {
+        if takes && self.pending_input.is_empty() {
             self.take(Input::Chunk(chunk))?;
         } else {
             self.hold(chunk.bytes());
@@ -170,17 +170,17 @@ impl Session<'_> {
     }
 
     /// Goes on with what was held. False: it is only the beginning of something.
-    fn go_on(&mut self) -> Result<bool, End> {
+    fn go_on(&mut self) -> Result<bool, ExitReason> {
         let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
-        let first = command_of(self.held.bytes()).filter(|_| is_between);
-        let count = first.map_or(self.held.len(), frame::Header::frame_length);
-        let taken = self.held.take(count, || self.worker.spare());
-        self.take(Input::Held(taken))
+        let first = command_of(self.pending_input.bytes()).filter(|_| is_between);
+        let count = first.map_or(self.pending_input.len(), frame::Header::frame_length);
+        let taken = self.pending_input.take(count, || self.worker.spare());
+        self.take(Input::Owned(taken))
     }
 
     /// Bytes of the client, from where the last ones ended. False: they are only the beginning of
     /// something, and held.
-    fn take(&mut self, input: Input<'_>) -> Result<bool, End> {
+    fn take(&mut self, input: Input<'_>) -> Result<bool, ExitReason> {
         match self.stage {
             Stage::Command => self.begin(input),
             _ => self.forward(input),

@@ -15,8 +15,8 @@ use evenkeel_wire::sql::mysql::{TokenKind, Tokens};
 
 use super::Session;
 use super::server::{ServerConnection, session_state};
-use super::statements::{READING, Statement, Within};
-use super::unit::{Sense, What};
+use super::statements::{PrepareContext, READING, Statement};
+use super::unit::{CommandKind, CommandStatement};
 use crate::clock;
 use crate::session::pinning;
 use crate::state::PinSource;
@@ -57,7 +57,7 @@ impl Session<'_> {
     }
 
     /// What a text means that was prepared within these.
-    fn read_prepared(&self, text: &[u8], within: &Within) -> Meaning {
+    fn read_prepared(&self, text: &[u8], within: &PrepareContext) -> Meaning {
         let [mode, client, collation, ..] = &within.reading;
         let [mode, client, collation] =
             [mode, client, collation].map(|value| value.as_deref().unwrap_or_default());
@@ -96,7 +96,7 @@ impl Session<'_> {
     }
 
     /// What its texts are prepared in.
-    pub(super) fn within(&self) -> Within {
+    pub(super) fn within(&self) -> PrepareContext {
         within(self.journal.schema(), self.journal.settings())
     }
 
@@ -134,17 +134,17 @@ impl Session<'_> {
         };
         let nothing = Meaning::default();
         let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
-        let is_text = matches!(self.unit.what, What::Query | What::Execute(_));
+        let is_text = matches!(self.unit.what, CommandKind::Query | CommandKind::Execute(_));
         self.unit.is_atomic = is_text && meaning.is_atomic;
         self.unit.may_write =
-            meaning.writes || matches!(self.unit.what, What::Simple | What::Bulk(_));
+            meaning.writes || matches!(self.unit.what, CommandKind::Simple | CommandKind::Bulk(_));
         if let Some(at) = &mut self.borrower.at {
             at.written.is_some |= self.unit.may_write;
         }
         self.journal.sent(meaning, &mut server.settings);
         match self.unit.what {
-            What::Replica | What::Binlog => self.journal.pins.add(Pin::Replication),
-            What::LongData(_) => self.journal.pins.add(Pin::LongData),
+            CommandKind::Replica | CommandKind::Binlog => self.journal.pins.add(Pin::Replication),
+            CommandKind::LongData(_) => self.journal.pins.add(Pin::LongData),
             _ => {}
         }
         self.pins_changed();
@@ -296,8 +296,8 @@ impl Session<'_> {
 }
 
 /// What texts are prepared in where these are the schema and the settings.
-pub(super) fn within(schema: Option<&[u8]>, settings: &Settings) -> Within {
-    Within {
+pub(super) fn within(schema: Option<&[u8]>, settings: &Settings) -> PrepareContext {
+    PrepareContext {
         schema: schema.map(Box::from),
         reading: READING.map(|name| settings.get(name).map(Box::from)),
     }
@@ -323,9 +323,12 @@ fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
 }
 
 /// What the command does to its session: to prepare a statement does nothing.
-pub(super) fn effective<'u>(what: &What, sense: &'u Sense) -> Option<&'u Meaning> {
+pub(super) fn effective<'u>(
+    what: &CommandKind,
+    sense: &'u CommandStatement,
+) -> Option<&'u Meaning> {
     match what {
-        What::Query | What::Execute(_) | What::Bulk(_) => sense.meaning(),
+        CommandKind::Query | CommandKind::Execute(_) | CommandKind::Bulk(_) => sense.meaning(),
         _ => None,
     }
 }

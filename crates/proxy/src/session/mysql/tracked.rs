@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::{Parsed, backend, frame};
 
 use super::server::ServerConnection;
 use super::texts::effective;
-use super::{Session, Stage, Then};
+use super::{AfterDiscard, Session, Stage};
 
 impl Session<'_> {
     /// Puts the client's trackers on the connection if the command is to find them there.
@@ -32,7 +32,10 @@ impl Session<'_> {
 
     /// Whether the answers that come are about trackers.
     pub(super) fn takes_back(&self) -> bool {
-        matches!(self.stage, Stage::Swallow(Then::TookBack { .. }))
+        matches!(
+            self.stage,
+            Stage::DiscardReply(AfterDiscard::TookBack { .. })
+        )
     }
 
     /// Puts ours on again; all that was sent is with the kernel. False: they are on.
@@ -46,7 +49,7 @@ impl Session<'_> {
         server.ask_back(&back, &mut out);
         // If it fails, the next receive says so.
         let _ = server.lent.stream.send_own(self.worker, out);
-        self.stage = Stage::Swallow(Then::TookBack { is_whole: true });
+        self.stage = Stage::DiscardReply(AfterDiscard::TookBack { is_whole: true });
         true
     }
 

@@ -9,13 +9,13 @@ use evenkeel_wire::mysql::flags::Status;
 use smallvec::SmallVec;
 
 use super::Session;
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::statements;
 use crate::clock;
 use crate::service::View;
 use crate::service::database::DatabaseView;
 use crate::service::rules::Ruling;
-use crate::session::placing::{Awaited, Reading, Wanted};
+use crate::session::placing::{CatchUpTarget, PlacementTarget, ReadRequest};
 use crate::state::mysql::Meaning;
 
 /// So long a session reads at the primary that no replica could be made fit for.
@@ -23,7 +23,7 @@ const UNFIT_MS: u64 = 1_000;
 
 /// One command of a client, and how it fares.
 #[derive(Default)]
-pub(super) struct Unit {
+pub(super) struct ActiveRequest {
     /// Its bytes, as far as they are kept.
     pub(super) command: Vec<u8>,
     /// All of it is there, and can be sent again.
@@ -32,8 +32,8 @@ pub(super) struct Unit {
     pub(super) bonds_before: Pins,
     /// What the session has set and the connection that it has got has not.
     pub(super) missing: Option<Missing>,
-    pub(super) what: What,
-    pub(super) sense: Sense,
+    pub(super) what: CommandKind,
+    pub(super) sense: CommandStatement,
     pub(super) is_read: bool,
     pub(super) may_write: bool,
     /// If it was turned away, nothing of it was run.
@@ -47,14 +47,14 @@ pub(super) struct Unit {
     /// Results that have come, so that each is told to its statement.
     pub(super) results: usize,
     /// What a replica must have before it reads; what it says of that.
-    pub(super) wait: Option<Awaited>,
+    pub(super) wait: Option<CatchUpTarget>,
     /// Until then it may take, where no server sets a limit.
     pub(super) patience: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
     pub(super) word: Vec<u8>,
     /// Servers that failed it.
     pub(super) tried: SmallVec<[u64; 2]>,
     /// How often it was run again.
-    pub(super) rescues: u32,
+    pub(super) retries: u32,
     /// It must not go to a replica (again).
     pub(super) primary_only: bool,
     /// No replica has in time what it must see, or one could not be made fit for it: it reads, but
@@ -75,7 +75,7 @@ pub(super) struct Missing {
 
 /// What a command wants. Numbers of statements are the client's.
 #[derive(Debug, Clone, Default)]
-pub(super) enum What {
+pub(super) enum CommandKind {
     /// COM_QUERY, COM_PROCESS_INFO.
     #[default]
     Query,
@@ -97,20 +97,23 @@ pub(super) enum What {
     Simple,
 }
 
-impl What {
+impl CommandKind {
     /// Whether a statement is run.
     pub(super) fn is_run(&self) -> bool {
-        matches!(self, What::Query | What::Execute(_) | What::Bulk(_))
+        matches!(
+            self,
+            CommandKind::Query | CommandKind::Execute(_) | CommandKind::Bulk(_)
+        )
     }
 
     /// Whose statement it is about.
     pub(super) fn number(&self) -> Option<u32> {
         match self {
-            What::Execute(number)
-            | What::Bulk(number)
-            | What::Fetch(number)
-            | What::LongData(number)
-            | What::ResetStatement(number) => Some(*number),
+            CommandKind::Execute(number)
+            | CommandKind::Bulk(number)
+            | CommandKind::Fetch(number)
+            | CommandKind::LongData(number)
+            | CommandKind::ResetStatement(number) => Some(*number),
             _ => None,
         }
     }
@@ -118,7 +121,7 @@ impl What {
 
 /// What a command means.
 #[derive(Default)]
-pub(super) enum Sense {
+pub(super) enum CommandStatement {
     /// Nothing that is a text.
     #[default]
     Nothing,
@@ -128,33 +131,34 @@ pub(super) enum Sense {
     Statement(Arc<statements::Statement>),
 }
 
-impl Sense {
+impl CommandStatement {
     pub(super) fn meaning(&self) -> Option<&Meaning> {
         match self {
-            Sense::Nothing => None,
-            Sense::Text(meaning) => Some(meaning),
-            Sense::Statement(statement) => Some(&statement.meaning),
+            CommandStatement::Nothing => None,
+            CommandStatement::Text(meaning) => Some(meaning),
+            CommandStatement::Statement(statement) => Some(&statement.meaning),
         }
     }
 }
 
 impl Session<'_> {
     /// Where the command ahead is to run, for a session that has no server connection.
-    pub(super) fn decide(&mut self, view: &View) -> Wanted {
+    pub(super) fn decide(&mut self, view: &View) -> PlacementTarget {
         self.unit.is_read = false;
         let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
-            return Wanted::Primary;
+            return PlacementTarget::Primary;
         };
         // Of what a replica could not run, or found to write, it is not known that it only reads.
         if self.unit.primary_only || !self.takes_part_in_split() {
-            return Wanted::Primary;
+            return PlacementTarget::Primary;
         }
         if self.is_better_at_primary(view, own) {
             // What a setting did has ended with the connection on which it was made.
-            self.unit.is_read = self.may_be_set_again() || matches!(self.unit.what, What::InitDb);
-            return Wanted::Primary;
+            self.unit.is_read =
+                self.may_be_set_again() || matches!(self.unit.what, CommandKind::InitDb);
+            return PlacementTarget::Primary;
         }
-        let reading = Reading {
+        let reading = ReadRequest {
             knowledge: &self.service.knowledge,
             token: &mut self.token,
             tried: &self.unit.tried,
@@ -166,7 +170,7 @@ impl Session<'_> {
         found.want_positions(&decision, &self.service.knowledge);
         self.unit.is_read = decision.is_read;
         if self.unit.is_late || self.was_just_unfit() {
-            return Wanted::Primary;
+            return PlacementTarget::Primary;
         }
         let key = self.account.who.user_number.get();
         let has_room = |index| self.borrower.has_room(view, index);
@@ -183,7 +187,7 @@ impl Session<'_> {
 
     /// A session that is at a replica for a question or a READ ONLY transaction, and wants to do
     /// what is not for a replica: even where that would let it.
-    pub(super) fn leave_replica(&mut self) -> Result<(), Complaint> {
+    pub(super) fn leave_replica(&mut self) -> Result<(), ErrorReply> {
         let Some(meaning) = self.unit.sense.meaning() else {
             return Ok(());
         };
@@ -214,7 +218,7 @@ impl Session<'_> {
         }
         let is_by_name = meaning.locks_by_name();
         match is_by_name || is_harmful && !(is_one && self.is_in_read_only()) {
-            true => Err(Complaint::bound_to_replica()),
+            true => Err(ErrorReply::bound_to_replica()),
             // The server has an answer to it.
             false => Ok(()),
         }
@@ -247,7 +251,7 @@ impl Session<'_> {
     fn is_better_at_primary(&self, view: &View, own: &DatabaseView) -> bool {
         let meaning = self.unit.sense.meaning();
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
-        let may_bind = ends || self.only_sets() || matches!(self.unit.what, What::InitDb);
+        let may_bind = ends || self.only_sets() || matches!(self.unit.what, CommandKind::InitDb);
         let primary = own.primary.and_then(|index| view.servers.get(index));
         let is_untried = primary.is_some_and(|server| !self.unit.tried.contains(&server.id));
         may_bind && is_untried && self.service.line.is_calm()
@@ -275,7 +279,7 @@ impl Session<'_> {
         let number = self.unit.what.number();
         let named = number.and_then(|number| self.numbers.get(number));
         let holds = named.is_some_and(|named| named.holds);
-        let is_bulk = matches!(self.unit.what, What::Bulk(_));
+        let is_bulk = matches!(self.unit.what, CommandKind::Bulk(_));
         self.unit.sense.meaning().is_some() && !holds && !is_bulk
     }
 
@@ -304,7 +308,7 @@ impl Session<'_> {
             .sense
             .meaning()
             .is_some_and(|meaning| meaning.begins);
-        self.unit.is_read || begins || matches!(self.unit.what, What::Prepare(_))
+        self.unit.is_read || begins || matches!(self.unit.what, CommandKind::Prepare(_))
     }
 }
 

@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::backend;
 use super::Session;
 use super::texts::mariadb_positions;
 use super::tracked::last_row;
-use crate::session::placing::Awaited;
+use crate::session::placing::CatchUpTarget;
 
 impl Session<'_> {
     /// The server has what the session must see.
@@ -22,14 +22,14 @@ impl Session<'_> {
     pub(super) fn is_caught_up(&self) -> bool {
         let row = last_row(&self.unit.word);
         let said = self.unit.wait.as_ref().map(|awaited| said(awaited, row));
-        if said == Some(Said::Untrue)
+        if said == Some(CatchUpResult::Untrue)
             && let Some(at) = &self.borrower.at
         {
             let server = &at.server.name;
             tracing::debug!(%server, "position was reached with transactions of another server; \
                                       the read runs elsewhere");
         }
-        said == Some(Said::There)
+        said == Some(CatchUpResult::There)
     }
 }
 
@@ -39,25 +39,25 @@ impl Session<'_> {
 /// server counted them. A primary that gives up logs a DROP for the temporary tables of those it
 /// cuts off; a replica that still follows it has then come further than its successor, which goes
 /// on with the same numbers.
-pub(super) fn text(is_mariadb: bool, awaited: &Awaited, wait_ms: u64) -> String {
+pub(super) fn text(is_mariadb: bool, awaited: &CatchUpTarget, wait_ms: u64) -> String {
     let (whole, thousandths) = (wait_ms / 1_000, wait_ms % 1_000);
     let limit = format!("{whole}.{thousandths:03}");
     match awaited {
-        Awaited::Everything => "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0".to_owned(),
-        Awaited::Position(Position::Gtids(gtids)) if is_mariadb => {
+        CatchUpTarget::Everything => "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0".to_owned(),
+        CatchUpTarget::Position(Position::Gtids(gtids)) if is_mariadb => {
             format!("SELECT MASTER_GTID_WAIT('{gtids}', {limit}), @@global.gtid_slave_pos")
         }
-        Awaited::Position(Position::Gtids(gtids)) => {
+        CatchUpTarget::Position(Position::Gtids(gtids)) => {
             format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {limit})")
         }
         // Another database's: it is never reached.
-        Awaited::Position(_) => "SELECT 1".to_owned(),
+        CatchUpTarget::Position(_) => "SELECT 1".to_owned(),
     }
 }
 
 /// What a row says that answers a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum CatchUpResult {
     There,
     /// Its time was over first.
     Late,
@@ -65,19 +65,19 @@ enum Said {
     Untrue,
 }
 
-fn said(awaited: &Awaited, row: &[u8]) -> Said {
+fn said(awaited: &CatchUpTarget, row: &[u8]) -> CatchUpResult {
     let mut values = backend::values(row);
     if values.next() != Some(Some(b"0")) {
-        return Said::Late;
+        return CatchUpResult::Late;
     }
-    let (Awaited::Position(Position::Gtids(gtids)), Some(applied)) = (awaited, values.next())
+    let (CatchUpTarget::Position(Position::Gtids(gtids)), Some(applied)) = (awaited, values.next())
     else {
-        return Said::There;
+        return CatchUpResult::There;
     };
     let applied = applied.and_then(mariadb_positions);
     match applied.is_some_and(|applied| gtids.is_within(&applied)) {
-        true => Said::There,
-        false => Said::Untrue,
+        true => CatchUpResult::There,
+        false => CatchUpResult::Untrue,
     }
 }
 
@@ -87,9 +87,9 @@ mod tests {
 
     use super::*;
 
-    fn awaited() -> Awaited {
+    fn awaited() -> CatchUpTarget {
         let gtids = Gtids::mariadb([(0, 1, 90), (0, 2, 100)]);
-        Awaited::Position(Position::Gtids(gtids))
+        CatchUpTarget::Position(Position::Gtids(gtids))
     }
 
     #[test]
@@ -103,26 +103,40 @@ mod tests {
     #[test]
     fn the_end_of_a_wait_counts_only_where_the_position_is_reached() {
         let says = |row: &[u8]| said(&awaited(), row);
-        assert_eq!(says(b"\x010\x070-2-100"), Said::There);
-        assert_eq!(says(b"\x010\x070-2-101"), Said::There);
+        assert_eq!(says(b"\x010\x070-2-100"), CatchUpResult::There);
+        assert_eq!(says(b"\x010\x070-2-101"), CatchUpResult::There);
         assert_eq!(
             says(b"\x010\x070-1-101"),
-            Said::Untrue,
+            CatchUpResult::Untrue,
             "a former primary's"
         );
-        assert_eq!(says(b"\x010\x060-2-99"), Said::Untrue);
-        assert_eq!(says(b"\x010\x00"), Said::Untrue, "it has applied nothing");
-        assert_eq!(says(b"\x010\xfb"), Said::Untrue);
-        assert_eq!(says(b"\x010\x03..."), Said::Untrue, "that is no position");
-        assert_eq!(says(b"\x02-1\x070-2-100"), Said::Late);
-        assert_eq!(says(b"\xfb\x070-2-100"), Said::Late);
+        assert_eq!(says(b"\x010\x060-2-99"), CatchUpResult::Untrue);
+        assert_eq!(
+            says(b"\x010\x00"),
+            CatchUpResult::Untrue,
+            "it has applied nothing"
+        );
+        assert_eq!(says(b"\x010\xfb"), CatchUpResult::Untrue);
+        assert_eq!(
+            says(b"\x010\x03..."),
+            CatchUpResult::Untrue,
+            "that is no position"
+        );
+        assert_eq!(says(b"\x02-1\x070-2-100"), CatchUpResult::Late);
+        assert_eq!(says(b"\xfb\x070-2-100"), CatchUpResult::Late);
     }
 
     #[test]
     fn who_says_nothing_more_is_believed() {
-        assert_eq!(said(&awaited(), b"\x010"), Said::There, "MySQL");
-        assert_eq!(said(&Awaited::Everything, b"\x010"), Said::There);
-        assert_eq!(said(&Awaited::Everything, b"\x011"), Said::Late);
-        assert_eq!(said(&awaited(), b""), Said::Late);
+        assert_eq!(said(&awaited(), b"\x010"), CatchUpResult::There, "MySQL");
+        assert_eq!(
+            said(&CatchUpTarget::Everything, b"\x010"),
+            CatchUpResult::There
+        );
+        assert_eq!(
+            said(&CatchUpTarget::Everything, b"\x011"),
+            CatchUpResult::Late
+        );
+        assert_eq!(said(&awaited(), b""), CatchUpResult::Late);
     }
 }

@@ -6,9 +6,9 @@ pub(crate) mod greeting;
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
-use self::greeting::{Greeter, Greeting};
+use self::greeting::{BaselineEntry, WorkerBaseline};
 use super::server::ServerConnection;
-use super::shared::Habits;
+use super::shared::UserHistory;
 use crate::knowledge::{Catalog, Database};
 use crate::service::database::DatabaseService;
 use crate::state::meaning::Meaning;
@@ -21,12 +21,12 @@ use crate::upstream::lending;
 pub(crate) type Account = lending::Account<ServerConnection>;
 
 /// What the sessions of an account share besides.
-pub(crate) struct Known {
-    greeting: Arc<Greeting>,
-    greeter: RefCell<Greeter>,
+pub(crate) struct UserState {
+    greeting: Arc<BaselineEntry>,
+    greeter: RefCell<WorkerBaseline>,
     /// What its texts mean.
     pub(crate) templates: RefCell<Templates<Arc<Meaning>>>,
-    pub(crate) habits: Arc<Habits>,
+    pub(crate) habits: Arc<UserHistory>,
     /// Once a client has come in, and so it is there.
     database: OnceCell<Arc<Database>>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Known {
 /// Names and values of ParameterStatus.
 pub(crate) type Reports = Parameters;
 
-impl Known {
+impl UserState {
     pub(super) fn new(who: &Who, service: &DatabaseService) -> Self {
         // What replicates is greeted by a server each time, and its texts are not read.
         let own = service.of_postgres();

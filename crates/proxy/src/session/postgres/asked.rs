@@ -9,11 +9,11 @@ use crate::counters::work::Ran;
 
 /// What a client has asked for.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct PendingRequests {
     /// What is being sent, up to its end.
-    draft: Unit,
+    draft: PendingRequest,
     /// For each a ReadyForQuery will come.
-    sent: VecDeque<Unit>,
+    sent: VecDeque<PendingRequest>,
     /// What has come for the first of them.
     came: Ran,
     /// So many statements of its last text have ended well.
@@ -22,7 +22,7 @@ pub(super) struct Asked {
 
 /// The digests of a query's or a batch's statement: of several, the first counts.
 #[derive(Clone, Copy, Default)]
-struct Unit {
+struct PendingRequest {
     parsed: Option<u64>,
     run: Option<u64>,
     /// How many statements its text has as we read it; zero: that is not known, or none.
@@ -31,7 +31,7 @@ struct Unit {
     has_begun: bool,
 }
 
-impl Asked {
+impl PendingRequests {
     /// It has a Parse of this.
     pub(super) fn parses(&mut self, digest: u64) {
         self.draft.parsed.get_or_insert(digest);
@@ -97,7 +97,7 @@ impl Asked {
     /// The first of them has ended: what it was. To prepare a statement counts as one only if it
     /// fails.
     pub(super) fn ended(&mut self) -> Ran {
-        let Unit { parsed, run, .. } = self.sent.pop_front().unwrap_or_default();
+        let PendingRequest { parsed, run, .. } = self.sent.pop_front().unwrap_or_default();
         self.statements = 0;
         let came = std::mem::take(&mut self.came);
         let prepared = parsed.filter(|_| came.has_failed);
@@ -114,7 +114,7 @@ impl Asked {
 
     /// Nothing is under way any more: what was will be asked again, or never.
     pub(super) fn forget(&mut self) {
-        self.draft = Unit::default();
+        self.draft = PendingRequest::default();
         self.sent.clear();
         self.came = Ran::default();
         self.statements = 0;
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_end_is_that_of_the_first_that_was_sent() {
-        let mut asked = Asked::default();
+        let mut asked = PendingRequests::default();
         asked.parses(1);
         asked.is_sent();
         asked.parses(2);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_text_with_other_statements_than_were_read_is_noticed() {
-        let mut asked = Asked::default();
+        let mut asked = PendingRequests::default();
         for (read, ended, fails, expect) in [
             (2, 2, false, true),
             (1, 2, false, false),

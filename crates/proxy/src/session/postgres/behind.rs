@@ -12,9 +12,9 @@ use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::Request;
 use evenkeel_wire::postgres::frame::Header;
 
-use super::from_server::Walked;
+use super::from_server::ScanResult;
 use super::unit::Draft;
-use super::{End, Session};
+use super::{ExitReason, Session};
 
 /// With which words a server refuses what came too late to go elsewhere.
 pub(super) const TOO_LATE: &str = "cannot execute statement: this pipeline started on a \
@@ -22,7 +22,7 @@ pub(super) const TOO_LATE: &str = "cannot execute statement: this pipeline start
 
 /// A statement that cannot run where its batch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Stray {
+pub(super) enum MisroutedStatement {
     /// There is none.
     #[default]
     None,
@@ -35,7 +35,7 @@ pub(super) enum Stray {
 impl Session<'_> {
     /// Looks at the next message of a batch that was not looked through to its end. True: it cannot
     /// run where the batch is.
-    pub(super) fn look_behind(
+    pub(super) fn check_batch_tail(
         &mut self,
         header: Header,
         request: Request,
@@ -73,11 +73,11 @@ impl Session<'_> {
 
     /// A statement was found that its batch cannot run where it is. True: the batch goes on
     /// elsewhere.
-    pub(super) fn leaves_replica(&mut self) -> Result<bool, End> {
-        if self.may_rescue(Mishap::ReadOnly) {
-            let walked = Walked {
+    pub(super) fn reroute_batch(&mut self) -> Result<bool, ExitReason> {
+        if self.may_retry(Mishap::ReadOnly) {
+            let walked = ScanResult {
                 broken: Some(String::new()),
-                ..Walked::default()
+                ..ScanResult::default()
             };
             // The server is what it was taken for: it is not doubted.
             self.take_back(Mishap::ReadOnly, &walked)?;
@@ -91,8 +91,8 @@ impl Session<'_> {
             self.let_go(Condition::Unclean)?;
             return Ok(true);
         }
-        self.unit.stray = Stray::Refused;
-        self.goes_on = true;
+        self.unit.stray = MisroutedStatement::Refused;
+        self.can_continue = true;
         Ok(false)
     }
 

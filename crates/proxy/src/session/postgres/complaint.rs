@@ -6,20 +6,20 @@ use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
 
 use crate::record::{CutReason, Ending};
-use crate::session::borrower::Denial;
+use crate::session::borrower::AcquireError;
 use crate::session::interned::OF_CLIENT_MAX;
 use crate::upstream::join::JoinError;
 
 /// An error in the making. Every text names what happened, and what to do if there is anything.
 #[derive(Debug, Clone)]
-pub(crate) struct Complaint {
+pub(crate) struct ErrorReply {
     pub(crate) sqlstate: SqlState,
     pub(crate) message: String,
     pub(crate) detail: Option<String>,
     pub(crate) hint: Option<&'static str>,
 }
 
-impl Complaint {
+impl ErrorReply {
     pub(crate) fn new(sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
         Self {
             sqlstate: SqlState(*sqlstate),
@@ -68,7 +68,7 @@ impl Complaint {
     }
 
     /// Too many others are logging in, and none of them came to an end in time.
-    pub(super) fn full_doorstep() -> Self {
+    pub(super) fn too_many_logins() -> Self {
         Self::new(b"53300", "too many concurrent logins, try again")
             .hint("See logins_at_once and logins_per_address of the service.")
     }
@@ -100,17 +100,17 @@ impl Complaint {
     }
 
     /// Its work is not run.
-    pub(super) fn of_denial(denial: &Denial) -> Self {
+    pub(super) fn from_acquire_error(denial: &AcquireError) -> Self {
         match denial {
-            Denial::Refused(refusal) => Self::refused(*refusal),
-            Denial::Waited => Self::waited(),
-            Denial::Trouble(trouble) => Self::of_trouble(*trouble),
-            Denial::NotJoined(error) => Self::of_join(error),
+            AcquireError::Refused(refusal) => Self::refused(*refusal),
+            AcquireError::TimedOut => Self::waited(),
+            AcquireError::Trouble(trouble) => Self::from_primary_error(*trouble),
+            AcquireError::ConnectFailed(error) => Self::from_connect_error(error),
         }
     }
 
     /// No connection could be opened.
-    pub(crate) fn of_join(error: &JoinError) -> Self {
+    pub(crate) fn from_connect_error(error: &JoinError) -> Self {
         let sqlstate = error.code.map_or(*b"08006", |code| code.sqlstate);
         Self::new(&sqlstate, error.message.clone())
     }
@@ -130,7 +130,7 @@ impl Complaint {
     }
 
     /// There is no primary, or was none any more.
-    pub(crate) fn of_trouble(trouble: Trouble) -> Self {
+    pub(crate) fn from_primary_error(trouble: Trouble) -> Self {
         let sqlstate = match trouble {
             Trouble::NoPrimary { .. } => b"57P03",
             Trouble::QueueFull => b"53300",

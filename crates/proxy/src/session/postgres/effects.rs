@@ -14,7 +14,7 @@ use crate::state::meaning::{Does, Effect, Meaning};
 
 /// The statement without a name, as the client knows it.
 #[derive(Default)]
-pub(super) struct Unnamed {
+pub(super) struct UnnamedStatement {
     pub(super) id: u64,
     pub(super) text: Vec<u8>,
     pub(super) types: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) struct Unnamed {
     pub(super) is_closing: bool,
 }
 
-impl Unnamed {
+impl UnnamedStatement {
     /// `None`: it was too long to be read.
     pub(super) fn known_text(&self) -> Option<&[u8]> {
         (self.id != UNREAD).then_some(&self.text)
@@ -51,7 +51,7 @@ impl Unnamed {
     /// It has closed that.
     pub(super) fn closed(&mut self, token: Token) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
-            *self = Unnamed::default();
+            *self = UnnamedStatement::default();
         }
     }
 
@@ -80,14 +80,14 @@ impl Unnamed {
 
 /// What requests that are under way will leave behind.
 #[derive(Default)]
-pub(super) struct Effects {
+pub(super) struct PendingEffects {
     /// The meaning of the Query that comes next, if it was read to decide where it runs.
     pub(super) read_ahead: Option<Arc<Meaning>>,
     pending: VecDeque<(u64, Arc<Meaning>)>,
     pub(super) last: u64,
 }
 
-impl Effects {
+impl PendingEffects {
     /// Notes what a text leaves behind; the token of its request.
     pub(super) fn note(&mut self, meaning: &Arc<Meaning>) -> Token {
         if !meaning.is_of_consequence() {

@@ -7,12 +7,12 @@ use evenkeel_wire::postgres::conversation::{Due, Origin, Request, Sending, Token
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::requests::Step;
 
-use super::behind::Stray;
-use super::complaint::Complaint;
+use super::behind::MisroutedStatement;
+use super::complaint::ErrorReply;
 use super::server::ServerConnection;
-use super::unit::Look;
-use super::{End, KEPT_LENGTH_MAX, Session, Stage};
-use crate::session::card::Doing;
+use super::unit::RequestDisposition;
+use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage};
+use crate::session::card::SessionActivity;
 use crate::session::input::Input;
 
 /// Requests that may be on their way to a server: the client can be far ahead of it.
@@ -28,7 +28,7 @@ pub(super) fn ends_a_unit(request: Request) -> bool {
 
 impl Session<'_> {
     /// Bytes of a client that has no server connection.
-    pub(super) fn begin(&mut self, input: Input<'_>) -> Result<(), End> {
+    pub(super) fn begin(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         let mut at = 0;
         loop {
             let rest = input.bytes().get(at..).unwrap_or_default();
@@ -37,14 +37,14 @@ impl Session<'_> {
                 return Ok(());
             }
             match self.look(rest)? {
-                Look::Local(length) => at += length,
-                Look::Leave => return Err(End::ClientLeft),
-                Look::More => {
+                RequestDisposition::Local(length) => at += length,
+                RequestDisposition::Leave => return Err(ExitReason::ClientLeft),
+                RequestDisposition::More => {
                     self.hold_rest(input, at);
                     return Ok(());
                 }
-                Look::Unit(wanted, view) => {
-                    let is_there = self.obtain(&wanted, &view)?;
+                RequestDisposition::Unit(wanted, view) => {
+                    let is_there = self.acquire(&wanted, &view)?;
                     if is_there && at == 0 {
                         return self.forward(input);
                     }
@@ -57,12 +57,15 @@ impl Session<'_> {
     }
 
     /// Bytes of a client that has one.
-    pub(super) fn forward(&mut self, input: Input<'_>) -> Result<(), End> {
+    pub(super) fn forward(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         if !self.look_at_replica(input.bytes())? {
             self.hold(input.bytes());
             return Ok(());
         }
-        if matches!(self.card.doing(), Doing::InTransaction | Doing::Bound) {
+        if matches!(
+            self.card.doing(),
+            SessionActivity::InTransaction | SessionActivity::Bound
+        ) {
             self.forget_ruling();
             self.unit.since_us = self.borrower.begins_work();
         }
@@ -91,7 +94,7 @@ impl Session<'_> {
                 None
             }
         };
-        if self.unit.stray == Stray::Found && self.leaves_replica()? {
+        if self.unit.stray == MisroutedStatement::Found && self.reroute_batch()? {
             self.worker.keep_spare(out);
             return Ok(());
         }
@@ -110,7 +113,7 @@ impl Session<'_> {
         self.send_to_server(out)
     }
 
-    pub(super) fn send_input(&mut self, input: Input<'_>) -> Result<(), End> {
+    pub(super) fn send_input(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         let worker = self.worker;
         let Some(server) = &mut self.server else {
             return Ok(());
@@ -122,7 +125,7 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), End> {
+    pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
         let worker = self.worker;
         let Some(server) = &mut self.server else {
             return Ok(());
@@ -145,7 +148,7 @@ impl Session<'_> {
     /// What was sent last may be owed no reply: the rest of a COPY that has failed.
     pub(super) fn look_for_the_end(&mut self) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
-        self.releases |= self.server.as_deref().is_some_and(is_idle);
+        self.release_after_send |= self.server.as_deref().is_some_and(is_idle);
     }
 
     /// What is not answered yet can be run again elsewhere while it is known.
@@ -159,8 +162,8 @@ impl Session<'_> {
     }
 
     /// Takes messages as long as the server takes more.
-    pub(super) fn messages(&mut self, flight: &mut Flight<'_, '_>) -> Result<(), End> {
-        while self.takes_more() && !self.stalled {
+    pub(super) fn messages(&mut self, flight: &mut Flight<'_, '_>) -> Result<(), ExitReason> {
+        while self.takes_more() && !self.is_waiting_for_replies {
             let mut walker = self.walker;
             let step = walker.next(flight.rest());
             let (passed, header, request, length, is_whole) = match step {
@@ -181,7 +184,7 @@ impl Session<'_> {
                     self.pass(flight, passed);
                     return Ok(());
                 }
-                Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+                Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
             };
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
@@ -195,10 +198,10 @@ impl Session<'_> {
             self.pass(flight, passed);
             if request == Request::Terminate {
                 if flight.at() == 0 {
-                    return Err(End::ClientLeft);
+                    return Err(ExitReason::ClientLeft);
                 }
                 flight.drop(length);
-                self.leaving = true;
+                self.is_terminating = true;
                 return Ok(());
             }
             if self.unit.is_sent {
@@ -223,22 +226,22 @@ impl Session<'_> {
         if self.is_next_unit_of_replica() {
             return true;
         }
-        self.stalled = self.waits_for_the_end(header, request, message)
+        self.is_waiting_for_replies = self.waits_for_the_end(header, request, message)
             || is_whole && self.waits_for_a_name(request, message);
-        if self.stalled {
+        if self.is_waiting_for_replies {
             return true;
         }
-        let is_stray = self.look_behind(header, request, message, is_whole);
-        if is_stray && self.unit.stray == Stray::None {
-            self.unit.stray = Stray::Found;
+        let is_stray = self.check_batch_tail(header, request, message, is_whole);
+        if is_stray && self.unit.stray == MisroutedStatement::None {
+            self.unit.stray = MisroutedStatement::Found;
         }
-        self.unit.stray == Stray::Found
+        self.unit.stray == MisroutedStatement::Found
     }
 
     /// Whether a message has to wait for the end of what was sent before it.
     fn waits_for_the_end(&self, header: Header, request: Request, message: &[u8]) -> bool {
         let is_behind = self.server.as_deref().is_some_and(will_end);
-        let is_cleared = self.clears || self.is_unreadable_yet(request);
+        let is_cleared = self.discards_statements || self.is_unreadable_yet(request);
         is_behind && is_cleared || self.is_undecided(header, request, message)
     }
 
@@ -278,7 +281,7 @@ impl Session<'_> {
         request: Request,
         message: &[u8],
         is_whole: bool,
-    ) -> Result<Sending, End> {
+    ) -> Result<Sending, ExitReason> {
         let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
         let is_nothing =
             request != Request::Sync && self.server.as_deref().is_some_and(awaits_sync);
@@ -336,7 +339,7 @@ impl Session<'_> {
         if sending == Sending::Forward && ends_a_unit(request) {
             self.asked.is_sent();
             // What is prepared behind it must not be taken for what it takes away.
-            self.stalled |= self.clears;
+            self.is_waiting_for_replies |= self.discards_statements;
         }
         sending
     }

@@ -10,13 +10,13 @@ use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::boundaries::{Event, Step};
 use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
 
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::effects::discards_draws;
 use super::from_client::will_end;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
 use super::rescue::{mishap_of, warns_of_end};
 use super::server::ServerConnection;
-use super::{End, Session, Stage};
+use super::{ExitReason, Session, Stage};
 use crate::relay::Way;
 use crate::session::input::Input;
 use crate::session::pinning;
@@ -25,7 +25,7 @@ use crate::state::meaning::Does;
 
 /// What a walk through a server's bytes has led to.
 #[derive(Default)]
-pub(super) struct Walked {
+pub(super) struct ScanResult {
     /// The server said ReadyForQuery to the client.
     pub(super) is_ready: bool,
     /// A query of ours has ended.
@@ -44,7 +44,7 @@ pub(super) struct Walked {
     pub(super) has_committed: bool,
 }
 
-impl Walked {
+impl ScanResult {
     /// What was kept is run again as a whole: nothing of it may have ended before.
     fn fails(&mut self, mishap: Mishap) {
         if !self.is_ready {
@@ -54,24 +54,24 @@ impl Walked {
 }
 
 impl Session<'_> {
-    pub(super) fn hear(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+    pub(super) fn receive(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
         let Some(mut server) = self.server.take() else {
             return Ok(());
         };
-        let mut walked = Walked::default();
+        let mut walked = ScanResult::default();
         let input = Input::behind(&mut server.held, chunk);
         let mut out = self.worker.spare();
-        let is_whole = self.walk(&mut server, &input, &mut out, &mut walked);
+        let is_whole = self.scan(&mut server, &input, &mut out, &mut walked);
         self.server = Some(server);
         if matches!(self.stage, Stage::Rescue) {
             self.worker.keep_spare(out);
             return self.end_rescue(&walked);
         }
         if let Some(mishap) = walked.mishap
-            && self.may_rescue(mishap)
+            && self.may_retry(mishap)
         {
             self.worker.keep_spare(out);
-            return self.begin_rescue(mishap, &walked);
+            return self.begin_retry(mishap, &walked);
         }
         let is_over = |server: &ServerConnection| server.conversation.owed() == 0;
         if (walked.is_ready || walked.ours_ended) && self.server.as_deref().is_some_and(is_over) {
@@ -80,7 +80,7 @@ impl Session<'_> {
         self.note_commit(&walked);
         self.pass_on(input, out, is_whole, walked.warning)?;
         if walked.is_undecidable {
-            return Err(End::Fatal(Complaint::undecidable()));
+            return Err(ExitReason::Fatal(ErrorReply::undecidable()));
         }
         if walked.has_left {
             return self.let_go(Condition::Unclean);
@@ -92,12 +92,12 @@ impl Session<'_> {
     }
 
     /// Decides what becomes of each byte. True: the input goes on as it is.
-    fn walk(
+    fn scan(
         &mut self,
         server: &mut ServerConnection,
         input: &Input<'_>,
         out: &mut Vec<u8>,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> bool {
         let bytes = input.bytes();
         let mut flight = Flight::new(bytes, out);
@@ -173,7 +173,7 @@ impl Session<'_> {
         &mut self,
         server: &mut ServerConnection,
         event: &Event<'_>,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> Delivery {
         if self.replicates() {
             return self.hear_replication(server, event, walked);
@@ -262,7 +262,7 @@ impl Session<'_> {
     }
 
     /// The server ends the connection.
-    fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut Walked) {
+    fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut ScanResult) {
         walked.fails(match self.unit.has_done || self.unit.may_commit {
             // What has ended before may be committed, and a part of what has not.
             true => Mishap::Broken,
@@ -293,9 +293,9 @@ impl Session<'_> {
         pinning::pin_by(service, &self.card, self.journal.pins, source);
         forget_statements(meaning, statement, server, &mut self.names);
         if discards_draws(meaning, statement) {
-            server.holds_draws = false;
-            self.inherits_draws = false;
-            self.drew = false;
+            server.has_sequence_state = false;
+            self.inherits_sequence_state = false;
+            self.used_nextval = false;
         }
         let effects = meaning.effects_of(statement);
         effects.iter().any(|effect| effect.does == Does::Commit)
@@ -323,7 +323,7 @@ impl Session<'_> {
         }
     }
 
-    fn failed(&mut self, token: Option<Token>, sqlstate: SqlState, walked: &mut Walked) {
+    fn failed(&mut self, token: Option<Token>, sqlstate: SqlState, walked: &mut ScanResult) {
         self.asked.failed();
         self.portals.failed();
         let meaning = token.and_then(|token| self.effects.completed(token));
@@ -343,7 +343,7 @@ impl Session<'_> {
     fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<Token>) {
         server.given.retain(|(_, by)| token != Some(Token(*by)));
         // It may have been our DISCARD SEQUENCES.
-        (server.holds_draws, self.inherits_draws) = (true, true);
+        (server.has_sequence_state, self.inherits_sequence_state) = (true, true);
     }
 
     fn reported(
@@ -385,16 +385,16 @@ impl Session<'_> {
         if let Some(vacating) = &mut self.vacating {
             vacating.answered(ran.has_failed);
         }
-        self.borrower.let_next_follow();
+        self.borrower.release_failover_slot();
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
         let interner = self.worker.interner();
-        self.owes_restore |= self.journal.ready(status, &mut server.settings, interner);
+        self.must_restore_startup |= self.journal.ready(status, &mut server.settings, interner);
         if is_idle {
             self.journal.pins.release(Release::TransactionEnded);
         }
-        server.holds_draws |= self.unit.may_write;
-        if self.drew && self.account.asks_sequences() {
+        server.has_sequence_state |= self.unit.may_write;
+        if self.used_nextval && self.account.asks_sequences() {
             self.journal.pins.add(Pin::Sequence);
         }
         self.pins_changed();
@@ -422,7 +422,7 @@ impl Session<'_> {
             self.portals.clear();
         }
         if server.conversation.is_quiet() {
-            self.clears = false;
+            self.discards_statements = false;
         }
         if server.conversation.is_idle() {
             self.settings_settled();
@@ -436,7 +436,7 @@ impl Session<'_> {
         out: Vec<u8>,
         is_whole: bool,
         warning: usize,
-    ) -> Result<(), End> {
+    ) -> Result<(), ExitReason> {
         let worker = self.worker;
         let length = if is_whole {
             input.bytes().len()
@@ -462,31 +462,32 @@ impl Session<'_> {
             }
             false => self.client.send_own(worker, out),
         };
-        sent.map_err(|error| End::ClientBroke(error.to_string()))
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
     /// What follows from it.
-    fn after(&mut self, walked: &Walked) -> Result<(), End> {
+    fn after(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
         if walked.ours_ended && matches!(self.stage, Stage::Preparing(_)) {
             let went_well = self.refused_setting.1.is_empty();
             return self.settings_placed(went_well);
         }
         if walked.ours_ended && self.is_asking() {
-            return self.heard_what_is_left();
+            return self.finish_leftover_check();
         }
         if walked.is_ready {
             self.unit.is_sent = false;
-            self.stalled = false;
+            self.is_waiting_for_replies = false;
             return self.release_if_idle();
         }
         // An error passes over all up to a Sync, which may be what waits, and so may data to copy.
-        self.stalled &= self.server.as_deref().is_some_and(will_end);
+        self.is_waiting_for_replies &= self.server.as_deref().is_some_and(will_end);
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if walked.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
             return self.release_if_idle();
         }
         // There may be room for what waits: a batch can be longer than what may be under way.
-        self.goes_on |= !self.held.is_empty() && !self.stalled && self.takes_more();
+        self.can_continue |=
+            !self.pending_input.is_empty() && !self.is_waiting_for_replies && self.takes_more();
         Ok(())
     }
 }

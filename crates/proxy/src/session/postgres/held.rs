@@ -8,7 +8,7 @@ impl Session<'_> {
     /// A message that must be seen whole may be as long as texts may be.
     pub(super) fn held_max(&self) -> usize {
         let waits = !matches!(self.stage, Stage::Ready)
-            || self.server.is_some() && (self.stalled || !self.takes_more());
+            || self.server.is_some() && (self.is_waiting_for_replies || !self.takes_more());
         if waits { HELD_LENGTH_MAX } else { usize::MAX }
     }
 
@@ -17,7 +17,7 @@ impl Session<'_> {
         if !ahead.is_empty() {
             self.count_received(ahead.len());
             self.hold(ahead);
-            self.goes_on = true;
+            self.can_continue = true;
         }
     }
 
@@ -31,17 +31,19 @@ impl Session<'_> {
     }
 
     pub(super) fn hold(&mut self, bytes: &[u8]) {
-        if self.held.capacity() == 0 {
-            self.held = self.worker.spare();
+        if self.pending_input.capacity() == 0 {
+            self.pending_input = self.worker.spare();
         }
-        self.held.extend_from_slice(bytes);
+        self.pending_input.extend_from_slice(bytes);
     }
 
     /// What is left of it from there on; a long beginning of a message is not copied again each
     /// time that more of it comes.
     pub(super) fn hold_rest(&mut self, input: Input<'_>, at: usize) {
         match input {
-            Input::Held(bytes) if at == 0 && self.held.is_empty() => self.held = bytes,
+            Input::Owned(bytes) if at == 0 && self.pending_input.is_empty() => {
+                self.pending_input = bytes
+            }
             input => self.hold(input.bytes().get(at..).unwrap_or_default()),
         }
     }

@@ -7,12 +7,12 @@ use evenkeel_policy::pins::Farewell;
 use evenkeel_wire::postgres::TransactionStatus;
 
 use super::Session;
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::server::ServerConnection;
 
 impl Session<'_> {
     /// Tells the client why it is over, as far as it listens.
-    pub(super) async fn say_last(&mut self, complaint: &Complaint) {
+    pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply) {
         if self
             .server
             .as_ref()
@@ -27,7 +27,7 @@ impl Session<'_> {
     }
 
     /// What the client leaves behind on its connection decides what becomes of that.
-    fn give_back_at_the_end(&mut self, server: Box<ServerConnection>) {
+    fn release_on_exit(&mut self, server: Box<ServerConnection>) {
         if std::thread::panicking() {
             // What is on it was perhaps not noted.
             return self.borrower.give_back(server, Condition::Unclean);
@@ -63,7 +63,7 @@ impl Session<'_> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            self.give_back_at_the_end(server);
+            self.release_on_exit(server);
         }
     }
 }

@@ -18,12 +18,12 @@ use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, f
 use evenkeel_wire::postgres::{Fault, Parsed, build, frame};
 use zeroize::Zeroizing;
 
-use self::credential::Proof;
-use super::complaint::Complaint;
+use self::credential::LoginGrant;
+use super::complaint::ErrorReply;
 use super::server::ServerConnection;
-use super::shared::Shared;
+use super::shared::PostgresService;
 use super::{Session, cancel};
-use crate::engine::live::Live;
+use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::record::Ending;
 use crate::service::database::DatabaseService;
@@ -40,39 +40,39 @@ const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
 const REQUESTS_MAX: usize = 4;
 
 /// A client that wants in.
-pub(super) struct Door<'a> {
+pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) seat: &'a Seat,
-    pub(super) live: &'a Live,
+    pub(super) live: &'a LiveSession,
     pub(super) shared: Arc<DatabaseService>,
-    pub(super) own: Arc<Shared>,
+    pub(super) own: Arc<PostgresService>,
     pub(super) lending: Rc<Lending<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) slot: usize,
 }
 
 /// Why a client does not come in.
-pub(super) enum Outside {
+pub(super) enum LoginError {
     /// It left, or its connection broke, or it only brought a cancel request.
-    Gone,
+    Disconnected,
     /// It is told this.
-    Told(Complaint),
+    Rejected(ErrorReply),
 }
 
-impl From<Complaint> for Outside {
-    fn from(complaint: Complaint) -> Self {
-        Outside::Told(complaint)
+impl From<ErrorReply> for LoginError {
+    fn from(complaint: ErrorReply) -> Self {
+        LoginError::Rejected(complaint)
     }
 }
 
-impl From<std::io::Error> for Outside {
+impl From<std::io::Error> for LoginError {
     fn from(_: std::io::Error) -> Self {
-        Outside::Gone
+        LoginError::Disconnected
     }
 }
 
 /// What the first packets have said.
-pub(super) struct Wish {
+pub(super) struct LoginRequest {
     pub(super) minor: u16,
     pub(super) user: String,
     /// Empty: it replicates all of them.
@@ -84,7 +84,7 @@ pub(super) struct Wish {
     pub(super) negotiation: Vec<u8>,
 }
 
-impl<'a> Door<'a> {
+impl<'a> LoginHandler<'a> {
     /// Lets a client in, within the limit of a login.
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, Ending> {
         let view = self.seat.service().view_owned();
@@ -97,23 +97,23 @@ impl<'a> Door<'a> {
         let doorstep = self.shared.doorstep();
         let mut stream = Some(stream);
         let Some((_place, left)) = doorstep.enter_within(limit, address).await else {
-            return Err(self.turn_away(stream, &Complaint::full_doorstep()).await);
+            return Err(self.reject(stream, &ErrorReply::too_many_logins()).await);
         };
-        let knocking = self.knock(&mut stream, &view);
+        let knocking = self.handle_login(&mut stream, &view);
         match compio::time::timeout(left, knocking).await {
             Ok(Ok(session)) => Ok(session),
-            Ok(Err(Outside::Gone)) => Err(Ending::ClientClosed),
-            Ok(Err(Outside::Told(complaint))) => Err(self.turn_away(stream, &complaint).await),
+            Ok(Err(LoginError::Disconnected)) => Err(Ending::ClientClosed),
+            Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(stream, &complaint).await),
             Err(_) => {
                 let text = format!("login not completed within {} ms", limit.as_millis());
                 let complaint =
-                    Complaint::new(b"08P01", text).hint("See login_timeout_ms of the service.");
-                Err(self.turn_away(stream, &complaint).await)
+                    ErrorReply::new(b"08P01", text).hint("See login_timeout_ms of the service.");
+                Err(self.reject(stream, &complaint).await)
             }
         }
     }
 
-    async fn turn_away(&self, stream: Option<Stream>, complaint: &Complaint) -> Ending {
+    async fn reject(&self, stream: Option<Stream>, complaint: &ErrorReply) -> Ending {
         self.shared.figures()[self.worker.index]
             .refused_logins
             .add(1);
@@ -125,23 +125,23 @@ impl<'a> Door<'a> {
         Ending::Told(complaint.message.clone())
     }
 
-    async fn knock(
+    async fn handle_login(
         &self,
         place: &mut Option<Stream>,
         view: &Arc<View>,
-    ) -> Result<Session<'a>, Outside> {
+    ) -> Result<Session<'a>, LoginError> {
         let mut bytes = Vec::new();
         let wish = {
-            let stream = place.as_mut().ok_or(Outside::Gone)?;
+            let stream = place.as_mut().ok_or(LoginError::Disconnected)?;
             self.first_packets(stream, view, &mut bytes).await?
         };
-        let stream = place.as_mut().ok_or(Outside::Gone)?;
+        let stream = place.as_mut().ok_or(LoginError::Disconnected)?;
         let proof = self.prove(stream, view, &wish, &mut bytes).await?;
         let greeted = match wish.replication {
             Replication::No => self.greet(stream, &wish, proof).await?,
             _ => self.greet_replication(stream, &wish, proof).await?,
         };
-        let stream = place.take().ok_or(Outside::Gone)?;
+        let stream = place.take().ok_or(LoginError::Disconnected)?;
         let mut session = self.enter(stream, greeted);
         session.begin_with(&bytes);
         Ok(session)
@@ -153,7 +153,7 @@ impl<'a> Door<'a> {
         stream: &mut Stream,
         view: &View,
         bytes: &mut Vec<u8>,
-    ) -> Result<Wish, Outside> {
+    ) -> Result<LoginRequest, LoginError> {
         for _ in 0..REQUESTS_MAX {
             let (length, answer) = loop {
                 match first(bytes) {
@@ -164,7 +164,7 @@ impl<'a> Door<'a> {
                     }
                     Parsed::Frame(First::Cancel(key), _) => {
                         cancel::request(self.worker, self.seat.service(), key).await;
-                        return Err(Outside::Gone);
+                        return Err(LoginError::Disconnected);
                     }
                     Parsed::Frame(First::DirectTls, _) => break (0, Answer::DirectTls),
                     Parsed::Frame(First::SslRequest, length) => break (length, Answer::Tls),
@@ -178,7 +178,7 @@ impl<'a> Door<'a> {
             bytes.drain(..length);
             self.answer(stream, view, bytes, answer).await?;
         }
-        Err(Complaint::protocol("too many encryption requests").into())
+        Err(ErrorReply::protocol("too many encryption requests").into())
     }
 
     /// Answers a request for encryption.
@@ -188,25 +188,27 @@ impl<'a> Door<'a> {
         view: &View,
         bytes: &mut Vec<u8>,
         answer: Answer,
-    ) -> Result<(), Outside> {
+    ) -> Result<(), LoginError> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let acceptor = acceptor.filter(|_| !stream.is_encrypted());
         match (answer, acceptor) {
             (Answer::No, _) | (Answer::Tls, None) => {
                 if !bytes.is_empty() {
                     let what = "received unencrypted data after SSL request";
-                    return Err(Complaint::protocol(what).into());
+                    return Err(ErrorReply::protocol(what).into());
                 }
                 Ok(stream.send(self.worker, b"N").await?)
             }
-            (Answer::DirectTls, None) => Err(Outside::Gone),
+            (Answer::DirectTls, None) => Err(LoginError::Disconnected),
             (Answer::Tls, Some(acceptor)) => {
-                let channel = acceptor.accept(bytes).map_err(Complaint::protocol)?;
+                let channel = acceptor.accept(bytes).map_err(ErrorReply::protocol)?;
                 stream.send(self.worker, b"S").await?;
                 self.encrypt(stream, channel, bytes).await
             }
             (Answer::DirectTls, Some(acceptor)) => {
-                let channel = acceptor.accept_direct().map_err(|_| Outside::Gone)?;
+                let channel = acceptor
+                    .accept_direct()
+                    .map_err(|_| LoginError::Disconnected)?;
                 self.encrypt(stream, channel, bytes).await
             }
         }
@@ -217,19 +219,24 @@ impl<'a> Door<'a> {
         stream: &mut Stream,
         channel: crate::tls::Channel,
         bytes: &mut Vec<u8>,
-    ) -> Result<(), Outside> {
+    ) -> Result<(), LoginError> {
         let cipher = std::mem::take(bytes);
         stream.encrypt(channel);
         stream
             .shake_hands(self.worker, &cipher, bytes)
             .await
-            .map_err(|_| Outside::Gone)
+            .map_err(|_| LoginError::Disconnected)
     }
 
-    fn wish(&self, stream: &Stream, view: &View, startup: &Startup<'_>) -> Result<Wish, Outside> {
+    fn wish(
+        &self,
+        stream: &Stream,
+        view: &View,
+        startup: &Startup<'_>,
+    ) -> Result<LoginRequest, LoginError> {
         let text = |bytes: &[u8]| {
             String::from_utf8(bytes.to_vec())
-                .map_err(|_| Complaint::new(b"28000", "user or database name is not valid UTF-8"))
+                .map_err(|_| ErrorReply::new(b"28000", "user or database name is not valid UTF-8"))
         };
         let user = text(startup.user().unwrap_or_default())?;
         let replication = startup.replication();
@@ -242,14 +249,14 @@ impl<'a> Door<'a> {
             .and_then(|own| own.tls.as_ref())
             .is_some_and(|tls| tls.is_required());
         if tls_required && !self.is_private(stream) {
-            let complaint = Complaint::new(b"28000", "this service requires TLS")
+            let complaint = ErrorReply::new(b"28000", "this service requires TLS")
                 .hint("Connect with sslmode=require or better.");
             return Err(complaint.into());
         }
         let mut negotiation = Vec::new();
         let minor = build::negotiate_protocol_version(&mut negotiation, startup, MINOR_MAX);
         let parameters = startup.parameters();
-        Ok(Wish {
+        Ok(LoginRequest {
             minor,
             user,
             database,
@@ -270,10 +277,10 @@ impl<'a> Door<'a> {
         self.peer.map(|peer| peer.ip())
     }
 
-    async fn receive(&self, stream: &mut Stream, bytes: &mut Vec<u8>) -> Result<(), Outside> {
+    async fn receive(&self, stream: &mut Stream, bytes: &mut Vec<u8>) -> Result<(), LoginError> {
         match stream.receive(self.worker, bytes).await? {
             true => Ok(()),
-            false => Err(Outside::Gone),
+            false => Err(LoginError::Disconnected),
         }
     }
 
@@ -282,13 +289,13 @@ impl<'a> Door<'a> {
         &self,
         stream: &mut Stream,
         view: &View,
-        wish: &Wish,
+        wish: &LoginRequest,
         bytes: &mut Vec<u8>,
-    ) -> Result<Proof, Outside> {
+    ) -> Result<LoginGrant, LoginError> {
         let known = self.look_up(stream, view, wish).await?;
         let (method, mut proof) = match known {
-            credential::Known::Vouched(proof) => return Ok(proof),
-            credential::Known::Asked(method, proof) => (method, proof),
+            credential::AuthDecision::Certificate(proof) => return Ok(proof),
+            credential::AuthDecision::Challenge(method, proof) => (method, proof),
         };
         let mut out = wish.negotiation.clone();
         let mut accept = Accept::begin(wish.user.clone().into_bytes(), method, &mut out);
@@ -301,7 +308,7 @@ impl<'a> Door<'a> {
                         break (self.hear(wish, accept, frame, &mut out).await?, length);
                     }
                     Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
-                    Parsed::Invalid(fault) => return Err(Complaint::protocol(fault).into()),
+                    Parsed::Invalid(fault) => return Err(ErrorReply::protocol(fault).into()),
                 }
             };
             bytes.drain(..length);
@@ -322,11 +329,11 @@ impl<'a> Door<'a> {
     /// Takes the client's next message; what is costly is done elsewhere, at the pace of passwords.
     async fn hear(
         &self,
-        wish: &Wish,
+        wish: &LoginRequest,
         accept: Accept,
         frame: Frame<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Accepted, Outside> {
+    ) -> Result<Accepted, LoginError> {
         if !accept.is_costly() {
             return Ok(accept.message(frame, out));
         }
@@ -335,20 +342,20 @@ impl<'a> Door<'a> {
         let (tag, body) = (frame.tag, Zeroizing::new(frame.body.to_vec()));
         // A password is the last message: there is nothing to say behind it.
         let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
-        let accepted = hashing::elsewhere(work).await;
+        let accepted = hashing::run_blocking(work).await;
         if !matches!(accepted, Some(Accepted::Refused(_))) {
             pace.refund(self.address(), &wish.user);
         }
         accepted.ok_or_else(|| {
             let text = "too many password checks in progress, try again";
-            Complaint::new(b"57P03", text).into()
+            ErrorReply::new(b"57P03", text).into()
         })
     }
 
-    fn proved(&self, proof: Proof, client: &Authenticated) -> Result<Proof, Outside> {
+    fn proved(&self, proof: LoginGrant, client: &Authenticated) -> Result<LoginGrant, LoginError> {
         match proof.complaint {
             Some(complaint) => Err(complaint.into()),
-            None => Ok(Proof {
+            None => Ok(LoginGrant {
                 credential: match proof.credential {
                     Some(known) => Some(known),
                     None => Some(client.credential().clone()),
@@ -360,13 +367,13 @@ impl<'a> Door<'a> {
 }
 
 /// A first packet that is none, with the SQLSTATE that servers give.
-fn unusable(fault: Fault) -> Complaint {
+fn unusable(fault: Fault) -> ErrorReply {
     let sqlstate = match fault {
         Fault::Version(_) => b"0A000",
         Fault::NoUser => b"28000",
         _ => b"08P01",
     };
-    Complaint::new(sqlstate, fault.to_string())
+    ErrorReply::new(sqlstate, fault.to_string())
 }
 
 /// To a request for encryption.

@@ -7,16 +7,16 @@ use evenkeel_wire::postgres::conversation::Token;
 use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 
-use super::complaint::Complaint;
-use super::rescue::RESCUES_MAX;
+use super::complaint::ErrorReply;
+use super::rescue::RETRIES_MAX;
 use super::server::ServerConnection;
-use super::unit::Look;
-use super::{End, Session, Stage, Unit};
+use super::unit::RequestDisposition;
+use super::{ActiveRequest, ExitReason, Session, Stage};
 use crate::service::View;
 use crate::session;
-use crate::session::borrower::{Denial, Got};
-use crate::session::card::Doing;
-use crate::session::placing::Wanted;
+use crate::session::borrower::{AcquireError, AcquireOutcome};
+use crate::session::card::SessionActivity;
+use crate::session::placing::PlacementTarget;
 
 impl Session<'_> {
     /// Something that we asked ourselves was refused.
@@ -29,12 +29,16 @@ impl Session<'_> {
 
     /// Asks for a connection for the unit ahead, whose bytes the caller has. True: it is there, and
     /// they can go. False: they are to be held.
-    pub(super) fn obtain(&mut self, wanted: &Wanted, view: &View) -> Result<bool, End> {
+    pub(super) fn acquire(
+        &mut self,
+        wanted: &PlacementTarget,
+        view: &View,
+    ) -> Result<bool, ExitReason> {
         match self.borrower.ask(wanted, view) {
-            Got::Server(server) => Ok(self.lent(server)),
-            Got::Denied(denial) => {
-                self.refusal = Some(Complaint::of_denial(&denial));
-                self.card.call();
+            AcquireOutcome::Server(server) => Ok(self.lent(server)),
+            AcquireOutcome::Denied(denial) => {
+                self.refusal = Some(ErrorReply::from_acquire_error(&denial));
+                self.card.notify();
                 Ok(false)
             }
             got => {
@@ -45,36 +49,41 @@ impl Session<'_> {
     }
 
     /// What follows for the unit ahead, whose bytes are held.
-    pub(super) fn follow(&mut self, got: Got<ServerConnection>) -> Result<(), End> {
+    pub(super) fn follow(
+        &mut self,
+        got: AcquireOutcome<ServerConnection>,
+    ) -> Result<(), ExitReason> {
         self.stage = Stage::Ready;
         match got {
-            Got::Server(server) => match self.lent(server) {
+            AcquireOutcome::Server(server) => match self.lent(server) {
                 true => self.go_on(),
                 false => Ok(()),
             },
-            Got::Later => {
+            AcquireOutcome::Pending => {
                 // Something else may be known when it comes.
                 self.effects.read_ahead = None;
                 self.stage = Stage::Waiting;
                 Ok(())
             }
-            Got::Again => self.go_on(),
-            Got::Nothing => self.try_elsewhere(),
-            Got::Denied(denial) => self.denied(&denial),
+            AcquireOutcome::Reroute => self.go_on(),
+            AcquireOutcome::Exhausted => self.try_elsewhere(),
+            AcquireOutcome::Denied(denial) => self.denied(&denial),
         }
     }
 
-    fn denied(&mut self, denial: &Denial) -> Result<(), End> {
-        let complaint = Complaint::of_denial(denial);
+    fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
+        let complaint = ErrorReply::from_acquire_error(denial);
         match (denial, &complaint.sqlstate.0) {
             // What the session is made of is good no more.
-            (Denial::NotJoined(_), b"28P01" | b"28000") => Err(End::Fatal(complaint)),
+            (AcquireError::ConnectFailed(_), b"28P01" | b"28000") => {
+                Err(ExitReason::Fatal(complaint))
+            }
             _ => self.refuse(&complaint),
         }
     }
 
     /// Nothing of the unit was sent.
-    pub(super) fn try_elsewhere(&mut self) -> Result<(), End> {
+    pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
         let is_read = self.unit.is_read && !self.unit.primary_only;
         let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
         self.follow(got)
@@ -82,11 +91,11 @@ impl Session<'_> {
 
     /// A connection is ours. True: it is fit. False: first what the client has set is set on it.
     fn lent(&mut self, mut server: Box<ServerConnection>) -> bool {
-        self.card.has(&server.lent);
+        self.card.set_server(&server.lent);
         self.unit.since_us = self.borrower.begins_work();
         self.stage = Stage::Ready;
-        self.drew = false;
-        self.inherits_draws = server.holds_draws;
+        self.used_nextval = false;
+        self.inherits_sequence_state = server.has_sequence_state;
         let interner = self.worker.interner();
         let mut sql = Vec::new();
         let wanted = server.settings.prepare(&self.journal, interner, &mut sql);
@@ -109,8 +118,8 @@ impl Session<'_> {
 
     /// Puts back what a RESET has taken of the settings that the client began with, on a connection
     /// that it keeps.
-    pub(super) fn restore(&mut self) -> Result<(), End> {
-        self.owes_restore = false;
+    pub(super) fn restore(&mut self) -> Result<(), ExitReason> {
+        self.must_restore_startup = false;
         self.refused_setting = ([0; 5], String::new());
         let interner = self.worker.interner();
         let Some(server) = &mut self.server else {
@@ -153,7 +162,7 @@ impl Session<'_> {
     }
 
     /// Our SETs are over.
-    pub(super) fn settings_placed(&mut self, went_well: bool) -> Result<(), End> {
+    pub(super) fn settings_placed(&mut self, went_well: bool) -> Result<(), ExitReason> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
         let (Stage::Preparing(wanted), Some(mut server)) = (stage, self.server.take()) else {
             return Ok(());
@@ -167,7 +176,7 @@ impl Session<'_> {
                                RESET: {}",
                 text.1
             );
-            return Err(End::Fatal(Complaint::new(&text.0, why)));
+            return Err(ExitReason::Fatal(ErrorReply::new(&text.0, why)));
         }
         if !went_well && self.refused_setting.0.starts_with(b"57P0") {
             self.borrower.give_back(server, Condition::Unclean);
@@ -180,17 +189,17 @@ impl Session<'_> {
             let is_late = at.is_some_and(|at| at.is_replica) && !self.unit.primary_only;
             if is_late || self.was_of_another() {
                 self.unit.primary_only |= is_late;
-                self.unit.rescues += 1;
-                return self.follow(Got::Again);
+                self.unit.retries += 1;
+                return self.follow(AcquireOutcome::Reroute);
             }
             let text = std::mem::take(&mut self.refused_setting);
             let why = "the server rejected a setting of this session: ";
-            let complaint = Complaint::new(&text.0, format!("{why}{}", text.1));
+            let complaint = ErrorReply::new(&text.0, format!("{why}{}", text.1));
             // Data exceptions, syntax and access: what it names is there no more, and whatever the
             // session does next begins with it again.
             let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
             return match is_for_good {
-                true => Err(End::Fatal(complaint)),
+                true => Err(ExitReason::Fatal(complaint)),
                 false => self.refuse(&complaint),
             };
         }
@@ -206,17 +215,17 @@ impl Session<'_> {
     /// connection has nothing of that.
     fn was_of_another(&self) -> bool {
         let is_cancelled = self.refused_setting.0 == *b"57014";
-        is_cancelled && !self.was_cancelled && self.unit.rescues < RESCUES_MAX
+        is_cancelled && !self.was_cancelled && self.unit.retries < RETRIES_MAX
     }
 
     /// The unit whose bytes are held is not run: its client is told why, and goes on with the next.
-    pub(super) fn refuse(&mut self, complaint: &Complaint) -> Result<(), End> {
+    pub(super) fn refuse(&mut self, complaint: &ErrorReply) -> Result<(), ExitReason> {
         self.stage = Stage::Ready;
         self.borrower.at = None;
-        self.borrower.let_next_follow();
+        self.borrower.release_failover_slot();
         let is_over = self.drop_unit()?;
-        self.unit = Unit::new();
-        self.does(Doing::Idle);
+        self.unit = ActiveRequest::new();
+        self.does(SessionActivity::Idle);
         let out = self.answers();
         complaint.write_error(out);
         if is_over {
@@ -225,15 +234,15 @@ impl Session<'_> {
             self.unit.skipping = true;
         }
         // What comes behind it is looked at in a step of its own.
-        self.card.call();
+        self.card.notify();
         Ok(())
     }
 
     /// Forgets the bytes of the unit ahead. True: all of it was there.
-    fn drop_unit(&mut self) -> Result<bool, End> {
+    fn drop_unit(&mut self) -> Result<bool, ExitReason> {
         use evenkeel_wire::postgres::conversation::Request;
         self.effects.read_ahead = None;
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.pending_input);
         let mut at = 0;
         let is_over = loop {
             match self.walker.next(held.get(at..).unwrap_or_default()) {
@@ -257,14 +266,14 @@ impl Session<'_> {
                         break true;
                     }
                     if request == Request::Terminate {
-                        return Err(End::ClientLeft);
+                        return Err(ExitReason::ClientLeft);
                     }
                 }
                 Step::Wait { passed, .. } => {
                     at += passed;
                     break false;
                 }
-                Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+                Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
             }
         };
         self.hold(&held[at..]);
@@ -272,11 +281,11 @@ impl Session<'_> {
     }
 
     /// A peer may be gone without a word; says why, if it is the server.
-    fn look_for_the_dead(&mut self) -> Result<Option<String>, End> {
+    fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
         let limit = self.seat.service().view().settings.keepalive.user_timeout;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client.is_unanswered(limit) {
-            return Err(End::ClientBroke(why()));
+            return Err(ExitReason::ClientBroke(why()));
         }
         let server = self.server.as_ref();
         let dead = server.filter(|server| server.lent.stream.is_unanswered(limit));
@@ -284,12 +293,12 @@ impl Session<'_> {
     }
 
     /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
-    pub(super) fn called(&mut self) -> Result<(), End> {
-        if self.card.take_forsaken() && self.server.is_some() {
+    pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
+        if self.card.take_server_abandoned() && self.server.is_some() {
             return self.server_lost("went down or is no longer the primary");
         }
-        if self.card.take_question_for_life()
-            && let Some(why) = self.look_for_the_dead()?
+        if self.card.take_liveness_check()
+            && let Some(why) = self.check_peers()?
         {
             return self.server_lost(&why);
         }
@@ -297,21 +306,21 @@ impl Session<'_> {
             session::cancel::cancel(self.worker, &self.card, self.seat.service());
         }
         if let Some(complaint) = self.refusal.take() {
-            self.borrower.leave_lines();
+            self.borrower.leave_queues();
             return self.refuse(&complaint);
         }
         let is_cancelled = self.card.take_cancel();
         self.was_cancelled |= is_cancelled;
         if is_cancelled && self.borrower.is_waiting() {
-            self.borrower.leave_lines();
+            self.borrower.leave_queues();
             let text = "canceling statement due to user request";
-            return self.refuse(&Complaint::new(b"57014", text));
+            return self.refuse(&ErrorReply::new(b"57014", text));
         }
-        if self.borrower.gives_up() {
-            return self.refuse(&Complaint::waited());
+        if self.borrower.has_timed_out() {
+            return self.refuse(&ErrorReply::waited());
         }
         if self.borrower.looks_around() {
-            return self.look_around();
+            return self.try_reroute();
         }
         match self.stage {
             Stage::Ready if self.server.is_none() => self.go_on(),
@@ -320,15 +329,15 @@ impl Session<'_> {
     }
 
     /// Goes elsewhere if that is better by now than to wait on.
-    fn look_around(&mut self) -> Result<(), End> {
-        let held = std::mem::take(&mut self.held);
+    fn try_reroute(&mut self) -> Result<(), ExitReason> {
+        let held = std::mem::take(&mut self.pending_input);
         let look = self.look(&held);
-        self.held = held;
-        let Look::Unit(wanted, view) = look? else {
+        self.pending_input = held;
+        let RequestDisposition::Unit(wanted, view) = look? else {
             return Ok(());
         };
         match self.borrower.leaves_for(wanted, &view) {
-            true => self.follow(Got::Again),
+            true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }
     }

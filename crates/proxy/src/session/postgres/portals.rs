@@ -100,7 +100,7 @@ impl Session<'_> {
 
     /// What is prepared behind it in the same batch must not be taken for what it takes away.
     fn outdate_for(&mut self, meaning: &Meaning) {
-        self.clears |= self.is_to_be_awaited(meaning);
+        self.discards_statements |= self.is_to_be_awaited(meaning);
         if !meaning.effects.iter().any(takes_statements_away) {
             return;
         }
@@ -129,7 +129,7 @@ impl Session<'_> {
         let portal = portal_of(header, message);
         let unknown = Arc::new(Meaning::unreadable());
         self.rereads = self.rereads.max(Rereads::Anything);
-        self.has_untold_path = true;
+        self.has_unknown_search_path = true;
         self.portals.bind(portal, &unknown, self.segment);
     }
 
@@ -160,7 +160,7 @@ impl Session<'_> {
         self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.hides_tables;
-        self.drew |= meaning.draws;
+        self.used_nextval |= meaning.draws;
         self.vacates(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {

@@ -12,12 +12,12 @@ use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::postgres::names::{Name, names, parse_parts};
 use evenkeel_wire::postgres::{Parsed, build};
 
-use super::complaint::Complaint;
-use super::effects::{Unnamed, takes_statements_away};
+use super::complaint::ErrorReply;
+use super::effects::{UnnamedStatement, takes_statements_away};
 use super::server::ServerConnection;
-use super::statements::Names;
+use super::statements::ClientStatements;
 use super::statements::{self, NAME_PREFIX, is_ours, name_of};
-use super::{End, Session, sequences};
+use super::{ExitReason, Session, sequences};
 use crate::state::meaning::{Does, Meaning};
 
 /// Marks tokens of Parses that name a statement; the others' are not asked for.
@@ -53,7 +53,7 @@ pub(super) fn forget_statements(
     meaning: &Meaning,
     statement: usize,
     server: &mut ServerConnection,
-    names: &mut Names,
+    names: &mut ClientStatements,
 ) {
     let effects = meaning.effects_of(statement);
     if effects.iter().any(takes_statements_away) {
@@ -128,12 +128,12 @@ impl Session<'_> {
         header: Header,
         message: &[u8],
         is_whole: bool,
-    ) -> Result<Sending, End> {
+    ) -> Result<Sending, ExitReason> {
         let parts = parse_parts(message).filter(|_| is_whole);
         let Some(parts) = parts else {
             if is_whole {
                 let what = "malformed message 'P'";
-                return Err(End::Fatal(Complaint::protocol(what)));
+                return Err(ExitReason::Fatal(ErrorReply::protocol(what)));
             }
             return Ok(self.parse_unread(flight, message));
         };
@@ -154,7 +154,7 @@ impl Session<'_> {
             return Ok(self.parse_taken(flight, header, parts.statement, message.len()));
         }
         if !self.names.has_room(name, &statement) {
-            return Err(End::Fatal(Complaint::too_many_statements()));
+            return Err(ExitReason::Fatal(ErrorReply::too_many_statements()));
         }
         self.prepare_for_execute(flight, &statement.meaning);
         let id = statement.id;
@@ -257,10 +257,10 @@ impl Session<'_> {
         header: Header,
         request: Request,
         message: &[u8],
-    ) -> Result<Sending, End> {
+    ) -> Result<Sending, ExitReason> {
         let Parsed::Frame(found, _) = names(header, message) else {
             let what = "malformed name in message";
-            return Err(End::Fatal(Complaint::protocol(what)));
+            return Err(ExitReason::Fatal(ErrorReply::protocol(what)));
         };
         let Some(name) = found.statement else {
             return Ok(self.send(flight, request, Token(0), message.len()));
@@ -465,7 +465,7 @@ impl Session<'_> {
 
     pub(super) fn forget_name(&mut self, name: &[u8]) {
         if name.is_empty() {
-            self.unnamed = Unnamed::default();
+            self.unnamed = UnnamedStatement::default();
         }
         self.names.remove((0, self.segment), name);
         self.names.settled();

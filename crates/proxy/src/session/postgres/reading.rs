@@ -9,7 +9,7 @@ use evenkeel_wire::sql::{Dialect, postgres};
 
 use super::Session;
 use super::server::ServerConnection;
-use super::statements::{Statement, Within, new_id};
+use super::statements::{PrepareContext, Statement, new_id};
 use crate::state::meaning::{Rereads, sets_anything};
 
 impl Session<'_> {
@@ -36,7 +36,7 @@ impl Session<'_> {
     }
 
     /// What a text is prepared in.
-    pub(super) fn within(&self, text: &[u8], types: &[u8]) -> Within {
+    pub(super) fn within(&self, text: &[u8], types: &[u8]) -> PrepareContext {
         let backslashes = self.backslashes();
         let means_own = |backslashes| {
             postgres::tells_moment(text, backslashes)
@@ -45,7 +45,7 @@ impl Session<'_> {
         // What others have prepared is from before the change that is under way here.
         let is_uncertain = self.reads_uncertainly() || self.changes_catalog || self.has_temporary();
         let is_own = is_uncertain || backslashes.is_none_or(means_own);
-        Within {
+        PrepareContext {
             types: types.into(),
             database: self.account.who.database_number.get(),
             plans: self.account.plans(),
@@ -79,7 +79,7 @@ impl Session<'_> {
         if !is_hidden && self.server.as_mut().is_none_or(has) {
             return statement;
         }
-        let own = Within {
+        let own = PrepareContext {
             own: new_id(),
             ..self.within(&statement.text, &within.types)
         };
@@ -91,7 +91,7 @@ impl Session<'_> {
     /// No transaction is open and nothing under way: the settings are what they are known to be.
     pub(super) fn settings_settled(&mut self) {
         self.rereads = Rereads::Nothing;
-        self.has_untold_path = false;
+        self.has_unknown_search_path = false;
         self.hides_tables = false;
         self.journal.settled();
     }

@@ -4,33 +4,33 @@ use evenkeel_policy::lending::Condition;
 
 use super::server::ServerConnection;
 use super::trial::Trial;
-use super::{End, Session, Stage};
-use crate::session::card::Doing;
+use super::{ExitReason, Session, Stage};
+use crate::session::card::SessionActivity;
 
 impl Session<'_> {
     /// The connection goes back when nothing of this client is on it.
-    pub(super) fn release_if_idle(&mut self) -> Result<(), End> {
+    pub(super) fn release_if_idle(&mut self) -> Result<(), ExitReason> {
         let Some(server) = &self.server else {
             return Ok(());
         };
         if server.is_idle_but_sending() {
             // The next client's bytes must not come before, or over, what is still going out.
-            self.releases = true;
+            self.release_after_send = true;
             return Ok(());
         }
         if !server.is_idle() || !self.walker.is_at_border() {
             if server.conversation.is_quiet() {
-                self.does(Doing::InTransaction);
+                self.does(SessionActivity::InTransaction);
             }
             self.unit.cannot_run_again();
             return self.go_on_with_same();
         }
         if !self.journal.pins.is_empty() || self.keeps_connection() {
-            self.does(Doing::Bound);
+            self.does(SessionActivity::Bound);
             self.unit.renew();
             return self.go_on_with_same();
         }
-        match self.asks_what_is_left() {
+        match self.starts_leftover_check() {
             true => Ok(()),
             false => self.let_go(Condition::Clean),
         }
@@ -42,22 +42,22 @@ impl Session<'_> {
         is_free && self.walker.is_at_border() && matches!(self.stage, Stage::Ready)
     }
 
-    pub(super) fn let_go(&mut self, condition: Condition) -> Result<(), End> {
-        self.releases = false;
+    pub(super) fn let_go(&mut self, condition: Condition) -> Result<(), ExitReason> {
+        self.release_after_send = false;
         self.leaves_unasked();
         if let Some(server) = self.server.take() {
             self.borrower.at = None;
             // The next connection is made fit anyway.
-            self.owes_restore = false;
+            self.must_restore_startup = false;
             self.forget_connection();
             self.borrower.give_back(server, condition);
         }
-        self.borrower.let_next_follow();
-        self.does(Doing::Idle);
+        self.borrower.release_failover_slot();
+        self.does(SessionActivity::Idle);
         self.unit.renew();
         self.stage = Stage::Ready;
         // In a step of its own: a client may have sent any number of them.
-        self.goes_on = !self.held.is_empty();
+        self.can_continue = !self.pending_input.is_empty();
         Ok(())
     }
 
@@ -68,16 +68,16 @@ impl Session<'_> {
         self.portals.clear();
         self.trial = Trial::default();
         self.settings_settled();
-        self.stalled = false;
-        self.clears = false;
+        self.is_waiting_for_replies = false;
+        self.discards_statements = false;
     }
 
-    fn go_on_with_same(&mut self) -> Result<(), End> {
+    fn go_on_with_same(&mut self) -> Result<(), ExitReason> {
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        if self.owes_restore && self.server.as_deref().is_some_and(is_quiet) {
+        if self.must_restore_startup && self.server.as_deref().is_some_and(is_quiet) {
             self.restore()?;
         }
-        self.goes_on = matches!(self.stage, Stage::Ready) && !self.held.is_empty();
+        self.can_continue = matches!(self.stage, Stage::Ready) && !self.pending_input.is_empty();
         Ok(())
     }
 

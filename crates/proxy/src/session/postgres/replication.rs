@@ -8,12 +8,12 @@ use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::conversation::{Delivery, Origin, Request, Settled, Token};
 use evenkeel_wire::postgres::requests::Step;
 
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::from_client::ends_a_unit;
-use super::from_server::Walked;
+use super::from_server::ScanResult;
 use super::server::ServerConnection;
-use super::{End, Session};
-use crate::session::card::Doing;
+use super::{ExitReason, Session};
+use crate::session::card::SessionActivity;
 use crate::session::input::Input;
 
 impl Session<'_> {
@@ -27,12 +27,12 @@ impl Session<'_> {
             .borrower
             .is_at_former_primary(&self.seat.service().view())
         {
-            self.card.forsake();
+            self.card.abandon_server();
         }
     }
 
     /// Bytes of the client: all go but the beginning of a message that is not all there.
-    pub(super) fn forward_replication(&mut self, input: Input<'_>) -> Result<(), End> {
+    pub(super) fn forward_replication(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         let bytes = input.bytes();
         let taken = self.follow_requests(bytes)?;
         if taken == bytes.len() {
@@ -51,9 +51,9 @@ impl Session<'_> {
     }
 
     /// How many of the bytes may go now.
-    fn follow_requests(&mut self, bytes: &[u8]) -> Result<usize, End> {
+    fn follow_requests(&mut self, bytes: &[u8]) -> Result<usize, ExitReason> {
         let mut at = 0;
-        while self.takes_more() && !self.leaving {
+        while self.takes_more() && !self.is_terminating {
             match self.walker.next(bytes.get(at..).unwrap_or_default()) {
                 Step::Message {
                     passed,
@@ -68,14 +68,14 @@ impl Session<'_> {
                     ..
                 } => {
                     at += passed;
-                    self.leaving = request == Request::Terminate;
-                    if !self.leaving {
+                    self.is_terminating = request == Request::Terminate;
+                    if !self.is_terminating {
                         self.is_asked(request);
                         at += length;
                     }
                 }
                 Step::Wait { passed, .. } => return Ok(at + passed),
-                Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+                Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
             }
         }
         Ok(at)
@@ -90,7 +90,7 @@ impl Session<'_> {
             .conversation
             .sent(request, Origin::Client, Token::default());
         if ends_a_unit(request) {
-            self.does(Doing::Active);
+            self.does(SessionActivity::Active);
         }
     }
 
@@ -99,7 +99,7 @@ impl Session<'_> {
         &mut self,
         server: &mut ServerConnection,
         event: &Event<'_>,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> Delivery {
         match server.conversation.reply(event).map(|reply| reply.settled) {
             Ok(Settled::Ready) => walked.is_ready = true,

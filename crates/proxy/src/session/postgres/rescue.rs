@@ -9,14 +9,14 @@ use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::requests::Requests;
 
-use super::complaint::Complaint;
-use super::from_server::Walked;
+use super::complaint::ErrorReply;
+use super::from_server::ScanResult;
 use super::server::ServerConnection;
-use super::{End, Session, Stage, TEXT_LENGTH_MAX, Unit};
-use crate::session::card::Doing;
+use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
+use crate::session::card::SessionActivity;
 
 /// A unit that fails again and again has a reason of its own.
-pub(super) const RESCUES_MAX: u32 = 3;
+pub(super) const RETRIES_MAX: u32 = 3;
 
 /// What an error of a server means for running it elsewhere (appendix A of the manual).
 pub(super) fn mishap_of(sqlstate: SqlState) -> Mishap {
@@ -51,7 +51,7 @@ impl Session<'_> {
     }
 
     /// Whether what failed is run again, and the client never hears of it.
-    pub(super) fn may_rescue(&self, mishap: Mishap) -> bool {
+    pub(super) fn may_retry(&self, mishap: Mishap) -> bool {
         let Some(at) = &self.borrower.at else {
             return false;
         };
@@ -74,7 +74,7 @@ impl Session<'_> {
             _ => false,
         };
         let is_doubtful = may_be_done && !is_read;
-        let is_new = self.unit.rescues < RESCUES_MAX;
+        let is_new = self.unit.retries < RETRIES_MAX;
         is_new && !is_own && !is_doubtful && may_run_again(mishap, &attempt)
     }
 
@@ -85,7 +85,11 @@ impl Session<'_> {
         said.any(|(_, value)| &**value == b"on")
     }
 
-    pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
+    pub(super) fn begin_retry(
+        &mut self,
+        mishap: Mishap,
+        walked: &ScanResult,
+    ) -> Result<(), ExitReason> {
         if let Some(at) = &self.borrower.at
             && mishap != Mishap::RecoveryConflict
         {
@@ -95,7 +99,11 @@ impl Session<'_> {
     }
 
     /// What the unit would have done it has not done, and will do elsewhere.
-    pub(super) fn take_back(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
+    pub(super) fn take_back(
+        &mut self,
+        mishap: Mishap,
+        walked: &ScanResult,
+    ) -> Result<(), ExitReason> {
         self.figures().rescued.add(1);
         if let Some(at) = &self.borrower.at {
             self.unit.tried.push(at.server.id);
@@ -107,14 +115,14 @@ impl Session<'_> {
         self.effects.settled();
         self.names.undone();
         self.unnamed.settled();
-        self.unit.rescues += 1;
+        self.unit.retries += 1;
         self.journal.lost();
         self.stage = Stage::Rescue;
         self.end_rescue(walked)
     }
 
     /// The rest of a failed unit's answer is nobody's.
-    pub(super) fn end_rescue(&mut self, walked: &Walked) -> Result<(), End> {
+    pub(super) fn end_rescue(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
         // Its client waits for an answer, and the server for a Sync that comes behind that.
         let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
         if walked.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
@@ -130,7 +138,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    pub(super) fn run_again(&mut self, condition: Condition) -> Result<(), End> {
+    pub(super) fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
         let was_primary = self.borrower.is_at_primary();
         self.borrower.at = None;
         if let Some(server) = self.server.take() {
@@ -144,13 +152,13 @@ impl Session<'_> {
             }
         }
         let kept = self.unit.kept.take().unwrap_or_default();
-        let behind = std::mem::replace(&mut self.held, kept);
-        self.held.extend_from_slice(&behind);
+        let behind = std::mem::replace(&mut self.pending_input, kept);
+        self.pending_input.extend_from_slice(&behind);
         let tried = std::mem::take(&mut self.unit.tried);
         let primary_only = self.unit.primary_only;
-        let rescues = self.unit.rescues;
-        self.unit = Unit::new();
-        self.unit.rescues = rescues;
+        let rescues = self.unit.retries;
+        self.unit = ActiveRequest::new();
+        self.unit.retries = rescues;
         self.unit.tried = tried;
         self.unit.primary_only = primary_only;
         // What was kept begins with a message, however much of its last one had gone.
@@ -166,7 +174,7 @@ impl Session<'_> {
     }
 
     /// The server is gone, or cannot be followed.
-    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), End> {
+    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
         if self.is_asking() {
             // Its client has had its answer.
             return self.let_go(Condition::Unclean);
@@ -191,19 +199,19 @@ impl Session<'_> {
             return self.run_again(Condition::Unclean);
         }
         if is_in_message {
-            return Err(End::ServerBroke(why.to_owned()));
+            return Err(ExitReason::ServerBroke(why.to_owned()));
         }
-        if self.may_rescue(Mishap::Broken) {
-            let walked = Walked {
+        if self.may_retry(Mishap::Broken) {
+            let walked = ScanResult {
                 broken: Some(String::new()),
-                ..Walked::default()
+                ..ScanResult::default()
             };
-            return self.begin_rescue(Mishap::Broken, &walked);
+            return self.begin_retry(Mishap::Broken, &walked);
         }
         self.tell_lost(is_transaction, why)
     }
 
-    pub(super) fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), End> {
+    pub(super) fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), ExitReason> {
         if self.unit.may_write && self.borrower.is_at_primary() {
             // Perhaps it did: then the session must see it as well.
             self.wrote();
@@ -214,7 +222,7 @@ impl Session<'_> {
         let detail = format!("server {server}: {why}");
         if self.unit.fatal_was_sent {
             self.figures().lost.add(u64::from(is_transaction));
-            return Err(End::ServerEnded(detail));
+            return Err(ExitReason::ServerEnded(detail));
         }
         // The rest of a batch that has begun behind it would be taken for one of its own.
         let is_all = self.unit.is_sent && !self.asked.has_begun();
@@ -233,25 +241,25 @@ impl Session<'_> {
                           pinned to"
                 }
             };
-            let complaint = Complaint::new(b"57P01", text).detail(detail);
-            return Err(End::Fatal(complaint));
+            let complaint = ErrorReply::new(b"57P01", text).detail(detail);
+            return Err(ExitReason::Fatal(complaint));
         }
         // A single query or batch: its client goes on behind an error.
         self.journal.lost();
-        self.unit = Unit::new();
+        self.unit = ActiveRequest::new();
         self.forget_connection();
-        self.borrower.let_next_follow();
-        self.does(Doing::Idle);
+        self.borrower.release_failover_slot();
+        self.does(SessionActivity::Idle);
         self.names.lost();
         self.unnamed.lost();
         self.effects.settled();
         let out = self.answers();
         let trouble = evenkeel_policy::waiting::Trouble::OutcomeUnknown;
-        Complaint::of_trouble(trouble)
+        ErrorReply::from_primary_error(trouble)
             .detail(detail)
             .write_error(out);
         build::ready_for_query(out, TransactionStatus::Idle);
-        self.card.call();
+        self.card.notify();
         Ok(())
     }
 }

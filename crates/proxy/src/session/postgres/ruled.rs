@@ -12,7 +12,7 @@ use evenkeel_wire::postgres::conversation::{Origin, Request, Sending, Token};
 use evenkeel_wire::sql::Dialect;
 
 use super::Session;
-use super::behind::{Stray, TOO_LATE};
+use super::behind::{MisroutedStatement, TOO_LATE};
 use super::statements::Statement;
 use crate::service::rules::{Ruling, Said};
 
@@ -71,7 +71,7 @@ impl Session<'_> {
         &mut self,
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
     ) -> Option<String> {
-        if self.unit.stray == Stray::Refused {
+        if self.unit.stray == MisroutedStatement::Refused {
             return Some(TOO_LATE.to_owned());
         }
         if self.unit.is_ruled {
@@ -90,7 +90,7 @@ impl Session<'_> {
         &mut self,
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
     ) -> Option<String> {
-        if self.unit.stray == Stray::Refused {
+        if self.unit.stray == MisroutedStatement::Refused {
             return Some(TOO_LATE.to_owned());
         }
         if self.unit.is_ruled {

@@ -41,11 +41,11 @@ impl Session<'_> {
         };
         // A transaction that has failed runs neither.
         let has_failed = server.conversation.status() == TransactionStatus::Failed;
-        if !self.inherits_draws || has_failed {
+        if !self.inherits_sequence_state || has_failed {
             return false;
         }
         // Once it is refused, what it drew goes with the rest.
-        let drew = std::mem::take(&mut self.drew);
+        let drew = std::mem::take(&mut self.used_nextval);
         if drew || !server.conversation.is_between_batches() {
             return true;
         }
@@ -66,8 +66,8 @@ impl Session<'_> {
     /// What comes next may ask, which nobody can tell: not what others drew.
     pub(super) fn forget_draws(&mut self, flight: &mut Flight<'_, '_>) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
-        let begins = !self.drew && self.server.as_deref().is_some_and(is_idle);
-        if self.inherits_draws && begins {
+        let begins = !self.used_nextval && self.server.as_deref().is_some_and(is_idle);
+        if self.inherits_sequence_state && begins {
             self.discard_draws(flight);
         }
     }
@@ -77,8 +77,8 @@ impl Session<'_> {
             return;
         };
         if server.ask(b"DISCARD SEQUENCES", Token(0), flight.writer()) {
-            server.holds_draws = false;
-            self.inherits_draws = false;
+            server.has_sequence_state = false;
+            self.inherits_sequence_state = false;
         }
     }
 }

@@ -10,10 +10,10 @@ use evenkeel_wire::postgres::conversation::{
     Conversation, Delivery, Origin, Request, Sending, Settled, Token,
 };
 
-use super::account::{Known, Reports};
-use super::complaint::Complaint;
+use super::account::{Reports, UserState};
+use super::complaint::ErrorReply;
 use super::join;
-use super::statements::Prepared;
+use super::statements::ServerStatements;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
@@ -33,14 +33,14 @@ pub(crate) struct ServerConnection {
     pub(crate) held: Vec<u8>,
     /// Where the rest goes of a message whose beginning was decided on.
     pub(crate) passing: Delivery,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: ServerStatements,
     /// The statement that is the unnamed one now; zero: none of ours.
     pub(crate) unnamed: u64,
     /// Statements that its client can call by its own names, in SQL, and the tokens of what has
     /// prepared them.
     pub(crate) given: Vec<(Box<[u8]>, u64)>,
     /// What it drew from sequences may be remembered there.
-    pub(crate) holds_draws: bool,
+    pub(crate) has_sequence_state: bool,
     /// The server has reported that no client's state was left on it, and nothing ran since.
     pub(crate) is_checked: bool,
     /// What was set on it, and what it reports.
@@ -53,7 +53,7 @@ pub(crate) struct ServerConnection {
 pub(crate) struct Luggage {
     conversation: Conversation,
     boundaries: Boundaries,
-    prepared: Prepared,
+    prepared: ServerStatements,
     unnamed: u64,
     holds_draws: bool,
     is_checked: bool,
@@ -64,15 +64,15 @@ pub(crate) struct Luggage {
 /// What was answered to queries of ours.
 #[derive(Default)]
 struct Heard {
-    refused: Option<Complaint>,
+    refused: Option<ErrorReply>,
     rows: Rows,
 }
 
 impl Connection for ServerConnection {
-    type Known = Known;
+    type Known = UserState;
 
-    fn known(who: &Who, service: &DatabaseService) -> Known {
-        Known::new(who, service)
+    fn known(who: &Who, service: &DatabaseService) -> UserState {
+        UserState::new(who, service)
     }
 
     fn lendings(all: &Lendings) -> &ById<Self> {
@@ -102,7 +102,7 @@ impl Connection for ServerConnection {
             boundaries: own.boundaries,
             prepared: own.prepared,
             unnamed: own.unnamed,
-            holds_draws: own.holds_draws,
+            holds_draws: own.has_sequence_state,
             is_checked: own.is_checked,
             settings: own.settings.export(),
             reported: own.reported,
@@ -123,7 +123,7 @@ impl Connection for ServerConnection {
             prepared: luggage.prepared,
             unnamed: luggage.unnamed,
             given: Vec::new(),
-            holds_draws: luggage.holds_draws,
+            has_sequence_state: luggage.holds_draws,
             is_checked: luggage.is_checked,
             settings: OnServer::import(&luggage.settings, worker.interner()),
             reported: luggage.reported,
@@ -144,10 +144,10 @@ impl ServerConnection {
             boundaries: Boundaries::new(),
             held: Vec::new(),
             passing: Delivery::Forward,
-            prepared: Prepared::default(),
+            prepared: ServerStatements::default(),
             unnamed: 0,
             given: Vec::new(),
-            holds_draws: false,
+            has_sequence_state: false,
             is_checked: true,
             settings: OnServer::new([], worker.interner()),
             reported: Vec::new(),
@@ -214,7 +214,7 @@ impl ServerConnection {
         &mut self,
         worker: &Worker,
         texts: &[&[u8]],
-    ) -> Result<Rows, Complaint> {
+    ) -> Result<Rows, ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
             if !self.ask(text, Token::default(), &mut out) {
@@ -245,7 +245,7 @@ impl ServerConnection {
 
     /// It is as it was behind its login, for a connection that nobody uses; a transaction is rolled
     /// back by it.
-    pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), Complaint> {
+    pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), ErrorReply> {
         let texts: &[&[u8]] = match self.conversation.status() {
             TransactionStatus::Idle => &[b"DISCARD ALL"],
             _ => &[b"ROLLBACK", b"DISCARD ALL"],
@@ -254,7 +254,7 @@ impl ServerConnection {
         self.prepared.clear();
         self.unnamed = 0;
         self.given.clear();
-        self.holds_draws = false;
+        self.has_sequence_state = false;
         self.is_checked = true;
         self.settings.discarded(worker.interner());
         Ok(())
@@ -266,7 +266,7 @@ impl ServerConnection {
         worker: &Worker,
         bytes: &[u8],
         heard: &mut Heard,
-    ) -> Result<usize, Complaint> {
+    ) -> Result<usize, ErrorReply> {
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
@@ -293,7 +293,7 @@ impl ServerConnection {
                 }
                 Event::Error(report) => {
                     let text = String::from_utf8_lossy(report.text());
-                    let complaint = Complaint::new(&report.sqlstate().0, text);
+                    let complaint = ErrorReply::new(&report.sqlstate().0, text);
                     heard.refused.get_or_insert(complaint);
                 }
                 Event::RowDescription => heard.rows.begin(self.boundaries.remainder()),
@@ -309,8 +309,8 @@ impl ServerConnection {
         }
     }
 
-    fn broken(&self, why: impl std::fmt::Display) -> Complaint {
+    fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
         let name = &self.lent.pooled.server.name;
-        Complaint::new(b"08006", format!("server {name}: {why}"))
+        ErrorReply::new(b"08006", format!("server {name}: {why}"))
     }
 }

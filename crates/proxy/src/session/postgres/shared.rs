@@ -6,29 +6,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evenkeel_policy::trials::Trials;
 
-use super::account::greeting::Greetings;
+use super::account::greeting::BaselineCache;
 use super::login::Verifiers;
 use super::statements::Interned;
 use crate::random::secret;
-use crate::session::pace::Pace;
+use crate::session::pace::PasswordRateLimit;
 use crate::upstream::lender::Who;
 
 /// As long as the service lives.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct PostgresService {
     pub(crate) statements: Interned,
-    pub(crate) greetings: Greetings,
+    pub(crate) greetings: BaselineCache,
     pub(crate) verifiers: Verifiers,
     /// The secret behind mock verifiers: unknown users look like known ones.
     pub(crate) mock_secret: [u8; 32],
     /// Of passwords that are sent as they are.
-    pub(crate) pace: Pace,
-    habits: Mutex<HashMap<OfWho, Arc<Habits>>>,
+    pub(crate) pace: PasswordRateLimit,
+    habits: Mutex<HashMap<OfWho, Arc<UserHistory>>>,
 }
 
 /// What was found of the clients of a user in a database, on whichever worker.
 #[derive(Debug, Default)]
-pub(crate) struct Habits {
+pub(crate) struct UserHistory {
     /// Somebody has asked what its session drew from a sequence.
     asks_sequences: AtomicBool,
     /// What their statements leave behind, against what was read of them.
@@ -41,19 +41,19 @@ type OfWho = (Arc<str>, Arc<str>);
 /// Those without a session that have not asked are forgotten when there are more.
 const HABITS_MAX: usize = 1_000;
 
-impl Shared {
+impl PostgresService {
     pub(crate) fn new() -> Self {
         Self {
             statements: Interned::default(),
-            greetings: Greetings::default(),
+            greetings: BaselineCache::default(),
             verifiers: Verifiers::default(),
             mock_secret: secret(),
-            pace: Pace::default(),
+            pace: PasswordRateLimit::default(),
             habits: Mutex::default(),
         }
     }
 
-    pub(crate) fn habits(&self, who: &Who) -> Arc<Habits> {
+    pub(crate) fn habits(&self, who: &Who) -> Arc<UserHistory> {
         let mut habits = lock(&self.habits);
         if habits.len() > HABITS_MAX {
             habits.retain(|_, one| one.asks_sequences() || Arc::strong_count(one) > 1);
@@ -63,7 +63,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl PostgresService {
     /// Statements are on trial again, in a database or (`None`) in all of them.
     pub(crate) fn forget_trials(&self, database: Option<&str>) {
         let habits = lock(&self.habits);
@@ -73,7 +73,7 @@ impl Shared {
     }
 }
 
-impl Habits {
+impl UserHistory {
     pub(crate) fn asks_sequences(&self) -> bool {
         self.asks_sequences.load(Relaxed)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use evenkeel_wire::sql::Dialect;
 use rustc_hash::FxHashMap;
 
-use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh};
+use crate::session::interned::{self, MemorySize, OF_CLIENT_MAX, StatementBudget};
 use crate::state::meaning::{Effect, Meaning};
 use crate::state::settings::ReadBy;
 
@@ -20,14 +20,14 @@ pub(crate) const NAME_LENGTH: usize = 16;
 pub(crate) const NAME_PREFIX: &[u8] = b"evenkeel";
 
 /// A statement as clients prepare it.
-pub(crate) type Statement = interned::Statement<Within, Arc<Meaning>>;
+pub(crate) type Statement = interned::SharedStatement<PrepareContext, Arc<Meaning>>;
 
 /// All statements of a service.
-pub(crate) type Interned = interned::Interned<Within, Arc<Meaning>>;
+pub(crate) type Interned = interned::StatementInterner<PrepareContext, Arc<Meaning>>;
 
 /// What makes statements of one text different.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Within {
+pub(crate) struct PrepareContext {
     /// The OIDs of the parameters' types that the client gave.
     pub(crate) types: Box<[u8]>,
     pub(crate) database: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Within {
     pub(crate) own: u64,
 }
 
-impl Within {
+impl PrepareContext {
     /// How its text is read, if it can be.
     pub(crate) fn dialect(&self) -> Option<Dialect> {
         let backslashes = self.backslashes?;
@@ -49,13 +49,13 @@ impl Within {
     }
 }
 
-impl Weigh for Within {
+impl MemorySize for PrepareContext {
     fn weight(&self) -> usize {
         self.types.len()
     }
 }
 
-impl Weigh for Arc<Meaning> {
+impl MemorySize for Arc<Meaning> {
     fn weight(&self) -> usize {
         size_of_val(&*self.statements) + self.effects.len() * (size_of::<Effect>() + EFFECT)
     }
@@ -89,14 +89,14 @@ pub(crate) fn is_ours(name: &[u8]) -> bool {
 
 /// One client's names.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct ClientStatements {
     known: HashMap<Box<[u8]>, Arc<Statement>>,
     /// What to undo if the server passes over a Parse or Close, oldest first.
     undo: Vec<Undo>,
     /// Behind a DEALLOCATE ALL in the same batch: the names that were given since. The others are
     /// free.
     given_since: Option<HashSet<Box<[u8]>>>,
-    share: Share,
+    share: StatementBudget,
 }
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ struct Undo {
     is_answered: bool,
 }
 
-impl Names {
+impl ClientStatements {
     pub(crate) fn has_any(&self) -> bool {
         !self.known.is_empty()
     }
@@ -256,14 +256,14 @@ impl Names {
         }
         self.known.retain(|name, _| behind.contains(&**name));
         self.given_since = None;
-        self.share = Share::default();
+        self.share = StatementBudget::default();
     }
 }
 
 /// Which statements a server connection has, the longest unused first to go.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
-    used: FxHashMap<u64, Use>,
+pub(crate) struct ServerStatements {
+    used: FxHashMap<u64, ServerStatement>,
     clock: u64,
     /// Parses and Closes that are under way, in their order.
     open: Vec<Open>,
@@ -275,17 +275,17 @@ struct Open {
     /// In which batch of the client.
     segment: u64,
     /// What was there before.
-    before: Option<Use>,
+    before: Option<ServerStatement>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Use {
+struct ServerStatement {
     at: u64,
     /// Its plan may be of tables that have changed: it is to be prepared anew.
     is_outdated: bool,
 }
 
-impl Prepared {
+impl ServerStatements {
     /// Whether it has the statement, which counts as a use of it.
     pub(crate) fn has(&mut self, id: u64) -> bool {
         self.clock += 1;
@@ -321,7 +321,7 @@ impl Prepared {
         [own, oldest.map(|(oldest, _)| oldest)]
     }
 
-    fn opens(&mut self, id: u64, segment: u64, before: Option<Use>) {
+    fn opens(&mut self, id: u64, segment: u64, before: Option<ServerStatement>) {
         self.open.push(Open {
             id,
             segment,
@@ -329,8 +329,8 @@ impl Prepared {
         });
     }
 
-    fn new_use(&self) -> Use {
-        Use {
+    fn new_use(&self) -> ServerStatement {
+        ServerStatement {
             at: self.clock,
             is_outdated: false,
         }
@@ -365,7 +365,7 @@ impl Prepared {
         }
     }
 
-    fn put(&mut self, id: u64, used: Option<Use>) {
+    fn put(&mut self, id: u64, used: Option<ServerStatement>) {
         match used {
             Some(used) => self.used.insert(id, used),
             None => self.used.remove(&id),
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     fn statement(text: &[u8]) -> Arc<Statement> {
-        let within = Within {
+        let within = PrepareContext {
             types: Box::default(),
             database: 0,
             plans: 0,
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_longest_unused_is_closed_when_there_are_too_many() {
-        let mut prepared = Prepared::default();
+        let mut prepared = ServerStatements::default();
         assert_eq!(prepared.add(1, 2, 0), [None, None]);
         assert_eq!(prepared.add(2, 2, 0), [None, None]);
         assert!(prepared.has(1));
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn an_outdated_statement_is_closed_before_it_is_prepared_anew() {
-        let mut prepared = Prepared::default();
+        let mut prepared = ServerStatements::default();
         let _ = prepared.add(1, 2, 0);
         prepared.outdate();
         assert!(!prepared.has(1));
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn all_that_was_passed_over_leaves_what_was_there_before() {
-        let mut prepared = Prepared::default();
+        let mut prepared = ServerStatements::default();
         let _ = prepared.add(1, 1, 0);
         prepared.settled();
         assert_eq!(prepared.add(2, 1, 1), [None, Some(1)]);
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_name_is_as_before_when_its_parse_was_passed_over() {
-        let mut names = Names::default();
+        let mut names = ClientStatements::default();
         names.set((1, 0), b"a", statement(b"select 1"));
         names.settled();
         names.set((2, 0), b"a", statement(b"select 2"));
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn deallocate_all_leaves_what_was_prepared_behind_it() {
-        let mut prepared = Prepared::default();
+        let mut prepared = ServerStatements::default();
         for id in [1, 2] {
             let _ = prepared.add(id, 9, 0);
         }
@@ -502,7 +502,7 @@ mod tests {
         prepared.undo(2);
         prepared.undo(2);
         assert!(!prepared.has(2) && prepared.has(3));
-        let mut names = Names::default();
+        let mut names = ClientStatements::default();
         names.set((1, 0), b"before", statement(b"select 1"));
         names.set((2, 0), b"again", statement(b"select 2"));
         names.settled();
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn of_several_parses_of_one_text_an_error_undoes_the_oldest_that_is_not_answered() {
-        let mut names = Names::default();
+        let mut names = ClientStatements::default();
         names.set((1, 0), b"answered", statement(b"select 1"));
         names.answered(1);
         names.set((1, 1), b"passed over", statement(b"select 1"));
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn of_a_server_that_is_gone_names_are_what_it_has_answered() {
-        let mut names = Names::default();
+        let mut names = ClientStatements::default();
         names.set((1, 0), b"gone", statement(b"select 1"));
         names.settled();
         names.set((2, 0), b"told", statement(b"select 2"));
@@ -548,7 +548,7 @@ mod tests {
 
     #[test]
     fn a_client_has_so_many_names_and_no_more() {
-        let mut names = Names::default();
+        let mut names = ClientStatements::default();
         let one = statement(b"select 1");
         for number in 0..OF_CLIENT_MAX {
             let name = number.to_string();
@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn what_may_still_be_undone_counts_for_a_client() {
-        let mut names = Names::default();
+        let mut names = ClientStatements::default();
         let long = statement(&[b' '; 1024 * 1024]);
         let mut prepares_and_closes = || {
             let has_room = names.has_room(b"a", &long);

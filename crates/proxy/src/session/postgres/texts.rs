@@ -15,7 +15,7 @@ use super::prepared::{NOT_ITS_NAME, names_ours, take_given};
 use super::server::ServerConnection;
 use super::statements::{self};
 use super::unit::text_of_query;
-use super::{End, LONG_TEXT, Session, sequences};
+use super::{ExitReason, LONG_TEXT, Session, sequences};
 use crate::session::pinning;
 use crate::state::PinSource;
 use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
@@ -28,7 +28,7 @@ impl Session<'_> {
         flight: &mut Flight<'_, '_>,
         message: &[u8],
         is_whole: bool,
-    ) -> Result<Sending, End> {
+    ) -> Result<Sending, ExitReason> {
         self.unit.is_sent = true;
         self.unnamed.id = 0;
         self.unnamed.open = None;
@@ -77,7 +77,7 @@ impl Session<'_> {
         self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.hides_tables;
-        self.drew |= meaning.draws;
+        self.used_nextval |= meaning.draws;
         self.vacates(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
@@ -96,11 +96,11 @@ impl Session<'_> {
     /// What a plain CREATE makes is temporary where `pg_temp` comes first in a search path that is
     /// the transaction's alone, and of which a text need not tell.
     pub(super) fn take_rereads(&mut self, meaning: &Meaning) {
-        let before = self.has_untold_path;
+        let before = self.has_unknown_search_path;
         self.rereads = self.rereads.max(meaning.rereads);
-        self.has_untold_path |= meaning.sets_path;
+        self.has_unknown_search_path |= meaning.sets_path;
         let may_be_temporary = match meaning.makes_tables() {
-            true => self.has_untold_path,
+            true => self.has_unknown_search_path,
             // A block of code may; of what it sets itself its own code tells.
             false => meaning.changes_plans() && before,
         };
@@ -254,7 +254,7 @@ impl Session<'_> {
     }
 
     pub(super) fn take_pins(&mut self, meaning: &Meaning) {
-        self.clears |= self.is_to_be_awaited(meaning);
+        self.discards_statements |= self.is_to_be_awaited(meaning);
         self.journal.sent(meaning);
         self.source.clone_from(&meaning.source);
         self.pins_changed();
@@ -332,11 +332,13 @@ impl Session<'_> {
     pub(super) fn interned(
         &self,
         text: &[u8],
-        within: &statements::Within,
+        within: &statements::PrepareContext,
     ) -> Arc<statements::Statement> {
         let catalog = self.catalog_version();
         let read = || Arc::new(self.read_prepared(text, within.dialect()));
-        self.own.statements.statement(text, within, catalog, read)
+        self.protocol
+            .statements
+            .statement(text, within, catalog, read)
     }
 
     /// What a Parse prepares, which is counted if it fails or is run.
@@ -359,7 +361,7 @@ impl Session<'_> {
         }
         let dialect = statement.within.dialect();
         let read = || Arc::new(self.read_prepared(&statement.text, dialect));
-        self.own.statements.renewed(statement, catalog, read)
+        self.protocol.statements.renewed(statement, catalog, read)
     }
 }
 

@@ -12,9 +12,9 @@ use evenkeel_wire::postgres::conversation::Token;
 use tracing::warn;
 
 use super::account::Account;
-use super::complaint::Complaint;
+use super::complaint::ErrorReply;
 use super::server::ServerConnection;
-use super::{End, Session, Stage};
+use super::{ExitReason, Session, Stage};
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::service::Service;
@@ -71,7 +71,7 @@ impl Session<'_> {
 
     /// Before the connection goes to another client, the server is asked what is left on it, as
     /// long as something is on trial. True: its answer decides what follows.
-    pub(super) fn asks_what_is_left(&mut self) -> bool {
+    pub(super) fn starts_leftover_check(&mut self) -> bool {
         let may_ask = self.may_ask_what_is_left();
         let Some(server) = self.server.as_mut().filter(|_| may_ask) else {
             return false;
@@ -115,7 +115,7 @@ impl Session<'_> {
     }
 
     /// The server has reported what is left on the connection.
-    pub(super) fn heard_what_is_left(&mut self) -> Result<(), End> {
+    pub(super) fn finish_leftover_check(&mut self) -> Result<(), ExitReason> {
         let Stage::Asking(rows) = std::mem::replace(&mut self.stage, Stage::Ready) else {
             return Ok(());
         };
@@ -211,7 +211,7 @@ impl ServerConnection {
         account: &Account,
         service: &Service,
         worker: &Worker,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), ErrorReply> {
         let left = match self.left(worker).await {
             Ok(left) => left,
             Err(complaint) => {
@@ -245,7 +245,7 @@ impl ServerConnection {
     }
 
     /// What the server says is left on it beside the settings that are known.
-    async fn left(&mut self, worker: &Worker) -> Result<Leftover, Complaint> {
+    async fn left(&mut self, worker: &Worker) -> Result<Leftover, ErrorReply> {
         let mut text = Vec::new();
         leftover::question(self.settings.settings(), &mut text);
         let rows = self.run(worker, &[&text]).await?;

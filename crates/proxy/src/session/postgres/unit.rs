@@ -12,22 +12,22 @@ use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{Parsed, TransactionStatus, build};
 use smallvec::SmallVec;
 
-use super::behind::Stray;
-use super::complaint::Complaint;
+use super::behind::MisroutedStatement;
+use super::complaint::ErrorReply;
 use super::from_client::ends_a_unit;
 use super::server::ServerConnection;
-use super::{End, KEPT_LENGTH_MAX, Session};
+use super::{ExitReason, KEPT_LENGTH_MAX, Session};
 use crate::service::View;
 use crate::service::database::DatabaseView;
 use crate::service::rules::Ruling;
-use crate::session::placing::{Reading, Wanted};
+use crate::session::placing::{PlacementTarget, ReadRequest};
 use crate::state::meaning::{self, Meaning};
 
 /// Bytes of memory that a client keeps for its next unit.
 const SPARE_LENGTH_MAX: usize = 256;
 
 /// What the client wants done as one, and how it fares.
-pub(super) struct Unit {
+pub(super) struct ActiveRequest {
     /// Its bytes, while they can be sent again.
     pub(super) kept: Option<Vec<u8>>,
     /// The memory in which they were.
@@ -47,7 +47,7 @@ pub(super) struct Unit {
     /// The server's last word was passed on.
     pub(super) fatal_was_sent: bool,
     /// How often it was run again.
-    pub(super) rescues: u32,
+    pub(super) retries: u32,
     /// It must not go to a replica (again).
     pub(super) primary_only: bool,
     pub(super) since_us: u64,
@@ -62,14 +62,14 @@ pub(super) struct Unit {
     /// So many of the messages that were looked through are still to be sent.
     pub(super) looked_at: usize,
     /// What comes next cannot run where it is.
-    pub(super) stray: Stray,
+    pub(super) stray: MisroutedStatement,
     /// It makes portals.
     pub(super) binds: bool,
     /// A statement of it has ended well.
     pub(super) has_done: bool,
 }
 
-impl Unit {
+impl ActiveRequest {
     pub(super) fn new() -> Self {
         Self {
             kept: Some(Vec::new()),
@@ -83,7 +83,7 @@ impl Unit {
             is_atomic: true,
             may_commit: false,
             fatal_was_sent: false,
-            rescues: 0,
+            retries: 0,
             primary_only: false,
             since_us: 0,
             skipping: false,
@@ -91,7 +91,7 @@ impl Unit {
             is_ruled: false,
             is_open: false,
             looked_at: 0,
-            stray: Stray::None,
+            stray: MisroutedStatement::None,
             binds: false,
             has_done: false,
         }
@@ -120,12 +120,12 @@ impl Unit {
         self.looked_at = self.looked_at.saturating_sub(1);
         self.is_open &= !ends_a_unit(request);
         self.binds |= request == Request::Bind;
-        self.stray = Stray::None;
+        self.stray = MisroutedStatement::None;
     }
 }
 
 /// What the bytes of a client that has no server connection begin with.
-pub(super) enum Look {
+pub(super) enum RequestDisposition {
     /// Not enough to tell.
     More,
     /// Something that needs no server; so many bytes of it are here.
@@ -133,7 +133,7 @@ pub(super) enum Look {
     /// It leaves.
     Leave,
     /// Something for a server of this view.
-    Unit(Wanted, Guard<Arc<View>>),
+    Unit(PlacementTarget, Guard<Arc<View>>),
 }
 
 /// What is known of a unit while it is looked through.
@@ -189,7 +189,7 @@ impl Draft {
 
 impl Session<'_> {
     /// Looks at what a client without a server connection wants.
-    pub(super) fn look(&mut self, bytes: &[u8]) -> Result<Look, End> {
+    pub(super) fn look(&mut self, bytes: &[u8]) -> Result<RequestDisposition, ExitReason> {
         self.effects.read_ahead = None;
         let mut walker = self.walker;
         let step = walker.next(bytes);
@@ -206,49 +206,49 @@ impl Session<'_> {
                 length,
                 ..
             } => (passed, request, length),
-            Step::Wait { passed: 0, .. } => return Ok(Look::More),
+            Step::Wait { passed: 0, .. } => return Ok(RequestDisposition::More),
             Step::Wait { passed, .. } => {
                 self.walker = walker;
-                return Ok(Look::Local(passed));
+                return Ok(RequestDisposition::Local(passed));
             }
-            Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+            Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
         };
         if passed > 0 {
             // The rest of a message that was refused: no unit begins with it.
             let _ = self.walker.next(&bytes[..passed]);
-            return Ok(Look::Local(passed));
+            return Ok(RequestDisposition::Local(passed));
         }
         if request == Request::Terminate {
-            return Ok(Look::Leave);
+            return Ok(RequestDisposition::Leave);
         }
         let message = bytes.get(..length).unwrap_or_default();
         if self.is_local(request, message) {
             self.walker = walker;
-            return Ok(Look::Local(length));
+            return Ok(RequestDisposition::Local(length));
         }
         let view = self.seat.service().view();
         let matters = |own: &&DatabaseView| own.splits_reads() || own.rules.is_some();
         let Some(own) = view.database.as_ref().filter(matters) else {
             self.unit.is_read = false;
             self.unit.may_write = false;
-            return Ok(Look::Unit(Wanted::Primary, view));
+            return Ok(RequestDisposition::Unit(PlacementTarget::Primary, view));
         };
         let mut draft = self.draft(bytes)?;
         self.unit.is_open = !draft.has_end;
         self.unit.looked_at = draft.messages;
         if !draft.is_ripe() {
             if bytes.len() < KEPT_LENGTH_MAX {
-                return Ok(Look::More);
+                return Ok(RequestDisposition::More);
             }
             // What comes behind it in the same batch may be a write.
             draft.add_unknown();
         } else if let Some(words) = self.obey_ahead(draft.ruling.take(), draft.runs) {
-            self.refusal = Some(Complaint::by_rule(words));
-            self.card.call();
-            return Ok(Look::More);
+            self.refusal = Some(ErrorReply::by_rule(words));
+            self.card.notify();
+            return Ok(RequestDisposition::More);
         }
         let wanted = self.decide(&view, own, &draft);
-        Ok(Look::Unit(wanted, view))
+        Ok(RequestDisposition::Unit(wanted, view))
     }
 
     /// Does what needs no server, if it is that.
@@ -285,7 +285,7 @@ impl Session<'_> {
         }
     }
 
-    fn draft(&mut self, bytes: &[u8]) -> Result<Draft, End> {
+    fn draft(&mut self, bytes: &[u8]) -> Result<Draft, ExitReason> {
         let mut draft = Draft::default();
         let mut walker = self.walker;
         let mut at = 0;
@@ -314,7 +314,7 @@ impl Session<'_> {
                     at += length;
                 }
                 Step::Wait { .. } => break,
-                Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+                Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
             }
         }
         Ok(draft)
@@ -403,18 +403,18 @@ impl Session<'_> {
         }
     }
 
-    fn decide(&mut self, view: &View, own: &DatabaseView, draft: &Draft) -> Wanted {
+    fn decide(&mut self, view: &View, own: &DatabaseView, draft: &Draft) -> PlacementTarget {
         if !own.splits_reads() {
             (self.unit.is_read, self.unit.may_write) = (false, false);
-            return Wanted::Primary;
+            return PlacementTarget::Primary;
         }
         if self.unit.primary_only || !self.journal.pins.is_empty() {
             // A replica found that it writes, or could not run it: that it only reads is not known.
             // Or its session is bound to the first connection that it gets.
             self.unit.may_write = true;
-            return Wanted::Primary;
+            return PlacementTarget::Primary;
         }
-        let reading = Reading {
+        let reading = ReadRequest {
             knowledge: &self.shared.knowledge,
             token: &mut self.token,
             tried: &self.unit.tried,
@@ -464,7 +464,7 @@ impl Session<'_> {
 
     /// Looks at what a client wants that something binds to a replica, where it can never write.
     /// False: it is not all there.
-    pub(super) fn look_at_replica(&mut self, bytes: &[u8]) -> Result<bool, End> {
+    pub(super) fn look_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
         let is_between = |server: &ServerConnection| server.conversation.is_idle();
         let is_next = self.server.as_deref().is_some_and(is_between) && self.walker.is_at_border();
         if !is_next || !self.borrower.is_at_replica() || self.journal.pins.is_empty() {
@@ -484,9 +484,9 @@ impl Session<'_> {
             "terminating connection: session is pinned to a read-only replica and cannot write: {}",
             self.journal.pins
         );
-        let complaint = Complaint::new(b"57P01", text)
+        let complaint = ErrorReply::new(b"57P01", text)
             .hint("The session was pinned in a READ ONLY transaction. Reconnect to write.");
-        Err(End::Fatal(complaint))
+        Err(ExitReason::Fatal(complaint))
     }
 }
 

@@ -7,7 +7,7 @@ use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Origin, Request, Sending, Token};
 use evenkeel_wire::postgres::frontend::Target;
 
-use super::effects::Unnamed;
+use super::effects::UnnamedStatement;
 use super::prepared::{UNNAMED, UNREAD};
 use super::statements::new_id;
 use super::{LONG_TEXT, Session};
@@ -24,9 +24,9 @@ impl Session<'_> {
             && let Some(server) = &mut self.server
         {
             server.unnamed = UNREAD;
-            self.unnamed = Unnamed {
+            self.unnamed = UnnamedStatement {
                 id: UNREAD,
-                ..Unnamed::default()
+                ..UnnamedStatement::default()
             };
         }
         sending
@@ -40,13 +40,13 @@ impl Session<'_> {
         length: usize,
     ) -> Sending {
         if let Some(words) = self.obey_parse(|session| session.ruling(Some(text))) {
-            self.unnamed = Unnamed::default();
+            self.unnamed = UnnamedStatement::default();
             return self.refuse_parse(flight, &words, length);
         }
         let meaning = self.read_query(text);
         self.asked.parses(meaning.digest);
         if let Some(words) = self.refuses_meaning(flight, &meaning) {
-            self.unnamed = Unnamed::default();
+            self.unnamed = UnnamedStatement::default();
             return self.refuse_parse(flight, words, length);
         }
         self.prepare_for_execute(flight, &meaning);

@@ -3,13 +3,13 @@
 use evenkeel_wire::postgres::TransactionStatus;
 
 use super::Session;
-use super::from_server::Walked;
+use super::from_server::ScanResult;
 use crate::clock;
 
 impl Session<'_> {
     /// What others may read from now on, though its session is in a transaction again: COMMIT AND
     /// CHAIN.
-    pub(super) fn note_commit(&mut self, walked: &Walked) {
+    pub(super) fn note_commit(&mut self, walked: &ScanResult) {
         let server = self.server.as_deref();
         let status = server.map(|server| server.conversation.status());
         let is_noted = walked.is_ready && status == Some(TransactionStatus::Idle);

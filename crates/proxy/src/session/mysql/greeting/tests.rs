@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn face(version: &[u8], capabilities: Capabilities) -> Face {
+fn face(version: &[u8], capabilities: Capabilities) -> ServerGreeting {
     let version = Version::read(version);
-    Face {
+    ServerGreeting {
         plugin: match version.mariadb {
             true => password::NATIVE,
             false => password::CACHING_SHA2,
@@ -79,12 +79,12 @@ fn the_first_server_decides_what_is_no_matter_of_less_or_more() {
 
 #[test]
 fn nobody_waits_for_a_server_that_is_away() {
-    let faces = Faces::default();
+    let faces = ServerGreetings::default();
     faces.is_away(7);
-    assert!(matches!(faces.lock().get(&7), Some(Seen::Away(_))));
+    assert!(matches!(faces.lock().get(&7), Some(GreetingState::Away(_))));
     faces.learn(7, face(b"9.4.0", MYSQL));
     faces.is_away(7);
-    assert!(matches!(faces.lock().get(&7), Some(Seen::Face(_))));
+    assert!(matches!(faces.lock().get(&7), Some(GreetingState::Face(_))));
 }
 
 #[test]

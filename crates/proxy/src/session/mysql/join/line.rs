@@ -15,7 +15,7 @@ use evenkeel_wire::mysql::{Parsed, build, rewrite};
 
 use super::super::greeting::Version;
 use super::super::login::wanted;
-use super::super::shared::Shared;
+use super::super::shared::PostgresService;
 use super::rows::{Answer, Row, Rows};
 use super::{Pair, question};
 use crate::engine::worker::Worker;
@@ -37,7 +37,7 @@ const COLLATION: u8 = 45;
 const ATTRIBUTES: &[u8] = b"\x0cprogram_name\x08evenkeel";
 
 /// A connection on which we are not logged in yet.
-pub(super) struct Line<'a> {
+pub(super) struct ServerPackets<'a> {
     worker: &'a Rc<Worker>,
     pub(super) server: &'a Server,
     pub(super) stream: Stream,
@@ -49,7 +49,7 @@ pub(super) struct Line<'a> {
     next: u8,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ServerPackets<'a> {
     pub(super) fn new(worker: &'a Rc<Worker>, server: &'a Server, stream: Stream) -> Self {
         Self {
             is_secure: stream.is_local(),
@@ -125,7 +125,7 @@ impl<'a> Line<'a> {
     pub(super) async fn log_in(
         &mut self,
         greeting: &Greeting<'_>,
-        shared: &Shared,
+        shared: &PostgresService,
         pooled: &Pooled,
     ) -> Result<LoggedIn, JoinError> {
         let hello = Hello {
@@ -241,7 +241,7 @@ impl<'a> Line<'a> {
 }
 
 /// Before a server that has lost what it knew of the password everything else fails.
-fn credential(shared: &Shared, pooled: &Pooled) -> Credential {
+fn credential(shared: &PostgresService, pooled: &Pooled) -> Credential {
     let who = &pooled.who;
     let known = who.mysql().cloned().unwrap_or(Credential::Nothing);
     if !matches!(known, Credential::Sha2(_)) {

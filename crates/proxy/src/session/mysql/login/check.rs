@@ -8,10 +8,10 @@ use evenkeel_wire::mysql::login::{
 };
 use evenkeel_wire::mysql::password;
 
-use super::credential::{Known, Proof};
-use super::talk::Talk;
-use super::vault::Keeps;
-use super::{Door, Outside, Wish, words};
+use super::credential::{AuthDecision, LoginGrant};
+use super::talk::ClientPackets;
+use super::vault::CacheLevel;
+use super::{LoginError, LoginHandler, LoginRequest, words};
 use crate::random::secret;
 use crate::service::View;
 use crate::session::hashing;
@@ -19,20 +19,20 @@ use crate::session::hashing;
 /// `caching_sha2_password`: the proof is right.
 const FAST_SUCCESS: u8 = 3;
 
-impl Door<'_> {
+impl LoginHandler<'_> {
     /// What it returns with is right; nothing has told the client so yet.
     pub(super) async fn prove(
         &self,
-        talk: &mut Talk,
+        talk: &mut ClientPackets,
         view: &View,
-        wish: &Wish,
-    ) -> Result<Proof, Outside> {
+        wish: &LoginRequest,
+    ) -> Result<LoginGrant, LoginError> {
         let (method, proof) = match self.look_up(talk, view, wish).await? {
-            Known::Vouched(proof) => {
+            AuthDecision::Certificate(proof) => {
                 self.vouch(talk, wish).await?;
                 return Ok(proof);
             }
-            Known::Asked(method, mut proof) => {
+            AuthDecision::Challenge(method, mut proof) => {
                 proof.of_certificate = certificate_proof(talk, wish, &method).unwrap_or_default();
                 (method, proof)
             }
@@ -50,11 +50,11 @@ impl Door<'_> {
 
     async fn ask(
         &self,
-        talk: &mut Talk,
-        wish: &Wish,
+        talk: &mut ClientPackets,
+        wish: &LoginRequest,
         method: Method,
-        proof: &Proof,
-    ) -> Result<Result<Authenticated, Refusal>, Outside> {
+        proof: &LoginGrant,
+    ) -> Result<Result<Authenticated, Refusal>, LoginError> {
         let channel = self.channel(talk);
         let mut out = Vec::new();
         let to = (talk.next(), &mut out);
@@ -82,9 +82,9 @@ impl Door<'_> {
     async fn check(
         &self,
         channel: Channel,
-        wish: &Wish,
+        wish: &LoginRequest,
         check: Check,
-        proof: &Proof,
+        proof: &LoginGrant,
     ) -> Result<Authenticated, Refusal> {
         let (pace, user) = (&self.shared.logins.pace, &*wish.user);
         pace.wait(self.address(), user).await;
@@ -95,7 +95,7 @@ impl Door<'_> {
         // A client that came at the same time may have proved it meanwhile.
         let known = self.shared.logins.vault.verifier(user, proof.generation);
         let work = move || check.run_knowing(key.as_deref(), secret(), known.as_ref());
-        let checked = hashing::elsewhere(work).await;
+        let checked = hashing::run_blocking(work).await;
         let checked = checked.unwrap_or(Err(Refusal::WrongPassword));
         if checked.is_ok() {
             pace.refund(self.address(), user);
@@ -105,19 +105,19 @@ impl Door<'_> {
 
     fn proved(
         &self,
-        wish: &Wish,
-        mut proof: Proof,
+        wish: &LoginRequest,
+        mut proof: LoginGrant,
         client: &Authenticated,
-    ) -> Result<Proof, Outside> {
+    ) -> Result<LoginGrant, LoginError> {
         if let Some(complaint) = proof.complaint.take() {
             return Err(complaint.into());
         }
         let of_login = match client.credential() {
-            Credential::Password(password) if proof.keeps != Keeps::Nothing => {
+            Credential::Password(password) if proof.keeps != CacheLevel::Nothing => {
                 let vault = &self.shared.logins.vault;
                 let of = (&*wish.user, proof.generation);
                 let is_new = vault.keep(of, password, proof.keeps);
-                proof.warms = is_new && proof.keeps == Keeps::Password;
+                proof.warms = is_new && proof.keeps == CacheLevel::Password;
                 // The password itself is in locked memory from here on, and nowhere else.
                 Credential::Sha2(password::sha2::Key::of_password(password))
             }
@@ -129,7 +129,7 @@ impl Door<'_> {
 
     /// A certificate has said who it is: what the client has begun is brought to an end that suits
     /// its plugin.
-    async fn vouch(&self, talk: &mut Talk, wish: &Wish) -> Result<(), Outside> {
+    async fn vouch(&self, talk: &mut ClientPackets, wish: &LoginRequest) -> Result<(), LoginError> {
         let mut out = Vec::new();
         match wish.plugin.as_deref() {
             Some(password::CACHING_SHA2) if wish.has_proof => {
@@ -150,7 +150,11 @@ impl Door<'_> {
 }
 
 /// Whoever has the proof of a password that we can check knows by this that we can, too.
-fn certificate_proof(talk: &Talk, wish: &Wish, method: &Method) -> Option<Vec<u8>> {
+fn certificate_proof(
+    talk: &ClientPackets,
+    wish: &LoginRequest,
+    method: &Method,
+) -> Option<Vec<u8>> {
     let stored = method.stored().filter(|_| wish.wants_certificate_proof)?;
     let certificate = talk.fingerprint()?;
     Some(password::certificate_proof(
@@ -160,7 +164,7 @@ fn certificate_proof(talk: &Talk, wish: &Wish, method: &Method) -> Option<Vec<u8
     ))
 }
 
-impl Wish {
+impl LoginRequest {
     pub(super) fn knows_plugins(&self) -> bool {
         self.entrance.agreed.has(Capabilities::PLUGIN_AUTH)
     }

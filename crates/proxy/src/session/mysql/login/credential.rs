@@ -6,11 +6,11 @@ use evenkeel_wire::mysql::login::{Channel, Credential, Method};
 use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, parsec, sha2};
 use zeroize::Zeroizing;
 
-use super::super::complaint::Complaint;
-use super::talk::Talk;
-use super::vault::Keeps;
-use super::words::Client;
-use super::{Door, Outside, Wish, words};
+use super::super::complaint::ErrorReply;
+use super::talk::ClientPackets;
+use super::vault::CacheLevel;
+use super::words::AccountName;
+use super::{LoginError, LoginHandler, LoginRequest, words};
 use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
 use crate::random::secret;
 use crate::service::View;
@@ -22,7 +22,7 @@ use crate::upstream::lender::generation_of;
 const MOCK_ROUNDS: u32 = 5_000;
 
 /// A client that has proved, or is about to prove, who it is.
-pub(super) struct Proof {
+pub(super) struct LoginGrant {
     /// What logs in to servers; `None`: what the login gives.
     pub(super) credential: Option<Credential>,
     /// Who logs in there.
@@ -30,9 +30,9 @@ pub(super) struct Proof {
     /// Tells this account's credentials from those before.
     pub(super) generation: u64,
     /// It may prove what it likes: it does not come in, for this reason.
-    pub(super) complaint: Option<Complaint>,
+    pub(super) complaint: Option<ErrorReply>,
     /// What the whole password leaves, if it comes.
-    pub(super) keeps: Keeps,
+    pub(super) keeps: CacheLevel,
     /// The servers have not seen the password yet.
     pub(super) warms: bool,
     /// The words of the OK, by which the client knows our certificate.
@@ -40,21 +40,21 @@ pub(super) struct Proof {
 }
 
 /// How a client is to be asked.
-pub(super) enum Known {
+pub(super) enum AuthDecision {
     /// Not at all: its certificate says who it is.
-    Vouched(Proof),
-    Asked(Method, Proof),
+    Certificate(LoginGrant),
+    Challenge(Method, LoginGrant),
 }
 
-impl Door<'_> {
+impl LoginHandler<'_> {
     /// Finds out what a user's login is to be checked against.
     pub(super) async fn look_up(
         &self,
-        talk: &Talk,
+        talk: &ClientPackets,
         view: &View,
-        wish: &Wish,
-    ) -> Result<Known, Outside> {
-        let own = view.database.as_ref().ok_or(Outside::Gone)?;
+        wish: &LoginRequest,
+    ) -> Result<AuthDecision, LoginError> {
+        let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let auth = &own.auth;
         if !auth.may_come_from(&wish.user, self.address()) {
             let (user, peer) = (&wish.user, self.peer);
@@ -67,7 +67,7 @@ impl Door<'_> {
         }
         let of_file = auth.users.get(&wish.user).cloned().unwrap_or_default();
         if of_file.certificate && talk.client_name().as_deref() == Some(&*wish.user) {
-            return Ok(Known::Vouched(vouched(wish, &of_file)));
+            return Ok(AuthDecision::Certificate(vouched(wish, &of_file)));
         }
         if let Some(credential) = &of_file.credential {
             return Ok(self.of_file(talk, wish, &of_file, credential).await);
@@ -80,7 +80,7 @@ impl Door<'_> {
             Err(NoLogin::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
             Err(NoLogin::Unavailable(why)) => {
                 tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
-                Err(words::nobody_tells().into())
+                Err(words::credentials_unavailable().into())
             }
         }
     }
@@ -88,11 +88,11 @@ impl Door<'_> {
     /// A user whose password or hash the file has.
     async fn of_file(
         &self,
-        talk: &Talk,
-        wish: &Wish,
+        talk: &ClientPackets,
+        wish: &LoginRequest,
         user: &FileUser,
         credential: &FileCredential,
-    ) -> Known {
+    ) -> AuthDecision {
         let asked = match credential {
             FileCredential::Password(text) => {
                 self.of_password(talk, wish, (user, text.as_bytes())).await
@@ -107,7 +107,7 @@ impl Door<'_> {
             }
         };
         match asked {
-            Some((method, proof)) => Known::Asked(method, proof),
+            Some((method, proof)) => AuthDecision::Challenge(method, proof),
             None => self.mock(talk, wish, "").await,
         }
     }
@@ -115,10 +115,10 @@ impl Door<'_> {
     /// With the password itself any plugin will do: that which the client has begun with.
     async fn of_password(
         &self,
-        talk: &Talk,
-        wish: &Wish,
+        talk: &ClientPackets,
+        wish: &LoginRequest,
         (user, password): (&FileUser, &[u8]),
-    ) -> Option<(Method, Proof)> {
+    ) -> Option<(Method, LoginGrant)> {
         let mut proof = proof(wish, user, &[password]);
         let plugin = match wish.plugin.as_deref() {
             Some(password::NATIVE) => password::NATIVE,
@@ -144,11 +144,11 @@ impl Door<'_> {
     /// A user of the servers.
     async fn of_server(
         &self,
-        talk: &Talk,
-        wish: &Wish,
+        talk: &ClientPackets,
+        wish: &LoginRequest,
         user: &FileUser,
         accounts: &Accounts,
-    ) -> Known {
+    ) -> AuthDecision {
         self.shared
             .logins
             .by_name
@@ -169,7 +169,7 @@ impl Door<'_> {
             }
             let of_row = self.complaint(talk, wish, row, accounts.mariadb);
             proof.complaint = of_row.or(proof.complaint.take());
-            return Known::Asked(method, proof);
+            return AuthDecision::Challenge(method, proof);
         }
         let plugins: Vec<_> = row.ways.iter().map(|way| &*way.plugin).collect();
         tracing::info!(
@@ -184,11 +184,11 @@ impl Door<'_> {
     /// Why a client whose password is right stays outside all the same.
     fn complaint(
         &self,
-        talk: &Talk,
-        wish: &Wish,
+        talk: &ClientPackets,
+        wish: &LoginRequest,
         row: &AccountRow,
         mariadb: bool,
-    ) -> Option<Complaint> {
+    ) -> Option<ErrorReply> {
         let client = self.client(wish);
         if row.is_locked {
             return Some(client.locked(mariadb));
@@ -211,10 +211,10 @@ impl Door<'_> {
     /// How a plugin asks; `None`: not spoken, or what is stored is none of its.
     async fn method(
         &self,
-        talk: &Talk,
-        wish: &Wish,
+        talk: &ClientPackets,
+        wish: &LoginRequest,
         (plugin, stored): (&[u8], &[u8]),
-        proof: &mut Proof,
+        proof: &mut LoginGrant,
     ) -> Option<Method> {
         match (plugin, stored) {
             (password::NATIVE, []) => Some(Method::Empty(password::NATIVE)),
@@ -223,8 +223,8 @@ impl Door<'_> {
             (password::CACHING_SHA2, stored) => {
                 let vault = &self.shared.logins.vault;
                 proof.keeps = match proof.credential {
-                    None => Keeps::Password,
-                    Some(_) => Keeps::Verifier,
+                    None => CacheLevel::Password,
+                    Some(_) => CacheLevel::Verifier,
                 };
                 Some(Method::Sha2 {
                     stored: crypt::Stored::read(stored)?,
@@ -244,7 +244,7 @@ impl Door<'_> {
 
     /// A user who does not exist, or may not come from there, is asked as most are, and takes as
     /// long to be refused.
-    async fn mock(&self, talk: &Talk, wish: &Wish, usual: &str) -> Known {
+    async fn mock(&self, talk: &ClientPackets, wish: &LoginRequest, usual: &str) -> AuthDecision {
         let method = match client_plugin(usual) {
             _ if usual.is_empty() && wish.usual == password::NATIVE => mock_native(),
             password::NATIVE if !usual.is_empty() => mock_native(),
@@ -260,23 +260,23 @@ impl Door<'_> {
                 public_key: self.public_key(talk).await,
             },
         };
-        let proof = Proof {
+        let proof = LoginGrant {
             complaint: Some(self.client(wish).denied(wish.has_proof)),
             ..proof(wish, &FileUser::default(), &[])
         };
-        Known::Asked(method, proof)
+        AuthDecision::Challenge(method, proof)
     }
 
     /// For clients that have no other way to send a password that nobody else may read.
-    async fn public_key(&self, talk: &Talk) -> Option<Vec<u8>> {
+    async fn public_key(&self, talk: &ClientPackets) -> Option<Vec<u8>> {
         match self.channel(talk) {
             Channel::Secure => None,
             Channel::Plain => Some(hashing::key().await?.public_pem().to_vec()),
         }
     }
 
-    pub(super) fn client<'b>(&self, wish: &'b Wish) -> Client<'b> {
-        Client {
+    pub(super) fn client<'b>(&self, wish: &'b LoginRequest) -> AccountName<'b> {
+        AccountName {
             user: &wish.user,
             address: self.address(),
             by_name: self.shared.logins.by_name.load(Relaxed),
@@ -305,7 +305,7 @@ fn mock_native() -> Method {
 
 /// Of several ways, first those that leave something to log in to the servers with, and among these
 /// the one that the client has begun with: it may know no other.
-fn preferred<'a>(ways: &'a [Way], wish: &Wish, user: &FileUser) -> Vec<&'a Way> {
+fn preferred<'a>(ways: &'a [Way], wish: &LoginRequest, user: &FileUser) -> Vec<&'a Way> {
     let mut ways: Vec<&Way> = ways.iter().collect();
     ways.sort_by_key(|way| {
         let plugin = client_plugin(&way.plugin);
@@ -357,25 +357,25 @@ fn plugin_of(stored: &[u8]) -> &'static [u8] {
     }
 }
 
-fn proof(wish: &Wish, user: &FileUser, secrets: &[&[u8]]) -> Proof {
+fn proof(wish: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGrant {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
     let server_user = server_user.unwrap_or_else(|| wish.user.clone());
     let own = password.map_or(&b""[..], |password| password.as_bytes());
     let all = [&[server_user.as_bytes(), own], secrets].concat();
-    Proof {
+    LoginGrant {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
         generation: generation_of(&all),
         server_user,
         complaint: None,
-        keeps: Keeps::Nothing,
+        keeps: CacheLevel::Nothing,
         warms: false,
         of_certificate: Vec::new(),
     }
 }
 
-fn vouched(wish: &Wish, user: &FileUser) -> Proof {
+fn vouched(wish: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
     let mut proof = proof(wish, user, &[known.unwrap_or_default()]);
     proof.credential.get_or_insert_with(|| match known {

@@ -11,14 +11,14 @@ use evenkeel_wire::mysql::login::Credential;
 
 use super::super::Session;
 use super::super::account::Account;
-use super::super::join::{self, Fresh};
-use super::credential::Proof;
-use super::talk::Talk;
-use super::visit::Failure;
-use super::{Begin, Door, Entrance, Outside, Parts, Wish};
+use super::super::join::{self, Baseline};
+use super::credential::LoginGrant;
+use super::talk::ClientPackets;
+use super::visit::ServerCheckError;
+use super::{ClientHandshake, InitialState, LoginError, LoginHandler, LoginRequest, SessionParts};
 use crate::clock;
 use crate::service::View;
-use crate::session::card::Card;
+use crate::session::card::SessionHandle;
 use crate::session::visit;
 use crate::state::mysql::status_of;
 use crate::upstream::lender::{self, Pooled, Who};
@@ -54,15 +54,15 @@ pub(in super::super) fn wanted(identity: u64) -> Capabilities {
     mine.with(Capabilities(identity).both(IDENTITY))
 }
 
-impl<'a> Door<'a> {
+impl<'a> LoginHandler<'a> {
     /// What a client begins with that has proved who it is; a server is asked only for what none of
     /// them has said yet.
     pub(super) async fn prepare(
         &self,
         view: &Arc<View>,
-        wish: &Wish,
-        proof: Proof,
-    ) -> Result<(Rc<Account>, Begin), Outside> {
+        wish: &LoginRequest,
+        proof: LoginGrant,
+    ) -> Result<(Rc<Account>, InitialState), LoginError> {
         let warms = proof.warms;
         let account = self.account(wish, proof);
         if warms {
@@ -80,14 +80,14 @@ impl<'a> Door<'a> {
             };
             match self.visit(&view, &account, schema).await {
                 Ok(()) => {}
-                Err(Failure::OfServer(_)) if may_enter => {}
-                Err(Failure::OfServer(complaint) | Failure::Told(complaint)) => {
+                Err(ServerCheckError::OfServer(_)) if may_enter => {}
+                Err(ServerCheckError::OfServer(complaint) | ServerCheckError::Told(complaint)) => {
                     return Err(complaint.into());
                 }
             }
         }
-        let fresh = account.known.fresh().ok_or(Outside::Gone)?;
-        let begin = Begin {
+        let fresh = account.known.fresh().ok_or(LoginError::Disconnected)?;
+        let begin = InitialState {
             schema: wish.schema.clone(),
             collation: wish.collation,
             version: Arc::clone(&fresh.version),
@@ -96,7 +96,7 @@ impl<'a> Door<'a> {
         Ok((account, begin))
     }
 
-    fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
+    fn account(&self, wish: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
         let lender = &self.service.lender;
         let who = Who {
             user: wish.user.as_str().into(),
@@ -139,10 +139,10 @@ impl<'a> Door<'a> {
 
     pub(super) async fn say_ok(
         &self,
-        talk: &mut Talk,
-        begin: &Begin,
+        talk: &mut ClientPackets,
+        begin: &InitialState,
         (agreed, info): (Capabilities, &[u8]),
-    ) -> Result<(), Outside> {
+    ) -> Result<(), LoginError> {
         let ok = OkPacket {
             status: status(&begin.fresh),
             info,
@@ -156,17 +156,17 @@ impl<'a> Door<'a> {
     /// The client is in.
     pub(super) fn enter(
         &self,
-        talk: Talk,
-        entrance: Entrance,
+        talk: ClientPackets,
+        entrance: ClientHandshake,
         account: Rc<Account>,
-        begin: Begin,
+        begin: InitialState,
     ) -> Session<'a> {
         let schema = begin.schema.as_deref().unwrap_or_default();
         let schema = String::from_utf8_lossy(schema);
         let user = Arc::clone(&account.who.user);
         let (client, ahead) = talk.into_parts();
-        let card = Card::new(entrance.id, user, schema.into(), None, self.peer);
-        Session::new(Parts {
+        let card = SessionHandle::new(entrance.id, user, schema.into(), None, self.peer);
+        Session::new(SessionParts {
             worker: self.worker,
             seat: self.seat,
             live: self.live,
@@ -188,6 +188,6 @@ fn has_been_in(account: &Account, schema: Option<&[u8]>) -> bool {
     known.fresh().is_some() && schema.is_none_or(|schema| known.could_use(schema))
 }
 
-fn status(fresh: &Fresh) -> Status {
+fn status(fresh: &Baseline) -> Status {
     status_of(fresh.version.mariadb, |name| fresh.value(name))
 }

@@ -21,12 +21,12 @@ static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Passwords by their number.
 #[derive(Debug, Default)]
-pub(super) struct Locked {
+pub(super) struct LockedMemory {
     pages: Vec<Page>,
     free: Vec<usize>,
 }
 
-impl Locked {
+impl LockedMemory {
     /// Keeps a password; `None`: it is too long, or there is no memory.
     pub(super) fn put(&mut self, password: &[u8]) -> Option<usize> {
         if password.len() > PASSWORD_LENGTH_MAX {
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn passwords_are_kept_apart_and_given_back() {
-        let mut locked = Locked::default();
+        let mut locked = LockedMemory::default();
         let words: Vec<String> = (0..100).map(|number| format!("word {number}")).collect();
-        let put = |locked: &mut Locked, word: &String| locked.put(word.as_bytes()).unwrap();
+        let put = |locked: &mut LockedMemory, word: &String| locked.put(word.as_bytes()).unwrap();
         let numbers: Vec<usize> = words.iter().map(|word| put(&mut locked, word)).collect();
         for (word, number) in words.iter().zip(&numbers) {
             let got = locked.get(*number).unwrap();
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_no_server_would_take_is_not_kept() {
-        let mut locked = Locked::default();
+        let mut locked = LockedMemory::default();
         assert!(locked.put(&[b'x'; PASSWORD_LENGTH_MAX]).is_some());
         assert!(locked.put(&[b'x'; PASSWORD_LENGTH_MAX + 1]).is_none());
         assert!(locked.get(5_000).is_none());

@@ -4,8 +4,8 @@ use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PRE_AUTH_LENGTH_MAX};
 use evenkeel_wire::mysql::{Fault, Parsed};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::super::complaint::Complaint;
-use super::{Outside, words};
+use super::super::complaint::ErrorReply;
+use super::{LoginError, words};
 use crate::engine::worker::Worker;
 use crate::stream::Stream;
 use crate::tls::{Acceptor, Names};
@@ -15,7 +15,7 @@ use crate::tls::{Acceptor, Names};
 const HEARD_MAX: usize = 3 * PRE_AUTH_LENGTH_MAX as usize;
 
 /// The client's side of a login.
-pub(super) struct Talk {
+pub(super) struct ClientPackets {
     stream: Stream,
     /// What has come and was not looked at.
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Talk {
     next: u8,
 }
 
-impl Talk {
+impl ClientPackets {
     /// `next`: the number of what is said first. `bytes`: what has come already.
     pub(super) fn new(stream: Stream, next: u8, bytes: Vec<u8>) -> Self {
         Self {
@@ -61,14 +61,17 @@ impl Talk {
     }
 
     /// Sends whole packets, of which the first has the next number.
-    pub(super) async fn say(&mut self, worker: &Worker, packets: &[u8]) -> Result<(), Outside> {
+    pub(super) async fn say(&mut self, worker: &Worker, packets: &[u8]) -> Result<(), LoginError> {
         self.next = self.next.wrapping_add(count(packets));
         self.stream.send(worker, packets).await?;
         Ok(())
     }
 
     /// The payload of the client's next packet.
-    pub(super) async fn packet(&mut self, worker: &Worker) -> Result<Zeroizing<Vec<u8>>, Outside> {
+    pub(super) async fn packet(
+        &mut self,
+        worker: &Worker,
+    ) -> Result<Zeroizing<Vec<u8>>, LoginError> {
         loop {
             let fault = match frame::frame(&self.bytes, PRE_AUTH_LENGTH_MAX) {
                 Parsed::Frame(found, length) if found.sequence == self.next => {
@@ -82,7 +85,7 @@ impl Talk {
                 Parsed::Incomplete { .. } => {
                     let is_more = self.stream.receive(worker, &mut self.bytes).await?;
                     if !is_more {
-                        return Err(Outside::Gone);
+                        return Err(LoginError::Disconnected);
                     }
                     continue;
                 }
@@ -96,7 +99,7 @@ impl Talk {
     }
 
     /// Forgets bytes that may have been a password.
-    fn pass(&mut self, length: usize) -> Result<(), Outside> {
+    fn pass(&mut self, length: usize) -> Result<(), LoginError> {
         let rest = self.bytes.split_off(length);
         self.bytes.zeroize();
         self.bytes = rest;
@@ -113,15 +116,15 @@ impl Talk {
         &mut self,
         worker: &Worker,
         acceptor: &Acceptor,
-    ) -> Result<(), Outside> {
-        let channel = acceptor.accept(&[]).map_err(|_| Outside::Gone)?;
+    ) -> Result<(), LoginError> {
+        let channel = acceptor.accept(&[]).map_err(|_| LoginError::Disconnected)?;
         self.stream.encrypt(channel);
         let cipher = std::mem::take(&mut self.bytes);
         let shaken = self.stream.shake_hands(worker, &cipher, &mut self.bytes);
-        shaken.await.map_err(|_| Outside::Gone)
+        shaken.await.map_err(|_| LoginError::Disconnected)
     }
 
-    pub(super) async fn say_last(&mut self, worker: &Worker, complaint: &Complaint) {
+    pub(super) async fn say_last(&mut self, worker: &Worker, complaint: &ErrorReply) {
         let mut out = Vec::new();
         complaint.write(self.next, &mut out);
         self.stream.say_last(worker, &out).await;

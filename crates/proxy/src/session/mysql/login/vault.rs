@@ -7,23 +7,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use evenkeel_wire::mysql::password::sha2::Verifier;
 use zeroize::Zeroizing;
 
-use super::locked::Locked;
+use super::locked::LockedMemory;
 
 /// Shared by the workers of a service.
 #[derive(Debug, Default)]
-pub(crate) struct Vault {
+pub(crate) struct PasswordCache {
     content: Mutex<Content>,
 }
 
 #[derive(Debug, Default)]
 struct Content {
-    users: HashMap<Box<str>, Kept>,
-    locked: Locked,
+    users: HashMap<Box<str>, CachedPassword>,
+    locked: LockedMemory,
 }
 
 /// The generation is that of the account row: with another password it is another.
 #[derive(Debug)]
-struct Kept {
+struct CachedPassword {
     generation: u64,
     verifier: Fast,
     /// Where the password is, if it logs in to servers.
@@ -32,7 +32,7 @@ struct Kept {
 
 /// What a full login leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeps {
+pub(super) enum CacheLevel {
     Nothing,
     /// What makes the next login a fast one.
     Verifier,
@@ -48,26 +48,26 @@ impl std::fmt::Debug for Fast {
     }
 }
 
-impl Vault {
+impl PasswordCache {
     /// A user has proved the whole password. True: it was not known.
     pub(super) fn keep(
         &self,
         (user, generation): (&str, u64),
         password: &[u8],
-        keeps: Keeps,
+        keeps: CacheLevel,
     ) -> bool {
         let mut content = self.lock();
         let known = content.users.get(user);
         let is_known = known.is_some_and(|kept| kept.generation == generation);
-        if is_known || keeps == Keeps::Nothing {
+        if is_known || keeps == CacheLevel::Nothing {
             return false;
         }
         content.forget(user);
         let number = match keeps {
-            Keeps::Password => content.locked.put(password),
+            CacheLevel::Password => content.locked.put(password),
             _ => None,
         };
-        let kept = Kept {
+        let kept = CachedPassword {
             generation,
             verifier: Fast(Verifier::of_password(password)),
             number,
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn a_password_is_there_until_the_account_changes() {
-        let vault = Vault::default();
+        let vault = PasswordCache::default();
         let keep =
-            |generation, password| vault.keep(("app", generation), password, Keeps::Password);
+            |generation, password| vault.keep(("app", generation), password, CacheLevel::Password);
         assert!(keep(1, b"one") && !keep(1, b"one"));
         assert_eq!(vault.password("app", 1).unwrap().as_slice(), b"one");
         assert!(vault.verifier("app", 1).is_some());
@@ -133,18 +133,18 @@ mod tests {
 
     #[test]
     fn a_password_that_no_server_wants_is_not_kept() {
-        let vault = Vault::default();
-        assert!(vault.keep(("app", 1), b"one", Keeps::Verifier));
+        let vault = PasswordCache::default();
+        assert!(vault.keep(("app", 1), b"one", CacheLevel::Verifier));
         assert!(vault.password("app", 1).is_none());
         assert!(vault.verifier("app", 1).unwrap().is_of(b"one"));
-        assert!(!vault.keep(("other", 1), b"one", Keeps::Nothing));
+        assert!(!vault.keep(("other", 1), b"one", CacheLevel::Nothing));
         assert!(vault.verifier("other", 1).is_none());
     }
 
     #[test]
     fn nothing_of_it_is_shown() {
-        let vault = Vault::default();
-        vault.keep(("app", 1), b"geheim", Keeps::Password);
+        let vault = PasswordCache::default();
+        vault.keep(("app", 1), b"geheim", CacheLevel::Password);
         assert!(!format!("{vault:?}").contains("geheim"));
     }
 }

@@ -4,50 +4,52 @@
 use std::sync::Arc;
 
 use super::super::account::Account;
-use super::super::complaint::Complaint;
-use super::Door;
+use super::super::complaint::ErrorReply;
+use super::LoginHandler;
 use crate::clock;
 use crate::server::Server;
 use crate::service::View;
 use crate::service::database::DatabaseView;
-use crate::session::borrower::Denial;
+use crate::session::borrower::AcquireError;
 use crate::session::visit;
 use crate::upstream::join::Kind;
 
 /// Why a visit did not succeed.
-pub(super) enum Failure {
+pub(super) enum ServerCheckError {
     /// It is about the server: another one may do.
-    OfServer(Complaint),
+    OfServer(ErrorReply),
     /// It is about the client.
-    Told(Complaint),
+    Told(ErrorReply),
 }
 
-impl Door<'_> {
+impl LoginHandler<'_> {
     /// Asks the first server that can be asked.
     pub(super) async fn visit(
         &self,
         view: &Arc<View>,
         account: &Account,
         schema: Option<&[u8]>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerCheckError> {
         let text = "no server available, try again";
-        let mut last = Complaint::new(2003, b"HY000", text);
+        let mut last = ErrorReply::new(2003, b"HY000", text);
         let Some(own) = &view.database else {
-            return Err(Failure::OfServer(last));
+            return Err(ServerCheckError::OfServer(last));
         };
         for (server, patience) in visit::candidates(view, own) {
             let visiting = self.visit_one(account, (server, own), schema);
             match compio::time::timeout(patience, visiting).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(Failure::Told(complaint))) => return Err(Failure::Told(complaint)),
-                Ok(Err(Failure::OfServer(complaint))) => last = complaint,
+                Ok(Err(ServerCheckError::Told(complaint))) => {
+                    return Err(ServerCheckError::Told(complaint));
+                }
+                Ok(Err(ServerCheckError::OfServer(complaint))) => last = complaint,
                 Err(_) => {
                     let text = format!("server {} does not respond, try again", server.name);
-                    last = Complaint::new(2003, b"HY000", text);
+                    last = ErrorReply::new(2003, b"HY000", text);
                 }
             }
         }
-        Err(Failure::OfServer(last))
+        Err(ServerCheckError::OfServer(last))
     }
 
     async fn visit_one(
@@ -55,7 +57,7 @@ impl Door<'_> {
         account: &Account,
         (server, view): (&Arc<Server>, &DatabaseView),
         schema: Option<&[u8]>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerCheckError> {
         let borrowed = visit::borrow(&self.lending, account, server, view).await;
         let mut guest = borrowed.map_err(|denial| judge(&denial))?;
         let mut used = Ok(());
@@ -78,22 +80,24 @@ impl Door<'_> {
     }
 }
 
-fn judge(denial: &Denial) -> Failure {
-    let complaint = Complaint::of_denial(denial);
+fn judge(denial: &AcquireError) -> ServerCheckError {
+    let complaint = ErrorReply::from_acquire_error(denial);
     match denial {
-        Denial::NotJoined(error) if error.is_passing() || error.kind == Kind::Outdated => {
-            Failure::OfServer(complaint)
+        AcquireError::ConnectFailed(error)
+            if error.is_passing() || error.kind == Kind::Outdated =>
+        {
+            ServerCheckError::OfServer(complaint)
         }
-        _ => Failure::Told(complaint),
+        _ => ServerCheckError::Told(complaint),
     }
 }
 
 /// Whether it is about the schema, or about a connection that has ended.
-fn of_use(complaint: Complaint) -> Failure {
+fn of_use(complaint: ErrorReply) -> ServerCheckError {
     match complaint.code.number {
         // ER_DBACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR, ER_BAD_DB_ERROR, ER_WRONG_DB_NAME
-        1044 | 1045 | 1049 | 1102 => Failure::Told(complaint),
-        _ => Failure::OfServer(complaint),
+        1044 | 1045 | 1049 | 1102 => ServerCheckError::Told(complaint),
+        _ => ServerCheckError::OfServer(complaint),
     }
 }
 

@@ -6,17 +6,17 @@ use std::time::Duration;
 use evenkeel_wire::mysql::Fault;
 use evenkeel_wire::mysql::login::Refusal;
 
-use super::super::complaint::Complaint;
+use super::super::complaint::ErrorReply;
 
 /// A user and where it comes from, as servers write it.
-pub(super) struct Client<'a> {
+pub(super) struct AccountName<'a> {
     pub(super) user: &'a str,
     pub(super) address: Option<IpAddr>,
     /// The servers look names up.
     pub(super) by_name: bool,
 }
 
-impl Client<'_> {
+impl AccountName<'_> {
     /// We look up no names but the one that servers do not look up either.
     fn host(&self) -> String {
         match self.address.map(|address| address.to_canonical()) {
@@ -27,29 +27,29 @@ impl Client<'_> {
     }
 
     /// ER_ACCESS_DENIED_ERROR: of a wrong password as of a user who does not exist.
-    pub(super) fn denied(&self, with_password: bool) -> Complaint {
+    pub(super) fn denied(&self, with_password: bool) -> ErrorReply {
         let (user, host) = (self.user, self.host());
         let with = if with_password { "YES" } else { "NO" };
         let text = format!("Access denied for user '{user}'@'{host}' (using password: {with})");
-        Complaint::new(1045, b"28000", text)
+        ErrorReply::new(1045, b"28000", text)
     }
 
     /// ER_ACCOUNT_HAS_BEEN_LOCKED, of either family.
-    pub(super) fn locked(&self, mariadb: bool) -> Complaint {
+    pub(super) fn locked(&self, mariadb: bool) -> ErrorReply {
         let (user, host) = (self.user, self.host());
         match mariadb {
-            true => Complaint::new(4151, b"HY000", "Access denied, this account is locked"),
+            true => ErrorReply::new(4151, b"HY000", "Access denied, this account is locked"),
             false => {
                 let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
-                Complaint::new(3118, b"HY000", text)
+                ErrorReply::new(3118, b"HY000", text)
             }
         }
     }
 }
 
 /// ER_MUST_CHANGE_PASSWORD_LOGIN
-pub(super) fn expired() -> Complaint {
-    Complaint::new(
+pub(super) fn expired() -> ErrorReply {
+    ErrorReply::new(
         1862,
         b"HY000",
         "Your password has expired. To log in you must change it using a client that supports \
@@ -58,73 +58,77 @@ pub(super) fn expired() -> Complaint {
 }
 
 /// ER_SECURE_TRANSPORT_REQUIRED
-pub(super) fn tls_required() -> Complaint {
+pub(super) fn tls_required() -> ErrorReply {
     let text = "Connections using insecure transport are prohibited while \
                 --require_secure_transport=ON.";
-    Complaint::new(3159, b"HY000", text)
+    ErrorReply::new(3159, b"HY000", text)
 }
 
 /// ER_HANDSHAKE_ERROR
-pub(super) fn bad_handshake() -> Complaint {
-    Complaint::new(1043, b"08S01", "Bad handshake")
+pub(super) fn bad_handshake() -> ErrorReply {
+    ErrorReply::new(1043, b"08S01", "Bad handshake")
 }
 
 /// A packet that cannot be read.
-pub(super) fn of_fault(fault: Fault) -> Complaint {
+pub(super) fn of_fault(fault: Fault) -> ErrorReply {
     match fault {
         Fault::TooLong { .. } => {
             let text = format!("Got a packet bigger than 'max_allowed_packet' bytes: {fault}");
-            Complaint::new(1153, b"08S01", text)
+            ErrorReply::new(1153, b"08S01", text)
         }
-        Fault::Sequence(_) => Complaint::new(1156, b"08S01", "Got packets out of order"),
-        Fault::TooOld => Complaint::new(
+        Fault::Sequence(_) => ErrorReply::new(1156, b"08S01", "Got packets out of order"),
+        Fault::TooOld => ErrorReply::new(
             1251,
             b"08004",
             "Client does not support authentication protocol requested by server; consider \
              upgrading MySQL client",
         ),
-        _ => Complaint::new(1043, b"08S01", format!("Bad handshake: {fault}")),
+        _ => ErrorReply::new(1043, b"08S01", format!("Bad handshake: {fault}")),
     }
 }
 
 /// Nobody can tell who may log in.
-pub(super) fn nobody_tells() -> Complaint {
+pub(super) fn credentials_unavailable() -> ErrorReply {
     let text = "cannot verify credentials: no server is reachable, try again";
-    Complaint::new(2003, b"HY000", text)
+    ErrorReply::new(2003, b"HY000", text)
 }
 
 /// ER_CON_COUNT_ERROR
-pub(super) fn full_doorstep() -> Complaint {
+pub(super) fn full_doorstep() -> ErrorReply {
     let text = "too many concurrent logins, try again (see logins_at_once and logins_per_address \
                 of the service)";
-    Complaint::new(1040, b"08004", text)
+    ErrorReply::new(1040, b"08004", text)
 }
 
 /// ER_NET_READ_INTERRUPTED
-pub(super) fn too_slow(limit: Duration) -> Complaint {
+pub(super) fn too_slow(limit: Duration) -> ErrorReply {
     let limit_ms = limit.as_millis();
     let text =
         format!("login not completed within {limit_ms} ms (login_timeout_ms of the service)");
-    Complaint::new(1159, b"08S01", text)
+    ErrorReply::new(1159, b"08S01", text)
 }
 
 /// Its plugin leaves nothing that could log in to the servers.
-pub(super) fn no_credential(plugin: &str) -> Complaint {
+pub(super) fn no_credential(plugin: &str) -> ErrorReply {
     let text = format!(
         "authentication succeeded, but {plugin} provides no credential for the servers: add the \
          user with server_password to users_file of [service.auth]"
     );
-    Complaint::new(1251, b"08004", text)
+    ErrorReply::new(1251, b"08004", text)
 }
 
 /// Anything else that ends a login.
-pub(super) fn refused(client: &Client<'_>, refusal: Refusal, with_password: bool) -> Complaint {
+pub(super) fn refused(
+    client: &AccountName<'_>,
+    refusal: Refusal,
+    with_password: bool,
+) -> ErrorReply {
     match refusal {
         Refusal::WrongPassword => client.denied(with_password),
         Refusal::Protocol => bad_handshake(),
         _ => {
             let text = format!("authentication failed: {refusal}");
-            Complaint::new(refusal.code(), &refusal.sqlstate().0, text)
+            ErrorReply::new(refusal.code(), &refusal.sqlstate().0, text)
         }
     }
 }
@@ -135,7 +139,7 @@ mod tests {
 
     fn denied(address: Option<&str>, by_name: bool) -> String {
         let address = address.map(|address| address.parse().unwrap());
-        let client = Client {
+        let client = AccountName {
             user: "app",
             address,
             by_name,
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn each_family_has_its_own_number_for_a_locked_account() {
-        let client = Client {
+        let client = AccountName {
             user: "app",
             address: None,
             by_name: true,

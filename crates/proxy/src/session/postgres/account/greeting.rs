@@ -14,8 +14,8 @@ const KNOWN_MAX: usize = 1_000;
 
 /// All of a service.
 #[derive(Debug, Default)]
-pub(crate) struct Greetings {
-    known: Mutex<HashMap<Identity, Arc<Greeting>>>,
+pub(crate) struct BaselineCache {
+    known: Mutex<HashMap<Identity, Arc<BaselineEntry>>>,
 }
 
 /// User, database and credential generation.
@@ -23,7 +23,7 @@ type Identity = (u64, u64, u64);
 
 /// Of one user and database.
 #[derive(Debug, Default)]
-pub(crate) struct Greeting {
+pub(crate) struct BaselineEntry {
     learned: Mutex<Learned>,
 }
 
@@ -39,16 +39,16 @@ struct Learned {
 
 /// As one worker has it.
 #[derive(Default)]
-pub(super) struct Greeter {
+pub(super) struct WorkerBaseline {
     of_server: Arc<Reports>,
     on: Option<OnServer>,
     version: u64,
 }
 
-impl Greetings {
+impl BaselineCache {
     /// That of a user and database; nothing is known if nobody else is logged in so: the database
     /// may be gone by now.
-    pub(super) fn of(&self, who: &Who) -> Arc<Greeting> {
+    pub(super) fn of(&self, who: &Who) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
             known.retain(|_, greeting| Arc::strong_count(greeting) > 1);
@@ -69,7 +69,7 @@ impl Greetings {
     }
 }
 
-impl Greeting {
+impl BaselineEntry {
     /// A server connection that has just logged in, or was reset, can greet.
     pub(super) fn learn(&self, server: &ServerConnection) {
         let of_server = server.reported.iter();
@@ -97,7 +97,7 @@ impl Greeting {
     /// What a client with these settings begins with; `None`: a server must be asked first.
     pub(super) fn journal(
         &self,
-        greeter: &mut Greeter,
+        greeter: &mut WorkerBaseline,
         startup: &Settings,
         interner: &Interner,
     ) -> Option<Journal> {
@@ -117,7 +117,7 @@ impl Greeting {
     }
 }
 
-impl Greeter {
+impl WorkerBaseline {
     pub(super) fn of_server(&self) -> &Reports {
         &self.of_server
     }

@@ -5,8 +5,8 @@ use evenkeel_wire::postgres::login::{Credential, Method, Refusal, Secret};
 use evenkeel_wire::postgres::{md5, scram};
 use zeroize::Zeroizing;
 
-use super::super::complaint::Complaint;
-use super::{Door, Outside, Wish};
+use super::super::complaint::ErrorReply;
+use super::{LoginError, LoginHandler, LoginRequest};
 use crate::knowledge::{Login, NoLogin, Verifier};
 use crate::random::secret;
 use crate::service::View;
@@ -18,34 +18,34 @@ use crate::upstream::lender::generation_of;
 const MOCK_ITERATIONS: u32 = 4_096;
 
 /// A client that has proved, or is about to prove, who it is.
-pub(in super::super) struct Proof {
+pub(in super::super) struct LoginGrant {
     /// What logs in to servers; `None`: what the login gives.
     pub(in super::super) credential: Option<Credential>,
     /// Who logs in there.
     pub(in super::super) server_user: String,
     pub(in super::super) generation: u64,
     /// It may prove what it likes: it does not come in, for this reason.
-    pub(super) complaint: Option<Complaint>,
+    pub(super) complaint: Option<ErrorReply>,
     /// What is still to be sent of the exchange.
     pub(in super::super) last_word: Vec<u8>,
 }
 
 /// How a client is to be asked.
-pub(super) enum Known {
+pub(super) enum AuthDecision {
     /// Not at all: its certificate says who it is.
-    Vouched(Proof),
-    Asked(Method, Proof),
+    Certificate(LoginGrant),
+    Challenge(Method, LoginGrant),
 }
 
-impl Door<'_> {
+impl LoginHandler<'_> {
     /// Finds out what a user's login is to be checked against.
     pub(super) async fn look_up(
         &self,
         stream: &Stream,
         view: &View,
-        wish: &Wish,
-    ) -> Result<Known, Outside> {
-        let own = view.database.as_ref().ok_or(Outside::Gone)?;
+        wish: &LoginRequest,
+    ) -> Result<AuthDecision, LoginError> {
+        let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let auth = &own.auth;
         if !auth.may_come_from(&wish.user, self.address()) {
             let text = format!(
@@ -53,12 +53,12 @@ impl Door<'_> {
                 wish.user
             );
             let hint = "See allow_from in [service.auth].";
-            return Err(Complaint::new(b"28000", text).hint(hint).into());
+            return Err(ErrorReply::new(b"28000", text).hint(hint).into());
         }
         let file = auth.users.get(&wish.user);
         let of_file = file.cloned().unwrap_or_default();
         if of_file.certificate && stream.client_name().as_deref() == Some(&*wish.user) {
-            return Ok(Known::Vouched(vouched(wish, &of_file)));
+            return Ok(AuthDecision::Certificate(vouched(wish, &of_file)));
         }
         if of_file.cleartext && !self.is_private(stream) {
             return Err(in_the_open(&wish.user).into());
@@ -77,7 +77,7 @@ impl Door<'_> {
             Err(NoLogin::Unavailable(why)) => {
                 tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
                 let text = "cannot verify credentials: no server is reachable, try again";
-                return Err(Complaint::new(b"57P03", text).into());
+                return Err(ErrorReply::new(b"57P03", text).into());
             }
         };
         let complaint = objection(wish, &login);
@@ -87,11 +87,11 @@ impl Door<'_> {
         };
         Ok(match (asked, login.verifier) {
             (Some(method), Verifier::Scram(text) | Verifier::Md5(text)) => {
-                let proof = Proof {
+                let proof = LoginGrant {
                     complaint,
                     ..proof(wish, &of_file, [text.as_bytes(), login.settings.as_bytes()])
                 };
-                Known::Asked(method, proof)
+                AuthDecision::Challenge(method, proof)
             }
             _ => self.mock(wish, binding),
         })
@@ -99,16 +99,16 @@ impl Door<'_> {
 
     fn of_file(
         &self,
-        wish: &Wish,
+        wish: &LoginRequest,
         user: &FileUser,
         credential: &FileCredential,
         binding: Option<Vec<u8>>,
-    ) -> Known {
+    ) -> AuthDecision {
         match credential {
             FileCredential::Password(password) if user.cleartext => {
                 let own = Zeroizing::new(password.as_bytes().to_vec());
                 let method = Method::Cleartext(Secret::Password(own));
-                Known::Asked(method, proof(wish, user, [password.as_bytes(), b""]))
+                AuthDecision::Challenge(method, proof(wish, user, [password.as_bytes(), b""]))
             }
             FileCredential::Password(password) => {
                 let bytes = password.as_bytes();
@@ -124,17 +124,19 @@ impl Door<'_> {
                 proof
                     .credential
                     .get_or_insert(Credential::Password(password));
-                Known::Asked(method, proof)
+                AuthDecision::Challenge(method, proof)
             }
             FileCredential::Verifier(text) => match method(text, user, binding.clone()) {
-                Some(method) => Known::Asked(method, proof(wish, user, [text.as_bytes(), b""])),
+                Some(method) => {
+                    AuthDecision::Challenge(method, proof(wish, user, [text.as_bytes(), b""]))
+                }
                 None => self.mock(wish, binding),
             },
         }
     }
 
     /// A user who does not exist is asked like any other.
-    fn mock(&self, wish: &Wish, binding: Option<Vec<u8>>) -> Known {
+    fn mock(&self, wish: &LoginRequest, binding: Option<Vec<u8>>) -> AuthDecision {
         let user = wish.user.as_bytes();
         let verifier = scram::Verifier::mock(user, &self.own.mock_secret, MOCK_ITERATIONS);
         let method = Method::Scram {
@@ -142,11 +144,11 @@ impl Door<'_> {
             binding,
             nonce: secret(),
         };
-        let proof = Proof {
+        let proof = LoginGrant {
             complaint: Some(failed(&wish.user)),
             ..proof(wish, &FileUser::default(), [b""; 2])
         };
-        Known::Asked(method, proof)
+        AuthDecision::Challenge(method, proof)
     }
 }
 
@@ -179,40 +181,40 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
 }
 
 /// Why a server would not let in who has proved to be that user.
-fn objection(wish: &Wish, login: &Login) -> Option<Complaint> {
+fn objection(wish: &LoginRequest, login: &Login) -> Option<ErrorReply> {
     let (user, database) = (&wish.user, &wish.database);
     if !login.can_login {
         let text = format!("role \"{user}\" is not permitted to log in");
-        return Some(Complaint::new(b"28000", text));
+        return Some(ErrorReply::new(b"28000", text));
     }
     if login.expired {
         return Some(failed(user));
     }
     if login.closed.contains(database) {
         let text = format!("database \"{database}\" is not currently accepting connections");
-        return Some(Complaint::new(b"55000", text));
+        return Some(ErrorReply::new(b"55000", text));
     }
     let text = format!("permission denied for database \"{database}\"");
-    let refused = Complaint::new(b"42501", text).detail("User does not have CONNECT privilege.");
+    let refused = ErrorReply::new(b"42501", text).detail("User does not have CONNECT privilege.");
     login.forbidden.contains(database).then_some(refused)
 }
 
 /// Whoever listens would have the password.
-fn in_the_open(user: &str) -> Complaint {
+fn in_the_open(user: &str) -> ErrorReply {
     let text = format!(
         "user \"{user}\" authenticates with a cleartext password, which requires \
                         TLS"
     );
-    Complaint::new(b"28000", text).hint("Connect with sslmode=require or better.")
+    ErrorReply::new(b"28000", text).hint("Connect with sslmode=require or better.")
 }
 
 /// `secret`: what the login is checked against. `settings`: what connections of it begin with.
-fn proof(wish: &Wish, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> Proof {
+fn proof(wish: &LoginRequest, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> LoginGrant {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
     let server_user = server_user.unwrap_or_else(|| wish.user.clone());
     let own = password.map_or(&b""[..], |password| password.as_bytes());
-    Proof {
+    LoginGrant {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
         generation: generation_of(&[server_user.as_bytes(), own, secret, settings]),
@@ -222,7 +224,7 @@ fn proof(wish: &Wish, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> Proof 
     }
 }
 
-fn vouched(wish: &Wish, user: &FileUser) -> Proof {
+fn vouched(wish: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
     let mut proof = proof(wish, user, [known.unwrap_or_default(), b""]);
     proof.credential.get_or_insert_with(|| match known {
@@ -233,19 +235,19 @@ fn vouched(wish: &Wish, user: &FileUser) -> Proof {
     proof
 }
 
-fn failed(user: &str) -> Complaint {
+fn failed(user: &str) -> ErrorReply {
     let text = format!("password authentication failed for user \"{user}\"");
-    Complaint::new(b"28P01", text)
+    ErrorReply::new(b"28P01", text)
 }
 
 /// What a client is told whose proof is wrong: the same for a wrong password and an unknown user.
-pub(super) fn refused(user: &str, refusal: Refusal) -> Complaint {
+pub(super) fn refused(user: &str, refusal: Refusal) -> ErrorReply {
     if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
         return failed(user);
     }
-    Complaint {
+    ErrorReply {
         sqlstate: refusal.sqlstate(),
-        ..Complaint::new(b"28000", format!("authentication failed: {refusal}"))
+        ..ErrorReply::new(b"28000", format!("authentication failed: {refusal}"))
     }
 }
 
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn whatever_logs_in_to_servers_makes_another_generation() {
-        let wish = Wish {
+        let wish = LoginRequest {
             minor: 0,
             user: "app".to_owned(),
             database: "shop".to_owned(),

@@ -11,19 +11,19 @@ use evenkeel_wire::postgres::{TransactionStatus, build, login};
 use rustc_hash::FxHashMap;
 
 use super::super::account::Account;
-use super::super::complaint::Complaint;
+use super::super::complaint::ErrorReply;
 use super::super::server::ServerConnection;
 use super::super::trial::Trial;
-use super::super::{Session, Stage, TEXT_LENGTH_MAX, Unit};
-use super::credential::Proof;
-use super::{Door, Outside, Wish};
+use super::super::{ActiveRequest, Session, Stage, TEXT_LENGTH_MAX};
+use super::credential::LoginGrant;
+use super::{LoginError, LoginHandler, LoginRequest};
 use crate::cancel;
 use crate::knowledge::FIRST_READING_LIMIT;
 use crate::server::Server;
 use crate::service::database::DatabaseView;
-use crate::session::borrower::Borrower;
-use crate::session::card::Card;
-use crate::session::placing::At;
+use crate::session::borrower::Acquirer;
+use crate::session::card::SessionHandle;
+use crate::session::placing::Placement;
 use crate::session::visit;
 use crate::state::meaning::Rereads;
 use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
@@ -31,28 +31,28 @@ use crate::stream::Stream;
 use crate::upstream::lender::{Credential, Who};
 
 /// What a session begins with.
-pub(super) struct Greeted {
+pub(super) struct InitialState {
     pub(super) account: Rc<Account>,
     pub(super) journal: Journal,
     pub(super) key: cancel::Key,
     /// Of a client that replicates: the connection that it has from the first, and where that goes.
-    pub(super) own: Option<(Box<ServerConnection>, At)>,
+    pub(super) own: Option<(Box<ServerConnection>, Placement)>,
 }
 
 /// Whether it is about a server that is away, starts or ends, and not about the client.
-fn is_of_server(complaint: &Complaint) -> bool {
+fn is_of_server(complaint: &ErrorReply) -> bool {
     let class = &complaint.sqlstate.0[..2];
     class == b"08" || class == b"57"
 }
 
-impl<'a> Door<'a> {
+impl<'a> LoginHandler<'a> {
     /// Greets a client who has proved who it is.
     pub(super) async fn greet(
         &self,
         stream: &mut Stream,
-        wish: &Wish,
-        proof: Proof,
-    ) -> Result<Greeted, Outside> {
+        wish: &LoginRequest,
+        proof: LoginGrant,
+    ) -> Result<InitialState, LoginError> {
         let interner = self.worker.interner();
         let parameters = wish.parameters.iter();
         let startup = settings::from_startup(
@@ -70,7 +70,7 @@ impl<'a> Door<'a> {
         account.write_greeting(&journal, &mut out);
         let key = self.end_greeting(wish, &mut out)?;
         stream.send(self.worker, &out).await?;
-        Ok(Greeted {
+        Ok(InitialState {
             account,
             journal,
             key,
@@ -81,12 +81,17 @@ impl<'a> Door<'a> {
     /// With the key that cancels what the session will do.
     pub(super) fn end_greeting(
         &self,
-        wish: &Wish,
+        wish: &LoginRequest,
         out: &mut Vec<u8>,
-    ) -> Result<cancel::Key, Outside> {
-        let keyring = self.worker.shared.keyring.get().ok_or(Outside::Gone)?;
+    ) -> Result<cancel::Key, LoginError> {
+        let keyring = self
+            .worker
+            .shared
+            .keyring
+            .get()
+            .ok_or(LoginError::Disconnected)?;
         let place = cancel::Place::new(self.worker.index, self.slot);
-        let key = keyring.key(place).ok_or_else(Complaint::out_of_ids)?;
+        let key = keyring.key(place).ok_or_else(ErrorReply::out_of_ids)?;
         let shown = keyring.show(&key, wish.minor);
         let CancelKey { process, secret } = shown.key();
         build::backend_key_data(out, process, secret);
@@ -94,7 +99,7 @@ impl<'a> Door<'a> {
         Ok(key)
     }
 
-    pub(super) fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
+    pub(super) fn account(&self, wish: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
         let lender = &self.shared.lender;
         let replication = wish.for_replication();
         let credential = proof.credential.unwrap_or(login::Credential::Nothing);
@@ -105,7 +110,7 @@ impl<'a> Door<'a> {
             credential: Credential::Postgres(credential),
             generation: proof.generation,
             // A number that nobody else has: what replicates shares with nobody.
-            identity: replication.as_ref().map_or(0, |_| Card::draw_id()),
+            identity: replication.as_ref().map_or(0, |_| SessionHandle::draw_id()),
             replication,
             user_number: lender.number(wish.user.as_bytes()),
             database_number: lender.number(wish.database.as_bytes()),
@@ -114,13 +119,17 @@ impl<'a> Door<'a> {
     }
 
     /// What the client begins with; a server is asked only for what none of them has said yet.
-    async fn journal(&self, account: &Rc<Account>, startup: Settings) -> Result<Journal, Outside> {
+    async fn journal(
+        &self,
+        account: &Rc<Account>,
+        startup: Settings,
+    ) -> Result<Journal, LoginError> {
         if let Some(journal) = account.journal(&startup, self.worker.interner()) {
             return Ok(journal);
         }
         let view = visit::awaited(self.seat.service()).await;
-        let own = view.database.as_ref().ok_or(Outside::Gone)?;
-        let mut last = Complaint::new(b"57P03", "no server available, try again");
+        let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
+        let mut last = ErrorReply::new(b"57P03", "no server available, try again");
         for (server, patience) in visit::candidates(&view, own) {
             let learnt = self.learn_at(account, (server, own), &startup, patience);
             match learnt.await {
@@ -130,7 +139,7 @@ impl<'a> Door<'a> {
             }
         }
         let journal = account.journal(&startup, self.worker.interner());
-        journal.ok_or(Outside::Told(last))
+        journal.ok_or(LoginError::Rejected(last))
     }
 
     async fn learn_at(
@@ -139,15 +148,15 @@ impl<'a> Door<'a> {
         (server, view): (&Arc<Server>, &DatabaseView),
         startup: &Settings,
         patience: Duration,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), ErrorReply> {
         let silent = || {
             let text = format!("server {} does not respond, try again", server.name);
-            Complaint::new(b"57P03", text)
+            ErrorReply::new(b"57P03", text)
         };
         let borrowing = visit::borrow(&self.lending, account, server, view);
         let mut guest = match compio::time::timeout(patience, borrowing).await {
             Ok(Ok(guest)) => guest,
-            Ok(Err(denial)) => return Err(Complaint::of_denial(&denial)),
+            Ok(Err(denial)) => return Err(ErrorReply::from_acquire_error(&denial)),
             Err(_) => return Err(silent()),
         };
         if let Some(server) = &mut guest.server {
@@ -164,7 +173,7 @@ impl<'a> Door<'a> {
         account: &Account,
         server: &mut ServerConnection,
         startup: &Settings,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), ErrorReply> {
         let interner = self.worker.interner();
         account.learn_greeting(server);
         let told = server.settings.login().clone();
@@ -179,17 +188,17 @@ impl<'a> Door<'a> {
     }
 
     /// The client is in.
-    pub(super) fn enter(&self, client: Stream, greeted: Greeted) -> Session<'a> {
+    pub(super) fn enter(&self, client: Stream, greeted: InitialState) -> Session<'a> {
         let who = &greeted.account.who;
         let (user, database) = (Arc::clone(&who.user), Arc::clone(&who.database));
-        let card = Card::new(
-            Card::draw_id(),
+        let card = SessionHandle::new(
+            SessionHandle::draw_id(),
             user,
             database,
             Some(greeted.key),
             self.peer,
         );
-        let mut borrower = Borrower::new(
+        let mut borrower = Acquirer::new(
             self.worker,
             &self.shared,
             Rc::clone(&self.lending),
@@ -203,37 +212,37 @@ impl<'a> Door<'a> {
             seat: self.seat,
             live: self.live,
             shared: Arc::clone(&self.shared),
-            own: Arc::clone(&self.own),
+            protocol: Arc::clone(&self.own),
             account: greeted.account,
             client,
             walker: Requests::new(TEXT_LENGTH_MAX),
             passing: Sending::Forward,
-            held: Vec::new(),
-            goes_on: false,
-            stalled: false,
+            pending_input: Vec::new(),
+            can_continue: false,
+            is_waiting_for_replies: false,
             segment: 0,
             answers: Vec::new(),
             server,
             borrower,
             stage: Stage::Ready,
-            names: super::super::Names::default(),
-            unnamed: super::super::Unnamed::default(),
+            names: super::super::ClientStatements::default(),
+            unnamed: super::super::UnnamedStatement::default(),
             portals: super::super::Portals::default(),
             journal: greeted.journal,
-            effects: super::super::Effects::default(),
-            clears: false,
-            releases: false,
-            leaving: false,
+            effects: super::super::PendingEffects::default(),
+            discards_statements: false,
+            release_after_send: false,
+            is_terminating: false,
             asked: Default::default(),
             restoring: false,
             was_cancelled: false,
-            owes_restore: false,
+            must_restore_startup: false,
             rereads: Rereads::Nothing,
-            has_untold_path: false,
+            has_unknown_search_path: false,
             trial: Trial::default(),
             source: None,
-            drew: false,
-            inherits_draws: false,
+            used_nextval: false,
+            inherits_sequence_state: false,
             token: evenkeel_policy::causality::Token::new(),
             changes_catalog: false,
             changed_catalog_us: 0,
@@ -242,7 +251,7 @@ impl<'a> Door<'a> {
             changed_functions_us: 0,
             hides_tables: false,
             vacating: None,
-            unit: Unit::new(),
+            unit: ActiveRequest::new(),
             rulings: FxHashMap::default(),
             refusal: None,
             refused_setting: ([0; 5], String::new()),
@@ -252,12 +261,12 @@ impl<'a> Door<'a> {
 }
 
 /// As servers refuse them.
-fn refused_settings(error: &StartupError) -> Complaint {
+fn refused_settings(error: &StartupError) -> ErrorReply {
     let sqlstate = match error {
         StartupError::Switch(_) | StartupError::NoValue(_) => b"42601",
         StartupError::Unreadable(_) => b"22023",
     };
-    Complaint::new(sqlstate, error.to_string())
+    ErrorReply::new(sqlstate, error.to_string())
 }
 
 impl Account {

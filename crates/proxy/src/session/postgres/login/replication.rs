@@ -9,15 +9,15 @@ use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::Replication;
 
 use super::super::account::Account;
-use super::super::complaint::Complaint;
+use super::super::complaint::ErrorReply;
 use super::super::server::ServerConnection;
-use super::credential::Proof;
-use super::greeting::Greeted;
-use super::{Door, Outside, Wish};
-use crate::session::borrower::{Borrower, Denial};
-use crate::session::card::{Card, Doing};
-use crate::session::placing::At;
-use crate::session::visit::{self, Guest};
+use super::credential::LoginGrant;
+use super::greeting::InitialState;
+use super::{LoginError, LoginHandler, LoginRequest};
+use crate::session::borrower::{AcquireError, Acquirer};
+use crate::session::card::{SessionActivity, SessionHandle};
+use crate::session::placing::Placement;
+use crate::session::visit::{self, LoginConnection};
 use crate::state::PinSource;
 use crate::state::settings::Journal;
 use crate::stream::Stream;
@@ -32,7 +32,7 @@ impl Drop for Alone<'_> {
     }
 }
 
-impl Wish {
+impl LoginRequest {
     /// What a server is told of a client that replicates: a walsender without a database takes no
     /// SET, so all must be there from the start.
     pub(super) fn for_replication(&self) -> Option<Parameters> {
@@ -47,18 +47,18 @@ impl Wish {
     }
 }
 
-impl Door<'_> {
+impl LoginHandler<'_> {
     /// Logs a client that replicates in to the primary, and greets it.
     pub(super) async fn greet_replication(
         &self,
         stream: &mut Stream,
-        wish: &Wish,
-        proof: Proof,
-    ) -> Result<Greeted, Outside> {
+        wish: &LoginRequest,
+        proof: LoginGrant,
+    ) -> Result<InitialState, LoginError> {
         let mut out = proof.last_word.clone();
         let account = self.account(wish, proof);
         let (mut guest, at) = self.own_connection(&account).await?;
-        let server = guest.server.as_ref().ok_or(Outside::Gone)?;
+        let server = guest.server.as_ref().ok_or(LoginError::Disconnected)?;
         build::authentication_ok(&mut out);
         for (name, value) in &server.reported {
             build::parameter_status(&mut out, name, value);
@@ -67,7 +67,7 @@ impl Door<'_> {
         let key = self.end_greeting(wish, &mut out)?;
         stream.send(self.worker, &out).await?;
         let own = guest.server.take().map(|server| (server, at));
-        Ok(Greeted {
+        Ok(InitialState {
             account,
             journal,
             key,
@@ -78,39 +78,39 @@ impl Door<'_> {
     async fn own_connection(
         &self,
         account: &Rc<Account>,
-    ) -> Result<(Guest<'_, ServerConnection>, At), Complaint> {
+    ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
-        let nobody = || Complaint::of_trouble(Trouble::NoPrimary { waited_ms: 0 });
+        let nobody = || ErrorReply::from_primary_error(Trouble::NoPrimary { waited_ms: 0 });
         let found = visit::awaited_primary(self.seat.service()).await;
         let (view, primary) = found.ok_or_else(nobody)?;
         let own = view.database.as_ref().ok_or_else(nobody)?;
         let server = &view.servers[primary];
         let borrowed = visit::borrow(&self.lending, account, server, own).await;
         let guest = borrowed.map_err(|denial| self.denied(&denial))?;
-        let at = At::new(&view, primary, false).ok_or_else(nobody)?;
+        let at = Placement::new(&view, primary, false).ok_or_else(nobody)?;
         Ok((guest, at))
     }
 
-    fn denied(&self, denial: &Denial) -> Complaint {
-        if let Denial::NotJoined(error) = denial
+    fn denied(&self, denial: &AcquireError) -> ErrorReply {
+        if let AcquireError::ConnectFailed(error) = denial
             && error.is_passing()
         {
             self.shared.knowledge.doubt(error.server_id);
         }
-        Complaint::of_denial(denial)
+        ErrorReply::from_acquire_error(denial)
     }
 
     /// Its session begins with the connection that its login got.
     pub(super) fn bind(
         &self,
-        (server, at): (Box<ServerConnection>, At),
-        borrower: &mut Borrower<'_, ServerConnection>,
-        card: &Card,
+        (server, at): (Box<ServerConnection>, Placement),
+        borrower: &mut Acquirer<'_, ServerConnection>,
+        card: &SessionHandle,
     ) -> Box<ServerConnection> {
         borrower.at = Some(at);
-        card.has(&server.lent);
+        card.set_server(&server.lent);
         card.set_pins(Pins::of(&[Pin::Replication]), |_| PinSource::default());
-        card.does(Doing::Bound, self.worker);
+        card.set_activity(SessionActivity::Bound, self.worker);
         server
     }
 
