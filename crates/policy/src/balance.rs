@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub use source::key_of;
 
 use crate::load::Load;
-use crate::pool::{Cursor, Member, Request};
+use crate::pool::{Member, PickRequest, RotationCursor};
 
 mod first;
 mod least_connections;
@@ -22,7 +22,7 @@ mod laws;
 /// Chooses among the servers of one tier; built from them, so it may precompute.
 pub trait Balance: Send + Sync {
     /// The seat to ask next, or `None` when no seat is open to this request.
-    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize>;
+    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize>;
 }
 
 /// Makes the enum, `ALL`, `name` and `build` from one line per algorithm.
@@ -109,11 +109,15 @@ impl FromStr for Algorithm {
 pub struct Field<'a> {
     members: &'a [Member],
     tier: &'a [usize],
-    cursor: &'a Cursor,
+    cursor: &'a RotationCursor,
 }
 
 impl<'a> Field<'a> {
-    pub(crate) fn new(members: &'a [Member], tier: &'a [usize], cursor: &'a Cursor) -> Field<'a> {
+    pub(crate) fn new(
+        members: &'a [Member],
+        tier: &'a [usize],
+        cursor: &'a RotationCursor,
+    ) -> Field<'a> {
         Field {
             members,
             tier,
@@ -124,12 +128,12 @@ impl<'a> Field<'a> {
     /// Whether the seat may be given to this request: not full, not tried before.
     ///
     /// Down, draining and weightless servers have no seat at all.
-    pub fn is_open(&self, seat: usize, request: &Request<'_>) -> bool {
+    pub fn is_open(&self, seat: usize, request: &PickRequest<'_>) -> bool {
         !request.tried.contains(self.tier[seat]) && !self.load(seat).is_full()
     }
 
     /// The seats open to this request, in the order of the configuration.
-    pub fn open(&self, request: &Request<'_>) -> impl Iterator<Item = usize> {
+    pub fn open(&self, request: &PickRequest<'_>) -> impl Iterator<Item = usize> {
         (0..self.tier.len()).filter(|&seat| self.is_open(seat, request))
     }
 
@@ -152,15 +156,15 @@ impl<'a> Field<'a> {
     }
 
     /// The service's place in its order of turns.
-    pub fn cursor(&self) -> &Cursor {
+    pub fn cursor(&self) -> &RotationCursor {
         self.cursor
     }
 
-    pub(crate) fn any_open(&self, request: &Request<'_>) -> bool {
+    pub(crate) fn any_open(&self, request: &PickRequest<'_>) -> bool {
         self.open(request).next().is_some()
     }
 
-    pub(crate) fn any_untried(&self, request: &Request<'_>) -> bool {
+    pub(crate) fn any_untried(&self, request: &PickRequest<'_>) -> bool {
         self.tier
             .iter()
             .any(|&index| !request.tried.contains(index))

@@ -31,9 +31,10 @@ mod model;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use books::{Books, Figures, Pool};
-pub use desk::{Desk, Returned};
+pub use books::{Pool, PoolStats, SharedPools};
+pub use desk::{IdlePool, ReleaseDecision};
 pub use terms::{
-    Cancelled, Closing, Condition, Failure, Key, Lend, Loan, Order, Quotas, Refusal, Scope,
-    Settings, Task, Ticket, Why,
+    AcquireDecision, CancelOutcome, Checkout, CloseReason, ClosingConnection, Condition,
+    LimitScope, OpenFailure, PoolKey, PoolLimits, PoolRefusal, PoolSettings, TaskKind, WaitTicket,
+    WorkerTask,
 };

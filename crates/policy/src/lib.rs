@@ -19,4 +19,4 @@ pub mod waiting;
 pub use balance::Algorithm;
 pub use cluster::Cluster;
 pub use load::Load;
-pub use pool::{Cursor, Member, Pick, Pool, Request, Tried};
+pub use pool::{Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::places::{Places, UNLIMITED};
+use crate::places::{Permits, UNLIMITED};
 
 /// Half of the distance to a lower latency is forgotten in this time.
 const LATENCY_HALF_LIFE_MS: f32 = 10_000.0;
@@ -18,7 +18,7 @@ const TRIAL_PAUSE_MS: u32 = 1_000;
 #[repr(align(64))]
 pub struct Load {
     /// Its connections against its limit.
-    pub places: Places,
+    pub places: Permits,
     latency: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ impl Load {
     /// An idle server; `None` means it takes any number of connections.
     pub fn new(max_connections: Option<u32>) -> Load {
         Load {
-            places: Places::new(max_connections.unwrap_or(UNLIMITED)),
+            places: Permits::new(max_connections.unwrap_or(UNLIMITED)),
             latency: AtomicU64::new(0),
         }
     }
@@ -38,12 +38,12 @@ impl Load {
 
     /// Connections of this process reserved now.
     pub fn active(&self) -> u32 {
-        self.places.taken()
+        self.places.in_use()
     }
 
     /// The same with those of other processes.
     pub fn active_everywhere(&self) -> u32 {
-        self.active().saturating_add(self.places.elsewhere())
+        self.active().saturating_add(self.places.in_use_elsewhere())
     }
 
     /// Whether a reservation would fail now.
@@ -53,7 +53,7 @@ impl Load {
 
     /// Takes one connection out of the limit; false when the server is full.
     pub fn try_reserve(&self) -> bool {
-        self.places.try_take()
+        self.places.try_acquire()
     }
 
     /// Gives one reserved connection back.

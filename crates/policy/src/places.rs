@@ -10,7 +10,7 @@ pub const UNLIMITED: u32 = u32::MAX;
 /// While an old process drains, the new one counts the old one's places as taken. Only the control
 /// plane changes limits; anybody takes places.
 #[derive(Debug)]
-pub struct Places {
+pub struct Permits {
     /// What this process may take, in the upper half, and what it has taken: one word, so that a
     /// limit lowered now holds for whoever comes now, and the answer to "how many are taken" is
     /// exact.
@@ -21,10 +21,10 @@ pub struct Places {
     ceiling: AtomicU32,
 }
 
-impl Places {
+impl Permits {
     /// Nothing is taken yet.
-    pub fn new(limit: u32) -> Places {
-        Places {
+    pub fn new(limit: u32) -> Permits {
+        Permits {
             word: AtomicU64::new(pack(limit, 0)),
             limit: AtomicU32::new(limit),
             elsewhere: AtomicU32::new(0),
@@ -33,12 +33,12 @@ impl Places {
     }
 
     /// Places taken in this process.
-    pub fn taken(&self) -> u32 {
+    pub fn in_use(&self) -> u32 {
         unpack(self.word.load(Relaxed)).1
     }
 
     /// Places that other processes have, or may come to have without asking.
-    pub fn elsewhere(&self) -> u32 {
+    pub fn in_use_elsewhere(&self) -> u32 {
         self.elsewhere.load(Relaxed)
     }
 
@@ -61,7 +61,7 @@ impl Places {
 
     /// Takes one; false when there is none. The count never exceeds the limit, not even for a
     /// moment.
-    pub fn try_take(&self) -> bool {
+    pub fn try_acquire(&self) -> bool {
         let one_more = |word| {
             let (share, taken) = unpack(word);
             (taken < share).then(|| pack(share, taken + 1))
@@ -117,7 +117,7 @@ impl Places {
         } else {
             taken.max(share)
         };
-        own.saturating_add(self.elsewhere())
+        own.saturating_add(self.in_use_elsewhere())
     }
 
     /// The next process counts the places of those before this one itself: they are no longer of
@@ -135,7 +135,7 @@ impl Places {
         let lowered = |word| {
             let (share, taken) = unpack(word);
             let share = keep(share, taken);
-            let ceiling = share.saturating_add(self.elsewhere());
+            let ceiling = share.saturating_add(self.in_use_elsewhere());
             self.ceiling.store(ceiling, Relaxed);
             Some(pack(share, taken))
         };
@@ -149,7 +149,7 @@ impl Places {
             UNLIMITED
         } else {
             let claim = limit.min(self.ceiling.load(Relaxed));
-            claim.saturating_sub(self.elsewhere())
+            claim.saturating_sub(self.in_use_elsewhere())
         };
         let shared = |word| Some(pack(share, unpack(word).1));
         // Never refused: the closure always has an answer.
@@ -169,24 +169,24 @@ fn unpack(word: u64) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    fn take(places: &Places, count: u32) -> u32 {
-        (0..count).map(|_| u32::from(places.try_take())).sum()
+    fn take(places: &Permits, count: u32) -> u32 {
+        (0..count).map(|_| u32::from(places.try_acquire())).sum()
     }
 
     #[test]
     fn what_another_process_has_is_taken() {
-        let places = Places::new(5);
+        let places = Permits::new(5);
         places.set_elsewhere(3);
         assert_eq!((take(&places, 9), places.is_full()), (2, true));
         places.set_elsewhere(2);
         assert_eq!(take(&places, 9), 1);
         places.set_elsewhere(9);
-        assert_eq!((take(&places, 9), places.taken()), (0, 3));
+        assert_eq!((take(&places, 9), places.in_use()), (0, 3));
     }
 
     #[test]
     fn what_is_kept_and_what_is_handed_over_are_the_limit_together() {
-        let (old, new) = (Places::new(10), Places::new(10));
+        let (old, new) = (Permits::new(10), Permits::new(10));
         assert_eq!(take(&old, 5), 5);
         old.keep_half();
         new.set_elsewhere(old.claimed());
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_process_that_hands_over_never_gets_more_than_it_kept() {
-        let old = Places::new(10);
+        let old = Permits::new(10);
         assert_eq!(take(&old, 4), 4);
         old.keep_taken_and(1);
         assert_eq!(old.claimed(), 5);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_only_what_is_taken_is_claimed() {
-        let old = Places::new(UNLIMITED);
+        let old = Permits::new(UNLIMITED);
         assert_eq!(take(&old, 4), 4);
         old.keep_half();
         old.set_elsewhere(7);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_the_first_process_frees_is_the_second_ones_as_long_as_it_claims_it() {
-        let second = Places::new(10);
+        let second = Permits::new(10);
         second.set_elsewhere(6);
         assert_eq!(take(&second, 4), 4);
         second.keep_taken_and(3);
@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn a_place_given_back_too_often_is_told() {
-        let places = Places::new(1);
+        let places = Permits::new(1);
         assert!(!places.give_back());
-        assert!(places.try_take() && places.give_back());
+        assert!(places.try_acquire() && places.give_back());
     }
 }

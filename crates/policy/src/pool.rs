@@ -35,11 +35,11 @@ impl Member {
 
 /// What a choice depends on, besides the servers.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct PickRequest<'a> {
     /// A hash of what the client is known by; equal keys go to the same server under `source`.
     pub key: u64,
     /// Servers that already failed this client.
-    pub tried: &'a Tried,
+    pub tried: &'a MemberSet,
     /// Any 64 random bits.
     pub random: u64,
     /// The time on the clock that latencies are measured with.
@@ -58,22 +58,26 @@ pub enum Pick {
 }
 
 /// The servers of one service at one moment; built anew whenever anything about them changes.
-pub struct Pool {
+pub struct ServerSet {
     algorithm: Algorithm,
     members: Vec<Member>,
     tier: Vec<usize>,
     balance: Box<dyn Balance>,
-    cursor: Arc<Cursor>,
+    cursor: Arc<RotationCursor>,
 }
 
-impl Pool {
+impl ServerSet {
     /// A snapshot of `members`. The cursor belongs to the service and goes from snapshot to
     /// snapshot.
-    pub fn new(algorithm: Algorithm, members: Vec<Member>, cursor: Arc<Cursor>) -> Pool {
+    pub fn new(
+        algorithm: Algorithm,
+        members: Vec<Member>,
+        cursor: Arc<RotationCursor>,
+    ) -> ServerSet {
         let tier = tier_in_use(&members);
         let seats: Vec<&Member> = tier.iter().map(|&index| &members[index]).collect();
         let balance = algorithm.build(&seats);
-        Pool {
+        ServerSet {
             algorithm,
             members,
             tier,
@@ -83,7 +87,7 @@ impl Pool {
     }
 
     /// Chooses a server and reserves one connection of it.
-    pub fn pick(&self, request: &Request<'_>) -> Pick {
+    pub fn pick(&self, request: &PickRequest<'_>) -> Pick {
         let field = Field::new(&self.members, &self.tier, &self.cursor);
         for _ in 0..RACES_LOST_MAX {
             match self.balance.pick(&field, request) {
@@ -116,7 +120,7 @@ impl Pool {
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for ServerSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("algorithm", &self.algorithm)
@@ -144,9 +148,9 @@ fn tier_in_use(members: &[Member]) -> Vec<usize> {
 /// A service's place in its order of turns, shared by all workers, outliving snapshots.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Cursor(AtomicU64);
+pub struct RotationCursor(AtomicU64);
 
-impl Cursor {
+impl RotationCursor {
     /// This turn; the next caller gets the next one.
     pub(crate) fn advance(&self) -> u64 {
         self.0.fetch_add(1, Relaxed)
@@ -160,15 +164,15 @@ impl Cursor {
 
 /// A small set of member indices. Holds the first 64 without allocating, more if it must.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tried {
+pub struct MemberSet {
     first: u64,
     more: Vec<usize>,
 }
 
-impl Tried {
+impl MemberSet {
     /// The empty set.
-    pub const fn none() -> Tried {
-        Tried {
+    pub const fn none() -> MemberSet {
+        MemberSet {
             first: 0,
             more: Vec::new(),
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use evenkeel_policy::health::{Change, Health, Outcome, Settings, Sign, Standing};
 use evenkeel_policy::ramp::effective_weight;
-use evenkeel_policy::{Algorithm, Cursor, Load, Member, Pick, Pool, Request, Tried};
+use evenkeel_policy::{
+    Algorithm, Load, Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet,
+};
 
 const SEEDS: u64 = 600;
 const STEPS: u64 = 500;
@@ -143,9 +145,9 @@ struct World {
     now_ms: u64,
     settings: Settings,
     algorithm: Algorithm,
-    cursor: Arc<Cursor>,
+    cursor: Arc<RotationCursor>,
     servers: Vec<Server>,
-    pool: Pool,
+    pool: ServerSet,
     /// The server of each live session.
     sessions: Vec<usize>,
 }
@@ -159,13 +161,13 @@ impl World {
             .map(|_| Server::new(settings.clone(), &mut dice))
             .collect();
         let algorithm = Algorithm::ALL[seed as usize % Algorithm::ALL.len()];
-        let cursor = Arc::new(Cursor::default());
+        let cursor = Arc::new(RotationCursor::default());
         let mut world = World {
             dice,
             now_ms: 0,
             settings,
             algorithm,
-            pool: Pool::new(algorithm, Vec::new(), cursor.clone()),
+            pool: ServerSet::new(algorithm, Vec::new(), cursor.clone()),
             cursor,
             servers,
             sessions: Vec::new(),
@@ -179,7 +181,7 @@ impl World {
         let members = members
             .map(|(id, server)| server.member(id, self.now_ms))
             .collect();
-        self.pool = Pool::new(self.algorithm, members, self.cursor.clone());
+        self.pool = ServerSet::new(self.algorithm, members, self.cursor.clone());
     }
 
     fn step(&mut self) {
@@ -193,10 +195,10 @@ impl World {
     }
 
     fn client_comes(&mut self) {
-        let mut tried = Tried::none();
+        let mut tried = MemberSet::none();
         for _ in 0..=RETRIES {
             let expected = self.open_servers(&tried);
-            let request = Request {
+            let request = PickRequest {
                 key: self.dice.roll(),
                 tried: &tried,
                 random: self.dice.roll(),
@@ -220,7 +222,7 @@ impl World {
     }
 
     /// The servers that may be picked, or the right refusal.
-    fn open_servers(&self, tried: &Tried) -> Result<Vec<usize>, Pick> {
+    fn open_servers(&self, tried: &MemberSet) -> Result<Vec<usize>, Pick> {
         let taking = |&index: &usize| self.servers[index].takes_clients();
         let all: Vec<usize> = (0..self.servers.len()).filter(taking).collect();
         let primary = all.iter().any(|&index| !self.servers[index].backup);

@@ -32,8 +32,8 @@ use crate::service::database::DatabaseService;
 use crate::service::{Service, View};
 use crate::session::cancel::{self, ForwardedKill, KillOutcome, KillRequest};
 use crate::session::mysql;
-use crate::upstream::lease::Registry;
-use crate::upstream::lending::Errand;
+use crate::upstream::lease::ServiceRegistry;
+use crate::upstream::lending::PoolMessage;
 use crate::upstream::queue;
 use event::Event;
 
@@ -102,7 +102,7 @@ pub enum EngineError {
 /// What all workers share.
 pub(crate) struct Shared {
     pub(crate) driver: Driver,
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<ServiceRegistry>,
     /// Sessions of each worker: the next client goes to the one with the fewest.
     pub(crate) sessions: Vec<AtomicUsize>,
     /// How busy each worker was lately, in thousandths of its time.
@@ -185,7 +185,7 @@ pub(crate) enum Order {
     /// Something about a pool of server connections.
     Lending {
         service_id: u64,
-        errand: Errand,
+        errand: PoolMessage,
     },
     Stop,
 }
@@ -424,7 +424,7 @@ impl Engine {
     /// Other processes have so many of a server's places; clients that wait get what has become
     /// free.
     pub fn set_elsewhere(&self, server: &Arc<Server>, places: u32) {
-        let before = server.load.places.elsewhere();
+        let before = server.load.places.in_use_elsewhere();
         server.load.places.set_elsewhere(places);
         if places < before {
             self.places_freed(server);

@@ -10,8 +10,8 @@ pub mod rules;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use evenkeel_policy::places::Places;
-use evenkeel_policy::pool::{Pick, Pool, Request, Tried};
+use evenkeel_policy::places::Permits;
+use evenkeel_policy::pool::{MemberSet, Pick, PickRequest, ServerSet};
 use evenkeel_wire::sql::mysql::Modes;
 
 use crate::clock;
@@ -29,7 +29,7 @@ pub struct View {
     /// Limits and times.
     pub settings: Settings,
     /// Who may be picked, and how.
-    pub pool: Pool,
+    pub pool: ServerSet,
     /// The servers, in the order of the pool's members.
     pub servers: Vec<Arc<Server>>,
     /// For a service that speaks a database's protocol.
@@ -44,14 +44,14 @@ impl View {
 
     /// Picks a server for a client and reserves a place on it.
     pub(crate) fn pick(&self, key: u64, tried_ids: &[u64]) -> Pick {
-        let mut tried = Tried::none();
+        let mut tried = MemberSet::none();
         for (index, server) in self.servers.iter().enumerate() {
             if tried_ids.contains(&server.id) {
                 tried.insert(index);
             }
         }
         let now_us = clock::now_us();
-        self.pool.pick(&Request {
+        self.pool.pick(&PickRequest {
             key,
             tried: &tried,
             random: dice(),
@@ -93,7 +93,7 @@ pub struct Service {
     /// Its numbers.
     pub counters: ServiceCounters,
     /// Its clients against `max_connections`.
-    pub places: Places,
+    pub places: Permits,
     pub(crate) queue: Queue,
     /// For a service that speaks a database's protocol.
     pub database: Option<Arc<DatabaseService>>,
@@ -112,7 +112,7 @@ impl Service {
             id,
             name,
             counters: ServiceCounters::new(workers),
-            places: Places::new(view.settings.max_connections),
+            places: Permits::new(view.settings.max_connections),
             queue: Queue::default(),
             database,
             view: ArcSwap::from_pointee(view),
@@ -149,12 +149,12 @@ impl Service {
 
     /// Clients being served or waiting.
     pub fn active(&self) -> u32 {
-        self.places.taken()
+        self.places.in_use()
     }
 
     /// The same with those of other processes that drain.
     pub fn active_everywhere(&self) -> u32 {
-        self.active().saturating_add(self.places.elsewhere())
+        self.active().saturating_add(self.places.in_use_elsewhere())
     }
 
     /// Clients waiting for a server.
@@ -163,13 +163,13 @@ impl Service {
     }
 
     /// Counts a client in, or says that the service is full.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<Seat> {
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<ClientPermit> {
         self.counters.sessions.add(1);
-        if !self.places.try_take() {
+        if !self.places.try_acquire() {
             self.counters.over_limit.add(1);
             return None;
         }
-        Some(Seat {
+        Some(ClientPermit {
             service: Arc::clone(self),
         })
     }
@@ -177,17 +177,17 @@ impl Service {
 
 /// A client's place in `max_connections`, given back on drop.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ClientPermit {
     service: Arc<Service>,
 }
 
-impl Seat {
+impl ClientPermit {
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientPermit {
     fn drop(&mut self) {
         let returned = self.service.places.give_back();
         debug_assert!(returned, "gave back a place that was not taken");

@@ -22,7 +22,7 @@ use crate::record::{Ending, Record};
 use crate::server::Server;
 use crate::service::{Service, View};
 use crate::socket::Socket;
-use lease::Lease;
+use lease::ServerPermit;
 
 /// Before all servers are tried once more: long enough for a restart to get somewhere, short
 /// enough that `retries` of them stay a delay.
@@ -31,11 +31,11 @@ const PAUSE_BEFORE_NEXT_ROUND: Duration = Duration::from_millis(200);
 /// A server connection that belongs to one session; the lease goes back on drop.
 pub(crate) struct Upstream {
     pub(crate) socket: Socket,
-    pub(crate) lease: Lease,
+    pub(crate) lease: ServerPermit,
 }
 
 /// Who asks for a server.
-pub(crate) struct Seeker<'a> {
+pub(crate) struct ConnectRequest<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) service: &'a Arc<Service>,
     /// What the `source` algorithm hashes.
@@ -46,17 +46,17 @@ pub(crate) struct Seeker<'a> {
 
 /// What a client's search for a server has met with so far.
 #[derive(Default)]
-pub(crate) struct Search {
+pub(crate) struct ConnectAttempts {
     tried_ids: Vec<u64>,
     failures: u32,
     last_error: Option<String>,
 }
 
-impl Search {
+impl ConnectAttempts {
     /// Notes that a server failed this client. False once `retries` are used up.
     pub(crate) fn failed(
         &mut self,
-        seeker: &Seeker<'_>,
+        seeker: &ConnectRequest<'_>,
         server: &Server,
         error: String,
         record: &mut Record,
@@ -83,8 +83,8 @@ impl Search {
 /// Finds a server and connects to it, or says why not. A failed connect costs a delay, and an
 /// error only when `retries` are used up.
 pub(crate) async fn reach(
-    seeker: &Seeker<'_>,
-    search: &mut Search,
+    seeker: &ConnectRequest<'_>,
+    search: &mut ConnectAttempts,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<View>), Ending> {
     loop {
@@ -112,17 +112,17 @@ pub(crate) async fn reach(
 /// Reserves a place on a server, waiting for one when the service says so. `None`: nobody is up
 /// that was not tried.
 async fn reserve(
-    seeker: &Seeker<'_>,
+    seeker: &ConnectRequest<'_>,
     tried_ids: &[u64],
     record: &mut Record,
-) -> Result<Option<(Lease, Arc<View>)>, Ending> {
+) -> Result<Option<(ServerPermit, Arc<View>)>, Ending> {
     let service = seeker.service;
     let view = service.view_owned();
     // Nobody overtakes those who wait already.
     if service.queued() == 0 {
         match view.pick(seeker.key, tried_ids) {
             Pick::Server(index) => {
-                let lease = Lease::new(&view.servers[index], &seeker.worker.shared.registry);
+                let lease = ServerPermit::new(&view.servers[index], &seeker.worker.shared.registry);
                 return Ok(Some((lease, view)));
             }
             Pick::NoneUp if !tried_ids.is_empty() || !view.settings.wait_when_down => {
@@ -145,8 +145,8 @@ async fn reserve(
 }
 
 async fn try_server(
-    seeker: &Seeker<'_>,
-    lease: Lease,
+    seeker: &ConnectRequest<'_>,
+    lease: ServerPermit,
     view: &View,
     record: &mut Record,
 ) -> Result<Upstream, (Arc<Server>, String)> {
@@ -167,7 +167,7 @@ async fn try_server(
         }
         Err(failed) => {
             let error = format!("{}: {}", server.name, failed.why);
-            if !failed.ours {
+            if !failed.is_resource_exhausted {
                 seeker.service.counters.connect_errors.add(1);
                 server.counters.connect_errors.add(1);
                 server.endpoint_failed();

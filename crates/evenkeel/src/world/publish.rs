@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_policy::balance::key_of;
 use evenkeel_policy::cluster::Role;
-use evenkeel_policy::pool::{Member, Pool};
+use evenkeel_policy::pool::{Member, ServerSet};
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_proxy::settings::{Keepalive, ProxyVersion, Settings};
 use evenkeel_proxy::{View, now_ms};
@@ -162,7 +162,7 @@ impl World {
             servers.push(Arc::clone(&state.server));
         }
         let database = self.database_view(service, &members, &servers);
-        let pool = Pool::new(service.plan.balance, members, Arc::clone(&service.cursor));
+        let pool = ServerSet::new(service.plan.balance, members, Arc::clone(&service.cursor));
         (
             View {
                 settings: settings(&service.plan),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_policy::pool::Pool;
+use evenkeel_policy::pool::ServerSet;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::{Server, View, now_ms, now_us};
@@ -320,7 +320,7 @@ impl World {
 
     fn new_service(&self, plan: &ServicePlan) -> ServiceState {
         let cursor = Arc::default();
-        let nobody = Pool::new(plan.balance, Vec::new(), Arc::clone(&cursor));
+        let nobody = ServerSet::new(plan.balance, Vec::new(), Arc::clone(&cursor));
         let view = View {
             settings: settings(plan),
             pool: nobody,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_policy::pool::Cursor;
+use evenkeel_policy::pool::RotationCursor;
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::rules::RuleBook;
@@ -27,7 +27,7 @@ const UNTOLD_US: u64 = 500_000;
 pub(super) struct ServiceState {
     pub(super) plan: ServicePlan,
     pub(super) service: Arc<Service>,
-    pub(super) cursor: Arc<Cursor>,
+    pub(super) cursor: Arc<RotationCursor>,
     pub(super) listening: Vec<Listening>,
     /// Weights set by command, which outlive reloads.
     pub(super) weights: BTreeMap<Address, u32>,

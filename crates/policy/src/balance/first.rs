@@ -1,12 +1,12 @@
 //! First: the first server of the list that has room; the others stay idle until it is full.
 
 use super::{Balance, Field};
-use crate::pool::Request;
+use crate::pool::PickRequest;
 
 pub(super) struct First;
 
 impl Balance for First {
-    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
+    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
         field.open(request).next()
     }
 }
@@ -15,7 +15,7 @@ impl Balance for First {
 mod tests {
     use std::sync::Arc;
 
-    use crate::{Algorithm, Load, Member, Pick, Pool, Request, Tried};
+    use crate::{Algorithm, Load, Member, MemberSet, Pick, PickRequest, ServerSet};
 
     #[test]
     fn servers_fill_up_in_the_order_of_the_list() {
@@ -27,10 +27,10 @@ mod tests {
             load: Arc::new(Load::new(Some(2))),
         };
         let members = (0..3).map(member).collect();
-        let pool = Pool::new(Algorithm::First, members, Arc::default());
-        let tried = &Tried::none();
+        let pool = ServerSet::new(Algorithm::First, members, Arc::default());
+        let tried = &MemberSet::none();
         let pick = || {
-            pool.pick(&Request {
+            pool.pick(&PickRequest {
                 key: 9,
                 tried,
                 random: 9,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Algorithm;
 use crate::ramp::WEIGHT_SCALE;
-use crate::{Cursor, Load, Member, Pick, Pool, Request, Tried};
+use crate::{Load, Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet};
 
 /// Random numbers that are the same in every run.
 struct Dice(u64);
@@ -62,8 +62,8 @@ fn any_members(dice: &mut Dice) -> Vec<Member> {
     (0..count).map(any_member).collect()
 }
 
-fn any_tried(dice: &mut Dice, count: usize) -> Tried {
-    let mut tried = Tried::none();
+fn any_tried(dice: &mut Dice, count: usize) -> MemberSet {
+    let mut tried = MemberSet::none();
     for index in 0..count {
         if dice.one_in(4) {
             tried.insert(index);
@@ -74,7 +74,7 @@ fn any_tried(dice: &mut Dice, count: usize) -> Tried {
 
 /// What the rules say, written the plain way: the servers that may be picked, and the answer if
 /// none may.
-fn rules(members: &[Member], tried: &Tried) -> (Vec<usize>, Pick) {
+fn rules(members: &[Member], tried: &MemberSet) -> (Vec<usize>, Pick) {
     let taking = |index: &usize| members[*index].accepting && members[*index].weight > 0;
     let all: Vec<usize> = (0..members.len()).filter(taking).collect();
     let no_primary = all.iter().all(|&index| members[index].backup);
@@ -100,12 +100,16 @@ fn only_a_server_that_takes_this_client_is_picked_and_none_only_if_there_is_none
         for seed in 0..3_000 {
             let mut dice = Dice(seed);
             let members = any_members(&mut dice);
-            let pool = Pool::new(algorithm, members.clone(), Arc::new(Cursor::default()));
+            let pool = ServerSet::new(
+                algorithm,
+                members.clone(),
+                Arc::new(RotationCursor::default()),
+            );
             for round in 0..6 {
                 let tried = any_tried(&mut dice, members.len());
                 let (open, refusal) = rules(&members, &tried);
                 let active: u32 = members.iter().map(|member| member.load.active()).sum();
-                let request = Request {
+                let request = PickRequest {
                     key: dice.roll(),
                     tried: &tried,
                     random: dice.roll(),
@@ -139,7 +143,11 @@ fn only_a_server_that_takes_this_client_is_picked_and_none_only_if_there_is_none
 fn shares(algorithm: Algorithm, members: &[Member], together: u64) -> Vec<f64> {
     const CLIENTS: u64 = 40_000;
     let mut dice = Dice(7);
-    let pool = Pool::new(algorithm, members.to_vec(), Arc::new(Cursor::default()));
+    let pool = ServerSet::new(
+        algorithm,
+        members.to_vec(),
+        Arc::new(RotationCursor::default()),
+    );
     let mut leaving = BinaryHeap::new();
     let mut counts = vec![0_u64; members.len()];
     for now in 0..CLIENTS {
@@ -150,9 +158,9 @@ fn shares(algorithm: Algorithm, members: &[Member], together: u64) -> Vec<f64> {
             let _: &usize = &index;
             members[index].load.release();
         }
-        let request = Request {
+        let request = PickRequest {
             key: dice.roll(),
-            tried: &Tried::none(),
+            tried: &MemberSet::none(),
             random: dice.roll(),
             now_us: now * 1_000,
         };
@@ -235,10 +243,14 @@ fn backups_serve_only_while_no_primary_takes_clients() {
         members[3].backup = true;
         members[1].accepting = false;
         let pick = |members: &[Member]| {
-            let pool = Pool::new(algorithm, members.to_vec(), Arc::new(Cursor::default()));
-            pool.pick(&Request {
+            let pool = ServerSet::new(
+                algorithm,
+                members.to_vec(),
+                Arc::new(RotationCursor::default()),
+            );
+            pool.pick(&PickRequest {
                 key: 5,
-                tried: &Tried::none(),
+                tried: &MemberSet::none(),
                 random: 5,
                 now_us: 5,
             })
@@ -262,7 +274,7 @@ fn workers_picking_at_once_never_exceed_a_limit_and_lose_no_place() {
         for server in &members {
             server.load.set_max_connections(Some(50));
         }
-        let pool = Pool::new(algorithm, members, Arc::new(Cursor::default()));
+        let pool = ServerSet::new(algorithm, members, Arc::new(RotationCursor::default()));
         let picked = std::thread::scope(|scope| {
             let worker = |seed| {
                 let pool = &pool;
@@ -270,8 +282,8 @@ fn workers_picking_at_once_never_exceed_a_limit_and_lose_no_place() {
                     let mut dice = Dice(seed);
                     let count = |_: &u64| {
                         let (key, random) = (dice.roll(), dice.roll());
-                        let tried = &Tried::none();
-                        pool.pick(&Request {
+                        let tried = &MemberSet::none();
+                        pool.pick(&PickRequest {
                             key,
                             tried,
                             random,

@@ -1,12 +1,12 @@
 //! Least connections: the server with the fewest connections for its weight.
 
 use super::{Balance, Field};
-use crate::pool::Request;
+use crate::pool::PickRequest;
 
 pub(super) struct LeastConnections;
 
 impl Balance for LeastConnections {
-    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
+    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
         field.cheapest(field.open(request).map(|seat| (seat, field.cost(seat))))
     }
 }

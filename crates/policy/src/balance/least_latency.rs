@@ -1,12 +1,12 @@
 //! Least latency: the server with the lowest time to answer, times its connections, per weight.
 
 use super::{Balance, Field};
-use crate::pool::Request;
+use crate::pool::PickRequest;
 
 pub(super) struct LeastLatency;
 
 impl Balance for LeastLatency {
-    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
+    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
         let latency_us = |seat: usize| field.load(seat).latency_us(request.now_us);
         let mut unmeasured = field.open(request).filter(|&seat| latency_us(seat) == 0);
         // Nothing is known of it, so one client finds out. Taken as fast, it would get all of them
@@ -26,11 +26,11 @@ impl Balance for LeastLatency {
 mod tests {
     use std::sync::Arc;
 
-    use crate::{Algorithm, Load, Member, Pick, Pool, Request, Tried};
+    use crate::{Algorithm, Load, Member, MemberSet, Pick, PickRequest, ServerSet};
 
     const SECOND_US: u64 = 1_000_000;
 
-    fn pool(count: u64) -> Pool {
+    fn pool(count: u64) -> ServerSet {
         let member = |id| Member {
             id,
             weight: 10,
@@ -39,12 +39,12 @@ mod tests {
             load: Arc::new(Load::new(None)),
         };
         let members = (0..count).map(member).collect();
-        Pool::new(Algorithm::LeastLatency, members, Arc::default())
+        ServerSet::new(Algorithm::LeastLatency, members, Arc::default())
     }
 
-    fn pick(pool: &Pool, now_us: u64) -> usize {
-        let tried = &Tried::none();
-        match pool.pick(&Request {
+    fn pick(pool: &ServerSet, now_us: u64) -> usize {
+        let tried = &MemberSet::none();
+        match pool.pick(&PickRequest {
             key: 0,
             tried,
             random: 0,
@@ -55,7 +55,7 @@ mod tests {
         }
     }
 
-    fn observe(pool: &Pool, latencies_us: &[u64]) {
+    fn observe(pool: &ServerSet, latencies_us: &[u64]) {
         for (member, &took_us) in pool.members().iter().zip(latencies_us) {
             member.load.observe_latency(SECOND_US, took_us);
         }

@@ -1,13 +1,13 @@
 //! Random two: two servers by chance, the less busy of them; no herd even when counts are stale.
 
 use super::{Balance, Field};
-use crate::pool::Request;
+use crate::pool::PickRequest;
 use std::cmp::Ordering;
 
 pub(super) struct RandomTwo;
 
 impl Balance for RandomTwo {
-    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
+    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
         let one = draw(field, request, request.random >> 32, None)?;
         let Some(two) = draw(field, request, request.random & 0xffff_ffff, Some(one)) else {
             return Some(one);
@@ -22,7 +22,7 @@ impl Balance for RandomTwo {
 /// An open seat by chance, in proportion to the weights; never the one in `except`.
 fn draw(
     field: &Field<'_>,
-    request: &Request<'_>,
+    request: &PickRequest<'_>,
     random_32: u64,
     except: Option<usize>,
 ) -> Option<usize> {
@@ -46,7 +46,7 @@ fn draw(
 mod tests {
     use std::sync::Arc;
 
-    use crate::{Algorithm, Load, Member, Pick, Pool, Request, Tried};
+    use crate::{Algorithm, Load, Member, MemberSet, Pick, PickRequest, ServerSet};
 
     #[test]
     fn of_two_servers_the_busier_for_its_weight_is_never_taken() {
@@ -57,7 +57,7 @@ mod tests {
             accepting: true,
             load: Arc::new(Load::new(None)),
         };
-        let pool = Pool::new(
+        let pool = ServerSet::new(
             Algorithm::RandomTwo,
             vec![member(0, 10), member(1, 30)],
             Arc::default(),
@@ -65,8 +65,8 @@ mod tests {
         let mut random = 1_u64;
         for _ in 0..400 {
             random = random.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-            let tried = &Tried::none();
-            let request = Request {
+            let tried = &MemberSet::none();
+            let request = PickRequest {
                 key: 0,
                 tried,
                 random,

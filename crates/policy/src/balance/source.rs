@@ -1,7 +1,7 @@
 //! Source: a key keeps its server, by a Maglev table; few keys move when a server comes or goes.
 
 use super::{Balance, Field};
-use crate::pool::{Member, Request};
+use crate::pool::{Member, PickRequest};
 
 /// Cells of the table. A prime, so that every step width visits every cell. Maglev wants a hundred
 /// cells per server for shares within one per cent: good for 80 servers, and beyond that only
@@ -35,7 +35,7 @@ pub fn key_of(bytes: &[u8]) -> u64 {
 }
 
 impl Balance for Source {
-    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
+    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
         if self.cells.is_empty() {
             return None;
         }
@@ -164,7 +164,7 @@ fn mixed(value: u64) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use crate::{Algorithm, Load, Member, Pick, Pool, Request, Tried};
+    use crate::{Algorithm, Load, Member, MemberSet, Pick, PickRequest, ServerSet};
 
     const KEYS: u64 = 20_000;
 
@@ -181,10 +181,10 @@ mod tests {
 
     /// The identity of the server that each key goes to.
     fn places(members: &[Member]) -> Vec<u64> {
-        let pool = Pool::new(Algorithm::Source, members.to_vec(), Arc::default());
+        let pool = ServerSet::new(Algorithm::Source, members.to_vec(), Arc::default());
         let place = |key| {
-            let tried = &Tried::none();
-            match pool.pick(&Request {
+            let tried = &MemberSet::none();
+            match pool.pick(&PickRequest {
                 key,
                 tried,
                 random: key ^ 77,

@@ -3,7 +3,7 @@
 
 use super::position::Position;
 use super::token::Requires;
-use crate::pool::Tried;
+use crate::pool::MemberSet;
 
 /// Limits of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,9 +91,9 @@ pub struct Readers {
     /// If there is none of these: how many have it once they have waited for all that is committed.
     pub causal: usize,
     /// Servers, by their places, that must not be chosen as they are.
-    pub barred: Tried,
+    pub barred: MemberSet,
     /// Those that must not be chosen even if they wait for all that is committed.
-    pub barred_waiting: Tried,
+    pub barred_waiting: MemberSet,
 }
 
 /// Whether one replica will do.

@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, PoisonError};
 
-use super::ledger::{Ledger, Ledgers};
+use super::ledger::{ConnectionLimit, ConnectionLimits};
 use super::queue::{Queue, Waiter};
 use super::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, fence};
-use super::terms::{Cancelled, Key, Order, Quotas, Refusal, Scope, Settings, Ticket};
+use super::terms::{
+    CancelOutcome, LimitScope, PoolKey, PoolLimits, PoolRefusal, PoolSettings, WaitTicket,
+    WorkerTask,
+};
 use crate::load::Load;
-use crate::places::{Places, UNLIMITED};
+use crate::places::{Permits, UNLIMITED};
 
 /// A worker to which a connection came back so lately will have another one soon.
 const LIVELY_MS: u64 = 2;
@@ -19,7 +22,7 @@ const LIVELY_MS: u64 = 2;
 #[derive(Debug)]
 pub struct Pool {
     pub(super) id: u64,
-    key: Key,
+    key: PoolKey,
     outdated: AtomicBool,
     /// Written by the worker alone whose it is.
     at: Box<[AtWorker]>,
@@ -45,7 +48,7 @@ impl AtWorker {
 }
 
 impl Pool {
-    fn new(id: u64, key: Key, workers: usize) -> Pool {
+    fn new(id: u64, key: PoolKey, workers: usize) -> Pool {
         Pool {
             id,
             key,
@@ -56,13 +59,13 @@ impl Pool {
 
     /// What its connections are.
     #[must_use]
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &PoolKey {
         &self.key
     }
 
     /// Its credential or server is no longer current.
     #[must_use]
-    pub fn is_outdated(&self) -> bool {
+    pub fn is_retired(&self) -> bool {
         self.outdated.load(Relaxed)
     }
 
@@ -106,7 +109,7 @@ impl Eq for Pool {}
 
 /// One service's books.
 #[derive(Debug)]
-pub struct Books {
+pub struct SharedPools {
     pressure: Arc<Pressure>,
     state: Mutex<State>,
 }
@@ -116,31 +119,31 @@ pub struct Books {
 #[repr(align(64))]
 pub(super) struct Pressure(AtomicUsize);
 
-impl Books {
+impl SharedPools {
     /// Nothing is open. `size` is the limit of the whole service.
     #[must_use]
-    pub fn new(workers: usize, size: u32, settings: Settings) -> Books {
+    pub fn new(workers: usize, size: u32, settings: PoolSettings) -> SharedPools {
         let pressure = Arc::new(Pressure(AtomicUsize::new(0)));
         let state = State::new(workers, size, settings, Arc::clone(&pressure));
-        Books {
+        SharedPools {
             pressure,
             state: Mutex::new(state),
         }
     }
 
     /// The pool of that key, made if there is none.
-    pub fn pool(&self, key: Key, quotas: &Quotas, server: &Arc<Load>) -> Arc<Pool> {
+    pub fn pool(&self, key: PoolKey, quotas: &PoolLimits, server: &Arc<Load>) -> Arc<Pool> {
         self.lock().pool(key, quotas, server)
     }
 
     /// A client gives up waiting: it left, or its time is over.
-    pub fn cancel(&self, ticket: Ticket) -> Cancelled {
+    pub fn cancel(&self, ticket: WaitTicket) -> CancelOutcome {
         self.lock().cancel(ticket)
     }
 
     /// Looks after who waits: to be called when places at a server became free elsewhere, or its
     /// limit changed.
-    pub fn serve(&self, now_ms: u64, orders: &mut Vec<Order>) {
+    pub fn serve(&self, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
         state.look_for_excess();
         state.serve_all(now_ms, orders);
@@ -154,8 +157,12 @@ impl Books {
 
     /// What there is of each pool.
     #[must_use]
-    pub fn figures(&self) -> Vec<Figures> {
-        self.lock().pools.values().map(Record::figures).collect()
+    pub fn figures(&self) -> Vec<PoolStats> {
+        self.lock()
+            .pools
+            .values()
+            .map(PoolRecord::figures)
+            .collect()
     }
 
     pub(super) fn is_calm(&self) -> bool {
@@ -169,9 +176,9 @@ impl Books {
 
 /// One pool for the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Figures {
+pub struct PoolStats {
     /// Which.
-    pub key: Key,
+    pub key: PoolKey,
     /// Connections, those that open and close among them.
     pub connections: u32,
     /// Of these, idle.
@@ -186,20 +193,20 @@ pub struct Figures {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) settings: Settings,
+    pub(super) settings: PoolSettings,
     pub(super) workers: usize,
-    pub(super) pools: BTreeMap<u64, Record>,
+    pub(super) pools: BTreeMap<u64, PoolRecord>,
     /// Pools for which somebody waits.
-    pub(super) hungry: BTreeSet<u64>,
+    pub(super) pools_with_waiters: BTreeSet<u64>,
     /// Databases whose clients are made to wait.
     pub(super) paused: BTreeSet<u64>,
     /// All clients are made to wait.
     pub(super) all_paused: bool,
     /// Some limit is exceeded since it was lowered.
     pub(super) is_exceeded: bool,
-    pub(super) limits: BTreeMap<Scope, Arc<Places>>,
+    pub(super) limits: BTreeMap<LimitScope, Arc<Permits>>,
     waiting: usize,
-    ids: BTreeMap<Key, u64>,
+    ids: BTreeMap<PoolKey, u64>,
     next_pool: u64,
     next_ticket: u64,
     pressure: Arc<Pressure>,
@@ -207,9 +214,9 @@ pub(super) struct State {
 
 /// What the books have of one pool.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct PoolRecord {
     pub(super) pool: Arc<Pool>,
-    pub(super) ledgers: Ledgers,
+    pub(super) ledgers: ConnectionLimits,
     pub(super) queue: Queue,
     /// Connections that count: from the order to open until told closed.
     pub(super) connections: u32,
@@ -220,14 +227,14 @@ pub(super) struct Record {
     /// Places that other pools are making for this one.
     pub(super) promised: u32,
     /// A worker was told to look again after who waits.
-    pub(super) looks_again: bool,
+    pub(super) recheck_scheduled: bool,
     /// The server said that it is full: nothing is opened before.
     pub(super) hold_until_ms: u64,
 }
 
-impl Record {
-    fn new(pool: Arc<Pool>, ledgers: Ledgers, workers: usize) -> Record {
-        Record {
+impl PoolRecord {
+    fn new(pool: Arc<Pool>, ledgers: ConnectionLimits, workers: usize) -> PoolRecord {
+        PoolRecord {
             pool,
             ledgers,
             queue: Queue::new(workers),
@@ -236,13 +243,13 @@ impl Record {
             asked: vec![0; workers],
             evicting: vec![0; workers],
             promised: 0,
-            looks_again: false,
+            recheck_scheduled: false,
             hold_until_ms: 0,
         }
     }
 
-    fn figures(&self) -> Figures {
-        Figures {
+    fn figures(&self) -> PoolStats {
+        PoolStats {
             key: *self.pool.key(),
             connections: self.connections,
             idle: self.pool.idle(),
@@ -254,16 +261,16 @@ impl Record {
 }
 
 impl State {
-    fn new(workers: usize, size: u32, settings: Settings, pressure: Arc<Pressure>) -> State {
+    fn new(workers: usize, size: u32, settings: PoolSettings, pressure: Arc<Pressure>) -> State {
         State {
             settings,
             workers,
             pools: BTreeMap::new(),
-            hungry: BTreeSet::new(),
+            pools_with_waiters: BTreeSet::new(),
             paused: BTreeSet::new(),
             all_paused: false,
             is_exceeded: false,
-            limits: BTreeMap::from([(Scope::Service, Arc::new(Places::new(size)))]),
+            limits: BTreeMap::from([(LimitScope::Service, Arc::new(Permits::new(size)))]),
             waiting: 0,
             ids: BTreeMap::new(),
             next_pool: 0,
@@ -272,7 +279,7 @@ impl State {
         }
     }
 
-    fn pool(&mut self, key: Key, quotas: &Quotas, server: &Arc<Load>) -> Arc<Pool> {
+    fn pool(&mut self, key: PoolKey, quotas: &PoolLimits, server: &Arc<Load>) -> Arc<Pool> {
         if let Some(id) = self.ids.get(&key) {
             return Arc::clone(&self.pools[id].pool);
         }
@@ -280,26 +287,31 @@ impl State {
         self.next_pool += 1;
         let pool = Arc::new(Pool::new(id, key, self.workers));
         let ledgers = self.ledgers(&key, quotas, server);
-        let record = Record::new(Arc::clone(&pool), ledgers, self.workers);
+        let record = PoolRecord::new(Arc::clone(&pool), ledgers, self.workers);
         self.pools.insert(id, record);
         self.ids.insert(key, id);
         pool
     }
 
-    fn ledgers(&mut self, key: &Key, quotas: &Quotas, server: &Arc<Load>) -> Ledgers {
+    fn ledgers(
+        &mut self,
+        key: &PoolKey,
+        quotas: &PoolLimits,
+        server: &Arc<Load>,
+    ) -> ConnectionLimits {
         let own = [
-            Ledger::Own(Arc::new(Places::new(quotas.pool))),
-            self.ledger(Scope::Service, UNLIMITED),
-            self.ledger(Scope::User(key.user), quotas.user),
-            self.ledger(Scope::Database(key.database), quotas.database),
+            ConnectionLimit::Own(Arc::new(Permits::new(quotas.pool))),
+            self.ledger(LimitScope::Service, UNLIMITED),
+            self.ledger(LimitScope::User(key.user), quotas.user),
+            self.ledger(LimitScope::Database(key.database), quotas.database),
         ];
-        Ledgers::new(own, Ledger::Server(Arc::clone(server)))
+        ConnectionLimits::new(own, ConnectionLimit::Server(Arc::clone(server)))
     }
 
-    fn ledger(&mut self, scope: Scope, limit: u32) -> Ledger {
+    fn ledger(&mut self, scope: LimitScope, limit: u32) -> ConnectionLimit {
         let places = self.limits.entry(scope);
-        Ledger::Own(Arc::clone(
-            places.or_insert_with(|| Arc::new(Places::new(limit))),
+        ConnectionLimit::Own(Arc::clone(
+            places.or_insert_with(|| Arc::new(Permits::new(limit))),
         ))
     }
 
@@ -320,7 +332,7 @@ impl State {
         self.disown(id, &key);
     }
 
-    fn disown(&mut self, id: u64, key: &Key) {
+    fn disown(&mut self, id: u64, key: &PoolKey) {
         if self.ids.get(key) == Some(&id) {
             self.ids.remove(key);
         }
@@ -332,27 +344,27 @@ impl State {
         id: u64,
         worker: usize,
         now_ms: u64,
-    ) -> Result<Ticket, Refusal> {
+    ) -> Result<WaitTicket, PoolRefusal> {
         let Some(record) = self.pools.get_mut(&id) else {
-            return Err(Refusal::Outdated);
+            return Err(PoolRefusal::Outdated);
         };
-        if record.pool.is_outdated() {
-            return Err(Refusal::Outdated);
+        if record.pool.is_retired() {
+            return Err(PoolRefusal::Outdated);
         }
         if record.ledgers.allow_none() {
-            return Err(Refusal::NoneAllowed);
+            return Err(PoolRefusal::LimitIsZero);
         }
         if self.waiting >= self.settings.queue_length {
-            return Err(Refusal::QueueFull);
+            return Err(PoolRefusal::QueueFull);
         }
         let number = self.next_ticket;
         self.next_ticket += 1;
         let since_ms = now_ms;
         record.queue.push(worker, Waiter { number, since_ms });
-        self.hungry.insert(id);
+        self.pools_with_waiters.insert(id);
         self.waiting += 1;
         self.publish();
-        Ok(Ticket {
+        Ok(WaitTicket {
             number,
             worker,
             pool: id,
@@ -360,29 +372,29 @@ impl State {
     }
 
     /// Takes the first client out of a worker's line of a pool.
-    pub(super) fn dequeue(&mut self, id: u64, worker: usize) -> Option<Ticket> {
+    pub(super) fn dequeue(&mut self, id: u64, worker: usize) -> Option<WaitTicket> {
         let waiter = self.pools.get_mut(&id)?.queue.pop(worker)?;
         self.left(id);
-        Some(Ticket {
+        Some(WaitTicket {
             number: waiter.number,
             worker,
             pool: id,
         })
     }
 
-    fn cancel(&mut self, ticket: Ticket) -> Cancelled {
+    fn cancel(&mut self, ticket: WaitTicket) -> CancelOutcome {
         let record = self.pools.get_mut(&ticket.pool);
         if !record.is_some_and(|record| record.queue.remove(ticket)) {
-            return Cancelled::Answered;
+            return CancelOutcome::Answered;
         }
         self.left(ticket.pool);
-        Cancelled::Left
+        CancelOutcome::Left
     }
 
     fn left(&mut self, id: u64) {
         self.waiting -= 1;
         if self.pools[&id].queue.len() == 0 {
-            self.hungry.remove(&id);
+            self.pools_with_waiters.remove(&id);
         }
         self.publish();
     }

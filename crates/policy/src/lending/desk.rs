@@ -3,40 +3,43 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::books::{Books, Pool};
-use super::serve::Verdict;
-use super::shelves::Shelves;
+use super::books::{Pool, SharedPools};
+use super::serve::FreeConnectionUse;
+use super::shelves::IdleLists;
 use super::sync::fence;
-use super::terms::{Closing, Condition, Failure, Lend, Loan, Order, Ticket, Why};
+use super::terms::{
+    AcquireDecision, Checkout, CloseReason, ClosingConnection, Condition, OpenFailure, WaitTicket,
+    WorkerTask,
+};
 
 /// One worker's idle connections.
 #[derive(Debug)]
-pub struct Desk {
+pub struct IdlePool {
     pub(super) worker: usize,
-    pub(super) books: Arc<Books>,
-    pub(super) shelves: Shelves,
+    pub(super) books: Arc<SharedPools>,
+    pub(super) shelves: IdleLists,
 }
 
 /// What to do with a connection that is free.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Returned {
+pub enum ReleaseDecision {
     /// Nothing: it is idle, and the desk has it.
     Idle,
     /// It belongs to this waiting client now. If that is another worker's, the connection goes
     /// there, the loan with it; if the client has left meanwhile, that worker gives it back.
-    Hand(Ticket, Loan),
+    Hand(WaitTicket, Checkout),
     /// Close it, then tell `Desk::closed`.
-    Close(Closing),
+    Close(ClosingConnection),
 }
 
-impl Desk {
+impl IdlePool {
     /// An empty desk; `worker` is one of those that the books were made for, each with one desk.
     #[must_use]
-    pub fn new(worker: usize, books: Arc<Books>) -> Desk {
-        Desk {
+    pub fn new(worker: usize, books: Arc<SharedPools>) -> IdlePool {
+        IdlePool {
             worker,
             books,
-            shelves: Shelves::new(worker),
+            shelves: IdleLists::new(worker),
         }
     }
 
@@ -49,38 +52,43 @@ impl Desk {
     }
 
     /// A client wants a connection.
-    pub fn borrow(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<Order>) -> Lend {
+    pub fn acquire(
+        &mut self,
+        pool: &Arc<Pool>,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> AcquireDecision {
         if self.books.is_calm()
             && let Some(loan) = self.shelves.take_newest(pool.id)
         {
-            return Lend::Take(loan);
+            return AcquireDecision::Take(loan);
         }
         let mut state = self.books.lock();
         if state.may_take(pool.id, self.worker, now_ms)
             && let Some(loan) = self.shelves.take_newest(pool.id)
         {
-            return Lend::Take(loan);
+            return AcquireDecision::Take(loan);
         }
         match state.enqueue(pool.id, self.worker, now_ms) {
-            Err(refusal) => Lend::Refuse(refusal),
+            Err(refusal) => AcquireDecision::Refuse(refusal),
             Ok(ticket) => {
                 state.serve(pool.id, now_ms, orders);
                 let until_ms = now_ms + state.settings.wait_ms;
-                Lend::Wait { ticket, until_ms }
+                AcquireDecision::Wait { ticket, until_ms }
             }
         }
     }
 
     /// A connection comes back.
-    pub fn give_back(
+    pub fn release(
         &mut self,
-        loan: Loan,
+        loan: Checkout,
         condition: Condition,
         now_ms: u64,
-        orders: &mut Vec<Order>,
-    ) -> Returned {
+        orders: &mut Vec<WorkerTask>,
+    ) -> ReleaseDecision {
         if let Some(why) = self.unfit(&loan, condition, now_ms) {
-            return Returned::Close(close(loan, why));
+            return ReleaseDecision::Close(close(loan, why));
         }
         self.shelves.came_back(loan.pool, now_ms);
         if !self.books.is_calm() {
@@ -92,11 +100,11 @@ impl Desk {
         // has its fence between the two as well.
         fence(SeqCst);
         if self.books.is_calm() {
-            return Returned::Idle;
+            return ReleaseDecision::Idle;
         }
         match self.shelves.take_newest(pool) {
             Some(loan) => self.settle(loan, now_ms, orders),
-            None => Returned::Idle,
+            None => ReleaseDecision::Idle,
         }
     }
 
@@ -107,21 +115,21 @@ impl Desk {
         connection: u32,
         now_ms: u64,
         random: u64,
-        orders: &mut Vec<Order>,
-    ) -> Returned {
+        orders: &mut Vec<WorkerTask>,
+    ) -> ReleaseDecision {
         let lifetime_ms = {
             let mut state = self.books.lock();
             state.record(pool.id).opening[self.worker] -= 1;
             state.settings.lifetime_ms
         };
         self.shelves.add(pool);
-        let loan = Loan {
+        let loan = Checkout {
             connection,
             pool: pool.id,
             expires_ms: expiry_ms(now_ms, lifetime_ms, random),
         };
-        if pool.is_outdated() {
-            return Returned::Close(close(loan, Why::Outdated));
+        if pool.is_retired() {
+            return ReleaseDecision::Close(close(loan, CloseReason::Outdated));
         }
         self.settle(loan, now_ms, orders)
     }
@@ -130,21 +138,21 @@ impl Desk {
     pub fn connect_failed(
         &mut self,
         pool: &Arc<Pool>,
-        failure: Failure,
+        failure: OpenFailure,
         now_ms: u64,
-        orders: &mut Vec<Order>,
-    ) -> Option<Ticket> {
+        orders: &mut Vec<WorkerTask>,
+    ) -> Option<WaitTicket> {
         let mut state = self.books.lock();
         let record = state.record(pool.id);
         record.opening[self.worker] -= 1;
         record.connections -= 1;
         record.ledgers.give_back();
         let told = match failure {
-            Failure::Full { pause_ms } => {
+            OpenFailure::Full { pause_ms } => {
                 record.hold_until_ms = now_ms + pause_ms;
                 None
             }
-            Failure::Failed => {
+            OpenFailure::Failed => {
                 let first = record.queue.oldest();
                 first.and_then(|(worker, _)| state.dequeue(pool.id, worker))
             }
@@ -160,8 +168,8 @@ impl Desk {
         &mut self,
         pool: &Arc<Pool>,
         now_ms: u64,
-        orders: &mut Vec<Order>,
-    ) -> Option<(Ticket, Loan)> {
+        orders: &mut Vec<WorkerTask>,
+    ) -> Option<(WaitTicket, Checkout)> {
         let mut state = self.books.lock();
         state.record(pool.id).asked[self.worker] -= 1;
         let Some(loan) = self.shelves.take_newest(pool.id) else {
@@ -178,9 +186,9 @@ impl Desk {
     }
 
     /// Does a [`super::Task::LookAgain`], when its time has come.
-    pub fn look_again(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<Order>) {
+    pub fn look_again(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let mut state = self.books.lock();
-        state.record(pool.id).looks_again = false;
+        state.record(pool.id).recheck_scheduled = false;
         state.serve(pool.id, now_ms, orders);
     }
 
@@ -191,37 +199,42 @@ impl Desk {
         pool: &Arc<Pool>,
         on_behalf: u64,
         now_ms: u64,
-        orders: &mut Vec<Order>,
-    ) -> Option<Closing> {
+        orders: &mut Vec<WorkerTask>,
+    ) -> Option<ClosingConnection> {
         let mut state = self.books.lock();
         state.record(pool.id).evicting[self.worker] -= 1;
         let Some(loan) = self.shelves.take_oldest(pool.id) else {
-            state.redeem(Some(on_behalf));
+            state.clear_promise(Some(on_behalf));
             state.serve_all(now_ms, orders);
             return None;
         };
         let on_behalf = Some(on_behalf);
-        Some(Closing {
+        Some(ClosingConnection {
             on_behalf,
-            ..close(loan, Why::MakeRoom)
+            ..close(loan, CloseReason::MakeRoom)
         })
     }
 
     /// A connection is closed: its place is free.
-    pub fn closed(&mut self, closing: Closing, now_ms: u64, orders: &mut Vec<Order>) {
+    pub fn closed(
+        &mut self,
+        closing: ClosingConnection,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) {
         let mut state = self.books.lock();
         let record = state.record(closing.pool);
         record.connections -= 1;
         record.ledgers.give_back();
-        state.redeem(closing.on_behalf);
+        state.clear_promise(closing.on_behalf);
         state.look_for_excess();
         state.serve_all(now_ms, orders);
     }
 
     /// An idle connection has ended by itself (the server closed it, or said something unasked).
-    pub fn idle_ended(&mut self, pool: &Pool, connection: u32) -> Option<Closing> {
+    pub fn idle_ended(&mut self, pool: &Pool, connection: u32) -> Option<ClosingConnection> {
         let loan = self.shelves.take_connection(pool.id, connection)?;
-        Some(close(loan, Why::Unclean))
+        Some(close(loan, CloseReason::Unclean))
     }
 
     /// Idle connections of a pool at this desk.
@@ -231,29 +244,34 @@ impl Desk {
     }
 
     /// Keeps it, hands it on, or closes it, with the books open.
-    fn settle(&mut self, loan: Loan, now_ms: u64, orders: &mut Vec<Order>) -> Returned {
+    fn settle(
+        &mut self,
+        loan: Checkout,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> ReleaseDecision {
         let mut state = self.books.lock();
         match state.settle(loan.pool, self.worker, now_ms, orders) {
-            Verdict::Hand(ticket) => Returned::Hand(ticket, loan),
-            Verdict::Close(why, on_behalf) => Returned::Close(Closing {
+            FreeConnectionUse::Hand(ticket) => ReleaseDecision::Hand(ticket, loan),
+            FreeConnectionUse::Close(why, on_behalf) => ReleaseDecision::Close(ClosingConnection {
                 on_behalf,
                 ..close(loan, why)
             }),
             // With the lock held, so that who begins to wait after this sees it.
-            Verdict::Keep => {
+            FreeConnectionUse::Keep => {
                 self.shelves.put(loan, now_ms);
-                Returned::Idle
+                ReleaseDecision::Idle
             }
         }
     }
 
-    fn unfit(&mut self, loan: &Loan, condition: Condition, now_ms: u64) -> Option<Why> {
+    fn unfit(&mut self, loan: &Checkout, condition: Condition, now_ms: u64) -> Option<CloseReason> {
         if condition == Condition::Unclean {
-            Some(Why::Unclean)
+            Some(CloseReason::Unclean)
         } else if self.is_outdated(loan.pool) {
-            Some(Why::Outdated)
+            Some(CloseReason::Outdated)
         } else if loan.expires_ms <= now_ms {
-            Some(Why::TooOld)
+            Some(CloseReason::TooOld)
         } else {
             None
         }
@@ -261,17 +279,17 @@ impl Desk {
 
     fn is_outdated(&mut self, pool: u64) -> bool {
         if let Some(shelf) = self.shelves.get(pool) {
-            return shelf.pool.is_outdated();
+            return shelf.pool.is_retired();
         }
         // The first of its pool that comes back here.
         let pool = Arc::clone(&self.books.lock().record(pool).pool);
         self.shelves.add(&pool);
-        pool.is_outdated()
+        pool.is_retired()
     }
 }
 
-pub(super) fn close(loan: Loan, why: Why) -> Closing {
-    Closing {
+pub(super) fn close(loan: Checkout, why: CloseReason) -> ClosingConnection {
+    ClosingConnection {
         connection: loan.connection,
         why,
         pool: loan.pool,

@@ -2,44 +2,47 @@
 
 use std::sync::Arc;
 
-use super::terms::Quotas;
+use super::terms::PoolLimits;
 use crate::load::Load;
-use crate::places::Places;
+use crate::places::Permits;
 
 /// One limit.
 #[derive(Debug, Clone)]
-pub(super) enum Ledger {
+pub(super) enum ConnectionLimit {
     /// Of the service.
-    Own(Arc<Places>),
+    Own(Arc<Permits>),
     /// The server's: other services count there as well.
     Server(Arc<Load>),
 }
 
-impl Ledger {
-    fn places(&self) -> &Places {
+impl ConnectionLimit {
+    fn places(&self) -> &Permits {
         match self {
-            Ledger::Own(places) => places,
-            Ledger::Server(load) => &load.places,
+            ConnectionLimit::Own(places) => places,
+            ConnectionLimit::Server(load) => &load.places,
         }
     }
 
-    fn is(&self, other: &Ledger) -> bool {
+    fn is(&self, other: &ConnectionLimit) -> bool {
         std::ptr::eq(self.places(), other.places())
     }
 }
 
 /// All limits of a pool.
 #[derive(Debug)]
-pub(super) struct Ledgers(Vec<Ledger>);
+pub(super) struct ConnectionLimits(Vec<ConnectionLimit>);
 
-impl Ledgers {
+impl ConnectionLimits {
     /// Of the pool, the service, the user, the database and the server, in this order.
-    pub(super) fn new([pool, service, user, database]: [Ledger; 4], server: Ledger) -> Ledgers {
-        Ledgers(vec![pool, service, user, database, server])
+    pub(super) fn new(
+        [pool, service, user, database]: [ConnectionLimit; 4],
+        server: ConnectionLimit,
+    ) -> ConnectionLimits {
+        ConnectionLimits(vec![pool, service, user, database, server])
     }
 
     /// Other limits; those of the service and the server are not the pool's.
-    pub(super) fn set_limits(&self, quotas: &Quotas) {
+    pub(super) fn set_limits(&self, quotas: &PoolLimits) {
         if let [pool, _, user, database, _] = &*self.0 {
             pool.places().set_limit(quotas.pool);
             user.places().set_limit(quotas.user);
@@ -49,7 +52,7 @@ impl Ledgers {
 
     /// Takes a place of each, or none.
     pub(super) fn try_take(&self) -> bool {
-        let full = self.0.iter().position(|one| !one.places().try_take());
+        let full = self.0.iter().position(|one| !one.places().try_acquire());
         let taken = &self.0[..full.unwrap_or(0)];
         taken.iter().for_each(|one| give_back(one.places()));
         full.is_none()
@@ -71,36 +74,36 @@ impl Ledgers {
 
     /// How much more, where it is most.
     pub(super) fn excess(&self) -> u32 {
-        let excess = |places: &Places| places.taken().saturating_sub(allowed(places));
+        let excess = |places: &Permits| places.in_use().saturating_sub(allowed(places));
         let each = self.0.iter().map(|one| excess(one.places()));
         each.max().unwrap_or(0)
     }
 
     /// Those that are in the way of one more connection.
-    pub(super) fn full(&self) -> Vec<&Ledger> {
+    pub(super) fn full(&self) -> Vec<&ConnectionLimit> {
         self.0.iter().filter(|one| one.places().is_full()).collect()
     }
 
     /// Whether it counts against the limit of that server.
     pub(super) fn include_server(&self, load: &Arc<Load>) -> bool {
-        self.has(&Ledger::Server(Arc::clone(load)))
+        self.has(&ConnectionLimit::Server(Arc::clone(load)))
     }
 
     /// Whether a connection less here is a place more there.
-    pub(super) fn has(&self, ledger: &Ledger) -> bool {
+    pub(super) fn has(&self, ledger: &ConnectionLimit) -> bool {
         self.0.iter().any(|one| one.is(ledger))
     }
 }
 
 /// What this process may have; unlimited stays so.
-fn allowed(places: &Places) -> u32 {
+fn allowed(places: &Permits) -> u32 {
     match places.limit() {
         crate::places::UNLIMITED => crate::places::UNLIMITED,
-        limit => limit.saturating_sub(places.elsewhere()),
+        limit => limit.saturating_sub(places.in_use_elsewhere()),
     }
 }
 
-fn give_back(places: &Places) {
+fn give_back(places: &Permits) {
     let given_back = places.give_back();
     debug_assert!(given_back, "a place was given back that nobody had taken");
 }

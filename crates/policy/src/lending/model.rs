@@ -31,10 +31,11 @@ mod terms;
 #[path = "upkeep.rs"]
 mod upkeep;
 
-use books::{Books, Pool};
-use desk::{Desk, Returned};
+use books::{Pool, SharedPools};
+use desk::{IdlePool, ReleaseDecision};
 use terms::{
-    Cancelled, Closing, Condition, Key, Lend, Loan, Order, Quotas, Settings, Task, Ticket,
+    AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, PoolKey, PoolLimits,
+    PoolSettings, TaskKind, WaitTicket, WorkerTask,
 };
 
 use crate::load::Load;
@@ -42,17 +43,17 @@ use crate::places::UNLIMITED;
 
 /// One worker's thread: its desk and what came of it.
 struct Thread {
-    desk: Desk,
-    orders: Vec<Order>,
-    served: Vec<Ticket>,
-    loans: Vec<Loan>,
-    closing: Vec<Closing>,
+    desk: IdlePool,
+    orders: Vec<WorkerTask>,
+    served: Vec<WaitTicket>,
+    loans: Vec<Checkout>,
+    closing: Vec<ClosingConnection>,
 }
 
 impl Thread {
-    fn new(worker: usize, books: &Arc<Books>) -> Thread {
+    fn new(worker: usize, books: &Arc<SharedPools>) -> Thread {
         Thread {
-            desk: Desk::new(worker, Arc::clone(books)),
+            desk: IdlePool::new(worker, Arc::clone(books)),
             orders: Vec::new(),
             served: Vec::new(),
             loans: Vec::new(),
@@ -60,51 +61,51 @@ impl Thread {
         }
     }
 
-    fn borrow(&mut self, pool: &Arc<Pool>) -> Option<Ticket> {
-        match self.desk.borrow(pool, 0, &mut self.orders) {
-            Lend::Take(loan) => self.loans.push(loan),
-            Lend::Wait { ticket, .. } => return Some(ticket),
-            Lend::Refuse(refusal) => panic!("{refusal:?}"),
+    fn acquire(&mut self, pool: &Arc<Pool>) -> Option<WaitTicket> {
+        match self.desk.acquire(pool, 0, &mut self.orders) {
+            AcquireDecision::Take(loan) => self.loans.push(loan),
+            AcquireDecision::Wait { ticket, .. } => return Some(ticket),
+            AcquireDecision::Refuse(refusal) => panic!("{refusal:?}"),
         }
         None
     }
 
-    fn give_back(&mut self) {
+    fn release(&mut self) {
         if let Some(loan) = self.loans.pop() {
             let returned = self
                 .desk
-                .give_back(loan, Condition::Clean, 0, &mut self.orders);
+                .release(loan, Condition::Clean, 0, &mut self.orders);
             self.returned(returned);
         }
     }
 
-    fn returned(&mut self, returned: Returned) {
+    fn returned(&mut self, returned: ReleaseDecision) {
         match returned {
-            Returned::Idle => {}
-            Returned::Hand(ticket, loan) => {
+            ReleaseDecision::Idle => {}
+            ReleaseDecision::Hand(ticket, loan) => {
                 self.served.push(ticket);
                 self.loans.push(loan);
             }
-            Returned::Close(closing) => self.closing.push(closing),
+            ReleaseDecision::Close(closing) => self.closing.push(closing),
         }
     }
 
     /// Does what it is ordered to, and what it owes.
-    fn obey(&mut self, order: &Order) {
+    fn obey(&mut self, order: &WorkerTask) {
         match order.task {
-            Task::Connect => {
+            TaskKind::Connect => {
                 let returned = self.desk.opened(&order.pool, 7, 0, 0, &mut self.orders);
                 self.returned(returned);
             }
-            Task::GiveIdle => {
+            TaskKind::HandOverIdle => {
                 if let Some((ticket, loan)) = self.desk.give_idle(&order.pool, 0, &mut self.orders)
                 {
                     self.served.push(ticket);
                     self.loans.push(loan);
                 }
             }
-            Task::LookAgain { .. } => self.desk.look_again(&order.pool, 0, &mut self.orders),
-            Task::Evict { on_behalf } => {
+            TaskKind::Recheck { .. } => self.desk.look_again(&order.pool, 0, &mut self.orders),
+            TaskKind::Evict { on_behalf } => {
                 let closing = self.desk.evict(&order.pool, on_behalf, 0, &mut self.orders);
                 self.closing.extend(closing);
             }
@@ -119,15 +120,15 @@ impl Thread {
 }
 
 /// No time passes: nobody can wait for a moment.
-fn settings() -> Settings {
-    Settings {
-        move_ms: 0,
-        ..Settings::default()
+fn settings() -> PoolSettings {
+    PoolSettings {
+        local_wait_ms: 0,
+        ..PoolSettings::default()
     }
 }
 
-fn key(user: u64) -> Key {
-    Key {
+fn key(user: u64) -> PoolKey {
+    PoolKey {
         server: 0,
         user,
         generation: 0,
@@ -137,17 +138,17 @@ fn key(user: u64) -> Key {
 }
 
 /// A service of one connection, which is in use at worker 0, for user 0; and user 1's pool.
-fn scene() -> (Arc<Books>, [Thread; 2], [Arc<Pool>; 2]) {
-    let books = Arc::new(Books::new(2, 1, settings()));
+fn scene() -> (Arc<SharedPools>, [Thread; 2], [Arc<Pool>; 2]) {
+    let books = Arc::new(SharedPools::new(2, 1, settings()));
     let server = Arc::new(Load::new(None));
-    let quotas = Quotas {
+    let quotas = PoolLimits {
         pool: UNLIMITED,
         user: UNLIMITED,
         database: UNLIMITED,
     };
     let pools = [0, 1].map(|user| books.pool(key(user), &quotas, &server));
     let mut threads = [0, 1].map(|worker| Thread::new(worker, &books));
-    let ticket = threads[0].borrow(&pools[0]);
+    let ticket = threads[0].acquire(&pools[0]);
     deliver(&mut threads);
     assert_eq!(threads[0].served.pop(), ticket);
     (books, threads, pools)
@@ -157,7 +158,7 @@ fn scene() -> (Arc<Books>, [Thread; 2], [Arc<Pool>; 2]) {
 fn deliver(threads: &mut [Thread; 2]) {
     loop {
         threads.iter_mut().for_each(Thread::finish_closing);
-        let orders: Vec<Order> = threads
+        let orders: Vec<WorkerTask> = threads
             .iter_mut()
             .flat_map(|thread| std::mem::take(&mut thread.orders))
             .collect();
@@ -187,7 +188,7 @@ fn run(
     threads
 }
 
-fn served(threads: &[Thread; 2]) -> Vec<Ticket> {
+fn served(threads: &[Thread; 2]) -> Vec<WaitTicket> {
     let both = threads.iter().flat_map(|thread| thread.served.clone());
     both.collect()
 }
@@ -196,8 +197,8 @@ fn served(threads: &[Thread; 2]) -> Vec<Ticket> {
 fn a_connection_given_back_while_another_worker_begins_to_wait_reaches_it() {
     loom::model(|| {
         let (books, threads, [pool, _]) = scene();
-        let ended = run(threads, Thread::give_back, move |thread| {
-            thread.borrow(&pool);
+        let ended = run(threads, Thread::release, move |thread| {
+            thread.acquire(&pool);
         });
         assert_eq!((served(&ended).len(), books.waiting()), (1, 0));
     });
@@ -207,8 +208,8 @@ fn a_connection_given_back_while_another_worker_begins_to_wait_reaches_it() {
 fn a_connection_given_back_while_another_pool_begins_to_wait_makes_room() {
     loom::model(|| {
         let (books, threads, [_, other]) = scene();
-        let ended = run(threads, Thread::give_back, move |thread| {
-            thread.borrow(&other);
+        let ended = run(threads, Thread::release, move |thread| {
+            thread.acquire(&other);
         });
         assert_eq!((served(&ended).len(), books.waiting()), (1, 0));
         assert_eq!(total(&books), 1);
@@ -219,19 +220,19 @@ fn a_connection_given_back_while_another_pool_begins_to_wait_makes_room() {
 fn a_worker_that_uses_its_idle_connection_again_still_gives_it_to_who_waits() {
     loom::model(|| {
         let (books, mut threads, [pool, _]) = scene();
-        threads[0].give_back();
+        threads[0].release();
         let own = Arc::clone(&pool);
         let use_again = move |thread: &mut Thread| {
-            if thread.borrow(&own).is_none() {
-                thread.give_back();
+            if thread.acquire(&own).is_none() {
+                thread.release();
             }
         };
         let mut ended = run(threads, use_again, move |thread| {
-            thread.borrow(&pool);
+            thread.acquire(&pool);
         });
         // Whoever has it gives it back, until nobody waits.
         for _ in 0..3 {
-            ended.iter_mut().for_each(Thread::give_back);
+            ended.iter_mut().for_each(Thread::release);
             deliver(&mut ended);
         }
         assert_eq!((books.waiting(), total(&books)), (0, 1));
@@ -243,11 +244,11 @@ fn a_client_that_gives_up_while_it_is_served_loses_no_connection() {
     loom::model(|| {
         let (books, threads, [pool, _]) = scene();
         let leave = Arc::clone(&books);
-        let ended = run(threads, Thread::give_back, move |thread| {
-            let Some(ticket) = thread.borrow(&pool) else {
+        let ended = run(threads, Thread::release, move |thread| {
+            let Some(ticket) = thread.acquire(&pool) else {
                 return;
             };
-            if leave.cancel(ticket) == Cancelled::Answered {
+            if leave.cancel(ticket) == CancelOutcome::Answered {
                 thread.served.push(ticket);
             }
         });
@@ -261,9 +262,9 @@ fn a_client_that_gives_up_while_it_is_served_loses_no_connection() {
 #[test]
 fn two_workers_that_want_the_last_place_open_one_connection() {
     loom::model(|| {
-        let books = Arc::new(Books::new(2, 1, settings()));
+        let books = Arc::new(SharedPools::new(2, 1, settings()));
         let server = Arc::new(Load::new(None));
-        let quotas = Quotas {
+        let quotas = PoolLimits {
             pool: UNLIMITED,
             user: UNLIMITED,
             database: UNLIMITED,
@@ -274,10 +275,10 @@ fn two_workers_that_want_the_last_place_open_one_connection() {
         let ended = run(
             threads,
             move |thread| {
-                thread.borrow(&other);
+                thread.acquire(&other);
             },
             move |thread| {
-                thread.borrow(&pool);
+                thread.acquire(&pool);
             },
         );
         assert_eq!((served(&ended).len(), books.waiting()), (1, 1));
@@ -285,6 +286,6 @@ fn two_workers_that_want_the_last_place_open_one_connection() {
     });
 }
 
-fn total(books: &Books) -> u32 {
+fn total(books: &SharedPools) -> u32 {
     books.figures().iter().map(|one| one.connections).sum()
 }

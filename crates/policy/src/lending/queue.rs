@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::terms::Ticket;
+use super::terms::WaitTicket;
 
 /// A client that waits.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ impl Queue {
     }
 
     /// Takes out who gave up; false: nobody of that number waits.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
+    pub(super) fn remove(&mut self, ticket: WaitTicket) -> bool {
         let line = &mut self.lines[ticket.worker];
         let Ok(index) = line.binary_search_by_key(&ticket.number, |waiter| waiter.number) else {
             return false;

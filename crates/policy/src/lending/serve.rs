@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::books::{Record, State};
-use super::ledger::Ledgers;
-use super::terms::{Order, Task, Ticket, Why};
+use super::books::{PoolRecord, State};
+use super::ledger::ConnectionLimits;
+use super::terms::{CloseReason, TaskKind, WaitTicket, WorkerTask};
 
 /// An idle connection that can be asked for: of which pool, at which worker.
-pub(super) type Spare = (u64, usize);
+pub(super) type IdleRef = (u64, usize);
 
 /// What is to become of a connection that is free now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FreeConnectionUse {
     Keep,
-    Hand(Ticket),
-    Close(Why, Option<u64>),
+    Hand(WaitTicket),
+    Close(CloseReason, Option<u64>),
 }
 
 impl State {
@@ -24,19 +24,19 @@ impl State {
         id: u64,
         worker: usize,
         now_ms: u64,
-        orders: &mut Vec<Order>,
-    ) -> Verdict {
+        orders: &mut Vec<WorkerTask>,
+    ) -> FreeConnectionUse {
         if self.pools[&id].ledgers.are_exceeded() {
-            return Verdict::Close(Why::OverLimit, None);
+            return FreeConnectionUse::Close(CloseReason::OverLimit, None);
         }
-        if let Some((rival, victims)) = self.rival(id) {
+        if let Some((rival, victims)) = self.competing_pool(id) {
             self.record(rival).promised += 1;
             self.order_evictions(&victims, rival, orders);
-            return Verdict::Close(Why::MakeRoom, Some(rival));
+            return FreeConnectionUse::Close(CloseReason::MakeRoom, Some(rival));
         }
         match self.hand(id, worker, now_ms, orders) {
-            Some(ticket) => Verdict::Hand(ticket),
-            None => Verdict::Keep,
+            Some(ticket) => FreeConnectionUse::Hand(ticket),
+            None => FreeConnectionUse::Keep,
         }
     }
 
@@ -46,12 +46,12 @@ impl State {
         id: u64,
         worker: usize,
         now_ms: u64,
-        orders: &mut Vec<Order>,
-    ) -> Option<Ticket> {
+        orders: &mut Vec<WorkerTask>,
+    ) -> Option<WaitTicket> {
         if self.is_paused(id) {
             return None;
         }
-        let patience_ms = self.settings.elsewhere_ms;
+        let patience_ms = self.settings.cross_worker_wait_ms;
         let queue = &self.pools[&id].queue;
         let line = queue.next_line(worker, patience_ms, now_ms)?;
         if line != worker && self.is_better_patient(id, now_ms, orders) {
@@ -65,7 +65,7 @@ impl State {
         let Some(record) = self.pools.get(&id) else {
             return false;
         };
-        let patience_ms = self.settings.elsewhere_ms;
+        let patience_ms = self.settings.cross_worker_wait_ms;
         let first = record.queue.oldest();
         let is_patient = |since_ms: u64| now_ms < since_ms + patience_ms;
         !self.is_paused(id)
@@ -89,13 +89,13 @@ impl State {
 
     /// Another pool whose client has waited long enough to get the place of this pool's
     /// connection, and what must be closed besides.
-    fn rival(&self, id: u64) -> Option<(u64, Vec<Spare>)> {
+    fn competing_pool(&self, id: u64) -> Option<(u64, Vec<IdleRef>)> {
         let own = &self.pools[&id];
         let own_since_ms = own.queue.oldest().map(|(_, waiter)| waiter.since_ms);
         let is_older = |since_ms: u64| {
-            own_since_ms.is_none_or(|own| since_ms + self.settings.other_pool_ms <= own)
+            own_since_ms.is_none_or(|own| since_ms + self.settings.eviction_wait_ms <= own)
         };
-        let others = self.hungry.iter().filter(|other| **other != id);
+        let others = self.pools_with_waiters.iter().filter(|other| **other != id);
         let rivals = others.filter_map(|&other| {
             let (_, first) = self.pools[&other].queue.oldest()?;
             let is_rival = is_older(first.since_ms) && self.unserved(other) > 0;
@@ -111,7 +111,7 @@ impl State {
 
     /// Idle connections of other pools that would make room for one of this, beside one that counts
     /// against `given`; the fewest first. None: there are not enough.
-    fn room(&self, id: u64, given: Option<&Ledgers>) -> Option<Vec<Spare>> {
+    fn room(&self, id: u64, given: Option<&ConnectionLimits>) -> Option<Vec<IdleRef>> {
         let mut missing = self.pools[&id].ledgers.full();
         let in_the_way = missing.len();
         missing.retain(|one| !given.is_some_and(|given| given.has(one)));
@@ -135,10 +135,13 @@ impl State {
     }
 
     /// Looks after all who wait, in the order of coming.
-    pub(super) fn serve_all(&mut self, now_ms: u64, orders: &mut Vec<Order>) {
+    pub(super) fn serve_all(&mut self, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let first = |id: &u64| Some(self.pools[id].queue.oldest()?.1.number);
-        let mut hungry: Vec<(Option<u64>, u64)> =
-            self.hungry.iter().map(|id| (first(id), *id)).collect();
+        let mut hungry: Vec<(Option<u64>, u64)> = self
+            .pools_with_waiters
+            .iter()
+            .map(|id| (first(id), *id))
+            .collect();
         hungry.sort_unstable();
         for (_, id) in hungry {
             self.serve(id, now_ms, orders);
@@ -146,7 +149,7 @@ impl State {
     }
 
     /// Sees to it that a connection comes for each client of a pool, as far as that can be.
-    pub(super) fn serve(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) {
+    pub(super) fn serve(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         if self.is_paused(id) || self.has_spare(id) && self.is_better_patient(id, now_ms, orders) {
             return;
         }
@@ -160,8 +163,8 @@ impl State {
     /// Whether the first client should wait a moment for a connection of its own worker, where they
     /// come back all the time: one from elsewhere would have to be moved. Then somebody looks
     /// again.
-    fn is_better_patient(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
-        let patience_ms = self.settings.move_ms;
+    fn is_better_patient(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
+        let patience_ms = self.settings.local_wait_ms;
         let record = self.record(id);
         let Some((worker, first)) = record.queue.oldest() else {
             return false;
@@ -171,9 +174,9 @@ impl State {
         if now_ms >= at_ms || !will_come {
             return false;
         }
-        if !record.looks_again {
-            record.looks_again = true;
-            orders.push(record.order(worker, Task::LookAgain { at_ms }));
+        if !record.recheck_scheduled {
+            record.recheck_scheduled = true;
+            orders.push(record.order(worker, TaskKind::Recheck { at_ms }));
         }
         true
     }
@@ -191,17 +194,17 @@ impl State {
     }
 
     /// Asks the worker with the most idle connections for one.
-    fn ask(&mut self, id: u64, orders: &mut Vec<Order>) -> bool {
+    fn ask(&mut self, id: u64, orders: &mut Vec<WorkerTask>) -> bool {
         let record = self.record(id);
         let Some((_, worker)) = record.most_idle() else {
             return false;
         };
         record.asked[worker] += 1;
-        orders.push(record.order(worker, Task::GiveIdle));
+        orders.push(record.order(worker, TaskKind::HandOverIdle));
         true
     }
 
-    fn connect_for_waiter(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
+    fn connect_for_waiter(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
         let record = &self.pools[&id];
         let unserved_at = |worker: &usize| {
             let opening = record.opening[*worker] as usize;
@@ -219,7 +222,7 @@ impl State {
         id: u64,
         worker: usize,
         now_ms: u64,
-        orders: &mut Vec<Order>,
+        orders: &mut Vec<WorkerTask>,
     ) -> bool {
         let record = self.record(id);
         if now_ms < record.hold_until_ms || !record.ledgers.try_take() {
@@ -227,12 +230,12 @@ impl State {
         }
         record.connections += 1;
         record.opening[worker] += 1;
-        orders.push(record.order(worker, Task::Connect));
+        orders.push(record.order(worker, TaskKind::Connect));
         true
     }
 
     /// Has idle connections of other pools closed: one, unless several limits are in the way.
-    fn make_room(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
+    fn make_room(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
         if now_ms < self.pools[&id].hold_until_ms {
             return false;
         }
@@ -243,7 +246,12 @@ impl State {
         true
     }
 
-    fn order_evictions(&mut self, victims: &[Spare], on_behalf: u64, orders: &mut Vec<Order>) {
+    fn order_evictions(
+        &mut self,
+        victims: &[IdleRef],
+        on_behalf: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) {
         for &victim in victims {
             self.record(on_behalf).promised += 1;
             self.order_eviction(victim, on_behalf, orders);
@@ -252,17 +260,17 @@ impl State {
 
     pub(super) fn order_eviction(
         &mut self,
-        (victim, worker): Spare,
+        (victim, worker): IdleRef,
         on_behalf: u64,
-        orders: &mut Vec<Order>,
+        orders: &mut Vec<WorkerTask>,
     ) {
         let record = self.record(victim);
         record.evicting[worker] += 1;
-        orders.push(record.order(worker, Task::Evict { on_behalf }));
+        orders.push(record.order(worker, TaskKind::Evict { on_behalf }));
     }
 
     /// A promise was kept, or could not be.
-    pub(super) fn redeem(&mut self, on_behalf: Option<u64>) {
+    pub(super) fn clear_promise(&mut self, on_behalf: Option<u64>) {
         let record = on_behalf.and_then(|id| self.pools.get_mut(&id));
         if let Some(record) = record {
             record.promised = record.promised.saturating_sub(1);
@@ -275,21 +283,21 @@ impl State {
     }
 
     /// Known to be there: a pool with connections, clients or orders is never forgotten.
-    pub(super) fn record(&mut self, id: u64) -> &mut Record {
+    pub(super) fn record(&mut self, id: u64) -> &mut PoolRecord {
         self.pools.get_mut(&id).expect("the pool is in the books")
     }
 }
 
 /// The pool and the worker with the most idle connections that nobody was asked for.
-pub(super) fn most_idle_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Spare> {
+pub(super) fn most_idle_of<'a>(records: impl Iterator<Item = &'a PoolRecord>) -> Option<IdleRef> {
     let most = records.filter_map(|record| Some((record.most_idle()?, record.pool.id)));
     let ((_, worker), id) = most.max()?;
     Some((id, worker))
 }
 
-impl Record {
-    fn order(&self, worker: usize, task: Task) -> Order {
-        Order {
+impl PoolRecord {
+    fn order(&self, worker: usize, task: TaskKind) -> WorkerTask {
+        WorkerTask {
             worker,
             pool: Arc::clone(&self.pool),
             task,

@@ -4,38 +4,38 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::books::Pool;
-use super::terms::Loan;
+use super::terms::Checkout;
 
 /// All of them. Every change is published to the pool's counter of this worker.
 #[derive(Debug)]
-pub(super) struct Shelves {
+pub(super) struct IdleLists {
     worker: usize,
-    by_pool: BTreeMap<u64, Shelf>,
+    by_pool: BTreeMap<u64, IdleList>,
 }
 
 /// Those of one pool, the longest idle first.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct IdleList {
     pub(super) pool: Arc<Pool>,
-    idle: Vec<Idle>,
+    idle: Vec<IdleConnection>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Idle {
+pub(super) struct IdleConnection {
     connection: u32,
     pub(super) since_ms: u64,
     pub(super) expires_ms: u64,
 }
 
-impl Shelves {
-    pub(super) fn new(worker: usize) -> Shelves {
-        Shelves {
+impl IdleLists {
+    pub(super) fn new(worker: usize) -> IdleLists {
+        IdleLists {
             worker,
             by_pool: BTreeMap::new(),
         }
     }
 
-    pub(super) fn get(&self, pool: u64) -> Option<&Shelf> {
+    pub(super) fn get(&self, pool: u64) -> Option<&IdleList> {
         self.by_pool.get(&pool)
     }
 
@@ -44,7 +44,7 @@ impl Shelves {
     }
 
     pub(super) fn add(&mut self, pool: &Arc<Pool>) {
-        self.by_pool.entry(pool.id).or_insert_with(|| Shelf {
+        self.by_pool.entry(pool.id).or_insert_with(|| IdleList {
             pool: Arc::clone(pool),
             idle: Vec::new(),
         });
@@ -57,10 +57,10 @@ impl Shelves {
     }
 
     /// The shelf must be there.
-    pub(super) fn put(&mut self, loan: Loan, now_ms: u64) {
+    pub(super) fn put(&mut self, loan: Checkout, now_ms: u64) {
         let shelf = self.by_pool.get_mut(&loan.pool);
         let shelf = shelf.expect("a shelf was added before");
-        shelf.idle.push(Idle {
+        shelf.idle.push(IdleConnection {
             connection: loan.connection,
             since_ms: now_ms,
             expires_ms: loan.expires_ms,
@@ -69,15 +69,15 @@ impl Shelves {
     }
 
     /// The one used last: it is the likeliest to be warm, and the others get old enough to close.
-    pub(super) fn take_newest(&mut self, pool: u64) -> Option<Loan> {
+    pub(super) fn take_newest(&mut self, pool: u64) -> Option<Checkout> {
         self.take(pool, Vec::pop)
     }
 
-    pub(super) fn take_oldest(&mut self, pool: u64) -> Option<Loan> {
+    pub(super) fn take_oldest(&mut self, pool: u64) -> Option<Checkout> {
         self.take(pool, |idle| (!idle.is_empty()).then(|| idle.remove(0)))
     }
 
-    pub(super) fn take_connection(&mut self, pool: u64, connection: u32) -> Option<Loan> {
+    pub(super) fn take_connection(&mut self, pool: u64, connection: u32) -> Option<Checkout> {
         self.take(pool, |idle| {
             let index = idle.iter().position(|one| one.connection == connection)?;
             Some(idle.remove(index))
@@ -87,8 +87,8 @@ impl Shelves {
     fn take(
         &mut self,
         pool: u64,
-        which: impl FnOnce(&mut Vec<Idle>) -> Option<Idle>,
-    ) -> Option<Loan> {
+        which: impl FnOnce(&mut Vec<IdleConnection>) -> Option<IdleConnection>,
+    ) -> Option<Checkout> {
         let shelf = self.by_pool.get_mut(&pool)?;
         let idle = which(&mut shelf.idle)?;
         shelf.publish(self.worker);
@@ -98,8 +98,8 @@ impl Shelves {
     /// Takes off what there is a `reason` for, the oldest first, and removes empty shelves.
     pub(super) fn sort_out<R>(
         &mut self,
-        mut reason: impl FnMut(&Pool, &Idle) -> Option<R>,
-    ) -> Vec<(Loan, R)> {
+        mut reason: impl FnMut(&Pool, &IdleConnection) -> Option<R>,
+    ) -> Vec<(Checkout, R)> {
         let mut taken = Vec::new();
         for shelf in self.by_pool.values_mut() {
             for idle in std::mem::take(&mut shelf.idle) {
@@ -118,13 +118,13 @@ impl Shelves {
     }
 }
 
-impl Shelf {
+impl IdleList {
     fn publish(&self, worker: usize) {
         self.pool.set_idle(worker, self.idle.len());
     }
 
-    fn loan(&self, idle: Idle) -> Loan {
-        Loan {
+    fn loan(&self, idle: IdleConnection) -> Checkout {
+        Checkout {
             connection: idle.connection,
             pool: self.pool.id,
             expires_ms: idle.expires_ms,

@@ -6,7 +6,7 @@ use super::books::Pool;
 
 /// How a service's connections are lent. Zero milliseconds for a limit means: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct PoolSettings {
     /// Idle connections that each pool in use keeps warm, over all workers.
     pub min_idle: u32,
     /// An idle connection beyond `min_idle` is closed after this.
@@ -20,33 +20,33 @@ pub struct Settings {
     pub queue_length: usize,
     /// Clients of the same worker come first, unless one elsewhere has waited longer by this and
     /// half of their own wait: moving a connection to another worker has its price.
-    pub elsewhere_ms: u64,
+    pub cross_worker_wait_ms: u64,
     /// A client waits this long for a connection of its own worker, if they come back there all the
     /// time, before an idle one is moved from another worker.
-    pub move_ms: u64,
+    pub local_wait_ms: u64,
     /// A client that needs another pool's connection closed to make room for its own comes first
     /// when it has waited this much longer: a new connection has a higher price.
-    pub other_pool_ms: u64,
+    pub eviction_wait_ms: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for PoolSettings {
+    fn default() -> PoolSettings {
+        PoolSettings {
             min_idle: 0,
             idle_ms: 600_000,
             lifetime_ms: 3_600_000,
             wait_ms: 10_000,
             queue_length: 10_000,
-            elsewhere_ms: 5,
-            move_ms: 1,
-            other_pool_ms: 50,
+            cross_worker_wait_ms: 5,
+            local_wait_ms: 1,
+            eviction_wait_ms: 50,
         }
     }
 }
 
 /// What makes connections interchangeable. The numbers are the caller's; equal means the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct PoolKey {
     /// The server that it goes to.
     pub server: u64,
     /// Who it is logged in as.
@@ -61,7 +61,7 @@ pub struct Key {
 
 /// What a limit holds for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum LimitScope {
     /// All connections of the service.
     Service,
     /// Those of a user.
@@ -73,7 +73,7 @@ pub enum Scope {
 /// The limits under which a new pool comes; [`crate::places::UNLIMITED`] is none. Those of its user
 /// and database hold already if another pool brought them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quotas {
+pub struct PoolLimits {
     /// For the pool itself.
     pub pool: u32,
     /// For all of its user's.
@@ -85,7 +85,7 @@ pub struct Quotas {
 /// A connection in use. Given back or told closed in the end: it counts until then.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a connection that is not given back counts for ever"]
-pub struct Loan {
+pub struct Checkout {
     /// The worker's number for it. A worker that gets it from another one writes its own here.
     pub connection: u32,
     /// The number of its pool: a shared pointer would be counted at each loan.
@@ -95,7 +95,7 @@ pub struct Loan {
 
 /// A place in the queue: who waits, at which worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket {
+pub struct WaitTicket {
     /// Rises over the whole service: lower has come earlier.
     pub number: u64,
     /// Where the client is.
@@ -105,51 +105,51 @@ pub struct Ticket {
 
 /// The answer to a client that wants a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Lend {
+pub enum AcquireDecision {
     /// Here is one.
-    Take(Loan),
+    Take(Checkout),
     /// Wait; the orders see to it that one comes, as far as that can be seen to.
     Wait {
         /// Names the client when its connection comes.
-        ticket: Ticket,
+        ticket: WaitTicket,
         /// When to give up, and cancel the ticket.
         until_ms: u64,
     },
     /// No use in waiting.
-    Refuse(Refusal),
+    Refuse(PoolRefusal),
 }
 
 /// Why a client need not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PoolRefusal {
     /// As many wait as may.
     QueueFull,
     /// A limit is zero: it would wait for ever.
-    NoneAllowed,
+    LimitIsZero,
     /// The credential, or the server, is gone.
     Outdated,
 }
 
 /// Something for a worker to do.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct WorkerTask {
     /// Who is to do it.
     pub worker: usize,
     /// With a connection of which pool.
     pub pool: Arc<Pool>,
     /// What.
-    pub task: Task,
+    pub task: TaskKind,
 }
 
 /// What a worker is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
+pub enum TaskKind {
     /// Open a connection; a place is reserved. Then `Desk::opened` or `Desk::connect_failed`.
     Connect,
     /// Give an idle connection to who waits elsewhere: `Desk::give_idle`.
-    GiveIdle,
+    HandOverIdle,
     /// At this moment, look again after who waits: `Desk::look_again`.
-    LookAgain {
+    Recheck {
         /// When.
         at_ms: u64,
     },
@@ -171,7 +171,7 @@ pub enum Condition {
 
 /// Why a connection is to be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum CloseReason {
     /// It cannot be told to be idle and clean.
     Unclean,
     /// Its lifetime is over.
@@ -188,18 +188,18 @@ pub enum Why {
     Vacated,
 }
 
-impl Why {
+impl CloseReason {
     /// For the log and the status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Why::Unclean => "session state could not be reset",
-            Why::TooOld => "lifetime_ms reached",
-            Why::TooIdle => "idle_ms reached",
-            Why::OverLimit => "connection limit exceeded",
-            Why::Outdated => "credentials or server changed",
-            Why::MakeRoom => "closed to make room for another pool",
-            Why::Vacated => "its database is dropped, renamed or copied",
+            CloseReason::Unclean => "session state could not be reset",
+            CloseReason::TooOld => "lifetime_ms reached",
+            CloseReason::TooIdle => "idle_ms reached",
+            CloseReason::OverLimit => "connection limit exceeded",
+            CloseReason::Outdated => "credentials or server changed",
+            CloseReason::MakeRoom => "closed to make room for another pool",
+            CloseReason::Vacated => "its database is dropped, renamed or copied",
         }
     }
 }
@@ -207,18 +207,18 @@ impl Why {
 /// A connection that is being closed: it counts until `Desk::closed` is told.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a connection that is not told closed counts for ever"]
-pub struct Closing {
+pub struct ClosingConnection {
     /// Its number.
     pub connection: u32,
     /// Why.
-    pub why: Why,
+    pub why: CloseReason,
     pub(super) pool: u64,
     pub(super) on_behalf: Option<u64>,
 }
 
 /// Why a connection could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum OpenFailure {
     /// It failed; the client that has waited longest is told so.
     Failed,
     /// The server has no room now ("too many connections"): not tried again for so long. Nobody is
@@ -231,7 +231,7 @@ pub enum Failure {
 
 /// What became of a ticket that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// It waits no more.
     Left,
     /// Too late: a connection (or word of a failure) is on its way, and must be taken.

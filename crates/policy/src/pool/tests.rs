@@ -14,10 +14,10 @@ fn members(count: u64) -> Vec<Member> {
 }
 
 fn pick(members: &[Member], tried: &[usize]) -> Pick {
-    let mut set = Tried::none();
+    let mut set = MemberSet::none();
     tried.iter().for_each(|&index| set.insert(index));
-    let pool = Pool::new(Algorithm::First, members.to_vec(), Arc::default());
-    pool.pick(&Request {
+    let pool = ServerSet::new(Algorithm::First, members.to_vec(), Arc::default());
+    pool.pick(&PickRequest {
         key: 0,
         tried: &set,
         random: 0,
@@ -45,7 +45,7 @@ fn servers_clients_are_sent_to_are_counted_full_or_not() {
     members[0].accepting = false;
     assert!(members[1].load.try_reserve());
     let count = |members: &[Member]| {
-        Pool::new(Algorithm::Source, members.to_vec(), Arc::default()).eligible_count()
+        ServerSet::new(Algorithm::Source, members.to_vec(), Arc::default()).eligible_count()
     };
     assert_eq!(count(&members), 2);
     members[1].weight = 0;
@@ -59,13 +59,13 @@ fn turns_go_on_where_the_last_snapshot_stopped() {
     members
         .iter()
         .for_each(|member| member.load.set_max_connections(None));
-    let cursor = Arc::new(Cursor::default());
+    let cursor = Arc::new(RotationCursor::default());
     let picks: Vec<Pick> = (0..6)
         .map(|_| {
-            let pool = Pool::new(Algorithm::RoundRobin, members.clone(), cursor.clone());
-            pool.pick(&Request {
+            let pool = ServerSet::new(Algorithm::RoundRobin, members.clone(), cursor.clone());
+            pool.pick(&PickRequest {
                 key: 0,
-                tried: &Tried::none(),
+                tried: &MemberSet::none(),
                 random: 0,
                 now_us: 0,
             })
@@ -76,7 +76,7 @@ fn turns_go_on_where_the_last_snapshot_stopped() {
 
 #[test]
 fn tried_holds_any_index() {
-    let mut tried = Tried::none();
+    let mut tried = MemberSet::none();
     for index in [0, 63, 64, 5_000] {
         assert!(!tried.contains(index));
         tried.insert(index);

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::lending::{self, Scope, Ticket};
+use evenkeel_policy::lending::{self, LimitScope, WaitTicket};
 
 use super::worker::Worker;
 use super::{CutCount, Engine, Order};
@@ -11,8 +11,8 @@ use crate::record::{CutReason, Ending};
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session::cancel;
-use crate::upstream::lender::Pooled;
-use crate::upstream::lending::Errand;
+use crate::upstream::lender::PoolHandle;
+use crate::upstream::lending::PoolMessage;
 
 /// Which sessions of a service are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Engine {
         self.outdate(service, |one| one.server.id == server_id);
     }
 
-    fn outdate(&self, service: &Service, is_meant: impl Fn(&Pooled) -> bool) {
+    fn outdate(&self, service: &Service, is_meant: impl Fn(&PoolHandle) -> bool) {
         let Some(shared) = &service.database else {
             return;
         };
@@ -105,20 +105,20 @@ impl Engine {
         };
         let mut orders = Vec::new();
         let books = &shared.lender.books;
-        books.set_limit(Scope::Service, limit, crate::now_ms(), &mut orders);
+        books.set_limit(LimitScope::Service, limit, crate::now_ms(), &mut orders);
         self.give_out(service, orders);
     }
 
     /// Who waited for a connection of a pool that is no more asks once more.
-    fn ask_again(&self, service: &Service, ticket: Ticket) {
-        let (service_id, errand) = (service.id, Errand::Again(ticket));
+    fn ask_again(&self, service: &Service, ticket: WaitTicket) {
+        let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
         let _ = self.shared.orders[ticket.worker].send(Order::Lending { service_id, errand });
     }
 
-    fn give_out(&self, service: &Service, orders: Vec<lending::Order>) {
+    fn give_out(&self, service: &Service, orders: Vec<lending::WorkerTask>) {
         for order in orders {
             let (to, service_id) = (order.worker, service.id);
-            let errand = Errand::Order(order);
+            let errand = PoolMessage::Order(order);
             let _ = self.shared.orders[to].send(Order::Lending { service_id, errand });
         }
     }

@@ -26,7 +26,7 @@ use crate::relay::LARGE_BYTES;
 use crate::service::Service;
 use crate::session::cancel;
 use crate::state::settings::Interner;
-use crate::upstream::lending::{Connection, Lending, Lendings};
+use crate::upstream::lending::{PoolableConnection, WorkerPool, WorkerPools};
 
 /// Timeouts are kept to twice this precision; it costs a look at each session.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -52,7 +52,7 @@ pub(crate) struct Worker {
     spares: Spares,
     interner: Interner,
     /// This worker's part of the pools of each service that has any.
-    lendings: Lendings,
+    lendings: WorkerPools,
     sessions: RefCell<Slab<Rc<LiveSession>>>,
     /// A listener's id, and what keeps its accepts going.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
@@ -82,7 +82,7 @@ impl Worker {
             large: RefCell::default(),
             spares: Spares::default(),
             interner: Interner::new(),
-            lendings: Lendings::default(),
+            lendings: WorkerPools::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
             swept_at_ms: Cell::new(crate::clock::now_ms()),
@@ -133,14 +133,14 @@ impl Worker {
     }
 
     /// This worker's part of a service's pools; `None`: the service has none.
-    pub(crate) fn lending<C: Connection>(
+    pub(crate) fn lending<C: PoolableConnection>(
         self: &Rc<Self>,
         service: &Arc<Service>,
-    ) -> Option<Rc<Lending<C>>> {
+    ) -> Option<Rc<WorkerPool<C>>> {
         self.lendings.of(self, service)
     }
 
-    pub(super) fn lendings(&self) -> &Lendings {
+    pub(super) fn lendings(&self) -> &WorkerPools {
         &self.lendings
     }
 

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use evenkeel_policy::causality::{self, Consistency};
-use evenkeel_policy::lending::{self, Books};
+use evenkeel_policy::lending::{self, SharedPools};
 use evenkeel_policy::load::Load;
-use evenkeel_policy::pool::Pool;
+use evenkeel_policy::pool::ServerSet;
 use evenkeel_policy::route;
 use evenkeel_policy::waiting::{self, Primary};
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
 use super::digests::Digests;
-use super::doorstep::Doorstep;
+use super::doorstep::LoginLimiter;
 use super::figures::{Figures, Usage};
 use super::line::Line;
 use super::rules::{Hits, RuleBook};
@@ -27,10 +27,10 @@ use crate::session::pinning::PinCauses;
 use crate::session::{mysql, postgres};
 use crate::state::meaning::Hint;
 use crate::tls::{Acceptor, Connector, Towards};
-use crate::upstream::join::JoinError;
-use crate::upstream::lender::{Lender, Who};
+use crate::upstream::join::ConnectError;
+use crate::upstream::lender::{PoolRegistry, PoolUser};
 
-pub use super::doorstep::LoginPlaces;
+pub use super::doorstep::LoginLimits;
 pub use crate::session::pinning::{PinCause, PinCount};
 pub use crate::upstream::lender::pause::Paused;
 
@@ -62,7 +62,7 @@ pub struct DatabaseView {
     /// Counts the times that another server became the primary.
     pub epoch: u64,
     /// Who reads: members in the order of the view's servers, with the load of statements that run.
-    pub readers: Pool,
+    pub readers: ServerSet,
     /// The same loads, by the server's place.
     pub busy: Vec<Arc<Load>>,
     /// Which servers are replicas that take reads, by their place.
@@ -174,14 +174,14 @@ impl DatabaseView {
     }
 
     /// TLS towards a server; `None` only where that is off.
-    pub(crate) fn connector(&self, server: &Server) -> Result<Option<&Connector>, JoinError> {
+    pub(crate) fn connector(&self, server: &Server) -> Result<Option<&Connector>, ConnectError> {
         let why = match self.towards.get(&server.id) {
             Some(Towards::Plaintext) => return Ok(None),
             Some(Towards::Encrypted(connector)) => return Ok(Some(connector)),
             Some(Towards::Broken(why)) => format!("cannot set up TLS: {why}"),
             None => "removed from the configuration".to_owned(),
         };
-        Err(JoinError::unreachable(server, why))
+        Err(ConnectError::unreachable(server, why))
     }
 
     /// A hint in a comment, for the router.
@@ -205,8 +205,8 @@ impl Auth {
 }
 
 impl Sizes {
-    pub(crate) fn quotas(&self, user: &str, database: &str) -> lending::Quotas {
-        lending::Quotas {
+    pub(crate) fn quotas(&self, user: &str, database: &str) -> lending::PoolLimits {
+        lending::PoolLimits {
             pool: self.pool,
             user: *self.users.get(user).unwrap_or(&self.user),
             database: *self.databases.get(database).unwrap_or(&self.database),
@@ -217,14 +217,14 @@ impl Sizes {
 /// What the workers of a service share, as long as the service lives.
 #[derive(Debug)]
 pub struct DatabaseService {
-    pub(crate) lender: Arc<Lender>,
+    pub(crate) lender: Arc<PoolRegistry>,
     /// What the control plane learns of the servers.
     pub knowledge: Arc<Knowledge>,
     pub(crate) line: Line,
     pub(crate) own: ProtocolService,
     figures: Box<[Figures]>,
     /// Clients who have not logged in yet.
-    doorstep: ArcSwap<Doorstep>,
+    doorstep: ArcSwap<LoginLimiter>,
     /// Statements that run at each server, by its id: what balancing looks at.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
     /// How often each rule fitted, by its name: a reload does not forget that.
@@ -275,7 +275,7 @@ impl DatabaseService {
     pub fn postgres(
         workers: usize,
         knowledge: Arc<Knowledge>,
-        lending: lending::Settings,
+        lending: lending::PoolSettings,
         waiting: waiting::Settings,
     ) -> Self {
         let own = ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
@@ -286,7 +286,7 @@ impl DatabaseService {
     pub fn mysql(
         workers: usize,
         knowledge: Arc<Knowledge>,
-        lending: lending::Settings,
+        lending: lending::PoolSettings,
         waiting: waiting::Settings,
     ) -> Self {
         let own = ProtocolService::MySql(Arc::default());
@@ -296,17 +296,21 @@ impl DatabaseService {
     fn new(
         workers: usize,
         knowledge: Arc<Knowledge>,
-        lending: lending::Settings,
+        lending: lending::PoolSettings,
         waiting: waiting::Settings,
         own: ProtocolService,
     ) -> Self {
         Self {
-            lender: Arc::new(Lender::new(Books::new(workers, u32::MAX, lending))),
+            lender: Arc::new(PoolRegistry::new(SharedPools::new(
+                workers,
+                u32::MAX,
+                lending,
+            ))),
             knowledge,
             line: Line::new(waiting),
             own,
             figures: (0..workers).map(|_| Figures::new()).collect(),
-            doorstep: ArcSwap::from_pointee(Doorstep::new(LoginPlaces::default())),
+            doorstep: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
             busy: Mutex::default(),
             hits: Mutex::default(),
             digests: ArcSwapOption::empty(),
@@ -332,21 +336,21 @@ impl DatabaseService {
     }
 
     /// Other settings, from a reload.
-    pub fn set_settings(&self, lending: lending::Settings, waiting: waiting::Settings) {
+    pub fn set_settings(&self, lending: lending::PoolSettings, waiting: waiting::Settings) {
         self.lender.books.set_settings(lending);
         self.line.set_settings(waiting);
     }
 
     /// So many may be at their login from now on. Who is at it, or waits, is by the number of
     /// before.
-    pub fn set_login_places(&self, places: LoginPlaces) {
+    pub fn set_login_places(&self, places: LoginLimits) {
         if self.doorstep.load().places() != places {
-            self.doorstep.store(Arc::new(Doorstep::new(places)));
+            self.doorstep.store(Arc::new(LoginLimiter::new(places)));
         }
     }
 
     /// Where clients wait who have not logged in yet.
-    pub(crate) fn doorstep(&self) -> Arc<Doorstep> {
+    pub(crate) fn doorstep(&self) -> Arc<LoginLimiter> {
         self.doorstep.load_full()
     }
 
@@ -401,7 +405,7 @@ impl DatabaseService {
     }
 
     /// A worker's own count of what a user does in a database.
-    pub(crate) fn usage(&self, worker: usize, who: &Who, database: &Arc<str>) -> Arc<Usage> {
+    pub(crate) fn usage(&self, worker: usize, who: &PoolUser, database: &Arc<str>) -> Arc<Usage> {
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (worker, Arc::clone(&who.user), Arc::clone(database));
         if usages.len() >= USAGES_MAX && !usages.contains_key(&key) {

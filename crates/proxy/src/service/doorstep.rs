@@ -13,7 +13,7 @@ const ADDRESSES_MAX: usize = 1_024;
 
 /// So many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoginPlaces {
+pub struct LoginLimits {
     /// In all.
     pub all: u32,
     /// From one address; clients of Unix sockets have none.
@@ -22,37 +22,37 @@ pub struct LoginPlaces {
 
 /// Those who are at it.
 #[derive(Debug)]
-pub(crate) struct Doorstep {
-    places: LoginPlaces,
+pub(crate) struct LoginLimiter {
+    places: LoginLimits,
     all: Arc<Semaphore>,
     addresses: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
 /// A place, as long as it is held.
-pub(crate) struct AtLogin {
+pub(crate) struct LoginPermit {
     _of_all: OwnedSemaphorePermit,
     _of_address: Option<OwnedSemaphorePermit>,
 }
 
-impl Default for LoginPlaces {
+impl Default for LoginLimits {
     fn default() -> Self {
-        LoginPlaces {
+        LoginLimits {
             all: 1_000,
             per_address: 100,
         }
     }
 }
 
-impl Doorstep {
-    pub(crate) fn new(places: LoginPlaces) -> Self {
-        Doorstep {
+impl LoginLimiter {
+    pub(crate) fn new(places: LoginLimits) -> Self {
+        LoginLimiter {
             places,
             all: semaphore(places.all),
             addresses: Mutex::default(),
         }
     }
 
-    pub(crate) fn places(&self) -> LoginPlaces {
+    pub(crate) fn places(&self) -> LoginLimits {
         self.places
     }
 
@@ -61,7 +61,7 @@ impl Doorstep {
         &self,
         limit: Duration,
         address: Option<IpAddr>,
-    ) -> Option<(AtLogin, Duration)> {
+    ) -> Option<(LoginPermit, Duration)> {
         let began = Instant::now();
         let entering = compio::time::timeout(limit, self.enter(address));
         let place = entering.await.ok()??;
@@ -70,12 +70,12 @@ impl Doorstep {
 
     /// Waits for a place, first come, first served. First for one of its address: whoever has many
     /// connections is in its own way.
-    async fn enter(&self, address: Option<IpAddr>) -> Option<AtLogin> {
+    async fn enter(&self, address: Option<IpAddr>) -> Option<LoginPermit> {
         let of_address = match address {
             Some(address) => Some(self.of(address).acquire_owned().await.ok()?),
             None => None,
         };
-        Some(AtLogin {
+        Some(LoginPermit {
             _of_all: Arc::clone(&self.all).acquire_owned().await.ok()?,
             _of_address: of_address,
         })
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     /// Who would not have to wait.
-    fn try_enter(doorstep: &Doorstep, address: Option<[u8; 4]>) -> Option<AtLogin> {
+    fn try_enter(doorstep: &LoginLimiter, address: Option<[u8; 4]>) -> Option<LoginPermit> {
         let entering = pin!(doorstep.enter(address.map(IpAddr::from)));
         match entering.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(place) => place,
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn one_address_does_not_take_the_places_of_all() {
         let (own, other) = (Some([10, 0, 0, 1]), Some([10, 0, 0, 2]));
-        let doorstep = Doorstep::new(LoginPlaces {
+        let doorstep = LoginLimiter::new(LoginLimits {
             all: 4,
             per_address: 2,
         });
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn addresses_are_forgotten_when_nobody_comes_from_them() {
-        let doorstep = Doorstep::new(LoginPlaces::default());
+        let doorstep = LoginLimiter::new(LoginLimits::default());
         let stays = try_enter(&doorstep, Some([192, 0, 2, 1]));
         for number in 0..5_000_u32 {
             let _gone = try_enter(&doorstep, Some(number.to_be_bytes()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use evenkeel_policy::lending::{Condition, Refusal};
+use evenkeel_policy::lending::{Condition, PoolRefusal};
 use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
 use smallvec::SmallVec;
 
@@ -20,8 +20,10 @@ use crate::service::database::{DatabaseService, DatabaseView};
 use crate::service::figures::{Figures, Usage};
 use crate::service::line::{Told, Turn};
 use crate::service::{Service, View};
-use crate::upstream::join::JoinError;
-use crate::upstream::lending::{Account, Borrowed, Connection, Delivery, Lending, Place};
+use crate::upstream::join::ConnectError;
+use crate::upstream::lending::{
+    AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
+};
 
 /// A renewal that takes longer is not worth the connection.
 const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
@@ -30,17 +32,17 @@ const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
 const REROUTE_AFTER_MS: u64 = 500;
 
 /// A session as one who borrows.
-pub(super) struct Acquirer<'a, C: Connection> {
+pub(super) struct Acquirer<'a, C: PoolableConnection> {
     worker: &'a Rc<Worker>,
     service: Arc<DatabaseService>,
-    lending: Rc<Lending<C>>,
-    account: Rc<Account<C>>,
+    lending: Rc<WorkerPool<C>>,
+    account: Rc<UserPools<C>>,
     card: Rc<SessionHandle>,
     /// Where what it does is counted.
     pub(super) usage: Arc<Usage>,
     /// Where its connection goes, or the one that is waited for.
     pub(super) at: Option<Placement>,
-    place: Rc<Place<C>>,
+    place: Rc<WaitSlot<C>>,
     wait: Option<Wait>,
     /// It came to the primary after waiting for one, and lets the next one follow.
     resumed: Option<Ticket>,
@@ -71,22 +73,22 @@ pub(super) enum AcquireOutcome<C> {
 /// Why work is not run.
 pub(super) enum AcquireError {
     /// There is no use in waiting for a connection.
-    Refused(Refusal),
+    Refused(PoolRefusal),
     /// It has waited for a connection in vain.
     TimedOut,
     /// There is no primary.
     Trouble(Trouble),
     /// A server does not want it.
-    ConnectFailed(Arc<JoinError>),
+    ConnectFailed(Arc<ConnectError>),
 }
 
-impl<'a, C: Connection> Acquirer<'a, C> {
+impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     /// It has no connection, and waits for none.
     pub(super) fn new(
         worker: &'a Rc<Worker>,
         service: &Arc<DatabaseService>,
-        lending: Rc<Lending<C>>,
-        account: &Rc<Account<C>>,
+        lending: Rc<WorkerPool<C>>,
+        account: &Rc<UserPools<C>>,
         card: &Rc<SessionHandle>,
     ) -> Self {
         Self {
@@ -97,7 +99,7 @@ impl<'a, C: Connection> Acquirer<'a, C> {
             card: Rc::clone(card),
             usage: service.usage(worker.index, &account.who, &card.database()),
             at: None,
-            place: Place::new(),
+            place: WaitSlot::new(),
             wait: None,
             resumed: None,
         }
@@ -194,11 +196,11 @@ impl<'a, C: Connection> Acquirer<'a, C> {
         loop {
             let pooled = self.account.pooled(&at.server, own);
             match self.lending.borrow(&pooled, &self.place) {
-                Borrowed::Now(server) => return AcquireOutcome::Server(server),
-                Borrowed::Later(until_ms) => return self.wait_until(until_ms),
+                AcquireResult::Now(server) => return AcquireOutcome::Server(server),
+                AcquireResult::Later(until_ms) => return self.wait_until(until_ms),
                 // An operator has had its connections opened anew just now: there is another pool.
-                Borrowed::Refused(_) if pooled.pool.is_outdated() => {}
-                Borrowed::Refused(refusal) => {
+                AcquireResult::Refused(_) if pooled.pool.is_retired() => {}
+                AcquireResult::Refused(refusal) => {
                     self.at = None;
                     return AcquireOutcome::Denied(AcquireError::Refused(refusal));
                 }
@@ -224,7 +226,7 @@ impl<'a, C: Connection> Acquirer<'a, C> {
     /// as a server may take to let anybody in.
     pub(super) fn exchange(&mut self, connection: Box<C>) {
         self.card.clear_server();
-        self.lending.exchange(connection, &self.place);
+        self.lending.replace_connection(connection, &self.place);
         self.waits_until(u64::MAX);
     }
 
@@ -243,21 +245,21 @@ impl<'a, C: Connection> Acquirer<'a, C> {
         let waited_us = clock::now_us().saturating_sub(since_us);
         self.figures().wait_us.observe(waited_us);
         Some(match delivery {
-            Delivery::Connection(server) if self.is_at_former_primary(&service.view()) => {
+            WaitResult::Connection(server) if self.is_at_former_primary(&service.view()) => {
                 self.give_back(server, Condition::Clean);
                 self.at = None;
                 AcquireOutcome::Reroute
             }
-            Delivery::Connection(server) => AcquireOutcome::Server(server),
-            Delivery::Again => {
+            WaitResult::Connection(server) => AcquireOutcome::Server(server),
+            WaitResult::Again => {
                 self.at = None;
                 AcquireOutcome::Reroute
             }
-            Delivery::Failed(error) if error.is_passing() => {
+            WaitResult::Failed(error) if error.is_passing() => {
                 self.service.knowledge.doubt(error.server_id);
                 AcquireOutcome::Exhausted
             }
-            Delivery::Failed(error) => {
+            WaitResult::Failed(error) => {
                 self.at = None;
                 AcquireOutcome::Denied(AcquireError::ConnectFailed(error))
             }
@@ -430,7 +432,7 @@ impl<'a, C: Connection> Acquirer<'a, C> {
     /// Waits for nothing any more.
     pub(super) fn leave_queues(&mut self) {
         self.lending.leave_line(&self.place);
-        if let Some(Delivery::Connection(server)) = self.place.take_late() {
+        if let Some(WaitResult::Connection(server)) = self.place.take_late() {
             self.lending.give_back(server, Condition::Clean);
         }
         if let Some(Wait::Primary { ticket, .. }) = self.wait.take() {
@@ -475,7 +477,7 @@ impl<'a, C: Connection> Acquirer<'a, C> {
     }
 }
 
-impl<C: Connection> Drop for Acquirer<'_, C> {
+impl<C: PoolableConnection> Drop for Acquirer<'_, C> {
     fn drop(&mut self) {
         self.leave_queues();
         self.release_failover_slot();

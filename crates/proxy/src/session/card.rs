@@ -18,8 +18,8 @@ use crate::service::database::{DatabaseView, Times};
 use crate::service::rules::Ruling;
 use crate::session::pinning::PinCause;
 use crate::state::PinSource;
-use crate::upstream::cancelling::Cancelling;
-use crate::upstream::lending::Lent;
+use crate::upstream::cancelling::CancelTarget;
+use crate::upstream::lending::ConnectionCore;
 
 /// What a session does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(crate) struct SessionHandle {
     transaction_since_ms: Cell<u64>,
     /// The same to the microsecond, for the figures; zero: none has begun.
     transaction_since_us: Cell<u64>,
-    target: RefCell<Option<Rc<Cancelling>>>,
+    target: RefCell<Option<Rc<CancelTarget>>>,
     pins: Cell<Pins>,
     /// Why the lasting ones of its pins hold.
     causes: RefCell<Vec<Arc<PinCause>>>,
@@ -220,7 +220,7 @@ impl SessionHandle {
             .is_some_and(|target| target.pooled.server.id == server_id)
     }
 
-    pub(crate) fn target(&self) -> Option<Rc<Cancelling>> {
+    pub(crate) fn target(&self) -> Option<Rc<CancelTarget>> {
         self.target.borrow().clone()
     }
 
@@ -268,7 +268,7 @@ impl SessionHandle {
     }
 
     /// It has a server connection.
-    pub(crate) fn set_server(&self, server: &Lent) {
+    pub(crate) fn set_server(&self, server: &ConnectionCore) {
         self.target.replace(Some(Rc::clone(&server.cancels)));
     }
 

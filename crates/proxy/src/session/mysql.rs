@@ -53,7 +53,7 @@ use crate::engine::worker::Worker;
 use crate::numbers::Place;
 use crate::record::{Ending, Record};
 use crate::relay::Way;
-use crate::service::Seat;
+use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
 use crate::service::rules::Ruling;
@@ -94,7 +94,7 @@ enum ExitReason {
 /// One client.
 struct Session<'a> {
     worker: &'a Rc<Worker>,
-    seat: &'a Seat,
+    permit: &'a ClientPermit,
     live: &'a LiveSession,
     service: Arc<DatabaseService>,
     shared: Arc<PostgresService>,
@@ -177,7 +177,7 @@ enum AfterDiscard {
 /// One conversation; what is left to say is why it ended.
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
-    seat: &Seat,
+    seat: &ClientPermit,
     live: &LiveSession,
     slot: usize,
     socket: Socket,
@@ -268,7 +268,7 @@ impl<'a> Session<'a> {
         );
         let mut session = Self {
             worker: parts.worker,
-            seat: parts.seat,
+            permit: parts.seat,
             live: parts.live,
             service: parts.service,
             shared: parts.shared,
@@ -352,7 +352,7 @@ impl<'a> Session<'a> {
 
     /// `mode = "session"`.
     fn keeps_connection(&self) -> bool {
-        let view = self.seat.service().view();
+        let view = self.permit.service().view();
         view.database.as_ref().is_some_and(|own| own.session_mode)
     }
 }

@@ -9,7 +9,7 @@ use evenkeel_policy::causality::{
 };
 use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::load::Load;
-use evenkeel_policy::pool::{Pick, Request, Tried};
+use evenkeel_policy::pool::{MemberSet, Pick, PickRequest};
 use evenkeel_policy::route::{self, Decision, Target};
 use evenkeel_policy::rules::Group;
 
@@ -130,7 +130,7 @@ pub(super) struct ReadCandidates {
     readers: Readers,
     soon: Option<(usize, Position)>,
     /// Those that have failed the read.
-    failed: Tried,
+    failed: MemberSet,
     may_wait: bool,
     now_us: u64,
 }
@@ -186,8 +186,8 @@ impl ReadRequest<'_> {
 }
 
 /// Where the view has these servers.
-fn places_of(servers: &[u64], view: &View) -> Tried {
-    let mut places = Tried::none();
+fn places_of(servers: &[u64], view: &View) -> MemberSet {
+    let mut places = MemberSet::none();
     for id in servers {
         let place = view.servers.iter().position(|server| server.id == *id);
         place.into_iter().for_each(|index| places.insert(index));
@@ -290,7 +290,7 @@ impl ReadCandidates {
 /// with clients whose work stands still there.
 fn roomier(
     first: usize,
-    mut barred: Tried,
+    mut barred: MemberSet,
     own: &DatabaseView,
     who: (u64, u64),
     has_room: impl Fn(usize) -> bool,
@@ -312,7 +312,11 @@ fn roomier(
 }
 
 /// One that is behind the others, but has a connection for a read; its place is taken.
-fn spare(barred: &Tried, own: &DatabaseView, has_room: impl Fn(usize) -> bool) -> Option<usize> {
+fn spare(
+    barred: &MemberSet,
+    own: &DatabaseView,
+    has_room: impl Fn(usize) -> bool,
+) -> Option<usize> {
     let mut spares = (0..own.spares.len()).filter(|index| own.spares[*index]);
     let found = spares.find(|index| !barred.contains(*index) && has_room(*index))?;
     // Without a limit: it only counts.
@@ -321,8 +325,8 @@ fn spare(barred: &Tried, own: &DatabaseView, has_room: impl Fn(usize) -> bool) -
 }
 
 /// As the service balances them; its place is taken.
-fn picked(barred: &Tried, own: &DatabaseView, (key, now_us): (u64, u64)) -> Option<usize> {
-    let request = Request {
+fn picked(barred: &MemberSet, own: &DatabaseView, (key, now_us): (u64, u64)) -> Option<usize> {
+    let request = PickRequest {
         key,
         tried: barred,
         random: dice(),

@@ -55,7 +55,7 @@ use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::record::{Ending, Record};
 use crate::relay::Way;
-use crate::service::Seat;
+use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
 use crate::service::rules::Ruling;
@@ -104,7 +104,7 @@ enum ExitReason {
 /// One client.
 struct Session<'a> {
     worker: &'a Rc<Worker>,
-    seat: &'a Seat,
+    permit: &'a ClientPermit,
     live: &'a LiveSession,
     shared: Arc<DatabaseService>,
     protocol: Arc<PostgresService>,
@@ -202,7 +202,7 @@ enum Stage {
 /// One conversation; what is left to say is why it ended.
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
-    seat: &Seat,
+    seat: &ClientPermit,
     live: &LiveSession,
     slot: usize,
     socket: Socket,
@@ -275,7 +275,7 @@ impl Session<'_> {
 
     /// One thing that can be done now. False: nothing can.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let service = self.seat.service();
+        let service = self.permit.service();
         if let Some(got) = self.borrower.poll_connection(context, service) {
             self.follow(got)?;
             return Ok(true);

@@ -12,9 +12,9 @@ use crate::engine::live::{Interrupt, LiveSession};
 use crate::engine::worker::Worker;
 use crate::record::{Ending, Record};
 use crate::relay::{self, Mute, Outcome};
-use crate::service::{Seat, View};
+use crate::service::{ClientPermit, View};
 use crate::socket::{Socket, has_left};
-use crate::upstream::{self, Search, Seeker, Upstream};
+use crate::upstream::{self, ConnectAttempts, ConnectRequest, Upstream};
 
 /// The client as the conversation knows it.
 struct TcpClient {
@@ -29,7 +29,7 @@ struct TcpClient {
 /// One conversation; what is left to say is why it ended.
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
-    seat: &Seat,
+    seat: &ClientPermit,
     live: &LiveSession,
     socket: Socket,
     record: &mut Record,
@@ -44,13 +44,13 @@ pub(super) async fn serve_session(
     let fd = client.socket.fd();
     let client_left = || has_left(fd);
     let (service, key) = (seat.service(), source_key(client.source));
-    let seeker = Seeker {
+    let seeker = ConnectRequest {
         worker,
         service,
         key,
         client_left: &client_left,
     };
-    let mut search = Search::default();
+    let mut search = ConnectAttempts::default();
     loop {
         let found = find_server(&seeker, &client, &mut search, record);
         let (upstream, view) = match Box::pin(live.unless_cut(found)).await {
@@ -73,9 +73,9 @@ pub(super) async fn serve_session(
 
 /// Reaches a server and introduces the client to it.
 async fn find_server(
-    seeker: &Seeker<'_>,
+    seeker: &ConnectRequest<'_>,
     client: &TcpClient,
-    search: &mut Search,
+    search: &mut ConnectAttempts,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<View>), Ending> {
     loop {
@@ -142,7 +142,7 @@ async fn relay_through(
 }
 
 /// The last server that could be tried has left without a word too: so do we, as it did.
-fn give_up(seeker: &Seeker<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute) -> Ending {
+fn give_up(seeker: &ConnectRequest<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute) -> Ending {
     seeker.service.counters.connect_failed.add(1);
     if mute.reset {
         client.reset_on_close();
@@ -153,7 +153,11 @@ fn give_up(seeker: &Seeker<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute)
 }
 
 /// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
-async fn greet(seat: &Seat, socket: Socket, peer: Option<SocketAddr>) -> Result<TcpClient, Ending> {
+async fn greet(
+    seat: &ClientPermit,
+    socket: Socket,
+    peer: Option<SocketAddr>,
+) -> Result<TcpClient, Ending> {
     let view = seat.service().view_owned();
     let settings = &view.settings;
     // Only a header tells the address that the client came to.

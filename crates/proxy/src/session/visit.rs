@@ -12,7 +12,9 @@ use crate::clock;
 use crate::server::Server;
 use crate::service::database::DatabaseView;
 use crate::service::{Service, View};
-use crate::upstream::lending::{Account, Borrowed, Connection, Delivery, Lending, Place};
+use crate::upstream::lending::{
+    AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
+};
 
 /// How long a server may take, while there are others.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -77,12 +79,12 @@ pub(super) fn candidates<'a>(
 }
 
 /// A connection that goes back whatever becomes of the visit.
-pub(super) struct LoginConnection<'a, C: Connection> {
-    lending: &'a Rc<Lending<C>>,
+pub(super) struct LoginConnection<'a, C: PoolableConnection> {
+    lending: &'a Rc<WorkerPool<C>>,
     pub(super) server: Option<Box<C>>,
 }
 
-impl<C: Connection> LoginConnection<'_, C> {
+impl<C: PoolableConnection> LoginConnection<'_, C> {
     /// Nothing of the visit is left on it.
     pub(super) fn leave(mut self) {
         if let Some(server) = self.server.take() {
@@ -91,7 +93,7 @@ impl<C: Connection> LoginConnection<'_, C> {
     }
 }
 
-impl<C: Connection> Drop for LoginConnection<'_, C> {
+impl<C: PoolableConnection> Drop for LoginConnection<'_, C> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             self.lending.give_back(server, Condition::Unclean);
@@ -100,22 +102,22 @@ impl<C: Connection> Drop for LoginConnection<'_, C> {
 }
 
 /// Waits for a connection, and is out of the line when it is dropped.
-struct QueueGuard<'a, C: Connection> {
-    lending: &'a Rc<Lending<C>>,
-    place: Rc<Place<C>>,
+struct QueueGuard<'a, C: PoolableConnection> {
+    lending: &'a Rc<WorkerPool<C>>,
+    place: Rc<WaitSlot<C>>,
 }
 
-impl<C: Connection> Drop for QueueGuard<'_, C> {
+impl<C: PoolableConnection> Drop for QueueGuard<'_, C> {
     fn drop(&mut self) {
         self.lending.leave_line(&self.place);
-        if let Some(Delivery::Connection(server)) = self.place.take_late() {
+        if let Some(WaitResult::Connection(server)) = self.place.take_late() {
             self.lending.give_back(server, Condition::Clean);
         }
     }
 }
 
-impl<C: Connection> QueueGuard<'_, C> {
-    async fn delivery(&self) -> Delivery<C> {
+impl<C: PoolableConnection> QueueGuard<'_, C> {
+    async fn delivery(&self) -> WaitResult<C> {
         std::future::poll_fn(|context| match self.place.take(context) {
             Some(delivery) => Poll::Ready(delivery),
             None => Poll::Pending,
@@ -125,15 +127,15 @@ impl<C: Connection> QueueGuard<'_, C> {
 }
 
 /// Borrows a connection to a server, or waits for one.
-pub(super) async fn borrow<'a, C: Connection>(
-    lending: &'a Rc<Lending<C>>,
-    account: &Account<C>,
+pub(super) async fn borrow<'a, C: PoolableConnection>(
+    lending: &'a Rc<WorkerPool<C>>,
+    account: &UserPools<C>,
     server: &Arc<Server>,
     view: &DatabaseView,
 ) -> Result<LoginConnection<'a, C>, AcquireError> {
     let in_line = QueueGuard {
         lending,
-        place: Place::new(),
+        place: WaitSlot::new(),
     };
     let guest = |server| LoginConnection {
         lending,
@@ -143,16 +145,16 @@ pub(super) async fn borrow<'a, C: Connection>(
         // It may be another one after each waiting.
         let pooled = account.pooled(server, view);
         let until_ms = match lending.borrow(&pooled, &in_line.place) {
-            Borrowed::Now(server) => return Ok(guest(server)),
-            Borrowed::Later(until_ms) => until_ms,
-            Borrowed::Refused(_) if pooled.pool.is_outdated() => continue,
-            Borrowed::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
+            AcquireResult::Now(server) => return Ok(guest(server)),
+            AcquireResult::Later(until_ms) => until_ms,
+            AcquireResult::Refused(_) if pooled.pool.is_retired() => continue,
+            AcquireResult::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
         };
         let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
         match compio::time::timeout(wait, in_line.delivery()).await {
-            Ok(Delivery::Connection(server)) => return Ok(guest(server)),
-            Ok(Delivery::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
-            Ok(Delivery::Again) => {}
+            Ok(WaitResult::Connection(server)) => return Ok(guest(server)),
+            Ok(WaitResult::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
+            Ok(WaitResult::Again) => {}
             Err(_) => return Err(AcquireError::TimedOut),
         }
     }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use super::lender::Pooled;
+use super::lender::PoolHandle;
 
 /// How long a cancel request may keep a connection from being lent.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How the query of one connection is cancelled, and how many are about to do it.
-pub(crate) struct Cancelling {
-    pub(crate) pooled: Arc<Pooled>,
+pub(crate) struct CancelTarget {
+    pub(crate) pooled: Arc<PoolHandle>,
     /// Where the connection leads: names move, and have several addresses. `None`: a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
     /// The connection as its server numbers it, and how that server knows that it is meant:
@@ -25,9 +25,9 @@ pub(crate) struct Cancelling {
     waker: RefCell<Option<Waker>>,
 }
 
-impl Cancelling {
+impl CancelTarget {
     pub(super) fn new(
-        pooled: &Arc<Pooled>,
+        pooled: &Arc<PoolHandle>,
         peer: Option<SocketAddr>,
         key: Option<(u32, Box<[u8]>)>,
     ) -> Rc<Self> {

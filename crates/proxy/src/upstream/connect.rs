@@ -11,24 +11,24 @@ use crate::settings::Settings;
 use crate::socket::Socket;
 
 /// Why there is no connection.
-pub(crate) struct Failed {
+pub(crate) struct SocketConnectError {
     pub(crate) why: String,
     /// Descriptors, ports or memory of this machine ran out: the server cannot help it.
-    pub(crate) ours: bool,
+    pub(crate) is_resource_exhausted: bool,
 }
 
-impl Failed {
+impl SocketConnectError {
     fn of_server(why: impl Into<String>) -> Self {
         Self {
             why: why.into(),
-            ours: false,
+            is_resource_exhausted: false,
         }
     }
 
     fn of_ours(error: &io::Error) -> Self {
         Self {
             why: explain(error),
-            ours: true,
+            is_resource_exhausted: true,
         }
     }
 
@@ -45,7 +45,7 @@ impl Failed {
             .is_some_and(|code| ours.contains(&code));
         Self {
             why: explain(error),
-            ours,
+            is_resource_exhausted: ours,
         }
     }
 }
@@ -55,29 +55,33 @@ pub(crate) async fn connect(
     worker: &Worker,
     endpoint: Option<&Endpoint>,
     settings: &Settings,
-) -> Result<Socket, Failed> {
-    let unresolved = || Failed::of_server("host name not resolved");
+) -> Result<Socket, SocketConnectError> {
+    let unresolved = || SocketConnectError::of_server("host name not resolved");
     let (domain, protocol, address) = parts(endpoint.ok_or_else(unresolved)?)
-        .map_err(|error| Failed::of_server(error.to_string()))?;
-    let socket = open(domain, protocol).map_err(|error| Failed::of_ours(&error))?;
+        .map_err(|error| SocketConnectError::of_server(error.to_string()))?;
+    let socket = open(domain, protocol).map_err(|error| SocketConnectError::of_ours(&error))?;
     let begun = socket.connect(&address);
     let shared = SharedFd::new(socket);
     match begun {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         // What a Unix socket says; of TCP it would be about local ports.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock && domain == Domain::UNIX => {
-            return Err(Failed::of_server("listen backlog is full"));
+            return Err(SocketConnectError::of_server("listen backlog is full"));
         }
-        Err(error) => return Err(Failed::connecting(&error)),
-        Ok(()) => return Socket::new(worker, shared).map_err(|error| Failed::of_ours(&error)),
+        Err(error) => return Err(SocketConnectError::connecting(&error)),
+        Ok(()) => {
+            return Socket::new(worker, shared)
+                .map_err(|error| SocketConnectError::of_ours(&error));
+        }
     }
-    let socket = Socket::new(worker, shared).map_err(|error| Failed::of_ours(&error))?;
+    let socket =
+        Socket::new(worker, shared).map_err(|error| SocketConnectError::of_ours(&error))?;
     match compio::time::timeout(settings.connect_timeout, socket.connected()).await {
         Ok(Ok(())) => Ok(socket),
-        Ok(Err(error)) => Err(Failed::connecting(&error)),
+        Ok(Err(error)) => Err(SocketConnectError::connecting(&error)),
         Err(_) => {
             let limit_ms = settings.connect_timeout.as_millis();
-            Err(Failed::of_server(format!(
+            Err(SocketConnectError::of_server(format!(
                 "no response within {limit_ms} ms (connect_timeout_ms)"
             )))
         }

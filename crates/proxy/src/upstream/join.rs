@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 
-use super::cancelling::Cancelling;
+use super::cancelling::CancelTarget;
 use super::connect::connect;
 use crate::engine::event::{Event, Sign};
 use crate::engine::worker::Worker;
@@ -14,8 +14,8 @@ use crate::stream::Stream;
 
 /// Why there is no connection.
 #[derive(Debug, Clone)]
-pub(crate) struct JoinError {
-    pub(crate) kind: Kind,
+pub(crate) struct ConnectError {
+    pub(crate) kind: ConnectErrorKind,
     /// What the server has called it; `None`: it has not said anything.
     pub(crate) code: Option<ErrorCode>,
     /// Says which server.
@@ -25,13 +25,13 @@ pub(crate) struct JoinError {
 
 /// What to make of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ConnectErrorKind {
     /// It could not be reached, or went silent.
     Unreachable,
     /// It has no more connections to give: later perhaps.
     Full,
     /// It starts or stops: later perhaps.
-    TurnedAway,
+    NotReady,
     /// It does not want this user, or has no such database.
     Refused,
     /// The pool is no longer current.
@@ -46,10 +46,10 @@ pub(crate) struct ErrorCode {
     pub(crate) sqlstate: [u8; 5],
 }
 
-impl JoinError {
+impl ConnectError {
     pub(crate) fn outdated() -> Self {
         Self {
-            kind: Kind::Outdated,
+            kind: ConnectErrorKind::Outdated,
             code: None,
             message: "the pool has been replaced".to_owned(),
             server_id: 0,
@@ -58,7 +58,7 @@ impl JoinError {
 
     pub(crate) fn unreachable(server: &Server, why: impl fmt::Display) -> Self {
         Self {
-            kind: Kind::Unreachable,
+            kind: ConnectErrorKind::Unreachable,
             code: None,
             message: format!("server {}: {why}", server.name),
             server_id: server.id,
@@ -66,7 +66,12 @@ impl JoinError {
     }
 
     /// The server says so.
-    pub(crate) fn refused(server: &Server, kind: Kind, code: ErrorCode, text: &str) -> Self {
+    pub(crate) fn refused(
+        server: &Server,
+        kind: ConnectErrorKind,
+        code: ErrorCode,
+        text: &str,
+    ) -> Self {
         Self {
             kind,
             code: Some(code),
@@ -78,19 +83,22 @@ impl JoinError {
     /// It lets us in, but not as the clients of this pool need it.
     pub(crate) fn unsuitable(server: &Server, why: impl fmt::Display) -> Self {
         Self {
-            kind: Kind::TurnedAway,
+            kind: ConnectErrorKind::NotReady,
             ..Self::unreachable(server, why)
         }
     }
 
     /// The server has no more connections to give.
     pub(crate) fn is_full(&self) -> bool {
-        self.kind == Kind::Full
+        self.kind == ConnectErrorKind::Full
     }
 
     /// Another server might do, or this one later.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self.kind, Kind::Unreachable | Kind::Full | Kind::TurnedAway)
+        matches!(
+            self.kind,
+            ConnectErrorKind::Unreachable | ConnectErrorKind::Full | ConnectErrorKind::NotReady
+        )
     }
 }
 
@@ -99,7 +107,7 @@ pub(crate) async fn reach(
     worker: &Rc<Worker>,
     service: &Service,
     server: &Server,
-) -> Result<Stream, JoinError> {
+) -> Result<Stream, ConnectError> {
     let view = service.view_owned();
     let endpoint = server.endpoint();
     let failed = match connect(worker, endpoint.as_ref(), &view.settings).await {
@@ -109,8 +117,8 @@ pub(crate) async fn reach(
         }
         Err(failed) => failed,
     };
-    let error = JoinError::unreachable(server, &failed.why);
-    if !failed.ours {
+    let error = ConnectError::unreachable(server, &failed.why);
+    if !failed.is_resource_exhausted {
         service.counters.connect_errors.add(1);
         server.counters.connect_errors.add(1);
         server.endpoint_failed();
@@ -125,13 +133,13 @@ pub(crate) async fn reach(
 pub(crate) async fn reach_again(
     worker: &Rc<Worker>,
     service: &Service,
-    one: &Cancelling,
-) -> Result<Stream, JoinError> {
+    one: &CancelTarget,
+) -> Result<Stream, ConnectError> {
     let (view, server) = (service.view_owned(), &one.pooled.server);
     let endpoint = one.peer.map(Endpoint::Tcp).or_else(|| server.endpoint());
     match connect(worker, endpoint.as_ref(), &view.settings).await {
         Ok(socket) => Ok(Stream::plain(socket)),
-        Err(failed) => Err(JoinError::unreachable(server, failed.why)),
+        Err(failed) => Err(ConnectError::unreachable(server, failed.why)),
     }
 }
 
@@ -139,8 +147,8 @@ pub(crate) async fn reach_again(
 pub(crate) async fn in_time<T>(
     view: &View,
     server: &Server,
-    joining: impl Future<Output = Result<T, JoinError>>,
-) -> Result<T, JoinError> {
+    joining: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
     let limit = view.settings.connect_timeout * 2;
     match compio::time::timeout(limit, joining).await {
         Ok(joined) => joined,
@@ -150,7 +158,7 @@ pub(crate) async fn in_time<T>(
                 "login not completed within {limit_ms} ms (twice \
                                connect_timeout_ms)"
             );
-            Err(JoinError::unreachable(server, why))
+            Err(ConnectError::unreachable(server, why))
         }
     }
 }

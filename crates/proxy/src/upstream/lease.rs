@@ -9,14 +9,14 @@ use crate::service::Service;
 
 /// One place on a server: the pick reserved it, the drop releases it.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct ServerPermit {
     server: Arc<Server>,
-    registry: Arc<Registry>,
+    registry: Arc<ServiceRegistry>,
 }
 
-impl Lease {
+impl ServerPermit {
     /// Takes over the reservation that a pick has made.
-    pub(crate) fn new(server: &Arc<Server>, registry: &Arc<Registry>) -> Self {
+    pub(crate) fn new(server: &Arc<Server>, registry: &Arc<ServiceRegistry>) -> Self {
         Self {
             server: Arc::clone(server),
             registry: Arc::clone(registry),
@@ -28,7 +28,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for ServerPermit {
     fn drop(&mut self) {
         self.server.load.release();
         self.registry.place_freed(&self.server);
@@ -37,7 +37,7 @@ impl Drop for Lease {
 
 /// All services, so that a place freed by one serves a client waiting at another.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
+pub(crate) struct ServiceRegistry {
     /// Clients waiting anywhere: while it is zero, which is nearly always, a release costs nothing.
     pub(crate) queued: AtomicUsize,
     /// Who waits takes a number: it tells who came first, whatever his service.
@@ -45,7 +45,7 @@ pub(crate) struct Registry {
     services: Mutex<Vec<Weak<Service>>>,
 }
 
-impl Registry {
+impl ServiceRegistry {
     pub(crate) fn add(&self, service: &Arc<Service>) {
         let mut services = self.lock();
         services.retain(|known| known.strong_count() > 0);

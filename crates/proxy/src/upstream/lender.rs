@@ -9,12 +9,12 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use evenkeel_policy::lending::{Books, Key, Order, Pool};
+use evenkeel_policy::lending::{Pool, PoolKey, SharedPools, WorkerTask};
 use evenkeel_wire::{mysql, postgres};
 
-pub(crate) use self::numbers::Number;
+pub(crate) use self::numbers::NameId;
 
-use self::numbers::Numbers;
+use self::numbers::NameIds;
 use self::pause::Paused;
 use crate::clock;
 use crate::server::Server;
@@ -22,24 +22,24 @@ use crate::service::database::{DatabaseView, Sizes};
 
 /// All pools of a service.
 #[derive(Debug)]
-pub(crate) struct Lender {
-    pub(crate) books: Arc<Books>,
-    pooled: Mutex<HashMap<Key, Arc<Pooled>>>,
+pub(crate) struct PoolRegistry {
+    pub(crate) books: Arc<SharedPools>,
+    pooled: Mutex<HashMap<PoolKey, Arc<PoolHandle>>>,
     paused: Mutex<Paused>,
     /// Of the databases among them, which may have no clients yet.
-    paused_numbers: Mutex<HashMap<String, Number>>,
-    numbers: Mutex<Numbers>,
+    paused_numbers: Mutex<HashMap<String, NameId>>,
+    numbers: Mutex<NameIds>,
 }
 
 /// One pool, and how its connections are made.
-pub(crate) struct Pooled {
+pub(crate) struct PoolHandle {
     pub(crate) pool: Arc<Pool>,
     pub(crate) server: Arc<Server>,
-    pub(crate) who: Arc<Who>,
+    pub(crate) who: Arc<PoolUser>,
 }
 
 /// A user in a database, with what logs in to servers.
-pub(crate) struct Who {
+pub(crate) struct PoolUser {
     /// As the client calls itself.
     pub(crate) user: Arc<str>,
     /// As it is called at the servers.
@@ -54,8 +54,8 @@ pub(crate) struct Who {
     /// What a replication client's startup packet says beside its name and database: the servers
     /// are told the same, and its connection is its own.
     pub(crate) replication: Option<Parameters>,
-    pub(crate) user_number: Number,
-    pub(crate) database_number: Number,
+    pub(crate) user_number: NameId,
+    pub(crate) database_number: NameId,
 }
 
 /// Names and values of a startup packet.
@@ -67,7 +67,7 @@ pub(crate) enum Credential {
     MySql(mysql::login::Credential),
 }
 
-impl Who {
+impl PoolUser {
     /// None: it is not a user of PostgreSQL.
     pub(crate) fn postgres(&self) -> Option<&postgres::login::Credential> {
         match &self.credential {
@@ -85,7 +85,7 @@ impl Who {
     }
 }
 
-impl fmt::Debug for Pooled {
+impl fmt::Debug for PoolHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pooled")
             .field("server", &self.server.name)
@@ -95,8 +95,8 @@ impl fmt::Debug for Pooled {
     }
 }
 
-impl Lender {
-    pub(crate) fn new(books: Books) -> Self {
+impl PoolRegistry {
+    pub(crate) fn new(books: SharedPools) -> Self {
         Self {
             books: Arc::new(books),
             pooled: Mutex::default(),
@@ -107,33 +107,33 @@ impl Lender {
     }
 
     /// A number for a name: the same for the same one as long as anybody has it.
-    pub(crate) fn number(&self, name: &[u8]) -> Number {
+    pub(crate) fn number(&self, name: &[u8]) -> NameId {
         let numbers = self.numbers.lock();
         numbers.unwrap_or_else(PoisonError::into_inner).of(name)
     }
 
     /// The pool of that key, while there is one.
-    pub(crate) fn pooled(&self, key: &Key) -> Option<Arc<Pooled>> {
+    pub(crate) fn pooled(&self, key: &PoolKey) -> Option<Arc<PoolHandle>> {
         self.map().get(key).cloned()
     }
 
     /// Every pool.
-    pub(crate) fn all(&self) -> Vec<Arc<Pooled>> {
+    pub(crate) fn all(&self) -> Vec<Arc<PoolHandle>> {
         self.map().values().cloned().collect()
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<Key, Arc<Pooled>>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<PoolHandle>>> {
         self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A user's pool at a server.
     pub(super) fn pool_for(
         &self,
-        who: &Arc<Who>,
+        who: &Arc<PoolUser>,
         server: &Arc<Server>,
         view: &DatabaseView,
-    ) -> Arc<Pooled> {
-        let key = Key {
+    ) -> Arc<PoolHandle> {
+        let key = PoolKey {
             server: server.id,
             user: who.user_number.get(),
             generation: who.generation,
@@ -141,11 +141,11 @@ impl Lender {
             identity: who.identity,
         };
         let mut map = self.map();
-        if let Some(known) = map.get(&key).filter(|known| !known.pool.is_outdated()) {
+        if let Some(known) = map.get(&key).filter(|known| !known.pool.is_retired()) {
             return Arc::clone(known);
         }
         let quotas = view.sizes.quotas(&who.user, &who.database);
-        let pooled = Arc::new(Pooled {
+        let pooled = Arc::new(PoolHandle {
             pool: self.books.pool(key, &quotas, &server.load),
             server: Arc::clone(server),
             who: Arc::clone(who),
@@ -155,7 +155,7 @@ impl Lender {
     }
 
     /// Other limits for the pools that there are.
-    pub(crate) fn resize(&self, sizes: &Sizes, orders: &mut Vec<Order>) {
+    pub(crate) fn resize(&self, sizes: &Sizes, orders: &mut Vec<WorkerTask>) {
         for one in self.all() {
             let quotas = sizes.quotas(&one.who.user, &one.who.database);
             self.books.set_quotas(&one.pool, &quotas);

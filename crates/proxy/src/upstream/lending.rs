@@ -22,40 +22,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::lending::{
-    Cancelled, Closing, Condition, Desk, Failure, Lend, Loan, Order, Refusal, Returned, Task,
-    Ticket,
+    AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, IdlePool, OpenFailure,
+    PoolRefusal, ReleaseDecision, TaskKind, WaitTicket, WorkerTask,
 };
 use slab::Slab;
 
-pub(crate) use account::Account;
-pub(crate) use connection::{Connection, Lent, Luggage, Parcel};
-pub(crate) use errand::Errand;
-pub(crate) use lendings::{ById, Lendings};
-pub(crate) use place::{Delivery, Place};
+pub(crate) use account::UserPools;
+pub(crate) use connection::{
+    ConnectionCore, ConnectionTransfer, PoolableConnection, TransferState,
+};
+pub(crate) use errand::PoolMessage;
+pub(crate) use lendings::{ById, WorkerPools};
+pub(crate) use place::{WaitResult, WaitSlot};
 
 use crate::clock;
 use crate::dice::dice;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::upstream::join::JoinError;
-use crate::upstream::lender::{Lender, Pooled, Who};
+use crate::upstream::join::ConnectError;
+use crate::upstream::lender::{PoolHandle, PoolRegistry, PoolUser};
 
 /// How long a server that said it is full is left alone.
 const FULL_PAUSE_MS: u64 = 500;
 
 /// One worker's part of one service's pools.
-pub(crate) struct Lending<C: Connection> {
+pub(crate) struct WorkerPool<C: PoolableConnection> {
     service: Arc<Service>,
-    lender: Arc<Lender>,
+    lender: Arc<PoolRegistry>,
     worker: Weak<Worker>,
-    desk: RefCell<Desk>,
+    desk: RefCell<IdlePool>,
     /// Every connection of this worker by its number; empty while it is lent.
     connections: RefCell<Slab<Option<Box<C>>>>,
     /// Clients in line, by their ticket's number.
-    waiting: RefCell<HashMap<u64, Rc<Place<C>>>>,
+    waiting: RefCell<HashMap<u64, Rc<WaitSlot<C>>>>,
     /// What sessions of one user in one database share, for as long as there are any.
-    accounts: RefCell<HashMap<AccountKey, Weak<Account<C>>>>,
+    accounts: RefCell<HashMap<AccountKey, Weak<UserPools<C>>>>,
     upkept_ms: Cell<u64>,
 }
 
@@ -63,16 +65,20 @@ pub(crate) struct Lending<C: Connection> {
 type AccountKey = (u64, u64, u64, u64);
 
 /// The answer to a session that wants a connection.
-pub(crate) enum Borrowed<C> {
+pub(crate) enum AcquireResult<C> {
     Now(Box<C>),
     /// It will be delivered to the place; until then, in milliseconds of the clock.
     Later(u64),
-    Refused(Refusal),
+    Refused(PoolRefusal),
 }
 
-impl<C: Connection> Lending<C> {
-    pub(crate) fn new(worker: &Rc<Worker>, service: &Arc<Service>, lender: &Arc<Lender>) -> Self {
-        let desk = Desk::new(worker.index, Arc::clone(&lender.books));
+impl<C: PoolableConnection> WorkerPool<C> {
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        service: &Arc<Service>,
+        lender: &Arc<PoolRegistry>,
+    ) -> Self {
+        let desk = IdlePool::new(worker.index, Arc::clone(&lender.books));
         Self {
             service: Arc::clone(service),
             lender: Arc::clone(lender),
@@ -86,7 +92,7 @@ impl<C: Connection> Lending<C> {
     }
 
     /// What the sessions of a user in a database share.
-    pub(crate) fn account(&self, who: Who, service: &DatabaseService) -> Rc<Account<C>> {
+    pub(crate) fn account(&self, who: PoolUser, service: &DatabaseService) -> Rc<UserPools<C>> {
         let key = (
             who.user_number.get(),
             who.database_number.get(),
@@ -98,28 +104,32 @@ impl<C: Connection> Lending<C> {
             return known;
         }
         accounts.retain(|_, account| account.strong_count() > 0);
-        let account = Account::new(who, service);
+        let account = UserPools::new(who, service);
         accounts.insert(key, Rc::downgrade(&account));
         account
     }
 
     /// A session wants a connection of a pool; if it must wait, it does so at its place.
-    pub(crate) fn borrow(self: &Rc<Self>, pooled: &Pooled, place: &Rc<Place<C>>) -> Borrowed<C> {
+    pub(crate) fn borrow(
+        self: &Rc<Self>,
+        pooled: &PoolHandle,
+        place: &Rc<WaitSlot<C>>,
+    ) -> AcquireResult<C> {
         loop {
             let mut orders = Vec::new();
             let lent = self
                 .desk
                 .borrow_mut()
-                .borrow(&pooled.pool, clock::now_ms(), &mut orders);
+                .acquire(&pooled.pool, clock::now_ms(), &mut orders);
             let borrowed = match lent {
-                Lend::Take(loan) => self.take(loan).map(Borrowed::Now),
-                Lend::Refuse(refusal) => Some(Borrowed::Refused(refusal)),
-                Lend::Wait { ticket, until_ms } => {
-                    place.stand_in_line(ticket);
+                AcquireDecision::Take(loan) => self.take(loan).map(AcquireResult::Now),
+                AcquireDecision::Refuse(refusal) => Some(AcquireResult::Refused(refusal)),
+                AcquireDecision::Wait { ticket, until_ms } => {
+                    place.enqueue(ticket);
                     self.waiting
                         .borrow_mut()
                         .insert(ticket.number, Rc::clone(place));
-                    Some(Borrowed::Later(until_ms))
+                    Some(AcquireResult::Later(until_ms))
                 }
             };
             self.give_out(orders);
@@ -130,12 +140,12 @@ impl<C: Connection> Lending<C> {
     }
 
     /// Whether a client need not wait for another one's connection of this pool.
-    pub(crate) fn has_room(&self, pooled: &Pooled) -> bool {
+    pub(crate) fn has_room(&self, pooled: &PoolHandle) -> bool {
         self.desk.borrow().has_room(&pooled.pool, clock::now_ms())
     }
 
     /// The connection of a loan; `None`: it has ended meanwhile and is closed.
-    fn take(self: &Rc<Self>, loan: Loan) -> Option<Box<C>> {
+    fn take(self: &Rc<Self>, loan: Checkout) -> Option<Box<C>> {
         let mut connection = self.lift(&loan)?;
         let lent = connection.lent_mut();
         lent.loan = Some(loan);
@@ -146,27 +156,27 @@ impl<C: Connection> Lending<C> {
         Some(connection)
     }
 
-    fn lift(&self, loan: &Loan) -> Option<Box<C>> {
+    fn lift(&self, loan: &Checkout) -> Option<Box<C>> {
         let mut connections = self.connections.borrow_mut();
         connections.get_mut(loan.connection as usize)?.take()
     }
 
     /// A session does not want one any more. True: a delivery was under way and will go on.
-    pub(crate) fn leave_line(&self, place: &Place<C>) -> bool {
+    pub(crate) fn leave_line(&self, place: &WaitSlot<C>) -> bool {
         let Some(ticket) = place.leave_line() else {
             return false;
         };
         self.waiting.borrow_mut().remove(&ticket.number);
-        self.lender.books.cancel(ticket) == Cancelled::Answered
+        self.lender.books.cancel(ticket) == CancelOutcome::Answered
     }
 
     /// Whether a session that has waited too long really gets nothing.
-    pub(crate) fn give_up(&self, place: &Place<C>) -> bool {
+    pub(crate) fn give_up(&self, place: &WaitSlot<C>) -> bool {
         let Some(ticket) = place.ticket() else {
             place.leave_line();
             return true;
         };
-        if self.lender.books.cancel(ticket) == Cancelled::Answered {
+        if self.lender.books.cancel(ticket) == CancelOutcome::Answered {
             return false;
         }
         place.leave_line();
@@ -196,7 +206,7 @@ impl<C: Connection> Lending<C> {
         let returned =
             self.desk
                 .borrow_mut()
-                .give_back(loan, condition, clock::now_ms(), &mut orders);
+                .release(loan, condition, clock::now_ms(), &mut orders);
         self.settle(returned);
         self.give_out(orders);
     }
@@ -218,16 +228,16 @@ impl<C: Connection> Lending<C> {
         });
     }
 
-    fn settle(self: &Rc<Self>, returned: Returned) {
+    fn settle(self: &Rc<Self>, returned: ReleaseDecision) {
         match returned {
-            Returned::Idle => {}
-            Returned::Hand(ticket, loan) => self.hand(ticket, loan),
-            Returned::Close(closing) => self.close(closing),
+            ReleaseDecision::Idle => {}
+            ReleaseDecision::Hand(ticket, loan) => self.hand(ticket, loan),
+            ReleaseDecision::Close(closing) => self.close(closing),
         }
     }
 
     /// A connection belongs to who holds the ticket.
-    fn hand(self: &Rc<Self>, ticket: Ticket, loan: Loan) {
+    fn hand(self: &Rc<Self>, ticket: WaitTicket, loan: Checkout) {
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
@@ -242,28 +252,28 @@ impl<C: Connection> Lending<C> {
         let has_spoken = lent.stream.has_arrived();
         let place = self.waiting.borrow_mut().remove(&ticket.number);
         match place {
-            Some(place) if !has_spoken => place.deliver(Delivery::Connection(connection)),
+            Some(place) if !has_spoken => place.deliver(WaitResult::Connection(connection)),
             Some(place) => {
                 self.give_back(connection, Condition::Unclean);
-                place.deliver(Delivery::Again);
+                place.deliver(WaitResult::Again);
             }
             None if has_spoken => self.give_back(connection, Condition::Unclean),
             None => self.give_back(connection, Condition::Clean),
         }
     }
 
-    fn send_away(self: &Rc<Self>, worker: &Rc<Worker>, ticket: Ticket, mut loan: Loan) {
+    fn send_away(self: &Rc<Self>, worker: &Rc<Worker>, ticket: WaitTicket, mut loan: Checkout) {
         let Some(connection) = self.lift(&loan) else {
             return;
         };
         let (lending, home) = (Rc::clone(self), Rc::clone(worker));
         worker.spawn(async move {
             let number = loan.connection;
-            let packed = Parcel::pack(connection, &home).await;
+            let packed = ConnectionTransfer::pack(connection, &home).await;
             let errand = match packed {
                 Some(parcel) => {
                     lending.connections.borrow_mut().remove(number as usize);
-                    Errand::Take {
+                    PoolMessage::Take {
                         ticket,
                         loan,
                         parcel: Box::new(parcel),
@@ -272,26 +282,26 @@ impl<C: Connection> Lending<C> {
                 None => {
                     loan.connection = number;
                     lending.lose(loan);
-                    Errand::Again(ticket)
+                    PoolMessage::Again(ticket)
                 }
             };
-            lending.send_errand(&home, ticket.worker, errand);
+            lending.send_message(&home, ticket.worker, errand);
         });
     }
 
     /// A connection that was ours has ended without coming back.
-    fn lose(self: &Rc<Self>, loan: Loan) {
+    fn lose(self: &Rc<Self>, loan: Checkout) {
         let mut orders = Vec::new();
         let now_ms = clock::now_ms();
         let returned =
             self.desk
                 .borrow_mut()
-                .give_back(loan, Condition::Unclean, now_ms, &mut orders);
+                .release(loan, Condition::Unclean, now_ms, &mut orders);
         self.settle(returned);
         self.give_out(orders);
     }
 
-    fn close(self: &Rc<Self>, closing: Closing) {
+    fn close(self: &Rc<Self>, closing: ClosingConnection) {
         let mut connections = self.connections.borrow_mut();
         let gone = connections
             .try_remove(closing.connection as usize)
@@ -299,7 +309,7 @@ impl<C: Connection> Lending<C> {
         drop(connections);
         let server = gone.map(|connection| {
             let server = Arc::clone(&connection.lent().pooled.server);
-            connection.part(closing.why.as_str());
+            connection.disconnect(closing.why.as_str());
             server
         });
         let mut orders = Vec::new();
@@ -313,7 +323,7 @@ impl<C: Connection> Lending<C> {
     }
 
     /// Delivers what the books want done.
-    pub(crate) fn give_out(self: &Rc<Self>, orders: Vec<Order>) {
+    pub(crate) fn give_out(self: &Rc<Self>, orders: Vec<WorkerTask>) {
         if orders.is_empty() {
             return;
         }
@@ -325,25 +335,25 @@ impl<C: Connection> Lending<C> {
             if to == worker.index {
                 self.obey(&worker, order);
             } else {
-                self.send_errand(&worker, to, Errand::Order(order));
+                self.send_message(&worker, to, PoolMessage::Order(order));
             }
         }
     }
 
-    fn send_errand(&self, worker: &Worker, to: usize, errand: Errand) {
+    fn send_message(&self, worker: &Worker, to: usize, errand: PoolMessage) {
         let service_id = self.service.id;
         let order = crate::engine::Order::Lending { service_id, errand };
         // A worker that is gone has no clients either.
         let _ = worker.shared.orders[to].send(order);
     }
 
-    fn obey(self: &Rc<Self>, worker: &Rc<Worker>, order: Order) {
+    fn obey(self: &Rc<Self>, worker: &Rc<Worker>, order: WorkerTask) {
         let mut orders = Vec::new();
         let now_ms = clock::now_ms();
         match order.task {
-            Task::Connect => self.connect(worker, order.pool),
-            Task::LookAgain { at_ms } => self.look_again(worker, order.pool, at_ms),
-            Task::GiveIdle => {
+            TaskKind::Connect => self.connect(worker, order.pool),
+            TaskKind::Recheck { at_ms } => self.look_again(worker, order.pool, at_ms),
+            TaskKind::HandOverIdle => {
                 let given = self
                     .desk
                     .borrow_mut()
@@ -352,7 +362,7 @@ impl<C: Connection> Lending<C> {
                     self.hand(ticket, loan);
                 }
             }
-            Task::Evict { on_behalf } => {
+            TaskKind::Evict { on_behalf } => {
                 let evicted =
                     self.desk
                         .borrow_mut()
@@ -389,7 +399,7 @@ impl<C: Connection> Lending<C> {
         worker.spawn(async move {
             let opened = match lending.lender.pooled(pool.key()) {
                 Some(pooled) => Box::pin(C::open(&home, &lending.service, &pooled)).await,
-                None => Err(JoinError::outdated()),
+                None => Err(ConnectError::outdated()),
             };
             match opened {
                 Ok(connection) => lending.opened(&pool, connection),
@@ -415,13 +425,13 @@ impl<C: Connection> Lending<C> {
         self: &Rc<Self>,
         worker: &Rc<Worker>,
         pool: &Arc<evenkeel_policy::lending::Pool>,
-        error: JoinError,
+        error: ConnectError,
     ) {
         let failure = if error.is_full() {
             let pause_ms = FULL_PAUSE_MS;
-            Failure::Full { pause_ms }
+            OpenFailure::Full { pause_ms }
         } else {
-            Failure::Failed
+            OpenFailure::Failed
         };
         let mut orders = Vec::new();
         let now_ms = clock::now_ms();
@@ -435,29 +445,29 @@ impl<C: Connection> Lending<C> {
         self.give_out(orders);
     }
 
-    fn tell(self: &Rc<Self>, worker: &Rc<Worker>, ticket: Ticket, error: Arc<JoinError>) {
+    fn tell(self: &Rc<Self>, worker: &Rc<Worker>, ticket: WaitTicket, error: Arc<ConnectError>) {
         if ticket.worker != worker.index {
-            return self.send_errand(worker, ticket.worker, Errand::Failed(ticket, error));
+            return self.send_message(worker, ticket.worker, PoolMessage::Failed(ticket, error));
         }
         let place = self.waiting.borrow_mut().remove(&ticket.number);
         if let Some(place) = place {
-            place.deliver(Delivery::Failed(error));
+            place.deliver(WaitResult::Failed(error));
         }
     }
 
     /// Another worker wants something done, or brings something.
-    pub(crate) fn run_errand(self: &Rc<Self>, worker: &Rc<Worker>, errand: Errand) {
+    pub(crate) fn handle_message(self: &Rc<Self>, worker: &Rc<Worker>, errand: PoolMessage) {
         match errand {
-            Errand::Order(order) => self.obey(worker, order),
-            Errand::Failed(ticket, error) => self.tell(worker, ticket, error),
-            Errand::Vacate { server, database } => self.vacate(server, database),
-            Errand::Again(ticket) => {
+            PoolMessage::Order(order) => self.obey(worker, order),
+            PoolMessage::Failed(ticket, error) => self.tell(worker, ticket, error),
+            PoolMessage::Vacate { server, database } => self.vacate(server, database),
+            PoolMessage::Again(ticket) => {
                 let place = self.waiting.borrow_mut().remove(&ticket.number);
                 if let Some(place) = place {
-                    place.deliver(Delivery::Again);
+                    place.deliver(WaitResult::Again);
                 }
             }
-            Errand::Take {
+            PoolMessage::Take {
                 ticket,
                 mut loan,
                 parcel,
@@ -471,7 +481,7 @@ impl<C: Connection> Lending<C> {
                 None => {
                     loan.connection = u32::MAX;
                     self.lose(loan);
-                    self.run_errand(worker, Errand::Again(ticket));
+                    self.handle_message(worker, PoolMessage::Again(ticket));
                 }
             },
         }

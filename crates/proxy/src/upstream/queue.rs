@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use evenkeel_policy::pool::Pick;
 
-use super::Seeker;
-use super::lease::{Lease, Registry};
+use super::ConnectRequest;
+use super::lease::{ServerPermit, ServiceRegistry};
 use crate::record::Ending;
 use crate::service::{Service, View};
 
-type Grant = (Lease, Arc<View>);
+type Grant = (ServerPermit, Arc<View>);
 
 /// The waiting clients of one service. The lock is taken only while somebody waits.
 #[derive(Debug, Default)]
@@ -44,12 +44,12 @@ impl Queue {
     }
 
     /// Counted before the lock and the pick, so that a place freed meanwhile is seen by one side.
-    fn count(&self, registry: &Registry) {
+    fn count(&self, registry: &ServiceRegistry) {
         self.length.fetch_add(1, SeqCst);
         registry.queued.fetch_add(1, SeqCst);
     }
 
-    fn uncount(&self, registry: &Registry) {
+    fn uncount(&self, registry: &ServiceRegistry) {
         self.length.fetch_sub(1, SeqCst);
         registry.queued.fetch_sub(1, SeqCst);
     }
@@ -57,7 +57,7 @@ impl Queue {
 
 /// Waits at most `wait` for a place on a server.
 pub(super) async fn wait(
-    seeker: &Seeker<'_>,
+    seeker: &ConnectRequest<'_>,
     tried_ids: &[u64],
     wait: Duration,
 ) -> Result<Grant, Ending> {
@@ -67,7 +67,7 @@ pub(super) async fn wait(
         return Err(Ending::QueueFull);
     }
     let (granted, grant) = flume::bounded(1);
-    let place = Place::take(seeker, tried_ids, granted);
+    let place = QueueEntry::take(seeker, tried_ids, granted);
     serve_waiting(service, registry);
     let outcome = compio::time::timeout(wait, grant.recv_async()).await;
     drop(place);
@@ -91,13 +91,13 @@ pub(super) async fn wait(
 }
 
 /// Gives free places to the longest waiting, until there is none or nobody waits.
-pub(crate) fn serve_waiting(service: &Arc<Service>, registry: &Arc<Registry>) {
+pub(crate) fn serve_waiting(service: &Arc<Service>, registry: &Arc<ServiceRegistry>) {
     while serve_one(service, registry) {}
 }
 
 /// Turns away who waits for a service that has nobody left: the next clients are refused at once,
 /// so these must not wait on.
-pub(crate) fn refuse_waiting(service: &Arc<Service>, registry: &Arc<Registry>) {
+pub(crate) fn refuse_waiting(service: &Arc<Service>, registry: &Arc<ServiceRegistry>) {
     let turned_away = std::mem::take(&mut *service.queue.lock());
     for _ in &turned_away {
         service.queue.uncount(registry);
@@ -105,13 +105,13 @@ pub(crate) fn refuse_waiting(service: &Arc<Service>, registry: &Arc<Registry>) {
 }
 
 /// Gives one free place to the longest waiting. False: there is none, or nobody can use it.
-pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<Registry>) -> bool {
+pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<ServiceRegistry>) -> bool {
     let view = service.view_owned();
     let mut waiting = service.queue.lock();
     let Some((index, server)) = first_servable(&waiting, &view) else {
         return false;
     };
-    let lease = Lease::new(&view.servers[server], registry);
+    let lease = ServerPermit::new(&view.servers[server], registry);
     let waiter = waiting.remove(index);
     // A grant whose receiver is gone gives its place back on drop, which comes back here: outside
     // the lock.
@@ -142,14 +142,14 @@ fn first_servable(waiting: &VecDeque<Waiter>, view: &View) -> Option<(usize, usi
 }
 
 /// A place in the queue, left on drop.
-struct Place<'a> {
+struct QueueEntry<'a> {
     service: &'a Arc<Service>,
-    registry: &'a Registry,
+    registry: &'a ServiceRegistry,
     ticket: u64,
 }
 
-impl<'a> Place<'a> {
-    fn take(seeker: &Seeker<'a>, tried_ids: &[u64], granted: flume::Sender<Grant>) -> Self {
+impl<'a> QueueEntry<'a> {
+    fn take(seeker: &ConnectRequest<'a>, tried_ids: &[u64], granted: flume::Sender<Grant>) -> Self {
         let (service, registry) = (seeker.service, &seeker.worker.shared.registry);
         let queue = &service.queue;
         let ticket = registry.tickets.fetch_add(1, Relaxed);
@@ -169,7 +169,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         let mut waiting = self.service.queue.lock();
         if let Some(index) = waiting

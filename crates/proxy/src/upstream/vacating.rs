@@ -4,15 +4,15 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_policy::lending::Key;
+use evenkeel_policy::lending::PoolKey;
 
 use crate::clock;
 use crate::engine::Order;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::state::meaning;
-use crate::upstream::lender::Pooled;
-use crate::upstream::lending::Errand;
+use crate::upstream::lender::PoolHandle;
+use crate::upstream::lending::PoolMessage;
 
 /// A statement that is not answered by then waits for others to leave, or is at work; what the
 /// server refuses at once takes nobody's connections away.
@@ -104,12 +104,12 @@ fn outdate_at_replicas(worker: &Worker, service: &Service, what: &What) {
     let Some(shared) = &service.database else {
         return;
     };
-    let is_meant = |one: &Pooled| {
+    let is_meant = |one: &PoolHandle| {
         let mut names = what.does.renamed.iter();
         one.server.id != what.server_id && names.any(|name| **name == *one.who.database)
     };
     for ticket in shared.lender.outdate(is_meant) {
-        let (service_id, errand) = (service.id, Errand::Again(ticket));
+        let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
         // A worker that is gone has no clients either.
         let _ = worker.shared.orders[ticket.worker].send(Order::Lending { service_id, errand });
     }
@@ -155,13 +155,13 @@ fn vacate(worker: &Worker, service: &Service, what: &What) {
     }
     let server = what.server_id;
     let database = shared.lender.number(name.as_bytes()).get();
-    let is_meant = |key: &Key| key.server == server && key.database == database;
+    let is_meant = |key: &PoolKey| key.server == server && key.database == database;
     let figures = shared.lender.books.figures();
     if !figures.iter().any(|one| one.idle > 0 && is_meant(&one.key)) {
         return;
     }
     for orders in &worker.shared.orders {
-        let (service_id, errand) = (service.id, Errand::Vacate { server, database });
+        let (service_id, errand) = (service.id, PoolMessage::Vacate { server, database });
         // A worker that is gone has no connections either.
         let _ = orders.send(Order::Lending { service_id, errand });
     }

@@ -16,11 +16,11 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct Operator<'a> {
     pub(super) console: &'a Console,
     pub(super) dialect: Dialect,
-    pub(super) who: Who,
+    pub(super) who: ConsoleUser,
 }
 
 /// Who a client is.
-pub(super) struct Who {
+pub(super) struct ConsoleUser {
     pub(super) user: String,
     /// The schema that it has named; it means nothing.
     pub(super) schema: Option<String>,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::cluster::Role;
-use evenkeel_policy::pool::{Member, Pool};
+use evenkeel_policy::pool::{Member, ServerSet};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
 use evenkeel_proxy::database::{
-    Auth, DatabaseService, DatabaseView, FileCredential, FileUser, LoginPlaces, Sizes, Times,
+    Auth, DatabaseService, DatabaseView, FileCredential, FileUser, LoginLimits, Sizes, Times,
 };
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::tls::{
@@ -57,24 +57,24 @@ fn digests_max(plan: &DatabasePlan) -> usize {
     usize::try_from(plan.digests_max).unwrap_or(usize::MAX)
 }
 
-fn login_places(plan: &DatabasePlan) -> LoginPlaces {
-    LoginPlaces {
+fn login_places(plan: &DatabasePlan) -> LoginLimits {
+    LoginLimits {
         all: plan.logins_at_once,
         per_address: plan.logins_per_address,
     }
 }
 
-fn lending_settings(plan: &DatabasePlan) -> lending::Settings {
+fn lending_settings(plan: &DatabasePlan) -> lending::PoolSettings {
     let pool = &plan.pool;
-    lending::Settings {
+    lending::PoolSettings {
         min_idle: pool.min_idle,
         idle_ms: pool.idle_ms,
         lifetime_ms: pool.lifetime_ms,
         wait_ms: pool.wait_ms,
         queue_length: usize::try_from(pool.queue_length).unwrap_or(usize::MAX),
         // Moving a connection between workers costs more than some milliseconds of waiting.
-        elsewhere_ms: 5,
-        ..lending::Settings::default()
+        cross_worker_wait_ms: 5,
+        ..lending::PoolSettings::default()
     }
 }
 
@@ -91,7 +91,7 @@ fn waiting_settings(plan: &DatabasePlan) -> waiting::Settings {
 pub(in crate::world) fn lend_sparingly(service: &ServiceState) {
     let plan = service.plan.database.as_deref();
     if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
-        let sparing = lending::Settings {
+        let sparing = lending::PoolSettings {
             min_idle: 0,
             idle_ms: IDLE_MS_AT_THE_END,
             ..lending_settings(plan)
@@ -128,7 +128,7 @@ impl World {
                 ..member.clone()
             }
         });
-        let readers = Pool::new(
+        let readers = ServerSet::new(
             service.plan.balance,
             readers.collect(),
             Arc::clone(&service.cursor),

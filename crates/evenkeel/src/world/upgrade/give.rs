@@ -153,7 +153,7 @@ impl World {
     /// before, and we report for them.
     fn predecessors_hold_limited_places(&self) -> bool {
         let mut servers = self.servers.values().map(|state| &state.server.load.places);
-        servers.any(|places| places.limit() != UNLIMITED && places.elsewhere() > 0)
+        servers.any(|places| places.limit() != UNLIMITED && places.in_use_elsewhere() > 0)
     }
 
     /// Who may still take a place on any server.
@@ -184,7 +184,7 @@ impl World {
     fn keep_for(&self, seekers: &Seekers, server: &Server) {
         let places = &server.load.places;
         let share = self.upgrades.shares.get(&server.id).copied();
-        let missing = share.unwrap_or(0).saturating_sub(places.taken());
+        let missing = share.unwrap_or(0).saturating_sub(places.in_use());
         let borrowed = seekers.borrowing.min(missing);
         places.keep_taken_and(seekers.seeking.saturating_add(borrowed));
     }
@@ -424,7 +424,7 @@ struct Seekers {
 /// Of the places of a server that are ours.
 fn half(server: &Server) -> u32 {
     let places = &server.load.places;
-    places.free().saturating_add(places.taken()) / 2
+    places.free().saturating_add(places.in_use()) / 2
 }
 
 /// Connections that services have opened to lend them.

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn quotas(pool: u32, user: u32) -> Quotas {
-    Quotas {
+fn quotas(pool: u32, user: u32) -> PoolLimits {
+    PoolLimits {
         pool,
         user,
         database: UNLIMITED,
@@ -23,7 +23,7 @@ fn a_raised_limit_of_a_pool_holds_for_those_who_wait_already() {
     assert_eq!(scene.tasks(), []);
     scene.books.set_quotas(&pool, &quotas(2, UNLIMITED));
     scene.books.serve(1, &mut scene.orders);
-    assert_eq!(scene.tasks(), [(0, Task::Connect)]);
+    assert_eq!(scene.tasks(), [(0, TaskKind::Connect)]);
 }
 
 #[test]
@@ -34,9 +34,9 @@ fn what_is_over_a_lowered_limit_of_a_user_closes_as_it_comes_back() {
     scene.books.set_quotas(&pool, &quotas(UNLIMITED, 1));
     scene.books.serve(1, &mut scene.orders);
     let returned = scene.give_back(0, first, 2);
-    assert_eq!(closed_for(&returned), Why::OverLimit);
-    if let Returned::Close(closing) = returned {
+    assert_eq!(closed_for(&returned), CloseReason::OverLimit);
+    if let ReleaseDecision::Close(closing) = returned {
         scene.desks[0].closed(closing, 2, &mut scene.orders);
     }
-    assert_eq!(scene.give_back(0, second, 3), Returned::Idle);
+    assert_eq!(scene.give_back(0, second, 3), ReleaseDecision::Idle);
 }

@@ -90,26 +90,26 @@ fn under_constant_load_nobody_waits_for_ever() {
 
 struct Client {
     worker: usize,
-    loan: Loan,
+    loan: Checkout,
 }
 
 struct World {
     dice: Dice,
     now_ms: u64,
-    books: Arc<Books>,
-    desks: Vec<Desk>,
+    books: Arc<SharedPools>,
+    desks: Vec<IdlePool>,
     pools: Vec<Arc<Pool>>,
     servers: Vec<Arc<Load>>,
     size: u32,
     user_limit: u32,
     /// Never raised above by the books, until the excess has gone.
     excess_allowed: u32,
-    orders: Vec<Order>,
-    opening: Vec<Order>,
-    closing: Vec<(usize, Closing)>,
-    transit: Vec<(Ticket, Loan)>,
+    orders: Vec<WorkerTask>,
+    opening: Vec<WorkerTask>,
+    closing: Vec<(usize, ClosingConnection)>,
+    transit: Vec<(WaitTicket, Checkout)>,
     clients: Vec<Client>,
-    waiting: BTreeMap<Ticket, u64>,
+    waiting: BTreeMap<WaitTicket, u64>,
     connections: u32,
     next_connection: u32,
 }
@@ -119,16 +119,16 @@ impl World {
         let mut dice = Dice(seed);
         let workers = 1 + dice.below(3);
         let size = 1 + dice.below(5) as u32;
-        let settings = Settings {
+        let settings = PoolSettings {
             min_idle: dice.below(2) as u32,
             idle_ms: 200,
             lifetime_ms: [0, 300][dice.below(2)],
             wait_ms: 1_000_000,
             queue_length: 16,
-            ..Settings::default()
+            ..PoolSettings::default()
         };
-        let books = Arc::new(Books::new(workers, size, settings));
-        let desks = (0..workers).map(|worker| Desk::new(worker, Arc::clone(&books)));
+        let books = Arc::new(SharedPools::new(workers, size, settings));
+        let desks = (0..workers).map(|worker| IdlePool::new(worker, Arc::clone(&books)));
         let mut world = World {
             now_ms: 0,
             desks: desks.collect(),
@@ -155,14 +155,14 @@ impl World {
     }
 
     fn new_pool(&self, index: u64) -> Arc<Pool> {
-        let key = Key {
+        let key = PoolKey {
             server: index % 2,
             user: index / 2,
             generation: 0,
             database: 0,
             identity: 0,
         };
-        let quotas = Quotas {
+        let quotas = PoolLimits {
             pool: UNLIMITED,
             user: self.user_limit,
             database: UNLIMITED,
@@ -226,12 +226,12 @@ impl World {
     fn arrive_at(&mut self, index: usize) {
         let worker = self.dice.below(self.desks.len());
         let pool = Arc::clone(&self.pools[index]);
-        match self.desks[worker].borrow(&pool, self.now_ms, &mut self.orders) {
-            Lend::Take(loan) => self.clients.push(Client { worker, loan }),
-            Lend::Wait { ticket, .. } => {
+        match self.desks[worker].acquire(&pool, self.now_ms, &mut self.orders) {
+            AcquireDecision::Take(loan) => self.clients.push(Client { worker, loan }),
+            AcquireDecision::Wait { ticket, .. } => {
                 self.waiting.insert(ticket, self.now_ms);
             }
-            Lend::Refuse(refusal) => assert_eq!(refusal, Refusal::QueueFull),
+            AcquireDecision::Refuse(refusal) => assert_eq!(refusal, PoolRefusal::QueueFull),
         }
     }
 
@@ -242,16 +242,16 @@ impl World {
                 false => Condition::Clean,
             };
             let desk = &mut self.desks[client.worker];
-            let returned = desk.give_back(client.loan, condition, self.now_ms, &mut self.orders);
+            let returned = desk.release(client.loan, condition, self.now_ms, &mut self.orders);
             self.returned(client.worker, returned);
         }
     }
 
-    fn returned(&mut self, worker: usize, returned: Returned) {
+    fn returned(&mut self, worker: usize, returned: ReleaseDecision) {
         match returned {
-            Returned::Idle => {}
-            Returned::Hand(ticket, loan) => self.transit.push((ticket, loan)),
-            Returned::Close(closing) => self.closing.push((worker, closing)),
+            ReleaseDecision::Idle => {}
+            ReleaseDecision::Hand(ticket, loan) => self.transit.push((ticket, loan)),
+            ReleaseDecision::Close(closing) => self.closing.push((worker, closing)),
         }
     }
 
@@ -261,19 +261,19 @@ impl World {
         };
         let desk = &mut self.desks[order.worker];
         match order.task {
-            Task::Connect => {
+            TaskKind::Connect => {
                 self.connections += 1;
                 self.opening.push(order);
             }
-            Task::LookAgain { at_ms } if self.now_ms < at_ms => self.orders.push(order),
-            Task::LookAgain { .. } => {
+            TaskKind::Recheck { at_ms } if self.now_ms < at_ms => self.orders.push(order),
+            TaskKind::Recheck { .. } => {
                 desk.look_again(&order.pool, self.now_ms, &mut self.orders);
             }
-            Task::GiveIdle => {
+            TaskKind::HandOverIdle => {
                 let given = desk.give_idle(&order.pool, self.now_ms, &mut self.orders);
                 self.transit.extend(given);
             }
-            Task::Evict { on_behalf } => {
+            TaskKind::Evict { on_behalf } => {
                 let closing = desk.evict(&order.pool, on_behalf, self.now_ms, &mut self.orders);
                 self.closing
                     .extend(closing.map(|closing| (order.worker, closing)));
@@ -282,12 +282,13 @@ impl World {
     }
 
     fn open_one(&mut self) {
-        let Some(Order { worker, pool, .. }) = self.dice.draw(&mut self.opening) else {
+        let Some(WorkerTask { worker, pool, .. }) = self.dice.draw(&mut self.opening) else {
             return;
         };
         if self.dice.one_in(6) {
             self.connections -= 1;
-            let failure = [Failure::Failed, Failure::Full { pause_ms: 20 }][self.dice.below(2)];
+            let failure =
+                [OpenFailure::Failed, OpenFailure::Full { pause_ms: 20 }][self.dice.below(2)];
             let orders = &mut self.orders;
             let told = self.desks[worker].connect_failed(&pool, failure, self.now_ms, orders);
             told.inspect(|ticket| assert!(self.waiting.remove(ticket).is_some()));
@@ -317,21 +318,21 @@ impl World {
             self.clients.push(Client { worker, loan });
         } else {
             let returned =
-                self.desks[worker].give_back(loan, Condition::Clean, self.now_ms, &mut self.orders);
+                self.desks[worker].release(loan, Condition::Clean, self.now_ms, &mut self.orders);
             self.returned(worker, returned);
         }
     }
 
     fn give_up(&mut self) {
-        let tickets: Vec<Ticket> = self.waiting.keys().copied().collect();
+        let tickets: Vec<WaitTicket> = self.waiting.keys().copied().collect();
         if tickets.is_empty() {
             return;
         }
         let ticket = tickets[self.dice.below(tickets.len())];
         let is_answered = self.transit.iter().any(|(to, _)| *to == ticket);
         let expected = match is_answered {
-            true => Cancelled::Answered,
-            false => Cancelled::Left,
+            true => CancelOutcome::Answered,
+            false => CancelOutcome::Left,
         };
         assert_eq!(self.books.cancel(ticket), expected);
         self.waiting.remove(&ticket);
@@ -339,7 +340,7 @@ impl World {
 
     fn upkeep(&mut self) {
         let worker = self.dice.below(self.desks.len());
-        let closing = self.desks[worker].upkeep(self.now_ms, &mut self.orders);
+        let closing = self.desks[worker].maintain(self.now_ms, &mut self.orders);
         self.closing
             .extend(closing.into_iter().map(|one| (worker, one)));
     }
@@ -348,12 +349,12 @@ impl World {
         self.size = 1 + self.dice.below(5) as u32;
         let orders = &mut self.orders;
         self.books
-            .set_limit(Scope::Service, self.size, self.now_ms, orders);
+            .set_limit(LimitScope::Service, self.size, self.now_ms, orders);
         self.excess_allowed = self.connections_ordered();
     }
 
     fn connections_ordered(&self) -> u32 {
-        let is_connect = |order: &&Order| order.task == Task::Connect;
+        let is_connect = |order: &&WorkerTask| order.task == TaskKind::Connect;
         self.connections + self.orders.iter().filter(is_connect).count() as u32
     }
 

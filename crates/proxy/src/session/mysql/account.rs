@@ -10,11 +10,11 @@ use super::server::ServerConnection;
 use crate::service::database::DatabaseService;
 use crate::state::mysql::Meaning;
 use crate::state::templates::Templates;
-use crate::upstream::lender::Who;
+use crate::upstream::lender::PoolUser;
 use crate::upstream::lending;
 
 /// What the sessions of one worker share that are the same user.
-pub(crate) type Account = lending::Account<ServerConnection>;
+pub(crate) type Account = lending::UserPools<ServerConnection>;
 
 /// Accounts that nobody uses are forgotten when there are more.
 const KNOWN_MAX: usize = 1_000;
@@ -57,7 +57,7 @@ struct Inner {
 }
 
 impl UserState {
-    pub(super) fn of(who: &Who, service: &DatabaseService) -> Self {
+    pub(super) fn of(who: &PoolUser, service: &DatabaseService) -> Self {
         let learned = service
             .of_mysql()
             .map(|shared| shared.logins.greetings.of(who))
@@ -108,7 +108,7 @@ impl UserState {
 impl BaselineCache {
     /// That of an account; nothing is known if nobody else is logged in so: much may have changed
     /// since.
-    fn of(&self, who: &Who) -> Arc<BaselineEntry> {
+    fn of(&self, who: &PoolUser) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
             known.retain(|_, learned| Arc::strong_count(learned) > 1);
@@ -121,7 +121,7 @@ impl BaselineCache {
     }
 
     /// A connection has just logged in: servers may have changed since the last one did.
-    pub(super) fn refresh(&self, who: &Who, fresh: &Arc<Baseline>) {
+    pub(super) fn refresh(&self, who: &PoolUser, fresh: &Arc<Baseline>) {
         let learned = lock(&self.known).get(&identity(who)).map(Arc::clone);
         if let Some(learned) = learned {
             learned.learn(fresh);
@@ -144,7 +144,7 @@ impl BaselineEntry {
     }
 }
 
-fn identity(who: &Who) -> Identity {
+fn identity(who: &PoolUser) -> Identity {
     (who.user_number.get(), who.generation, who.identity)
 }
 

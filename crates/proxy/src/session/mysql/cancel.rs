@@ -9,8 +9,8 @@ use super::join;
 use super::server::ServerConnection;
 use crate::engine::worker::Worker;
 use crate::service::Service;
-use crate::upstream::cancelling::Cancelling;
-use crate::upstream::lending::Connection;
+use crate::upstream::cancelling::CancelTarget;
+use crate::upstream::lending::PoolableConnection;
 
 /// A server that has no connection to give is asked again, so often in all.
 const TRIES: u32 = 5;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(in crate::session) async fn send(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
-    target: &Cancelling,
+    target: &CancelTarget,
 ) -> bool {
     let Some((number, _)) = *target.key.borrow() else {
         return true;
@@ -30,7 +30,7 @@ pub(in crate::session) async fn send(
     };
     // Another server has connections of the same numbers.
     if !connection.lent().cancels.is_of_the_same_server(target) {
-        connection.part("host name now resolves to another server");
+        connection.disconnect("host name now resolves to another server");
         return true;
     }
     let text = format!("KILL QUERY {number}");
@@ -40,7 +40,7 @@ pub(in crate::session) async fn send(
         tracing::debug!(%server, why, "cannot cancel query");
     }
     let is_over = connection.is_idle();
-    connection.part("cancel request sent");
+    connection.disconnect("cancel request sent");
     is_over
 }
 
@@ -48,7 +48,7 @@ pub(in crate::session) async fn send(
 async fn open(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
-    target: &Cancelling,
+    target: &CancelTarget,
 ) -> Option<Box<ServerConnection>> {
     for tries_left in (0..TRIES).rev() {
         match join::open_to_same_peer(worker, service, target).await {

@@ -289,12 +289,12 @@ impl<'a> Session<'a> {
             user,
             only_query,
         };
-        if forward_kill(self.worker, self.seat.service(), &wanted) {
+        if forward_kill(self.worker, self.permit.service(), &wanted) {
             self.killed(id, KillOutcome::Done);
             return RequestDisposition::Done;
         }
         let worker: &'a crate::engine::worker::Worker = self.worker;
-        let killing = Box::pin(kill(worker, self.seat.service().id, wanted));
+        let killing = Box::pin(kill(worker, self.permit.service().id, wanted));
         self.stage = Stage::Killing(killing, id);
         RequestDisposition::Done
     }

@@ -1,6 +1,6 @@
 //! What a client of a MySQL service is told when it is we who have something to say.
 
-use evenkeel_policy::lending::Refusal;
+use evenkeel_policy::lending::PoolRefusal;
 use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::mysql::backend::{Report, SqlState};
 use evenkeel_wire::mysql::build;
@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::build;
 use crate::record::{CutReason, Ending};
 use crate::session::borrower::AcquireError;
 use crate::session::interned::OF_CLIENT_MAX;
-use crate::upstream::join::{ErrorCode, JoinError};
+use crate::upstream::join::{ConnectError, ErrorCode};
 
 /// An error in the making. Every text names what happened, and what to do if there is anything.
 ///
@@ -126,21 +126,21 @@ impl ErrorReply {
     }
 
     /// There is no use in waiting for a connection.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
+    pub(crate) fn refused(refusal: PoolRefusal) -> Self {
         match refusal {
-            Refusal::QueueFull => Self::new(
+            PoolRefusal::QueueFull => Self::new(
                 1040,
                 b"08004",
                 "too many clients are waiting for a server connection; statement not executed, \
                  retry later. See size and queue_length in [service.pool]",
             ),
-            Refusal::NoneAllowed => Self::new(
+            PoolRefusal::LimitIsZero => Self::new(
                 1040,
                 b"08004",
                 "no server connection is allowed: a limit of [service.pool] or max_connections of \
                  a server is 0; statement not executed",
             ),
-            Refusal::Outdated => Self::new(
+            PoolRefusal::Outdated => Self::new(
                 1053,
                 b"08S01",
                 "the server or the credentials of this session are no longer in use; reconnect",
@@ -159,7 +159,7 @@ impl ErrorReply {
     }
 
     /// No connection could be opened.
-    pub(crate) fn from_connect_error(error: &JoinError) -> Self {
+    pub(crate) fn from_connect_error(error: &ConnectError) -> Self {
         match error.code {
             Some(code) => Self {
                 code,

@@ -19,9 +19,9 @@ use crate::server::Server;
 use crate::service::{Service, View};
 use crate::state::mysql as state;
 use crate::stream::Stream;
-use crate::upstream::cancelling::Cancelling;
-use crate::upstream::join::{JoinError, in_time, reach, reach_again};
-use crate::upstream::lender::Pooled;
+use crate::upstream::cancelling::CancelTarget;
+use crate::upstream::join::{ConnectError, in_time, reach, reach_again};
+use crate::upstream::lender::PoolHandle;
 
 /// A server has let us in, and its trackers are on.
 pub(super) struct ServerLogin {
@@ -72,8 +72,8 @@ impl Baseline {
 pub(super) async fn open(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
-    pooled: &Arc<Pooled>,
-) -> Result<Box<ServerConnection>, JoinError> {
+    pooled: &Arc<PoolHandle>,
+) -> Result<Box<ServerConnection>, ConnectError> {
     let reaching = reach(worker, service, &pooled.server);
     let connection = open_on(worker, service, pooled, reaching).await?;
     let shared = service.database.as_ref().and_then(|own| own.of_mysql());
@@ -89,8 +89,8 @@ pub(super) async fn open(
 pub(super) async fn open_to_same_peer(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
-    one: &Cancelling,
-) -> Result<Box<ServerConnection>, JoinError> {
+    one: &CancelTarget,
+) -> Result<Box<ServerConnection>, ConnectError> {
     open_on(
         worker,
         service,
@@ -103,12 +103,12 @@ pub(super) async fn open_to_same_peer(
 async fn open_on(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
-    pooled: &Arc<Pooled>,
-    reaching: impl Future<Output = Result<Stream, JoinError>>,
-) -> Result<Box<ServerConnection>, JoinError> {
+    pooled: &Arc<PoolHandle>,
+    reaching: impl Future<Output = Result<Stream, ConnectError>>,
+) -> Result<Box<ServerConnection>, ConnectError> {
     let view = service.view_owned();
     let shared = service.database.as_ref().and_then(|own| own.of_mysql());
-    let shared = shared.ok_or_else(JoinError::outdated)?;
+    let shared = shared.ok_or_else(ConnectError::outdated)?;
     let joining = async {
         let line = ServerPackets::new(worker, &pooled.server, reaching.await?);
         join(line, &view, shared, pooled).await
@@ -122,7 +122,7 @@ pub(super) async fn greeted(
     worker: &Rc<Worker>,
     service: &Service,
     server: &Server,
-) -> Result<ServerGreeting, JoinError> {
+) -> Result<ServerGreeting, ConnectError> {
     let view = service.view_owned();
     let looking = async {
         let stream = reach(worker, service, server).await?;
@@ -131,7 +131,7 @@ pub(super) async fn greeted(
         match greeting::first(&payload) {
             Ok(First::Greeting(greeting)) => Ok(ServerGreeting::of(&greeting)),
             Ok(First::Error(report)) => Err(refused(server, &report)),
-            Err(fault) => Err(JoinError::unreachable(server, fault)),
+            Err(fault) => Err(ConnectError::unreachable(server, fault)),
         }
     };
     in_time(&view, server, looking).await
@@ -141,25 +141,25 @@ async fn join(
     mut line: ServerPackets<'_>,
     view: &View,
     shared: &PostgresService,
-    pooled: &Pooled,
-) -> Result<ServerLogin, JoinError> {
+    pooled: &PoolHandle,
+) -> Result<ServerLogin, ConnectError> {
     let server = line.server;
     let (_, payload) = line.packet().await?;
     let greeting = match greeting::first(&payload) {
         Ok(First::Greeting(greeting)) => greeting,
         Ok(First::Error(report)) => return Err(refused(server, &report)),
-        Err(fault) => return Err(JoinError::unreachable(server, fault)),
+        Err(fault) => return Err(ConnectError::unreachable(server, fault)),
     };
     let face = ServerGreeting::of(&greeting);
     let version = Arc::clone(&face.version);
     shared.logins.faces.learn(server.id, face);
-    let own = view.database.as_ref().ok_or_else(JoinError::outdated)?;
+    let own = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
     if let Some(connector) = own.connector(server)? {
         line.encrypt(&greeting, connector, pooled).await?;
     }
     let logged_in = line.log_in(&greeting, shared, pooled).await?;
     if let Some(lacking) = lacking(pooled.who.identity, logged_in.agreed) {
-        return Err(JoinError::unsuitable(server, Lacking(lacking)));
+        return Err(ConnectError::unsuitable(server, Lacking(lacking)));
     }
     let variables = line.set_up(logged_in.agreed, &version).await?;
     let (followed, others): (Vec<Pair>, Vec<Pair>) = variables

@@ -37,11 +37,11 @@ use crate::engine::worker::Worker;
 use crate::random::secret;
 use crate::record::Ending;
 use crate::service::database::DatabaseService;
-use crate::service::{Seat, View};
+use crate::service::{ClientPermit, View};
 use crate::session::card::SessionHandle;
 use crate::session::pace::PasswordRateLimit;
 use crate::stream::Stream;
-use crate::upstream::lending::Lending;
+use crate::upstream::lending::WorkerPool;
 
 /// Right behind the start a client waits for what routines and triggers do; where servers do not
 /// tell, not for ever.
@@ -73,11 +73,11 @@ impl Default for MockSecret {
 #[derive(Clone)]
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
-    pub(super) seat: &'a Seat,
+    pub(super) seat: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
     pub(super) shared: Arc<PostgresService>,
-    pub(super) lending: Rc<Lending<ServerConnection>>,
+    pub(super) lending: Rc<WorkerPool<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     /// The client's connection id is the lower half.
     pub(super) id: u64,
@@ -106,11 +106,11 @@ pub(super) struct UserChange {
 /// What a session is made of.
 pub(super) struct SessionParts<'a> {
     pub(super) worker: &'a Rc<Worker>,
-    pub(super) seat: &'a Seat,
+    pub(super) seat: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
     pub(super) shared: Arc<PostgresService>,
-    pub(super) lending: Rc<Lending<ServerConnection>>,
+    pub(super) lending: Rc<WorkerPool<ServerConnection>>,
     pub(super) account: Rc<Account>,
     pub(super) card: Rc<SessionHandle>,
     pub(super) client: Stream,

@@ -62,7 +62,7 @@ impl Session<'_> {
 
     /// Decides anew where the command goes, whose bytes are kept, and sends it there.
     pub(super) fn try_again(&mut self) -> Result<(), ExitReason> {
-        let view = self.seat.service().view();
+        let view = self.permit.service().view();
         let wanted = self.decide(&view);
         match self.acquire(wanted, &view)? {
             true => self.launch(None),
@@ -96,7 +96,8 @@ impl Session<'_> {
         match denial {
             // What the session is made of is good no more.
             AcquireError::ConnectFailed(error)
-                if error.kind == join::Kind::Refused && complaint.code.sqlstate == *b"28000" =>
+                if error.kind == join::ConnectErrorKind::Refused
+                    && complaint.code.sqlstate == *b"28000" =>
             {
                 Err(ExitReason::Fatal(complaint))
             }
@@ -200,7 +201,7 @@ impl Session<'_> {
             must_wait = true;
         }
         if let Some(awaited) = &self.unit.wait {
-            let view = self.seat.service().view();
+            let view = self.permit.service().view();
             let wait_ms = view
                 .database
                 .as_ref()
@@ -274,7 +275,7 @@ impl Session<'_> {
 
     /// A peer may be gone without a word; says why, if it is the server.
     fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
-        let limit = self.seat.service().view().settings.keepalive.user_timeout;
+        let limit = self.permit.service().view().settings.keepalive.user_timeout;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client()?.is_unanswered(limit) {
             return Err(ExitReason::ClientBroke(why()));
@@ -295,7 +296,7 @@ impl Session<'_> {
             return self.server_lost(&why);
         }
         if self.card.take_overtime() {
-            let service = self.seat.service();
+            let service = self.permit.service();
             crate::session::cancel::cancel(self.worker, &self.card, service);
         }
         if self.card.take_cancel() && self.borrower.is_waiting() {
@@ -313,7 +314,7 @@ impl Session<'_> {
 
     /// Goes elsewhere if that is better by now than to wait on.
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
-        let view = self.seat.service().view();
+        let view = self.permit.service().view();
         let wanted = self.decide(&view);
         match self.borrower.leaves_for(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),

@@ -13,7 +13,7 @@ use crate::service::rules::{RuleBook, Ruling, Said};
 impl Session<'_> {
     /// Holds a text against the rules; `None`: it is too long to be read.
     pub(super) fn rule(&mut self, text: Option<&[u8]>) {
-        let book = self.seat.service().rules();
+        let book = self.permit.service().rules();
         self.ruling = book.map(|book| self.ruling_of(book, text, self.journal.schema()));
     }
 
@@ -21,7 +21,7 @@ impl Session<'_> {
     pub(super) fn rule_again(&mut self, number: u32) {
         self.ruling = None;
         let named = self.numbers.get(number);
-        let Some((book, named)) = self.seat.service().rules().zip(named) else {
+        let Some((book, named)) = self.permit.service().rules().zip(named) else {
             return;
         };
         let is_of_now = |known: &&Ruling| Arc::ptr_eq(&known.book, &book);

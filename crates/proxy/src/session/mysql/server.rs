@@ -22,13 +22,15 @@ use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::state::mysql::{Carried, OnServer, Question, TakeBack, trackers};
 use crate::state::settings::Interner;
-use crate::upstream::join::JoinError;
-use crate::upstream::lender::{Pooled, Who};
-use crate::upstream::lending::{ById, Connection, Lendings, Lent, Luggage as AnyLuggage};
+use crate::upstream::join::ConnectError;
+use crate::upstream::lender::{PoolHandle, PoolUser};
+use crate::upstream::lending::{
+    ById, ConnectionCore, PoolableConnection, TransferState as AnyLuggage, WorkerPools,
+};
 
 /// One connection; lent as a whole.
 pub(crate) struct ServerConnection {
-    pub(crate) lent: Lent,
+    pub(crate) lent: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: Boundaries,
     /// The beginning of a packet that is not whole yet.
@@ -53,7 +55,7 @@ pub(crate) struct ServerConnection {
 }
 
 /// What goes along with a connection to another worker, besides what pools look at.
-pub(crate) struct Luggage {
+pub(crate) struct TransferState {
     conversation: Conversation,
     boundaries: Boundaries,
     agreed: Capabilities,
@@ -119,7 +121,7 @@ impl Ask {
 
 impl ServerConnection {
     /// Whose login has just ended, with the trackers switched on.
-    pub(super) fn new(worker: &Worker, joined: ServerLogin, pooled: &Arc<Pooled>) -> Box<Self> {
+    pub(super) fn new(worker: &Worker, joined: ServerLogin, pooled: &Arc<PoolHandle>) -> Box<Self> {
         let ServerLogin {
             stream,
             agreed,
@@ -129,7 +131,7 @@ impl ServerConnection {
             status,
             fresh,
         } = joined;
-        let lent = Lent::new(stream, pooled);
+        let lent = ConnectionCore::new(stream, pooled);
         lent.cancels.key.replace(Some((id, identity)));
         let settings = OnServer::new(fresh.pairs(), None, worker.interner())
             .at(version.mariadb, version.number());
@@ -381,36 +383,36 @@ pub(crate) fn session_state<'a>(event: &Event<'a>) -> Option<&'a [u8]> {
     }
 }
 
-impl Connection for ServerConnection {
+impl PoolableConnection for ServerConnection {
     type Known = UserState;
 
-    fn known(who: &Who, service: &DatabaseService) -> UserState {
+    fn known(who: &PoolUser, service: &DatabaseService) -> UserState {
         UserState::of(who, service)
     }
 
-    fn lendings(all: &Lendings) -> &ById<Self> {
+    fn lendings(all: &WorkerPools) -> &ById<Self> {
         &all.mysql
     }
 
     async fn open(
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-        pooled: &Arc<Pooled>,
-    ) -> Result<Box<Self>, JoinError> {
+        pooled: &Arc<PoolHandle>,
+    ) -> Result<Box<Self>, ConnectError> {
         join::open(worker, service, pooled).await
     }
 
-    fn lent(&self) -> &Lent {
+    fn lent(&self) -> &ConnectionCore {
         &self.lent
     }
 
-    fn lent_mut(&mut self) -> &mut Lent {
+    fn lent_mut(&mut self) -> &mut ConnectionCore {
         &mut self.lent
     }
 
-    fn pack(self: Box<Self>) -> (Lent, AnyLuggage) {
+    fn into_transfer(self: Box<Self>) -> (ConnectionCore, AnyLuggage) {
         let own = *self;
-        let luggage = Luggage {
+        let luggage = TransferState {
             conversation: own.conversation,
             boundaries: own.boundaries,
             agreed: own.agreed,
@@ -424,7 +426,11 @@ impl Connection for ServerConnection {
         (own.lent, AnyLuggage::MySql(Box::new(luggage)))
     }
 
-    fn unpack(worker: &Worker, lent: Lent, luggage: AnyLuggage) -> Option<Box<Self>> {
+    fn from_transfer(
+        worker: &Worker,
+        lent: ConnectionCore,
+        luggage: AnyLuggage,
+    ) -> Option<Box<Self>> {
         let AnyLuggage::MySql(own) = luggage else {
             return None;
         };
@@ -447,7 +453,7 @@ impl Connection for ServerConnection {
         }))
     }
 
-    fn goodbye(out: &mut Vec<u8>) {
+    fn write_terminate(out: &mut Vec<u8>) {
         build::command(out, Code::Quit, b"");
     }
 }

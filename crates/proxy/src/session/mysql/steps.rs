@@ -25,7 +25,7 @@ impl Session<'_> {
 
     /// One thing that can be done now. False: nothing can.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let service = self.seat.service();
+        let service = self.permit.service();
         if let Some(got) = self.borrower.poll_connection(context, service) {
             self.follow(got)?;
             return Ok(true);

@@ -123,7 +123,7 @@ impl Session<'_> {
                 object,
             }
         };
-        pinning::pin(self.seat.service(), &self.card, self.journal.pins, source);
+        pinning::pin(self.permit.service(), &self.card, self.journal.pins, source);
     }
 
     /// What the command leaves behind takes hold as it is sent.
@@ -245,7 +245,7 @@ impl Session<'_> {
 
     /// Before the answer goes to the client: its next read must find what it wrote.
     pub(super) fn wrote(&mut self) {
-        let view = self.seat.service().view();
+        let view = self.permit.service().view();
         let Some(own) = view.database.as_ref() else {
             return;
         };

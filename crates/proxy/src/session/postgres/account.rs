@@ -14,11 +14,11 @@ use crate::service::database::DatabaseService;
 use crate::state::meaning::Meaning;
 use crate::state::settings::{Interner, Journal, OnServer, Settings};
 use crate::state::templates::Templates;
-use crate::upstream::lender::{Parameters, Who};
+use crate::upstream::lender::{Parameters, PoolUser};
 use crate::upstream::lending;
 
 /// Who a session is towards the servers.
-pub(crate) type Account = lending::Account<ServerConnection>;
+pub(crate) type Account = lending::UserPools<ServerConnection>;
 
 /// What the sessions of an account share besides.
 pub(crate) struct UserState {
@@ -35,7 +35,7 @@ pub(crate) struct UserState {
 pub(crate) type Reports = Parameters;
 
 impl UserState {
-    pub(super) fn new(who: &Who, service: &DatabaseService) -> Self {
+    pub(super) fn new(who: &PoolUser, service: &DatabaseService) -> Self {
         // What replicates is greeted by a server each time, and its texts are not read.
         let own = service.of_postgres();
         let own = own.filter(|_| who.replication.is_none());

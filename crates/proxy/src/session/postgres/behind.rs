@@ -52,7 +52,7 @@ impl Session<'_> {
         if !matters || server.is_none_or(|server| server.conversation.awaits_sync()) {
             return false;
         }
-        let view = self.seat.service().view_owned();
+        let view = self.permit.service().view_owned();
         let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
             return false;
         };

@@ -12,7 +12,7 @@ use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
 use crate::session::cancel::{LIMIT, pass_to_worker};
-use crate::upstream::cancelling::Cancelling;
+use crate::upstream::cancelling::CancelTarget;
 use crate::upstream::join::reach;
 
 /// Somebody shows a key. There is no answer, whatever comes of it.
@@ -66,7 +66,11 @@ async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: Can
 }
 
 /// The server has done what it was asked for when it closes this connection.
-pub(in crate::session) async fn send(worker: &Rc<Worker>, service: &Service, target: &Cancelling) {
+pub(in crate::session) async fn send(
+    worker: &Rc<Worker>,
+    service: &Service,
+    target: &CancelTarget,
+) {
     let key = target.key.borrow().clone();
     let Some((process, secret)) = key else {
         return;

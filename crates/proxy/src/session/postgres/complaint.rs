@@ -1,6 +1,6 @@
 //! What a client of a PostgreSQL service is told when it is we who have something to say.
 
-use evenkeel_policy::lending::Refusal;
+use evenkeel_policy::lending::PoolRefusal;
 use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
@@ -8,7 +8,7 @@ use evenkeel_wire::postgres::build;
 use crate::record::{CutReason, Ending};
 use crate::session::borrower::AcquireError;
 use crate::session::interned::OF_CLIENT_MAX;
-use crate::upstream::join::JoinError;
+use crate::upstream::join::ConnectError;
 
 /// An error in the making. Every text names what happened, and what to do if there is anything.
 #[derive(Debug, Clone)]
@@ -79,20 +79,20 @@ impl ErrorReply {
     }
 
     /// There is no use in waiting for a connection.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
+    pub(crate) fn refused(refusal: PoolRefusal) -> Self {
         match refusal {
-            Refusal::QueueFull => Self::new(
+            PoolRefusal::QueueFull => Self::new(
                 b"53300",
                 "too many clients are waiting for a server connection; statement not executed, \
                  retry later",
             )
             .hint("See size and queue_length in [service.pool]."),
-            Refusal::NoneAllowed => Self::new(
+            PoolRefusal::LimitIsZero => Self::new(
                 b"53300",
                 "no server connection is allowed by the configured limits; statement not executed",
             )
             .hint("A limit of [service.pool] or max_connections of a server is 0."),
-            Refusal::Outdated => Self::new(
+            PoolRefusal::Outdated => Self::new(
                 b"57P01",
                 "the server or the credentials of this session are no longer in use; reconnect",
             ),
@@ -110,7 +110,7 @@ impl ErrorReply {
     }
 
     /// No connection could be opened.
-    pub(crate) fn from_connect_error(error: &JoinError) -> Self {
+    pub(crate) fn from_connect_error(error: &ConnectError) -> Self {
         let sqlstate = error.code.map_or(*b"08006", |code| code.sqlstate);
         Self::new(&sqlstate, error.message.clone())
     }

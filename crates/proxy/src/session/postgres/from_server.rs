@@ -289,7 +289,7 @@ impl Session<'_> {
             return false;
         };
         self.journal.succeeded(meaning, statement);
-        let (service, source) = (self.seat.service(), meaning.source.as_deref());
+        let (service, source) = (self.permit.service(), meaning.source.as_deref());
         pinning::pin_by(service, &self.card, self.journal.pins, source);
         forget_statements(meaning, statement, server, &mut self.names);
         if discards_draws(meaning, statement) {

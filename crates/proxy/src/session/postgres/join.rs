@@ -17,9 +17,11 @@ use crate::server::Server;
 use crate::service::Service;
 use crate::stream::Stream;
 use crate::tls::Connector;
-use crate::upstream::cancelling::Cancelling;
-use crate::upstream::join::{ErrorCode, JoinError, Kind, in_time, reach, reach_again};
-use crate::upstream::lender::Pooled;
+use crate::upstream::cancelling::CancelTarget;
+use crate::upstream::join::{
+    ConnectError, ConnectErrorKind, ErrorCode, in_time, reach, reach_again,
+};
+use crate::upstream::lender::PoolHandle;
 
 /// What a server may say in a login, and how long a message of it may be.
 const LOGIN_MESSAGE_LENGTH_MAX: u32 = 64 * 1024;
@@ -31,22 +33,22 @@ fn code(sqlstate: [u8; 5]) -> ErrorCode {
     }
 }
 
-fn refused(pooled: &Pooled, sqlstate: [u8; 5], text: &str) -> JoinError {
+fn refused(pooled: &PoolHandle, sqlstate: [u8; 5], text: &str) -> ConnectError {
     let kind = match &sqlstate {
         // Walsenders have a limit of their own: a client that replicates is told, and tries again.
-        b"53300" if pooled.who.replication.is_none() => Kind::Full,
-        b"57P01" | b"57P02" | b"57P03" => Kind::TurnedAway,
-        _ => Kind::Refused,
+        b"53300" if pooled.who.replication.is_none() => ConnectErrorKind::Full,
+        b"57P01" | b"57P02" | b"57P03" => ConnectErrorKind::NotReady,
+        _ => ConnectErrorKind::Refused,
     };
-    JoinError::refused(&pooled.server, kind, code(sqlstate), text)
+    ConnectError::refused(&pooled.server, kind, code(sqlstate), text)
 }
 
 /// Opens one.
 pub(super) async fn open(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
-    pooled: &Arc<Pooled>,
-) -> Result<Box<ServerConnection>, JoinError> {
+    pooled: &Arc<PoolHandle>,
+) -> Result<Box<ServerConnection>, ConnectError> {
     wait_for_reading(service, pooled).await;
     let view = service.view_owned();
     let joining = async {
@@ -65,7 +67,7 @@ pub(super) async fn open(
 
 /// Sessions of a database that was replaced stay, and come to the next one of that name: what its
 /// functions leave behind must be known before they run there.
-async fn wait_for_reading(service: &Service, pooled: &Pooled) {
+async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
     let shared = service.database.as_ref();
     let known = shared.and_then(|shared| shared.knowledge.databases().get(&pooled.who.database));
     let Some(database) = known.filter(|database| database.is_awaited()) else {
@@ -80,7 +82,7 @@ async fn dial(
     worker: &Rc<Worker>,
     service: &Service,
     server: &Server,
-) -> Result<Stream, JoinError> {
+) -> Result<Stream, ConnectError> {
     let reaching = reach(worker, service, server);
     dial_by(worker, service, server, reaching).await
 }
@@ -89,8 +91,8 @@ async fn dial(
 pub(super) async fn dial_beside(
     worker: &Rc<Worker>,
     service: &Service,
-    one: &Cancelling,
-) -> Result<Stream, JoinError> {
+    one: &CancelTarget,
+) -> Result<Stream, ConnectError> {
     let reaching = reach_again(worker, service, one);
     dial_by(worker, service, &one.pooled.server, reaching).await
 }
@@ -99,16 +101,16 @@ async fn dial_by(
     worker: &Rc<Worker>,
     service: &Service,
     server: &Server,
-    reaching: impl Future<Output = Result<Stream, JoinError>>,
-) -> Result<Stream, JoinError> {
+    reaching: impl Future<Output = Result<Stream, ConnectError>>,
+) -> Result<Stream, ConnectError> {
     let view = service.view_owned();
-    let own = view.database.as_ref().ok_or_else(JoinError::outdated)?;
+    let own = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
     let connector = own.connector(server)?;
     let mut stream = reaching.await?;
     if let Some(connector) = connector {
         encrypt(worker, &mut stream, connector)
             .await
-            .map_err(|why| JoinError::unreachable(server, why))?;
+            .map_err(|why| ConnectError::unreachable(server, why))?;
     }
     Ok(stream)
 }
@@ -140,8 +142,8 @@ async fn encrypt(
 async fn join(
     worker: &Rc<Worker>,
     stream: Stream,
-    pooled: &Arc<Pooled>,
-) -> Result<Box<ServerConnection>, JoinError> {
+    pooled: &Arc<PoolHandle>,
+) -> Result<Box<ServerConnection>, ConnectError> {
     let who = &pooled.who;
     let credential = who.postgres().cloned();
     let binding = stream.end_point();
@@ -168,7 +170,7 @@ async fn join(
     let mut bytes = Vec::new();
     loop {
         let sent = connection.lent.stream.send(worker, &out).await;
-        sent.map_err(|error| JoinError::unreachable(&pooled.server, error))?;
+        sent.map_err(|error| ConnectError::unreachable(&pooled.server, error))?;
         out.clear();
         while let Some((message, length)) = whole(&bytes, pooled)? {
             let is_ready = login.message(message, &mut connection, &mut out)?;
@@ -185,14 +187,17 @@ async fn join(
     }
 }
 
-fn whole<'a>(bytes: &'a [u8], pooled: &Pooled) -> Result<Option<(Message<'a>, usize)>, JoinError> {
+fn whole<'a>(
+    bytes: &'a [u8],
+    pooled: &PoolHandle,
+) -> Result<Option<(Message<'a>, usize)>, ConnectError> {
     match frame::frame(bytes, LOGIN_MESSAGE_LENGTH_MAX) {
         Parsed::Frame(frame, length) => match backend::message(frame) {
             Ok(message) => Ok(Some((message, length))),
-            Err(fault) => Err(JoinError::unreachable(&pooled.server, fault)),
+            Err(fault) => Err(ConnectError::unreachable(&pooled.server, fault)),
         },
         Parsed::Incomplete { .. } => Ok(None),
-        Parsed::Invalid(fault) => Err(JoinError::unreachable(&pooled.server, fault)),
+        Parsed::Invalid(fault) => Err(ConnectError::unreachable(&pooled.server, fault)),
     }
 }
 
@@ -200,16 +205,16 @@ async fn receive(
     worker: &Rc<Worker>,
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
-    pooled: &Pooled,
-) -> Result<(), JoinError> {
+    pooled: &PoolHandle,
+) -> Result<(), ConnectError> {
     let received: io::Result<bool> = stream.receive(worker, bytes).await;
     match received {
         Ok(true) => Ok(()),
-        Ok(false) => Err(JoinError::unreachable(
+        Ok(false) => Err(ConnectError::unreachable(
             &pooled.server,
             "closed the connection during login",
         )),
-        Err(error) => Err(JoinError::unreachable(&pooled.server, error)),
+        Err(error) => Err(ConnectError::unreachable(&pooled.server, error)),
     }
 }
 
@@ -217,7 +222,7 @@ async fn receive(
 struct Login<'a> {
     /// None once the server has let us in.
     join: Option<Join>,
-    pooled: &'a Pooled,
+    pooled: &'a PoolHandle,
 }
 
 impl Login<'_> {
@@ -227,7 +232,7 @@ impl Login<'_> {
         message: Message<'_>,
         connection: &mut ServerConnection,
         out: &mut Vec<u8>,
-    ) -> Result<bool, JoinError> {
+    ) -> Result<bool, ConnectError> {
         match message {
             Message::Authentication(request) => self.authenticate(request, out)?,
             Message::Error(report) => {
@@ -246,7 +251,7 @@ impl Login<'_> {
             Message::Notice(_) => {}
             _ => {
                 let why = "sent an unexpected message during login";
-                return Err(JoinError::unreachable(&self.pooled.server, why));
+                return Err(ConnectError::unreachable(&self.pooled.server, why));
             }
         }
         Ok(false)
@@ -256,10 +261,10 @@ impl Login<'_> {
         &mut self,
         request: Authentication<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), JoinError> {
+    ) -> Result<(), ConnectError> {
         let Some(join) = self.join.take() else {
             let why = "requested authentication twice";
-            return Err(JoinError::unreachable(&self.pooled.server, why));
+            return Err(ConnectError::unreachable(&self.pooled.server, why));
         };
         match join.message(request, out) {
             JoinStep::More(join) => self.join = Some(*join),

@@ -27,11 +27,11 @@ use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::record::Ending;
 use crate::service::database::DatabaseService;
-use crate::service::{Seat, View};
+use crate::service::{ClientPermit, View};
 use crate::session::hashing;
 use crate::stream::Stream;
 use crate::upstream::lender::Parameters;
-use crate::upstream::lending::Lending;
+use crate::upstream::lending::WorkerPool;
 
 /// What a client may say before it has proved anything.
 const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
@@ -42,11 +42,11 @@ const REQUESTS_MAX: usize = 4;
 /// A client that wants in.
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
-    pub(super) seat: &'a Seat,
+    pub(super) seat: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) shared: Arc<DatabaseService>,
     pub(super) own: Arc<PostgresService>,
-    pub(super) lending: Rc<Lending<ServerConnection>>,
+    pub(super) lending: Rc<WorkerPool<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) slot: usize,
 }

@@ -282,7 +282,7 @@ impl Session<'_> {
 
     /// A peer may be gone without a word; says why, if it is the server.
     fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
-        let limit = self.seat.service().view().settings.keepalive.user_timeout;
+        let limit = self.permit.service().view().settings.keepalive.user_timeout;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client.is_unanswered(limit) {
             return Err(ExitReason::ClientBroke(why()));
@@ -303,7 +303,7 @@ impl Session<'_> {
             return self.server_lost(&why);
         }
         if self.card.take_overtime() {
-            session::cancel::cancel(self.worker, &self.card, self.seat.service());
+            session::cancel::cancel(self.worker, &self.card, self.permit.service());
         }
         if let Some(complaint) = self.refusal.take() {
             self.borrower.leave_queues();

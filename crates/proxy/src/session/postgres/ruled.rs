@@ -22,7 +22,7 @@ const KEPT_MAX: usize = 1_000;
 impl Session<'_> {
     /// What the rules say of a text, or of one that is too long to be read; `None`: there are none.
     pub(super) fn ruling(&self, text: Option<&[u8]>) -> Option<Ruling> {
-        let book = self.seat.service().rules()?;
+        let book = self.permit.service().rules()?;
         let verdict = book.judge(&Said {
             user: &self.account.who.user,
             database: Some(self.account.who.database.as_bytes()),
@@ -36,7 +36,7 @@ impl Session<'_> {
 
     /// The same of what was prepared: once, as long as the rules are the same.
     pub(super) fn ruling_of(&mut self, statement: &Statement) -> Option<Ruling> {
-        let book = self.seat.service().rules()?;
+        let book = self.permit.service().rules()?;
         let known = self.rulings.get(&statement.id);
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.book, &book)) {
             return Some(known.clone());

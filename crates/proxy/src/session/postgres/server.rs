@@ -20,13 +20,13 @@ use crate::service::database::DatabaseService;
 use crate::state::settings::leftover::Rows;
 use crate::state::settings::{Carried, Interner, OnServer, is_of_server};
 use crate::stream::Stream;
-use crate::upstream::join::JoinError;
-use crate::upstream::lender::{Pooled, Who};
-use crate::upstream::lending::{self, ById, Connection, Lendings, Lent};
+use crate::upstream::join::ConnectError;
+use crate::upstream::lender::{PoolHandle, PoolUser};
+use crate::upstream::lending::{self, ById, ConnectionCore, PoolableConnection, WorkerPools};
 
 /// One connection; lent as a whole.
 pub(crate) struct ServerConnection {
-    pub(crate) lent: Lent,
+    pub(crate) lent: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: Boundaries,
     /// The beginning of a message that is not whole yet.
@@ -50,7 +50,7 @@ pub(crate) struct ServerConnection {
 }
 
 /// What goes to another worker with it.
-pub(crate) struct Luggage {
+pub(crate) struct TransferState {
     conversation: Conversation,
     boundaries: Boundaries,
     prepared: ServerStatements,
@@ -68,36 +68,36 @@ struct Heard {
     rows: Rows,
 }
 
-impl Connection for ServerConnection {
+impl PoolableConnection for ServerConnection {
     type Known = UserState;
 
-    fn known(who: &Who, service: &DatabaseService) -> UserState {
+    fn known(who: &PoolUser, service: &DatabaseService) -> UserState {
         UserState::new(who, service)
     }
 
-    fn lendings(all: &Lendings) -> &ById<Self> {
+    fn lendings(all: &WorkerPools) -> &ById<Self> {
         &all.postgres
     }
 
     async fn open(
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-        pooled: &Arc<Pooled>,
-    ) -> Result<Box<Self>, JoinError> {
+        pooled: &Arc<PoolHandle>,
+    ) -> Result<Box<Self>, ConnectError> {
         join::open(worker, service, pooled).await
     }
 
-    fn lent(&self) -> &Lent {
+    fn lent(&self) -> &ConnectionCore {
         &self.lent
     }
 
-    fn lent_mut(&mut self) -> &mut Lent {
+    fn lent_mut(&mut self) -> &mut ConnectionCore {
         &mut self.lent
     }
 
-    fn pack(self: Box<Self>) -> (Lent, lending::Luggage) {
+    fn into_transfer(self: Box<Self>) -> (ConnectionCore, lending::TransferState) {
         let own = *self;
-        let luggage = Luggage {
+        let luggage = TransferState {
             conversation: own.conversation,
             boundaries: own.boundaries,
             prepared: own.prepared,
@@ -107,11 +107,18 @@ impl Connection for ServerConnection {
             settings: own.settings.export(),
             reported: own.reported,
         };
-        (own.lent, lending::Luggage::Postgres(Box::new(luggage)))
+        (
+            own.lent,
+            lending::TransferState::Postgres(Box::new(luggage)),
+        )
     }
 
-    fn unpack(worker: &Worker, lent: Lent, luggage: lending::Luggage) -> Option<Box<Self>> {
-        let lending::Luggage::Postgres(luggage) = luggage else {
+    fn from_transfer(
+        worker: &Worker,
+        lent: ConnectionCore,
+        luggage: lending::TransferState,
+    ) -> Option<Box<Self>> {
+        let lending::TransferState::Postgres(luggage) = luggage else {
             return None;
         };
         Some(Box::new(Self {
@@ -130,16 +137,16 @@ impl Connection for ServerConnection {
         }))
     }
 
-    fn goodbye(out: &mut Vec<u8>) {
+    fn write_terminate(out: &mut Vec<u8>) {
         build::terminate(out);
     }
 }
 
 impl ServerConnection {
     /// Of a stream that is about to log in.
-    pub(crate) fn new(worker: &Worker, stream: Stream, pooled: &Arc<Pooled>) -> Box<Self> {
+    pub(crate) fn new(worker: &Worker, stream: Stream, pooled: &Arc<PoolHandle>) -> Box<Self> {
         Box::new(Self {
-            lent: Lent::new(stream, pooled),
+            lent: ConnectionCore::new(stream, pooled),
             conversation: Conversation::new(),
             boundaries: Boundaries::new(),
             held: Vec::new(),

@@ -11,7 +11,7 @@ use super::login::Verifiers;
 use super::statements::Interned;
 use crate::random::secret;
 use crate::session::pace::PasswordRateLimit;
-use crate::upstream::lender::Who;
+use crate::upstream::lender::PoolUser;
 
 /// As long as the service lives.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl PostgresService {
         }
     }
 
-    pub(crate) fn habits(&self, who: &Who) -> Arc<UserHistory> {
+    pub(crate) fn habits(&self, who: &PoolUser) -> Arc<UserHistory> {
         let mut habits = lock(&self.habits);
         if habits.len() > HABITS_MAX {
             habits.retain(|_, one| one.asks_sequences() || Arc::strong_count(one) > 1);

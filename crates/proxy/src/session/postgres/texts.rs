@@ -114,7 +114,7 @@ impl Session<'_> {
 
     /// The card shows the pins of the journal.
     pub(super) fn pins_changed(&self) {
-        let (service, source) = (self.seat.service(), self.source.as_deref());
+        let (service, source) = (self.permit.service(), self.source.as_deref());
         pinning::pin_by(service, &self.card, self.journal.pins, source);
     }
 

@@ -134,9 +134,9 @@ impl Session<'_> {
             });
         }
         let left = rows.read();
-        server.checked(&trial, &left, &self.account, self.seat.service());
+        server.checked(&trial, &left, &self.account, self.permit.service());
         if !left.pins.is_empty() {
-            let statements = statements(self.seat.service(), &trial.digests);
+            let statements = statements(self.permit.service(), &trial.digests);
             self.source = Some(PinSource::named(statements, left.names()));
         }
         self.journal.pins = self.journal.pins.and(left.pins);
@@ -165,7 +165,7 @@ impl Session<'_> {
             return self.borrower.give_back(server, Condition::Clean);
         }
         let (home, account) = (Rc::clone(self.worker), Rc::clone(&self.account));
-        let service = Arc::clone(self.seat.service());
+        let service = Arc::clone(self.permit.service());
         let is_fit = async move |server: &mut ServerConnection| {
             let fit = server.is_fit_behind(&trial, &account, &service, &home);
             fit.await.is_ok()

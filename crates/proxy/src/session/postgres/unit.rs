@@ -226,7 +226,7 @@ impl Session<'_> {
             self.walker = walker;
             return Ok(RequestDisposition::Local(length));
         }
-        let view = self.seat.service().view();
+        let view = self.permit.service().view();
         let matters = |own: &&DatabaseView| own.splits_reads() || own.rules.is_some();
         let Some(own) = view.database.as_ref().filter(matters) else {
             self.unit.is_read = false;

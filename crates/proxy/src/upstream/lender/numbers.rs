@@ -9,9 +9,9 @@ const LOOK_MIN: usize = 1_000;
 
 /// A name's number; no other name ever has it.
 #[derive(Debug, Clone)]
-pub(crate) struct Number(Arc<u64>);
+pub(crate) struct NameId(Arc<u64>);
 
-impl Number {
+impl NameId {
     pub(crate) fn get(&self) -> u64 {
         *self.0
     }
@@ -19,15 +19,15 @@ impl Number {
 
 /// Those that somebody has, and some more.
 #[derive(Debug)]
-pub(super) struct Numbers {
-    known: HashMap<Box<[u8]>, Number>,
+pub(super) struct NameIds {
+    known: HashMap<Box<[u8]>, NameId>,
     next: u64,
     /// When there are so many, those that nobody has are looked for: twice what was left of them at
     /// the last look.
     look_at: usize,
 }
 
-impl Default for Numbers {
+impl Default for NameIds {
     fn default() -> Self {
         Self {
             known: HashMap::new(),
@@ -37,8 +37,8 @@ impl Default for Numbers {
     }
 }
 
-impl Numbers {
-    pub(super) fn of(&mut self, name: &[u8]) -> Number {
+impl NameIds {
+    pub(super) fn of(&mut self, name: &[u8]) -> NameId {
         if let Some(known) = self.known.get(name) {
             return known.clone();
         }
@@ -47,7 +47,7 @@ impl Numbers {
                 .retain(|_, number| Arc::strong_count(&number.0) > 1);
             self.look_at = LOOK_MIN.max(2 * self.known.len());
         }
-        let number = Number(Arc::new(self.next));
+        let number = NameId(Arc::new(self.next));
         self.next += 1;
         self.known.insert(name.into(), number.clone());
         number
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_number_as_long_as_anybody_has_it_and_no_other_gets_it() {
-        let mut numbers = Numbers::default();
+        let mut numbers = NameIds::default();
         let kept = numbers.of(b"shop");
         let gone = numbers.of(b"gone").get();
         for number in 0..10 * LOOK_MIN {

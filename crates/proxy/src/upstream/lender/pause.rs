@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{MutexGuard, PoisonError};
 
-use evenkeel_policy::lending::{Order, Ticket};
+use evenkeel_policy::lending::{WaitTicket, WorkerTask};
 
-use super::{Lender, Number, Pooled};
+use super::{NameId, PoolHandle, PoolRegistry};
 use crate::clock;
 
 /// What an operator has paused.
@@ -24,7 +24,7 @@ impl Paused {
     }
 }
 
-impl Lender {
+impl PoolRegistry {
     /// What is paused now.
     pub(crate) fn paused(&self) -> Paused {
         self.lock_paused().clone()
@@ -48,7 +48,7 @@ impl Lender {
     }
 
     /// Ends a pause; `None`: every one. False: there was none.
-    pub(crate) fn resume(&self, database: Option<&str>, orders: &mut Vec<Order>) -> bool {
+    pub(crate) fn resume(&self, database: Option<&str>, orders: &mut Vec<WorkerTask>) -> bool {
         let mut paused = self.lock_paused();
         let now_ms = clock::now_ms();
         match database {
@@ -68,15 +68,13 @@ impl Lender {
 
     /// These pools get no new clients, and their connections close when they are free. Who waited
     /// for one, and must ask again.
-    pub(crate) fn outdate(&self, is_meant: impl Fn(&Pooled) -> bool) -> Vec<Ticket> {
+    pub(crate) fn outdate(&self, is_meant: impl Fn(&PoolHandle) -> bool) -> Vec<WaitTicket> {
         let all = self.all();
         let meant = all.iter().filter(|one| is_meant(one));
-        meant
-            .flat_map(|one| self.books.outdate(&one.pool))
-            .collect()
+        meant.flat_map(|one| self.books.retire(&one.pool)).collect()
     }
 
-    fn lock_numbers(&self) -> MutexGuard<'_, HashMap<String, Number>> {
+    fn lock_numbers(&self) -> MutexGuard<'_, HashMap<String, NameId>> {
         let numbers = self.paused_numbers.lock();
         numbers.unwrap_or_else(PoisonError::into_inner)
     }

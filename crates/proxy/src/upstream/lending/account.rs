@@ -5,22 +5,22 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Connection;
+use super::PoolableConnection;
 use crate::server::Server;
 use crate::service::database::{DatabaseService, DatabaseView};
-use crate::upstream::lender::{Lender, Pooled, Who};
+use crate::upstream::lender::{PoolHandle, PoolRegistry, PoolUser};
 
 /// What the sessions of one worker share that are the same user in the same database.
-pub(crate) struct Account<C: Connection> {
-    pub(crate) who: Arc<Who>,
+pub(crate) struct UserPools<C: PoolableConnection> {
+    pub(crate) who: Arc<PoolUser>,
     /// What else is known, as the protocol has it.
     pub(crate) known: C::Known,
-    lender: Arc<Lender>,
-    pooled: RefCell<Vec<Arc<Pooled>>>,
+    lender: Arc<PoolRegistry>,
+    pooled: RefCell<Vec<Arc<PoolHandle>>>,
 }
 
-impl<C: Connection> Account<C> {
-    pub(super) fn new(who: Who, service: &DatabaseService) -> Rc<Self> {
+impl<C: PoolableConnection> UserPools<C> {
+    pub(super) fn new(who: PoolUser, service: &DatabaseService) -> Rc<Self> {
         Rc::new(Self {
             known: C::known(&who, service),
             who: Arc::new(who),
@@ -30,11 +30,11 @@ impl<C: Connection> Account<C> {
     }
 
     /// The pool at a server.
-    pub(crate) fn pooled(&self, server: &Arc<Server>, view: &DatabaseView) -> Arc<Pooled> {
+    pub(crate) fn pooled(&self, server: &Arc<Server>, view: &DatabaseView) -> Arc<PoolHandle> {
         let mut pooled = self.pooled.borrow_mut();
         let known = pooled.iter().position(|one| one.server.id == server.id);
         if let Some(index) = known {
-            if !pooled[index].pool.is_outdated() {
+            if !pooled[index].pool.is_retired() {
                 return Arc::clone(&pooled[index]);
             }
             pooled.swap_remove(index);
@@ -47,7 +47,7 @@ impl<C: Connection> Account<C> {
     /// Nobody is lent a connection of its pools any more: what is free closes, what is not will.
     pub(crate) fn retire(&self) {
         for pooled in &*self.pooled.borrow() {
-            self.lender.books.outdate(&pooled.pool);
+            self.lender.books.retire(&pooled.pool);
         }
     }
 }

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use compio::driver::SharedFd;
-use evenkeel_policy::lending::Loan;
+use evenkeel_policy::lending::Checkout;
 
-use super::lendings::{ById, Lendings};
+use super::lendings::{ById, WorkerPools};
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::service::Service;
@@ -17,96 +17,103 @@ use crate::session::{mysql, postgres};
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::tls::Channel;
-use crate::upstream::cancelling::Cancelling;
-use crate::upstream::join::JoinError;
-use crate::upstream::lender::{Pooled, Who};
+use crate::upstream::cancelling::CancelTarget;
+use crate::upstream::join::ConnectError;
+use crate::upstream::lender::{PoolHandle, PoolUser};
 
 /// A logged-in connection, as it goes from session to session.
-pub(crate) trait Connection: Sized + 'static {
+pub(crate) trait PoolableConnection: Sized + 'static {
     /// What sessions of one user in one database share at a worker besides their pools.
     type Known;
 
-    fn known(who: &Who, service: &DatabaseService) -> Self::Known;
+    fn known(who: &PoolUser, service: &DatabaseService) -> Self::Known;
 
     /// Where a worker has the pools of this kind.
-    fn lendings(all: &Lendings) -> &ById<Self>;
+    fn lendings(all: &WorkerPools) -> &ById<Self>;
 
     /// Opens one, and logs in.
     async fn open(
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-        pooled: &Arc<Pooled>,
-    ) -> Result<Box<Self>, JoinError>;
+        pooled: &Arc<PoolHandle>,
+    ) -> Result<Box<Self>, ConnectError>;
 
-    fn lent(&self) -> &Lent;
+    fn lent(&self) -> &ConnectionCore;
 
-    fn lent_mut(&mut self) -> &mut Lent;
+    fn lent_mut(&mut self) -> &mut ConnectionCore;
 
     /// For another worker.
-    fn pack(self: Box<Self>) -> (Lent, Luggage);
+    fn into_transfer(self: Box<Self>) -> (ConnectionCore, TransferState);
 
     /// From another worker. `None`: it is a connection of another kind.
-    fn unpack(worker: &Worker, lent: Lent, luggage: Luggage) -> Option<Box<Self>>;
+    fn from_transfer(
+        worker: &Worker,
+        lent: ConnectionCore,
+        luggage: TransferState,
+    ) -> Option<Box<Self>>;
 
     /// What is said before it is closed, so that the server does not report a lost connection.
-    fn goodbye(out: &mut Vec<u8>);
+    fn write_terminate(out: &mut Vec<u8>);
 
     /// Closes it.
-    fn part(mut self: Box<Self>, why: &str) {
+    fn disconnect(mut self: Box<Self>, why: &str) {
         let lent = self.lent_mut();
         tracing::debug!(server = %lent.pooled.server.name, why, "server connection closed");
         let mut goodbye = Vec::new();
-        Self::goodbye(&mut goodbye);
+        Self::write_terminate(&mut goodbye);
         lent.stream.say_goodbye(&goodbye);
     }
 }
 
 /// The part of a connection that pools look at.
-pub(crate) struct Lent {
+pub(crate) struct ConnectionCore {
     pub(crate) stream: Stream,
     /// While it is lent.
-    pub(crate) loan: Option<Loan>,
-    pub(crate) pooled: Arc<Pooled>,
+    pub(crate) loan: Option<Checkout>,
+    pub(crate) pooled: Arc<PoolHandle>,
     /// How its query is cancelled.
-    pub(crate) cancels: Rc<Cancelling>,
+    pub(crate) cancels: Rc<CancelTarget>,
     pub(crate) since_ms: u64,
 }
 
 /// What goes to another worker with a connection, as its protocol has it.
-pub(crate) enum Luggage {
-    Postgres(Box<postgres::server::Luggage>),
-    MySql(Box<mysql::server::Luggage>),
+pub(crate) enum TransferState {
+    Postgres(Box<postgres::server::TransferState>),
+    MySql(Box<mysql::server::TransferState>),
 }
 
 /// A connection on its way to another worker.
-pub(crate) struct Parcel {
+pub(crate) struct ConnectionTransfer {
     socket: OwnedFd,
     tls: Option<Box<Channel>>,
-    pooled: Arc<Pooled>,
+    pooled: Arc<PoolHandle>,
     peer: Option<SocketAddr>,
     key: Option<(u32, Box<[u8]>)>,
     since_ms: u64,
-    luggage: Luggage,
+    luggage: TransferState,
 }
 
-impl Lent {
+impl ConnectionCore {
     /// Of a stream that is about to log in.
-    pub(crate) fn new(stream: Stream, pooled: &Arc<Pooled>) -> Self {
+    pub(crate) fn new(stream: Stream, pooled: &Arc<PoolHandle>) -> Self {
         let peer = stream.socket.peer();
         Self {
             stream,
             loan: None,
             pooled: Arc::clone(pooled),
-            cancels: Cancelling::new(pooled, peer, None),
+            cancels: CancelTarget::new(pooled, peer, None),
             since_ms: clock::now_ms(),
         }
     }
 }
 
-impl Parcel {
+impl ConnectionTransfer {
     /// `None`: the connection has ended, or said something.
-    pub(super) async fn pack<C: Connection>(connection: Box<C>, worker: &Worker) -> Option<Self> {
-        let (lent, luggage) = connection.pack();
+    pub(super) async fn pack<C: PoolableConnection>(
+        connection: Box<C>,
+        worker: &Worker,
+    ) -> Option<Self> {
+        let (lent, luggage) = connection.into_transfer();
         let (socket, tls) = lent.stream.into_parts();
         let socket = socket.withdraw(worker).await?;
         let peer = lent.cancels.peer;
@@ -123,16 +130,16 @@ impl Parcel {
     }
 
     /// `None`: this worker cannot take it.
-    pub(super) fn unpack<C: Connection>(self, worker: &Worker) -> Option<Box<C>> {
+    pub(super) fn unpack<C: PoolableConnection>(self, worker: &Worker) -> Option<Box<C>> {
         let socket = SharedFd::new(socket2::Socket::from(self.socket));
         let socket = Socket::new(worker, socket).ok()?;
-        let lent = Lent {
+        let lent = ConnectionCore {
             stream: Stream::with(socket, self.tls),
             loan: None,
-            cancels: Cancelling::new(&self.pooled, self.peer, self.key),
+            cancels: CancelTarget::new(&self.pooled, self.peer, self.key),
             pooled: self.pooled,
             since_ms: self.since_ms,
         };
-        C::unpack(worker, lent, self.luggage)
+        C::from_transfer(worker, lent, self.luggage)
     }
 }

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::lending::{Loan, Order, Ticket};
+use evenkeel_policy::lending::{Checkout, WaitTicket, WorkerTask};
 
-use super::Parcel;
-use crate::upstream::join::JoinError;
+use super::ConnectionTransfer;
+use crate::upstream::join::ConnectError;
 
 /// Something to do, or something that comes.
-pub(crate) enum Errand {
+pub(crate) enum PoolMessage {
     /// What the books want done there.
-    Order(Order),
+    Order(WorkerTask),
     /// A connection for who holds the ticket.
     Take {
-        ticket: Ticket,
-        loan: Loan,
-        parcel: Box<Parcel>,
+        ticket: WaitTicket,
+        loan: Checkout,
+        parcel: Box<ConnectionTransfer>,
     },
     /// The connection that was to come has ended: ask once more.
-    Again(Ticket),
+    Again(WaitTicket),
     /// No connection could be opened.
-    Failed(Ticket, Arc<JoinError>),
+    Failed(WaitTicket, Arc<ConnectError>),
     /// Idle connections to a database of a server are to be closed.
     Vacate {
         /// The server's id.

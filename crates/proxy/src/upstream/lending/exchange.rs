@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use evenkeel_policy::lending::Condition;
 
-use super::{Connection, Delivery, Lending, Place};
-use crate::upstream::join::JoinError;
+use super::{PoolableConnection, WaitResult, WaitSlot, WorkerPool};
+use crate::upstream::join::ConnectError;
 
-impl<C: Connection> Lending<C> {
+impl<C: PoolableConnection> WorkerPool<C> {
     /// A connection that cannot be made its borrower's is closed, and another one is opened in its
     /// place and brought to the borrower: the pool's idle ones may be no better.
-    pub(crate) fn exchange(self: &Rc<Self>, mut connection: Box<C>, place: &Rc<Place<C>>) {
+    pub(crate) fn replace_connection(
+        self: &Rc<Self>,
+        mut connection: Box<C>,
+        place: &Rc<WaitSlot<C>>,
+    ) {
         let lent = connection.lent_mut();
         let pooled = Arc::clone(&lent.pooled);
         let (Some(loan), Some(worker)) = (lent.loan.take(), self.worker.upgrade()) else {
             return;
         };
-        connection.part("cannot be prepared for the client");
+        connection.disconnect("cannot be prepared for the client");
         let errand = place.expect();
         let (lending, place, home) = (Rc::clone(self), Rc::clone(place), Rc::clone(&worker));
         worker.spawn(async move {
@@ -36,20 +40,20 @@ impl<C: Connection> Lending<C> {
     }
 
     /// To whoever waits for it, if he still does.
-    fn bring(self: &Rc<Self>, connection: Box<C>, errand: u64, place: &Place<C>) {
+    fn bring(self: &Rc<Self>, connection: Box<C>, errand: u64, place: &WaitSlot<C>) {
         match place.expects(errand) {
-            true => place.deliver(Delivery::Connection(connection)),
+            true => place.deliver(WaitResult::Connection(connection)),
             false => self.give_back(connection, Condition::Clean),
         }
     }
 }
 
 /// A server that is full has other connections to give.
-fn tell<C>(error: JoinError, errand: u64, place: &Place<C>) {
+fn tell<C>(error: ConnectError, errand: u64, place: &WaitSlot<C>) {
     if place.expects(errand) {
         place.deliver(match error.is_full() {
-            true => Delivery::Again,
-            false => Delivery::Failed(Arc::new(error)),
+            true => WaitResult::Again,
+            false => WaitResult::Failed(Arc::new(error)),
         });
     }
 }

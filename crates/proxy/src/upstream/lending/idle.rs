@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Connection, Lending};
+use super::{PoolableConnection, WorkerPool};
 use crate::clock;
 use crate::engine::describe::IdleInfo;
 
-impl<C: Connection> Lending<C> {
+impl<C: PoolableConnection> WorkerPool<C> {
     /// Tells of the connections that nobody uses now.
     pub(super) fn describe_idle(&self, idle: &mut Vec<IdleInfo>) {
         let now_ms = clock::now_ms();

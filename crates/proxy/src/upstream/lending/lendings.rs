@@ -5,51 +5,51 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Connection, Errand, Lending};
+use super::{PoolMessage, PoolableConnection, WorkerPool};
 use crate::engine::describe::IdleInfo;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::session::{mysql, postgres};
 
 /// Those of one protocol, by the service's id.
-pub(crate) type ById<C> = RefCell<HashMap<u64, Rc<Lending<C>>>>;
+pub(crate) type ById<C> = RefCell<HashMap<u64, Rc<WorkerPool<C>>>>;
 
 /// All of them.
 #[derive(Default)]
-pub(crate) struct Lendings {
+pub(crate) struct WorkerPools {
     pub(crate) postgres: ById<postgres::server::ServerConnection>,
     pub(crate) mysql: ById<mysql::server::ServerConnection>,
 }
 
-impl Lendings {
+impl WorkerPools {
     /// That of a service; `None`: the service has none.
-    pub(crate) fn of<C: Connection>(
+    pub(crate) fn of<C: PoolableConnection>(
         &self,
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-    ) -> Option<Rc<Lending<C>>> {
+    ) -> Option<Rc<WorkerPool<C>>> {
         let known = C::lendings(self);
         if let Some(lending) = known.borrow().get(&service.id) {
             return Some(Rc::clone(lending));
         }
         let lender = &service.database.as_ref()?.lender;
-        let lending = Rc::new(Lending::new(worker, service, lender));
+        let lending = Rc::new(WorkerPool::new(worker, service, lender));
         known.borrow_mut().insert(service.id, Rc::clone(&lending));
         Some(lending)
     }
 
     /// Twice a second.
     pub(crate) fn upkeep(&self) {
-        all(&self.postgres).iter().for_each(Lending::upkeep);
-        all(&self.mysql).iter().for_each(Lending::upkeep);
+        all(&self.postgres).iter().for_each(WorkerPool::upkeep);
+        all(&self.mysql).iter().for_each(WorkerPool::upkeep);
     }
 
     /// Another worker wants something done, or brings something.
-    pub(crate) fn run_errand(&self, worker: &Rc<Worker>, service_id: u64, errand: Errand) {
+    pub(crate) fn run_errand(&self, worker: &Rc<Worker>, service_id: u64, errand: PoolMessage) {
         if let Some(lending) = one(&self.postgres, service_id) {
-            lending.run_errand(worker, errand);
+            lending.handle_message(worker, errand);
         } else if let Some(lending) = one(&self.mysql, service_id) {
-            lending.run_errand(worker, errand);
+            lending.handle_message(worker, errand);
         }
     }
 
@@ -76,10 +76,10 @@ impl Lendings {
     }
 }
 
-fn one<C: Connection>(lendings: &ById<C>, service_id: u64) -> Option<Rc<Lending<C>>> {
+fn one<C: PoolableConnection>(lendings: &ById<C>, service_id: u64) -> Option<Rc<WorkerPool<C>>> {
     lendings.borrow().get(&service_id).cloned()
 }
 
-fn all<C: Connection>(lendings: &ById<C>) -> Vec<Rc<Lending<C>>> {
+fn all<C: PoolableConnection>(lendings: &ById<C>) -> Vec<Rc<WorkerPool<C>>> {
     lendings.borrow().values().cloned().collect()
 }

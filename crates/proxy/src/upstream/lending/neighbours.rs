@@ -4,16 +4,16 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_policy::lending::Order;
+use evenkeel_policy::lending::WorkerTask;
 use evenkeel_policy::places::UNLIMITED;
 
-use super::{Connection, Errand, Lending};
+use super::{PoolMessage, PoolableConnection, WorkerPool};
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
 
-impl<C: Connection> Lending<C> {
+impl<C: PoolableConnection> WorkerPool<C> {
     /// For each pool in which somebody waits for a place at a full server, one idle connection of
     /// another service is closed. Not at once when somebody begins to wait: services that are busy
     /// would close each other's all the time.
@@ -62,10 +62,10 @@ impl<C: Connection> Lending<C> {
 }
 
 /// To the workers that are to do it; this one, too, finds it among its orders.
-fn send(worker: &Worker, service: &Service, orders: Vec<Order>) {
+fn send(worker: &Worker, service: &Service, orders: Vec<WorkerTask>) {
     for order in orders {
         let (to, service_id) = (order.worker, service.id);
-        let errand = Errand::Order(order);
+        let errand = PoolMessage::Order(order);
         // A worker that is gone has no clients either.
         let _ = worker.shared.orders[to].send(crate::engine::Order::Lending { service_id, errand });
     }

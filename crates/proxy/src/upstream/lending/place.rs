@@ -5,31 +5,31 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use evenkeel_policy::lending::Ticket;
+use evenkeel_policy::lending::WaitTicket;
 
-use crate::upstream::join::JoinError;
+use crate::upstream::join::ConnectError;
 
 /// What is brought.
-pub(crate) enum Delivery<C> {
+pub(crate) enum WaitResult<C> {
     Connection(Box<C>),
     /// Ask again.
     Again,
     /// None could be opened.
-    Failed(Arc<JoinError>),
+    Failed(Arc<ConnectError>),
 }
 
 /// One session's place; it is in line at most once.
-pub(crate) struct Place<C> {
-    ticket: Cell<Option<Ticket>>,
+pub(crate) struct WaitSlot<C> {
+    ticket: Cell<Option<WaitTicket>>,
     /// What is brought to it alone, by the number of that errand.
     expected: Cell<Option<u64>>,
     /// Errands so far.
     errands: Cell<u64>,
-    delivery: RefCell<Option<Delivery<C>>>,
+    delivery: RefCell<Option<WaitResult<C>>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl<C> Place<C> {
+impl<C> WaitSlot<C> {
     pub(crate) fn new() -> Rc<Self> {
         Rc::new(Self {
             ticket: Cell::default(),
@@ -40,7 +40,7 @@ impl<C> Place<C> {
         })
     }
 
-    pub(super) fn stand_in_line(&self, ticket: Ticket) {
+    pub(super) fn enqueue(&self, ticket: WaitTicket) {
         self.ticket.set(Some(ticket));
     }
 
@@ -57,16 +57,16 @@ impl<C> Place<C> {
         self.expected.get() == Some(errand)
     }
 
-    pub(super) fn leave_line(&self) -> Option<Ticket> {
+    pub(super) fn leave_line(&self) -> Option<WaitTicket> {
         self.expected.set(None);
         self.ticket.take()
     }
 
-    pub(super) fn ticket(&self) -> Option<Ticket> {
+    pub(super) fn ticket(&self) -> Option<WaitTicket> {
         self.ticket.get()
     }
 
-    pub(super) fn deliver(&self, delivery: Delivery<C>) {
+    pub(super) fn deliver(&self, delivery: WaitResult<C>) {
         self.ticket.set(None);
         self.expected.set(None);
         self.delivery.replace(Some(delivery));
@@ -76,7 +76,7 @@ impl<C> Place<C> {
     }
 
     /// What was brought.
-    pub(crate) fn take(&self, context: &Context<'_>) -> Option<Delivery<C>> {
+    pub(crate) fn take(&self, context: &Context<'_>) -> Option<WaitResult<C>> {
         let delivery = self.delivery.borrow_mut().take();
         if delivery.is_none() {
             let mut waker = self.waker.borrow_mut();
@@ -91,7 +91,7 @@ impl<C> Place<C> {
     }
 
     /// What was brought to a session that has left.
-    pub(crate) fn take_late(&self) -> Option<Delivery<C>> {
+    pub(crate) fn take_late(&self) -> Option<WaitResult<C>> {
         self.delivery.borrow_mut().take()
     }
 }
@@ -102,13 +102,13 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_before_it_left_is_not_taken_for_what_it_asks_for_now() {
-        let place = Place::<()>::new();
+        let place = WaitSlot::<()>::new();
         let first = place.expect();
         assert!(place.expects(first));
         place.leave_line();
         let second = place.expect();
         assert!(!place.expects(first) && place.expects(second));
-        place.deliver(Delivery::Again);
+        place.deliver(WaitResult::Again);
         assert!(!place.expects(second));
     }
 }

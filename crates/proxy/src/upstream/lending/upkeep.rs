@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_policy::lending::Key;
+use evenkeel_policy::lending::PoolKey;
 
-use super::{Connection, Errand, Lending};
+use super::{PoolMessage, PoolableConnection, WorkerPool};
 use crate::clock;
 use crate::engine::worker::Worker;
 
-impl<C: Connection> Lending<C> {
+impl<C: PoolableConnection> WorkerPool<C> {
     /// Twice a second: closes what has ended, is old or not needed, and opens what is missing.
     pub(super) fn upkeep(self: &Rc<Self>) {
         self.close_ended();
@@ -23,7 +23,7 @@ impl<C: Connection> Lending<C> {
         }
         self.lender.tidy();
         let mut orders = Vec::new();
-        let closings = self.desk.borrow_mut().upkeep(now_ms, &mut orders);
+        let closings = self.desk.borrow_mut().maintain(now_ms, &mut orders);
         for closing in closings {
             self.close(closing);
         }
@@ -36,13 +36,13 @@ impl<C: Connection> Lending<C> {
     /// Every connection to a server closes as soon as nobody uses it, and new ones are opened.
     pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
         for ticket in self.lender.outdate(|one| one.server.id == server_id) {
-            self.send_errand(worker, ticket.worker, Errand::Again(ticket));
+            self.send_message(worker, ticket.worker, PoolMessage::Again(ticket));
         }
     }
 
     /// Idle connections to a database of a server close.
     pub(super) fn vacate(self: &Rc<Self>, server: u64, database: u64) {
-        let is_meant = |key: &Key| key.server == server && key.database == database;
+        let is_meant = |key: &PoolKey| key.server == server && key.database == database;
         let closings = self.desk.borrow_mut().vacate(is_meant);
         for closing in closings {
             self.close(closing);

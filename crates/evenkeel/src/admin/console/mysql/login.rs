@@ -16,7 +16,7 @@ use super::answer::Answer;
 use super::{End, OFFERED, VERSION, packet};
 use crate::admin::console::complaint::{Complaint, Why};
 use crate::admin::console::guard::{Entry, Guard, Token};
-use crate::admin::console::operator::Who;
+use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
 /// utf8mb4_general_ci, which every client knows.
@@ -27,7 +27,7 @@ static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 
 /// A client that was let in.
 pub(super) struct Admitted {
-    pub(super) who: Who,
+    pub(super) who: ConsoleUser,
     pub(super) agreed: Capabilities,
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn admit(
     };
     let agreed = OFFERED.both(response.capabilities);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut who = Who {
+    let mut who = ConsoleUser {
         user: text(response.user),
         schema: response.schema.map(text),
         connection,

@@ -12,7 +12,7 @@ use evenkeel_wire::postgres::{TransactionStatus, build};
 use super::session::Answer;
 use super::{End, VERSION, message, parsed};
 use crate::admin::console::guard::{Entry, Guard};
-use crate::admin::console::operator::Who;
+use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
 /// What a client asks for first.
@@ -28,7 +28,7 @@ pub(super) async fn admit(
     guard: &Guard,
     stream: &mut Stream,
     peer: IpAddr,
-) -> Result<Option<Who>, End> {
+) -> Result<Option<ConsoleUser>, End> {
     let Some(wish) = begin(stream).await? else {
         return Ok(None);
     };
@@ -55,7 +55,7 @@ pub(super) async fn admit(
     };
     greet(&mut out, &wish.user, wish.minor);
     stream.send(&out).await?;
-    Ok(Some(Who {
+    Ok(Some(ConsoleUser {
         user: wish.user,
         schema: wish.schema,
         connection: std::process::id(),

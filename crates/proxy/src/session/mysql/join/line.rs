@@ -24,8 +24,8 @@ use crate::server::Server;
 use crate::state::mysql as state;
 use crate::stream::Stream;
 use crate::tls::Connector;
-use crate::upstream::join::{ErrorCode, JoinError, Kind};
-use crate::upstream::lender::Pooled;
+use crate::upstream::join::{ConnectError, ConnectErrorKind, ErrorCode};
+use crate::upstream::lender::PoolHandle;
 
 /// How long a packet of a server may be in a login, and in the answers to our first questions.
 const PACKET_LENGTH_MAX: u32 = 64 * 1024;
@@ -61,17 +61,17 @@ impl<'a> ServerPackets<'a> {
         }
     }
 
-    fn broken(&self, why: impl std::fmt::Display) -> JoinError {
-        JoinError::unreachable(self.server, why)
+    fn broken(&self, why: impl std::fmt::Display) -> ConnectError {
+        ConnectError::unreachable(self.server, why)
     }
 
-    async fn say(&mut self, bytes: &[u8]) -> Result<(), JoinError> {
+    async fn say(&mut self, bytes: &[u8]) -> Result<(), ConnectError> {
         let sent = self.stream.send(self.worker, bytes).await;
-        sent.map_err(|error| JoinError::unreachable(self.server, error))
+        sent.map_err(|error| ConnectError::unreachable(self.server, error))
     }
 
     /// The server's next packet: its number and its payload.
-    pub(super) async fn packet(&mut self) -> Result<(u8, Vec<u8>), JoinError> {
+    pub(super) async fn packet(&mut self) -> Result<(u8, Vec<u8>), ConnectError> {
         loop {
             match frame::frame(&self.bytes, PACKET_LENGTH_MAX) {
                 Parsed::Frame(frame, length) => {
@@ -95,8 +95,8 @@ impl<'a> ServerPackets<'a> {
         &mut self,
         greeting: &Greeting<'_>,
         connector: &Connector,
-        pooled: &Pooled,
-    ) -> Result<(), JoinError> {
+        pooled: &PoolHandle,
+    ) -> Result<(), ConnectError> {
         if !greeting.capabilities.has(Capabilities::SSL) {
             let why = "does not support TLS: see mode in [service.server_tls]";
             return Err(self.broken(why));
@@ -126,8 +126,8 @@ impl<'a> ServerPackets<'a> {
         &mut self,
         greeting: &Greeting<'_>,
         shared: &PostgresService,
-        pooled: &Pooled,
-    ) -> Result<LoggedIn, JoinError> {
+        pooled: &PoolHandle,
+    ) -> Result<LoggedIn, ConnectError> {
         let hello = Hello {
             capabilities: self.wanted(pooled),
             collation: COLLATION,
@@ -164,7 +164,7 @@ impl<'a> ServerPackets<'a> {
         }
     }
 
-    fn wanted(&self, pooled: &Pooled) -> Capabilities {
+    fn wanted(&self, pooled: &PoolHandle) -> Capabilities {
         let wanted = wanted(pooled.who.identity);
         match self.stream.is_encrypted() {
             true => wanted.with(Capabilities::SSL),
@@ -173,7 +173,7 @@ impl<'a> ServerPackets<'a> {
     }
 
     /// The credential does not do, or the server is none.
-    fn not_possible(&self, refusal: Refusal) -> JoinError {
+    fn not_possible(&self, refusal: Refusal) -> ConnectError {
         if refusal == Refusal::Protocol {
             return self.broken(refusal);
         }
@@ -181,7 +181,12 @@ impl<'a> ServerPackets<'a> {
             number: refusal.code(),
             sqlstate: refusal.sqlstate().0,
         };
-        JoinError::refused(self.server, Kind::Refused, code, &refusal.to_string())
+        ConnectError::refused(
+            self.server,
+            ConnectErrorKind::Refused,
+            code,
+            &refusal.to_string(),
+        )
     }
 
     /// Asks what is so before anything is set, and switches the trackers on: at one go.
@@ -189,7 +194,7 @@ impl<'a> ServerPackets<'a> {
         &mut self,
         agreed: Capabilities,
         version: &Version,
-    ) -> Result<Vec<Pair>, JoinError> {
+    ) -> Result<Vec<Pair>, ConnectError> {
         let mut out = Vec::new();
         let question = question();
         for text in [
@@ -214,7 +219,11 @@ impl<'a> ServerPackets<'a> {
         }
     }
 
-    pub(super) async fn run(&mut self, text: &str, agreed: Capabilities) -> Result<(), JoinError> {
+    pub(super) async fn run(
+        &mut self,
+        text: &str,
+        agreed: Capabilities,
+    ) -> Result<(), ConnectError> {
         let mut out = Vec::new();
         rewrite::query(&mut out, &[], text.as_bytes(), agreed);
         self.say(&out).await?;
@@ -222,7 +231,7 @@ impl<'a> ServerPackets<'a> {
     }
 
     /// The rows of one reply.
-    async fn answer(&mut self, agreed: Capabilities) -> Result<Vec<Row>, JoinError> {
+    async fn answer(&mut self, agreed: Capabilities) -> Result<Vec<Row>, ConnectError> {
         let mut rows = Rows::new(agreed);
         loop {
             let (_, payload) = self.packet().await?;
@@ -241,7 +250,7 @@ impl<'a> ServerPackets<'a> {
 }
 
 /// Before a server that has lost what it knew of the password everything else fails.
-fn credential(shared: &PostgresService, pooled: &Pooled) -> Credential {
+fn credential(shared: &PostgresService, pooled: &PoolHandle) -> Credential {
     let who = &pooled.who;
     let known = who.mysql().cloned().unwrap_or(Credential::Nothing);
     if !matches!(known, Credential::Sha2(_)) {
@@ -252,22 +261,22 @@ fn credential(shared: &PostgresService, pooled: &Pooled) -> Credential {
 }
 
 /// The server says why.
-pub(super) fn refused(server: &Server, report: &Report<'_>) -> JoinError {
+pub(super) fn refused(server: &Server, report: &Report<'_>) -> ConnectError {
     let code = ErrorCode {
         number: report.code,
         sqlstate: report.sqlstate.unwrap_or(SqlState::GENERAL).0,
     };
     let text = String::from_utf8_lossy(report.message);
-    JoinError::refused(server, kind_of(report), code, &text)
+    ConnectError::refused(server, kind_of(report), code, &text)
 }
 
-fn kind_of(report: &Report<'_>) -> Kind {
+fn kind_of(report: &Report<'_>) -> ConnectErrorKind {
     match report.code {
-        _ if report.is_full() => Kind::Full,
+        _ if report.is_full() => ConnectErrorKind::Full,
         // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, and what a node of Galera says that is not
         // ready; ER_HOST_IS_BLOCKED, which an operator ends.
-        1053 | 1077 | 1047 | 1129 | 3169 => Kind::TurnedAway,
-        _ => Kind::Refused,
+        1053 | 1077 | 1047 | 1129 | 3169 => ConnectErrorKind::NotReady,
+        _ => ConnectErrorKind::Refused,
     }
 }
 
@@ -275,7 +284,7 @@ fn kind_of(report: &Report<'_>) -> Kind {
 mod tests {
     use super::*;
 
-    fn kind(code: u16) -> Kind {
+    fn kind(code: u16) -> ConnectErrorKind {
         let mut payload = vec![0xff];
         payload.extend_from_slice(&code.to_le_bytes());
         payload.extend_from_slice(b"#08004no");
@@ -285,13 +294,13 @@ mod tests {
     #[test]
     fn a_server_that_is_full_or_going_is_no_refusal_of_the_user() {
         for full in [1040, 1203, 1226] {
-            assert_eq!(kind(full), Kind::Full, "{full}");
+            assert_eq!(kind(full), ConnectErrorKind::Full, "{full}");
         }
         for away in [1053, 1047, 1129] {
-            assert_eq!(kind(away), Kind::TurnedAway, "{away}");
+            assert_eq!(kind(away), ConnectErrorKind::NotReady, "{away}");
         }
         for refused in [1044, 1045, 1130, 1698, 1862, 3118, 4151] {
-            assert_eq!(kind(refused), Kind::Refused, "{refused}");
+            assert_eq!(kind(refused), ConnectErrorKind::Refused, "{refused}");
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::service::View;
 use crate::session::card::SessionHandle;
 use crate::session::visit;
 use crate::state::mysql::status_of;
-use crate::upstream::lender::{self, Pooled, Who};
-use crate::upstream::lending::Connection;
+use crate::upstream::lender::{self, PoolHandle, PoolUser};
+use crate::upstream::lending::PoolableConnection;
 
 /// What server connections agree on exactly as their clients have: it changes what statements mean,
 /// how they are written, or what their results look like. The EOF behind columns tells flags and
@@ -98,7 +98,7 @@ impl<'a> LoginHandler<'a> {
 
     fn account(&self, wish: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
         let lender = &self.service.lender;
-        let who = Who {
+        let who = PoolUser {
             user: wish.user.as_str().into(),
             server_user: proof.server_user.into(),
             // The schema is a setting of the session: connections are used for all of them.
@@ -121,12 +121,12 @@ impl<'a> LoginHandler<'a> {
             .servers
             .iter()
             .map(|server| account.pooled(server, own));
-        let pools: Vec<Arc<Pooled>> = pools.collect();
+        let pools: Vec<Arc<PoolHandle>> = pools.collect();
         let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.seat.service()));
         self.worker.spawn(async move {
             for pooled in pools {
                 match join::open(&worker, &service, &pooled).await {
-                    Ok(connection) => connection.part("password cached by the server"),
+                    Ok(connection) => connection.disconnect("password cached by the server"),
                     Err(error) => {
                         let (server, why) = (&pooled.server.name, error.message);
                         tracing::debug!(%server, why, "cannot present the new password to the \

@@ -12,7 +12,7 @@ use crate::service::View;
 use crate::service::database::DatabaseView;
 use crate::session::borrower::AcquireError;
 use crate::session::visit;
-use crate::upstream::join::Kind;
+use crate::upstream::join::ConnectErrorKind;
 
 /// Why a visit did not succeed.
 pub(super) enum ServerCheckError {
@@ -84,7 +84,7 @@ fn judge(denial: &AcquireError) -> ServerCheckError {
     let complaint = ErrorReply::from_acquire_error(denial);
     match denial {
         AcquireError::ConnectFailed(error)
-            if error.is_passing() || error.kind == Kind::Outdated =>
+            if error.is_passing() || error.kind == ConnectErrorKind::Outdated =>
         {
             ServerCheckError::OfServer(complaint)
         }

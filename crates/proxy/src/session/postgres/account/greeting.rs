@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Reports;
 use crate::session::postgres::server::ServerConnection;
 use crate::state::settings::{self, Carried, Interner, Journal, OnServer, Proofs, Settings};
-use crate::upstream::lender::Who;
+use crate::upstream::lender::PoolUser;
 
 /// Those of users and databases without a session are forgotten when there are more.
 const KNOWN_MAX: usize = 1_000;
@@ -48,7 +48,7 @@ pub(super) struct WorkerBaseline {
 impl BaselineCache {
     /// That of a user and database; nothing is known if nobody else is logged in so: the database
     /// may be gone by now.
-    pub(super) fn of(&self, who: &Who) -> Arc<BaselineEntry> {
+    pub(super) fn of(&self, who: &PoolUser) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
             known.retain(|_, greeting| Arc::strong_count(greeting) > 1);
@@ -61,7 +61,7 @@ impl BaselineCache {
     }
 
     /// A connection has just logged in: servers may have changed since the last one did.
-    pub(crate) fn refresh(&self, who: &Who, server: &ServerConnection) {
+    pub(crate) fn refresh(&self, who: &PoolUser, server: &ServerConnection) {
         let known = lock(&self.known).get(&identity(who)).map(Arc::clone);
         if let Some(greeting) = known {
             greeting.learn(server);
@@ -123,7 +123,7 @@ impl WorkerBaseline {
     }
 }
 
-fn identity(who: &Who) -> Identity {
+fn identity(who: &PoolUser) -> Identity {
     let database = who.database_number.get();
     (who.user_number.get(), database, who.generation)
 }

@@ -28,7 +28,7 @@ use crate::session::visit;
 use crate::state::meaning::Rereads;
 use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
 use crate::stream::Stream;
-use crate::upstream::lender::{Credential, Who};
+use crate::upstream::lender::{Credential, PoolUser};
 
 /// What a session begins with.
 pub(super) struct InitialState {
@@ -103,7 +103,7 @@ impl<'a> LoginHandler<'a> {
         let lender = &self.shared.lender;
         let replication = wish.for_replication();
         let credential = proof.credential.unwrap_or(login::Credential::Nothing);
-        let who = Who {
+        let who = PoolUser {
             user: wish.user.as_str().into(),
             server_user: proof.server_user.into(),
             database: wish.database.as_str().into(),
@@ -209,7 +209,7 @@ impl<'a> LoginHandler<'a> {
         let server = own.map(|own| self.bind(own, &mut borrower, &card));
         Session {
             worker: self.worker,
-            seat: self.seat,
+            permit: self.seat,
             live: self.live,
             shared: Arc::clone(&self.shared),
             protocol: Arc::clone(&self.own),
