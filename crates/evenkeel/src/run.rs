@@ -19,7 +19,7 @@ use crate::config::{Plan, Problems};
 use crate::log::{self, Format, InitError};
 use crate::notify;
 use crate::status::ControlHandle;
-use crate::upgrade::cancels::Formers;
+use crate::upgrade::cancels::PredecessorSockets;
 use crate::upgrade::doors::Doors;
 use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use crate::upgrade::state::Purpose;
@@ -171,9 +171,9 @@ fn identify(
     let identified = engine.identify(instance, generation);
     identified.map_err(io::Error::other)?;
     let sockets = std::iter::from_fn(|| inherited.take(Purpose::Cancels));
-    let formers = Formers::new(sockets.collect())?;
+    let formers = PredecessorSockets::new(sockets.collect())?;
     let former = formers.clone();
-    engine.set_former(Some(Box::new(move |process, secret| {
+    engine.set_predecessor(Some(Box::new(move |process, secret| {
         former.send(process, &secret)
     })));
     Ok(Identity {

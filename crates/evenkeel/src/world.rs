@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_proxy::engine::Engine;
-use evenkeel_proxy::engine::event::{Event, Sign};
+use evenkeel_proxy::engine::event::{Event, PassiveFailure};
 use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::now_ms;
 use evenkeel_proxy::record::CutReason;
@@ -40,7 +40,7 @@ use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
 use crate::notify;
 use crate::status::{EventKind, Request, Severity};
-use crate::upgrade::cancels::Formers;
+use crate::upgrade::cancels::PredecessorSockets;
 use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use cluster::ClusterState;
 use fit::Fit;
@@ -117,7 +117,7 @@ pub struct Identity {
     /// Its number.
     pub(crate) generation: u32,
     /// Those before it that still have clients.
-    pub(crate) formers: Formers,
+    pub(crate) formers: PredecessorSockets,
 }
 
 /// Everything that changes while the process runs.
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    fn take_sign(&mut self, server_id: u64, sign: &Sign) {
+    fn take_sign(&mut self, server_id: u64, sign: &PassiveFailure) {
         let found = self
             .servers
             .iter()
@@ -294,11 +294,13 @@ impl World {
             return;
         };
         let sign = match sign {
-            Sign::ConnectFailed(why) => {
+            PassiveFailure::ConnectFailed(why) => {
                 tracing::debug!(server = %address, "{why}");
-                evenkeel_policy::health::Sign::ConnectFailed
+                evenkeel_policy::health::PassiveFailure::ConnectFailed
             }
-            Sign::ClosedBeforeAnyByte => evenkeel_policy::health::Sign::ClosedBeforeAnyByte,
+            PassiveFailure::ClosedBeforeAnyByte => {
+                evenkeel_policy::health::PassiveFailure::ClosedBeforeAnyByte
+            }
         };
         let change = state.notice_sign(now_ms(), sign, last);
         self.follow(&address, change);

@@ -71,18 +71,18 @@ pub enum Outcome {
 
 /// What a client's connection showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum PassiveFailure {
     /// The server refused or did not answer the connection.
     ConnectFailed,
     /// It took the connection and closed it without a byte.
     ClosedBeforeAnyByte,
 }
 
-impl Sign {
+impl PassiveFailure {
     fn text(self) -> &'static str {
         match self {
-            Sign::ConnectFailed => "connection failed",
-            Sign::ClosedBeforeAnyByte => "closed without sending data",
+            PassiveFailure::ConnectFailed => "connection failed",
+            PassiveFailure::ClosedBeforeAnyByte => "closed without sending data",
         }
     }
 }
@@ -166,7 +166,7 @@ impl Health {
     ///
     /// The last server is never taken out by this: then clients would surely fail, now they may
     /// succeed.
-    pub fn passive(&mut self, now_ms: u64, sign: Sign, last: bool) -> Option<Change> {
+    pub fn passive(&mut self, now_ms: u64, sign: PassiveFailure, last: bool) -> Option<Change> {
         if self.standing == Standing::Down {
             // An old connection's end tells nothing new, and must not delay or speed up the way
             // back.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::health::{Change, Health, Outcome, Settings, Sign, Standing};
+use evenkeel_policy::health::{Change, Health, Outcome, PassiveFailure, Settings, Standing};
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::{
     Algorithm, Load, Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet,
@@ -260,7 +260,10 @@ impl World {
             }
             return true;
         }
-        let sign = [Sign::ConnectFailed, Sign::ClosedBeforeAnyByte][self.dice.below(2) as usize];
+        let sign = [
+            PassiveFailure::ConnectFailed,
+            PassiveFailure::ClosedBeforeAnyByte,
+        ][self.dice.below(2) as usize];
         server.failures += 1;
         let change = server.health.passive(now_ms, sign, last);
         if let Some(change) = &change {

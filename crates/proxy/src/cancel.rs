@@ -68,7 +68,7 @@ pub struct Secret(u32);
 
 /// What goes into BackendKeyData.
 #[derive(Clone, Copy)]
-pub struct Shown {
+pub struct IssuedKey {
     process: u32,
     bytes: [u8; LONG_BYTES],
     length: usize,
@@ -76,9 +76,9 @@ pub struct Shown {
 
 /// Whom a cancel request is for.
 #[derive(Clone, Copy, Debug)]
-pub enum Addressee {
+pub enum CancelRoute {
     /// A session of this process, if its secret fits.
-    Here(Claim),
+    Here(CancelClaim),
     /// A session of another process of this instance: one that this one has taken over from.
     OtherProcess,
     /// A session of another Evenkeel, of this number.
@@ -89,7 +89,7 @@ pub enum Addressee {
 
 /// Says which session is meant; not yet believed.
 #[derive(Clone, Copy)]
-pub struct Claim {
+pub struct CancelClaim {
     place: Place,
     secret: Secret,
 }
@@ -131,13 +131,13 @@ impl Keyring {
     }
 
     /// What to give a client that speaks this minor version of protocol 3.
-    pub fn show(&self, key: &Key, minor: u16) -> Shown {
+    pub fn show(&self, key: &Key, minor: u16) -> IssuedKey {
         let Key { place, secret, .. } = key;
         let process = self.process(key.number.value());
         let mut bytes = [0; LONG_BYTES];
         if minor < 2 {
             bytes[..SHORT_BYTES].copy_from_slice(&secret.0.to_be_bytes());
-            return Shown {
+            return IssuedKey {
                 process,
                 bytes,
                 length: SHORT_BYTES,
@@ -150,7 +150,7 @@ impl Keyring {
         body[8..12].copy_from_slice(&place.slot.to_be_bytes());
         body[12..].copy_from_slice(&secret.0.to_be_bytes());
         mac.copy_from_slice(&self.mac(process, body));
-        Shown {
+        IssuedKey {
             process,
             bytes,
             length: LONG_BYTES,
@@ -158,19 +158,19 @@ impl Keyring {
     }
 
     /// Whom a request is for.
-    pub fn read(&self, key: CancelKey<'_>) -> Addressee {
+    pub fn read(&self, key: CancelKey<'_>) -> CancelRoute {
         let (secret, was_passed_on) = match key.secret {
             [secret @ .., PASSED_ON] if is_length(secret.len()) => (secret, true),
             secret => (secret, false),
         };
         let instance = instance_of(key.process);
         if !is_length(secret.len()) || instance == 0 || number_of(key.process).is_none() {
-            return Addressee::Nobody;
+            return CancelRoute::Nobody;
         }
         if instance != self.instance {
             return match was_passed_on {
-                true => Addressee::Nobody,
-                false => Addressee::Peer(instance),
+                true => CancelRoute::Nobody,
+                false => CancelRoute::Peer(instance),
             };
         }
         match secret.len() {
@@ -179,30 +179,30 @@ impl Keyring {
         }
     }
 
-    fn read_short(&self, process: u32, secret: &[u8]) -> Addressee {
+    fn read_short(&self, process: u32, secret: &[u8]) -> CancelRoute {
         let generation = process >> INSTANCE_BITS & low(GENERATION_BITS);
         if generation != self.generation & low(GENERATION_BITS) {
-            return Addressee::OtherProcess;
+            return CancelRoute::OtherProcess;
         }
         let place = number_of(process).and_then(|number| self.numbers.place(number));
         let Some(place) = place else {
-            return Addressee::Nobody;
+            return CancelRoute::Nobody;
         };
-        Addressee::Here(Claim {
+        CancelRoute::Here(CancelClaim {
             place,
             secret: Secret(word(secret)),
         })
     }
 
-    fn read_long(&self, process: u32, secret: &[u8]) -> Addressee {
+    fn read_long(&self, process: u32, secret: &[u8]) -> CancelRoute {
         let (body, mac) = secret.split_at(BODY_BYTES);
         if word(&body[2..]) != self.generation {
-            return Addressee::OtherProcess;
+            return CancelRoute::OtherProcess;
         }
         if !bool::from(self.mac(process, body).ct_eq(mac)) {
-            return Addressee::Nobody;
+            return CancelRoute::Nobody;
         }
-        Addressee::Here(Claim {
+        CancelRoute::Here(CancelClaim {
             place: Place {
                 worker: u16::from_be_bytes([body[6], body[7]]),
                 slot: word(&body[8..]),
@@ -236,7 +236,7 @@ impl Keyring {
     }
 }
 
-impl Shown {
+impl IssuedKey {
     /// As the message has it.
     pub fn key(&self) -> CancelKey<'_> {
         CancelKey {
@@ -246,7 +246,7 @@ impl Shown {
     }
 }
 
-impl Claim {
+impl CancelClaim {
     /// Where the session is that is meant.
     pub fn place(&self) -> Place {
         self.place
@@ -258,14 +258,14 @@ impl Claim {
     }
 }
 
-impl std::fmt::Debug for Claim {
+impl std::fmt::Debug for CancelClaim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Claim").field(&self.place).finish()
     }
 }
 
 /// The secret of a request that is passed on to a peer, which will not pass it on again.
-pub fn passed_on(secret: &[u8]) -> Vec<u8> {
+pub fn forwarded(secret: &[u8]) -> Vec<u8> {
     let mut marked = secret.to_vec();
     marked.push(PASSED_ON);
     marked

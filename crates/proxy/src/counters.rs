@@ -4,13 +4,13 @@ pub mod work;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use work::Work;
+use work::WorkCounters;
 
 /// A count of rare events (once a connection or less), shared by all workers.
 #[derive(Debug, Default)]
-pub struct Tally(AtomicU64);
+pub struct SharedCounter(AtomicU64);
 
-impl Tally {
+impl SharedCounter {
     /// Counts so many more: what happens here, or what another process has counted.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
@@ -155,31 +155,31 @@ const SESSION_MS: &[u64] = &[
 #[derive(Debug)]
 pub struct ServiceCounters {
     /// Clients accepted, refused ones included.
-    pub sessions: Tally,
+    pub sessions: SharedCounter,
     /// Clients refused because `max_connections` was reached.
-    pub over_limit: Tally,
+    pub over_limit: SharedCounter,
     /// Clients refused because the queue was full.
-    pub queue_full: Tally,
+    pub queue_full: SharedCounter,
     /// Clients refused because they waited `queue.wait_ms` in vain.
-    pub queue_timeout: Tally,
+    pub queue_timeout: SharedCounter,
     /// Clients refused because no server was up.
-    pub no_server: Tally,
+    pub no_server: SharedCounter,
     /// Clients refused because every connect failed.
-    pub connect_failed: Tally,
+    pub connect_failed: SharedCounter,
     /// Connects tried again elsewhere.
-    pub retries: Tally,
+    pub retries: SharedCounter,
     /// Clients cut for a bad, missing or forbidden PROXY header.
-    pub proxy_header: Tally,
+    pub proxy_header: SharedCounter,
     /// Connects to its servers that failed.
-    pub connect_errors: Tally,
+    pub connect_errors: SharedCounter,
     /// Sessions that a client's reset ended.
-    pub reset_by_client: Tally,
+    pub reset_by_client: SharedCounter,
     /// Sessions that a server's reset ended.
-    pub reset_by_server: Tally,
+    pub reset_by_server: SharedCounter,
     /// Sessions that an idle timeout ended.
-    pub idle_timeout: Tally,
+    pub idle_timeout: SharedCounter,
     /// Sessions cut: server down, drain limit, service removed.
-    pub cut: Tally,
+    pub cut: SharedCounter,
     /// Time to connect to a server, microseconds.
     pub connect_us: Histogram,
     /// Length of finished sessions, milliseconds.
@@ -191,19 +191,19 @@ pub struct ServiceCounters {
 impl ServiceCounters {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
-            sessions: Tally::default(),
-            over_limit: Tally::default(),
-            queue_full: Tally::default(),
-            queue_timeout: Tally::default(),
-            no_server: Tally::default(),
-            connect_failed: Tally::default(),
-            retries: Tally::default(),
-            proxy_header: Tally::default(),
-            connect_errors: Tally::default(),
-            reset_by_client: Tally::default(),
-            reset_by_server: Tally::default(),
-            idle_timeout: Tally::default(),
-            cut: Tally::default(),
+            sessions: SharedCounter::default(),
+            over_limit: SharedCounter::default(),
+            queue_full: SharedCounter::default(),
+            queue_timeout: SharedCounter::default(),
+            no_server: SharedCounter::default(),
+            connect_failed: SharedCounter::default(),
+            retries: SharedCounter::default(),
+            proxy_header: SharedCounter::default(),
+            connect_errors: SharedCounter::default(),
+            reset_by_client: SharedCounter::default(),
+            reset_by_server: SharedCounter::default(),
+            idle_timeout: SharedCounter::default(),
+            cut: SharedCounter::default(),
             connect_us: Histogram::new(CONNECT_US),
             session_ms: Histogram::new(SESSION_MS),
             bytes: Bytes::new(workers),
@@ -212,7 +212,7 @@ impl ServiceCounters {
 
     /// Every count with its name, for those who hand them on. A new one cannot be forgotten here:
     /// the pattern names them all.
-    pub fn tallies(&self) -> Vec<(&'static str, &Tally)> {
+    pub fn tallies(&self) -> Vec<(&'static str, &SharedCounter)> {
         let Self {
             sessions,
             over_limit,
@@ -261,40 +261,40 @@ impl ServiceCounters {
 #[derive(Debug)]
 pub struct ServerCounters {
     /// Sessions that got a connection to it.
-    pub sessions: Tally,
+    pub sessions: SharedCounter,
     /// Sessions in which it has sent a byte.
-    pub served: Tally,
+    pub served: SharedCounter,
     /// Connects that failed.
-    pub connect_errors: Tally,
+    pub connect_errors: SharedCounter,
     /// Connections it closed before it had sent a byte.
-    pub early_closes: Tally,
+    pub early_closes: SharedCounter,
     /// Sessions it reset.
-    pub resets: Tally,
+    pub resets: SharedCounter,
     /// Bytes moved.
     pub bytes: Bytes,
-    work: Box<[Work]>,
+    work: Box<[WorkCounters]>,
 }
 
 impl ServerCounters {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
-            work: (0..workers).map(|_| Work::default()).collect(),
-            sessions: Tally::default(),
-            served: Tally::default(),
-            connect_errors: Tally::default(),
-            early_closes: Tally::default(),
-            resets: Tally::default(),
+            work: (0..workers).map(|_| WorkCounters::default()).collect(),
+            sessions: SharedCounter::default(),
+            served: SharedCounter::default(),
+            connect_errors: SharedCounter::default(),
+            early_closes: SharedCounter::default(),
+            resets: SharedCounter::default(),
             bytes: Bytes::new(workers),
         }
     }
 
     /// What each worker has run there, of services that speak a database's protocol.
-    pub fn work(&self) -> &[Work] {
+    pub fn work(&self) -> &[WorkCounters] {
         &self.work
     }
 
     /// Every count with its name, for those who hand them on.
-    pub fn tallies(&self) -> Vec<(&'static str, &Tally)> {
+    pub fn tallies(&self) -> Vec<(&'static str, &SharedCounter)> {
         let Self {
             sessions,
             served,

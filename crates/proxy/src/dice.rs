@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::clock;
 
 /// Sixty-four random bits: splitmix64 over a counter that all threads share.
-pub fn dice() -> u64 {
+pub fn fast_random() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut z = STATE

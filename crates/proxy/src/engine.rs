@@ -23,13 +23,13 @@ use arc_swap::ArcSwapOption;
 use evenkeel_wire::postgres::startup::CancelKey;
 use thiserror::Error;
 
-use crate::cancel::{Addressee, Claim, Keyring};
+use crate::cancel::{CancelClaim, CancelRoute, Keyring};
 use crate::listen::{Accepted, Listener, ListenerShared};
 use crate::numbers::Numbers;
 use crate::record::CutReason;
 use crate::server::Server;
 use crate::service::database::DatabaseService;
-use crate::service::{Service, View};
+use crate::service::{Service, ServiceSnapshot};
 use crate::session::cancel::{self, ForwardedKill, KillOutcome, KillRequest};
 use crate::session::mysql;
 use crate::upstream::lease::ServiceRegistry;
@@ -100,21 +100,21 @@ pub enum EngineError {
 }
 
 /// What all workers share.
-pub(crate) struct Shared {
+pub(crate) struct EngineShared {
     pub(crate) driver: Driver,
     pub(crate) registry: Arc<ServiceRegistry>,
     /// Sessions of each worker: the next client goes to the one with the fewest.
     pub(crate) sessions: Vec<AtomicUsize>,
     /// How busy each worker was lately, in thousandths of its time.
     pub(crate) busy: Vec<AtomicU32>,
-    pub(crate) orders: Vec<flume::Sender<Order>>,
+    pub(crate) orders: Vec<flume::Sender<WorkerCommand>>,
     pub(crate) records_wanted: AtomicBool,
     /// Makes and reads the keys of cancel requests.
     pub(crate) keyring: OnceLock<Keyring>,
     /// Connection ids of MySQL's clients are made of them.
     pub(crate) connection_numbers: Arc<Numbers>,
     /// Takes cancel requests to the process that this one has taken over from.
-    pub(crate) former: ArcSwapOption<Former>,
+    pub(crate) former: ArcSwapOption<PredecessorCancels>,
     events: flume::Sender<Event>,
     events_dropped: AtomicU64,
 }
@@ -133,7 +133,7 @@ fn weight_of_pooled(sessions: usize, busy_permille: u32) -> usize {
     }
 }
 
-impl Shared {
+impl EngineShared {
     /// How many sessions a worker counts as when it is chosen for one that borrows servers.
     pub(crate) fn weight_of_pooled(&self, index: usize) -> usize {
         let busy = self.busy[index].load(Relaxed);
@@ -148,7 +148,7 @@ impl Shared {
 }
 
 /// What the control plane and the other workers may ask of a worker.
-pub(crate) enum Order {
+pub(crate) enum WorkerCommand {
     Listen(Arc<ListenerShared>),
     Unlisten(u64),
     /// A client that another worker has accepted.
@@ -164,7 +164,7 @@ pub(crate) enum Order {
         done: CutCount,
     },
     /// Somebody shows the key of a session's cancel request.
-    Cancel(Claim),
+    Cancel(CancelClaim),
     Describe {
         service_id: u64,
         reply: flume::Sender<describe::Described>,
@@ -175,13 +175,13 @@ pub(crate) enum Order {
         done: CutCount,
     },
     /// A client wants another one ended; who has that one replies.
-    KillFor {
+    KillSession {
         service_id: u64,
         wanted: KillRequest,
         reply: flume::Sender<KillOutcome>,
     },
     /// A client of a process that has taken over wants it.
-    KillPassed(ForwardedKill),
+    KillForwarded(ForwardedKill),
     /// Something about a pool of server connections.
     Lending {
         service_id: u64,
@@ -191,7 +191,7 @@ pub(crate) enum Order {
 }
 
 /// Gets the process number and the secret of a cancel request; whether somebody takes it.
-pub type Former = Box<dyn Fn(u32, Vec<u8>) -> bool + Send + Sync>;
+pub type PredecessorCancels = Box<dyn Fn(u32, Vec<u8>) -> bool + Send + Sync>;
 
 /// How many sessions an order has cut so far; the workers count while they carry it out.
 #[derive(Debug, Clone, Default)]
@@ -210,7 +210,7 @@ impl CutCount {
 
 /// The running data plane.
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     threads: Vec<JoinHandle<()>>,
     next_id: AtomicU64,
     /// The listeners that workers accept from; theirs alone once they are closed.
@@ -229,7 +229,7 @@ impl Engine {
         })?;
         let (events, receiver) = flume::bounded(EVENTS_WAITING_MAX);
         let (orders, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| flume::unbounded()).unzip();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EngineShared {
             driver,
             registry: Arc::default(),
             sessions: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
@@ -279,7 +279,7 @@ impl Engine {
     }
 
     /// Where cancel requests go that are for the process which this one has taken over from.
-    pub fn set_former(&self, former: Option<Former>) {
+    pub fn set_predecessor(&self, former: Option<PredecessorCancels>) {
         self.shared.former.store(former.map(Arc::new));
     }
 
@@ -290,12 +290,13 @@ impl Engine {
             if let Some(passed) = ForwardedKill::read(process, secret) {
                 for orders in &shared.orders {
                     // A worker that is gone has no sessions.
-                    let _ = orders.send(Order::KillPassed(passed));
+                    let _ = orders.send(WorkerCommand::KillForwarded(passed));
                 }
                 return;
             }
             let key = CancelKey { process, secret };
-            if let Some(Addressee::Here(claim)) = shared.keyring.get().map(|ring| ring.read(key)) {
+            if let Some(CancelRoute::Here(claim)) = shared.keyring.get().map(|ring| ring.read(key))
+            {
                 cancel::pass_to_worker(&shared, claim);
             }
         }
@@ -339,7 +340,7 @@ impl Engine {
     pub fn add_service(
         &self,
         name: &str,
-        view: View,
+        view: ServiceSnapshot,
         database: Option<Arc<DatabaseService>>,
     ) -> Arc<Service> {
         let workers = self.workers();
@@ -350,14 +351,14 @@ impl Engine {
     }
 
     /// Replaces how a service is served; clients that wait get what has become free.
-    pub fn publish(&self, service: &Arc<Service>, view: View) {
+    pub fn publish(&self, service: &Arc<Service>, view: ServiceSnapshot) {
         if service.replace_view(view) {
             self.resize_pools(service);
         }
         if service.queued() == 0 {
             return;
         }
-        if service.view().refuses() {
+        if service.snapshot().refuses() {
             queue::refuse_waiting(service, &self.shared.registry);
         } else {
             queue::serve_waiting(service, &self.shared.registry);
@@ -374,7 +375,7 @@ impl Engine {
         self.listeners().push(Arc::downgrade(&listener));
         for orders in &self.shared.orders {
             // A worker that is gone accepts nothing either.
-            let _ = orders.send(Order::Listen(Arc::clone(&listener)));
+            let _ = orders.send(WorkerCommand::Listen(Arc::clone(&listener)));
         }
         Ok(id)
     }
@@ -401,7 +402,7 @@ impl Engine {
     /// Stops accepting; clients that the kernel holds stay with the [`Listener`].
     pub fn unlisten(&self, id: u64) {
         for orders in &self.shared.orders {
-            let _ = orders.send(Order::Unlisten(id));
+            let _ = orders.send(WorkerCommand::Unlisten(id));
         }
     }
 
@@ -440,7 +441,7 @@ impl Engine {
     /// are reset if their client has said something to it. The others are left alone.
     pub fn forsake(&self, server_id: u64) {
         for orders in &self.shared.orders {
-            let _ = orders.send(Order::AbandonServer { server_id });
+            let _ = orders.send(WorkerCommand::AbandonServer { server_id });
         }
     }
 
@@ -453,7 +454,7 @@ impl Engine {
     ) -> CutCount {
         let done = CutCount::default();
         for orders in &self.shared.orders {
-            let _ = orders.send(Order::Cut {
+            let _ = orders.send(WorkerCommand::Cut {
                 service_id,
                 server_id,
                 reason,
@@ -466,7 +467,7 @@ impl Engine {
     /// Ends the workers and with them all sessions that are left.
     pub fn stop(mut self) {
         for orders in &self.shared.orders {
-            let _ = orders.send(Order::Stop);
+            let _ = orders.send(WorkerCommand::Stop);
         }
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so on its own.
@@ -477,8 +478,8 @@ impl Engine {
 
 fn start_worker(
     index: usize,
-    shared: Arc<Shared>,
-    orders: flume::Receiver<Order>,
+    shared: Arc<EngineShared>,
+    orders: flume::Receiver<WorkerCommand>,
     started: flume::Sender<io::Result<()>>,
 ) -> Result<JoinHandle<()>, EngineError> {
     let run = move || {

@@ -28,7 +28,7 @@ mod upstream;
 pub mod watch;
 
 pub use clock::{now_ms, now_us};
-pub use dice::dice;
+pub use dice::fast_random;
 pub use random::secret;
 pub use server::{Endpoint, Server};
-pub use service::{Service, View, database, digests, figures, rules};
+pub use service::{Service, ServiceSnapshot, database, digests, figures, rules};

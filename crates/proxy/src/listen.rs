@@ -18,7 +18,7 @@ use futures_util::future::{Either, select};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use thiserror::Error;
 
-use crate::engine::Order;
+use crate::engine::WorkerCommand;
 use crate::engine::event::Event;
 use crate::engine::worker::Worker;
 use crate::relay::yield_now;
@@ -349,7 +349,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
         sessions[idlest].fetch_add(1, Relaxed);
         match idlest == worker.index {
             true => start(worker, accepted),
-            false => drop(shared.orders[idlest].send(Order::Adopt(accepted))),
+            false => drop(shared.orders[idlest].send(WorkerCommand::Adopt(accepted))),
         }
     } else if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4) {
         sessions[worker.index].fetch_add(1, Relaxed);
@@ -357,7 +357,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
     } else {
         // Counted at once, so that the next client does not follow this one blindly.
         sessions[idlest].fetch_add(1, Relaxed);
-        let _ = worker.shared.orders[idlest].send(Order::Adopt(accepted));
+        let _ = worker.shared.orders[idlest].send(WorkerCommand::Adopt(accepted));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::dice::dice;
+use crate::dice::fast_random;
 
 /// Where a session is in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) struct Number {
 impl Numbers {
     /// Begins anywhere: a process that is started again soon does not give the same ones.
     pub(crate) fn below(limit: u32) -> Arc<Self> {
-        Self::starting_at(dice() % u64::from(limit), limit)
+        Self::starting_at(fast_random() % u64::from(limit), limit)
     }
 
     fn starting_at(counted: u64, limit: u32) -> Arc<Self> {

@@ -73,7 +73,7 @@ pub enum Probe {
 
 /// The account that the database probes log in with.
 #[derive(Clone)]
-pub struct Account {
+pub struct MonitorAccount {
     /// Name of the account.
     pub user: String,
     /// Its password; empty if it has none.
@@ -82,7 +82,7 @@ pub struct Account {
     pub database: Option<String>,
 }
 
-impl fmt::Debug for Account {
+impl fmt::Debug for MonitorAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account")
             .field("user", &self.user)
@@ -117,7 +117,7 @@ pub enum Outcome {
 
 /// Why a probe cannot be built.
 #[derive(Debug, thiserror::Error)]
-pub enum AskerError {
+pub enum ProbeSetupError {
     /// Database probes log in.
     #[error(
         "a {0} probe logs in: set user and password in [service.monitor], or use probe = \"tcp\""
@@ -139,26 +139,30 @@ pub enum AskerError {
 }
 
 /// Asks one server, as often as it is told to. Build one per server.
-pub struct Asker(Kind);
+pub struct Prober(ProbeImpl);
 
-enum Kind {
+enum ProbeImpl {
     Tcp,
-    Http(http::Request),
-    Mysql(mysql::Request),
-    Postgres(postgres::Request),
+    Http(http::HttpProbe),
+    Mysql(mysql::MysqlProbe),
+    Postgres(postgres::MysqlProbe),
 }
 
-impl Asker {
+impl Prober {
     /// Checks everything that can be checked without the server. `tls` is not used by `Probe::Tcp`.
-    pub fn new(probe: Probe, account: Option<Account>, tls: Tls) -> Result<Self, AskerError> {
+    pub fn new(
+        probe: Probe,
+        account: Option<MonitorAccount>,
+        tls: Tls,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self(match probe {
-            Probe::Tcp => Kind::Tcp,
+            Probe::Tcp => ProbeImpl::Tcp,
             Probe::Http {
                 path,
                 host,
                 status,
                 body,
-            } => Kind::Http(http::Request::new(
+            } => ProbeImpl::Http(http::HttpProbe::new(
                 http::Wanted {
                     path,
                     host,
@@ -168,12 +172,12 @@ impl Asker {
                 &tls,
             )?),
             Probe::Mysql { query } => {
-                let account = account.ok_or(AskerError::MissingAccount("mysql"))?;
-                Kind::Mysql(mysql::Request::new(account, query, tls)?)
+                let account = account.ok_or(ProbeSetupError::MissingAccount("mysql"))?;
+                ProbeImpl::Mysql(mysql::MysqlProbe::new(account, query, tls)?)
             }
             Probe::Postgres { query } => {
-                let account = account.ok_or(AskerError::MissingAccount("postgres"))?;
-                Kind::Postgres(postgres::Request::new(account, query, &tls)?)
+                let account = account.ok_or(ProbeSetupError::MissingAccount("postgres"))?;
+                ProbeImpl::Postgres(postgres::MysqlProbe::new(account, query, &tls)?)
             }
         }))
     }
@@ -210,22 +214,22 @@ impl Asker {
 
     async fn run(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
         match &self.0 {
-            Kind::Tcp => tcp::ask(target, progress).await,
-            Kind::Http(request) => request.ask(target, progress).await,
-            Kind::Mysql(request) => request.ask(target, progress).await,
-            Kind::Postgres(request) => request.ask(target, progress).await,
+            ProbeImpl::Tcp => tcp::ask(target, progress).await,
+            ProbeImpl::Http(request) => request.ask(target, progress).await,
+            ProbeImpl::Mysql(request) => request.ask(target, progress).await,
+            ProbeImpl::Postgres(request) => request.ask(target, progress).await,
         }
     }
 }
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for Prober {
     // The libraries' own options would print the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let protocol = match &self.0 {
-            Kind::Tcp => "tcp",
-            Kind::Http(_) => "http",
-            Kind::Mysql(_) => "mysql",
-            Kind::Postgres(_) => "postgres",
+            ProbeImpl::Tcp => "tcp",
+            ProbeImpl::Http(_) => "http",
+            ProbeImpl::Mysql(_) => "mysql",
+            ProbeImpl::Postgres(_) => "postgres",
         };
         f.debug_tuple("Asker").field(&protocol).finish()
     }

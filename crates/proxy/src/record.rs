@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Why a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum TerminationReason {
     /// Both sides ended; the client was first.
     ClientClosed,
     /// Both sides ended; the server was first.
@@ -35,7 +35,7 @@ pub enum Ending {
     /// The client said nothing in an open transaction for longer than it may.
     IdleInTransaction,
     /// The client was told this.
-    Told(String),
+    Rejected(String),
     /// The service had `max_connections` clients.
     OverLimit,
     /// A bad or missing PROXY header from a listed peer, or any from a stranger.
@@ -72,7 +72,7 @@ impl std::fmt::Display for CutReason {
     }
 }
 
-impl std::fmt::Display for Ending {
+impl std::fmt::Display for TerminationReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::ClientClosed => f.write_str("client closed"),
@@ -89,7 +89,7 @@ impl std::fmt::Display for Ending {
             Self::ClientLeft => f.write_str("client disconnected while queued"),
             Self::TransactionTimeout => f.write_str("transaction timeout"),
             Self::IdleInTransaction => f.write_str("idle in transaction"),
-            Self::Told(what) => write!(f, "error: {what}"),
+            Self::Rejected(what) => write!(f, "error: {what}"),
             Self::OverLimit => f.write_str("max_connections reached"),
             Self::ProxyHeader(why) => write!(f, "PROXY header: {why}"),
         }
@@ -120,5 +120,5 @@ pub struct Record {
     /// Bytes to the client.
     pub to_client: u64,
     /// Why it ended.
-    pub ending: Ending,
+    pub ending: TerminationReason,
 }

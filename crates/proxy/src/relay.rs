@@ -11,7 +11,7 @@ use futures_util::future::try_join;
 
 use crate::engine::live::LiveSession;
 use crate::engine::worker::{Poller, Worker};
-use crate::record::Ending;
+use crate::record::TerminationReason;
 use crate::socket::Socket;
 
 /// Bytes per receive once a receive was full: large enough for a bulk transfer's system calls to
@@ -23,7 +23,7 @@ const LARGE_IN_A_ROW: u32 = 8;
 
 /// Which way the bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ByteDirection {
     FromClient,
     ToClient,
 }
@@ -35,26 +35,26 @@ pub(crate) enum Broken {
     /// What a stranger sent instead of his own bytes.
     Forbidden(String),
     /// The server left before a byte went either way: another one can still serve the client.
-    Mute(Mute),
+    Mute(SilentClose),
 }
 
 /// A server that left without a word, before the client had said one.
-pub(crate) struct Mute {
+pub(crate) struct SilentClose {
     pub(crate) why: String,
     pub(crate) reset: bool,
 }
 
 /// How a relay came to its end.
-pub(crate) enum Outcome {
+pub(crate) enum RelayOutcome {
     /// And the session with it.
-    Over(Ending),
+    Over(TerminationReason),
     /// The client has noticed nothing.
-    Mute(Mute),
+    Mute(SilentClose),
 }
 
 /// One direction of a session.
 pub(crate) struct Direction<'a> {
-    pub(crate) way: Way,
+    pub(crate) way: ByteDirection,
     pub(crate) from: &'a Socket,
     pub(crate) to: &'a Socket,
     pub(crate) live: &'a LiveSession,
@@ -66,19 +66,19 @@ pub(crate) struct Direction<'a> {
 impl Direction<'_> {
     fn receive_failed(&self, error: io::Error) -> Broken {
         match self.way {
-            Way::FromClient => Broken::Client(error),
-            Way::ToClient if self.live.nothing_moved() => Broken::Mute(Mute {
+            ByteDirection::FromClient => Broken::Client(error),
+            ByteDirection::ToClient if self.live.nothing_moved() => Broken::Mute(SilentClose {
                 why: error.to_string(),
                 reset: true,
             }),
-            Way::ToClient => Broken::Server(error),
+            ByteDirection::ToClient => Broken::Server(error),
         }
     }
 
     fn send_failed(&self, error: io::Error) -> Broken {
         match self.way {
-            Way::FromClient => Broken::Server(error),
-            Way::ToClient => Broken::Client(error),
+            ByteDirection::FromClient => Broken::Server(error),
+            ByteDirection::ToClient => Broken::Client(error),
         }
     }
 
@@ -88,8 +88,8 @@ impl Direction<'_> {
 
     fn counted(&self) -> u64 {
         match self.way {
-            Way::FromClient => self.live.from_client.get(),
-            Way::ToClient => self.live.to_client.get(),
+            ByteDirection::FromClient => self.live.from_client.get(),
+            ByteDirection::ToClient => self.live.to_client.get(),
         }
     }
 
@@ -99,9 +99,9 @@ impl Direction<'_> {
         if !self.live.half_closed() && self.from.was_reset() {
             return Err(self.receive_failed(io::ErrorKind::ConnectionReset.into()));
         }
-        if self.way == Way::ToClient && self.live.nothing_moved() {
+        if self.way == ByteDirection::ToClient && self.live.nothing_moved() {
             let why = "closed without sending data".to_owned();
-            return Err(Broken::Mute(Mute { why, reset: false }));
+            return Err(Broken::Mute(SilentClose { why, reset: false }));
         }
         self.live.ended_sending(self.way);
         if self.live.both_ended() {
@@ -178,9 +178,9 @@ pub(crate) async fn relay(
     live: &LiveSession,
     worker: &Worker,
     guarded: bool,
-) -> Outcome {
+) -> RelayOutcome {
     let up = Direction {
-        way: Way::FromClient,
+        way: ByteDirection::FromClient,
         from: client,
         to: server,
         live,
@@ -188,7 +188,7 @@ pub(crate) async fn relay(
         guarded,
     };
     let down = Direction {
-        way: Way::ToClient,
+        way: ByteDirection::ToClient,
         from: server,
         to: client,
         live,
@@ -196,16 +196,18 @@ pub(crate) async fn relay(
         guarded: false,
     };
     let ending = match try_join(up.run(), down.run()).await {
-        Ok(_) if live.client_ended_first() => return Outcome::Over(Ending::ClientClosed),
-        Ok(_) => return Outcome::Over(Ending::ServerClosed),
-        Err(Broken::Mute(mute)) => return Outcome::Mute(mute),
-        Err(Broken::Client(error)) => Ending::ResetByClient(error.to_string()),
-        Err(Broken::Server(error)) => Ending::ResetByServer(error.to_string()),
-        Err(Broken::Forbidden(what)) => Ending::ProxyHeader(what),
+        Ok(_) if live.client_ended_first() => {
+            return RelayOutcome::Over(TerminationReason::ClientClosed);
+        }
+        Ok(_) => return RelayOutcome::Over(TerminationReason::ServerClosed),
+        Err(Broken::Mute(mute)) => return RelayOutcome::Mute(mute),
+        Err(Broken::Client(error)) => TerminationReason::ResetByClient(error.to_string()),
+        Err(Broken::Server(error)) => TerminationReason::ResetByServer(error.to_string()),
+        Err(Broken::Forbidden(what)) => TerminationReason::ProxyHeader(what),
     };
     client.reset_on_close();
     server.reset_on_close();
-    Outcome::Over(ending)
+    RelayOutcome::Over(ending)
 }
 
 /// Lets the worker's other tasks have their turn.

@@ -16,27 +16,27 @@ use evenkeel_wire::sql::mysql::Modes;
 
 use crate::clock;
 use crate::counters::ServiceCounters;
-use crate::dice::dice;
+use crate::dice::fast_random;
 use crate::server::Server;
-use crate::settings::Settings;
+use crate::settings::ServiceSettings;
 use crate::upstream::queue::Queue;
-use database::{DatabaseService, DatabaseView, Sizes};
+use database::{DatabaseService, DatabaseSnapshot, Sizes};
 use rules::RuleBook;
 
 /// How a service is to be served from now on; nothing in it changes.
 #[derive(Debug)]
-pub struct View {
+pub struct ServiceSnapshot {
     /// Limits and times.
-    pub settings: Settings,
+    pub settings: ServiceSettings,
     /// Who may be picked, and how.
     pub pool: ServerSet,
     /// The servers, in the order of the pool's members.
     pub servers: Vec<Arc<Server>>,
     /// For a service that speaks a database's protocol.
-    pub database: Option<DatabaseView>,
+    pub database: Option<DatabaseSnapshot>,
 }
 
-impl View {
+impl ServiceSnapshot {
     /// Nobody is up, and clients are not to wait for somebody.
     pub(crate) fn refuses(&self) -> bool {
         !self.settings.wait_when_down && self.pool.eligible_count() == 0
@@ -54,7 +54,7 @@ impl View {
         self.pool.pick(&PickRequest {
             key,
             tried: &tried,
-            random: dice(),
+            random: fast_random(),
             now_us,
         })
     }
@@ -97,14 +97,14 @@ pub struct Service {
     pub(crate) queue: Queue,
     /// For a service that speaks a database's protocol.
     pub database: Option<Arc<DatabaseService>>,
-    view: ArcSwap<View>,
+    view: ArcSwap<ServiceSnapshot>,
 }
 
 impl Service {
     pub(crate) fn new(
         id: u64,
         name: Arc<str>,
-        view: View,
+        view: ServiceSnapshot,
         workers: usize,
         database: Option<Arc<DatabaseService>>,
     ) -> Self {
@@ -120,21 +120,21 @@ impl Service {
     }
 
     /// The view that holds now.
-    pub fn view(&self) -> Guard<Arc<View>> {
+    pub fn snapshot(&self) -> Guard<Arc<ServiceSnapshot>> {
         self.view.load()
     }
 
-    pub(crate) fn view_owned(&self) -> Arc<View> {
+    pub(crate) fn view_owned(&self) -> Arc<ServiceSnapshot> {
         self.view.load_full()
     }
 
     /// What an operator wants done with some statements, if anything.
     pub(crate) fn rules(&self) -> Option<Arc<RuleBook>> {
-        self.view().database.as_ref()?.rules.clone()
+        self.snapshot().database.as_ref()?.rules.clone()
     }
 
     /// True: the sizes of its pools are others than before.
-    pub(crate) fn replace_view(&self, view: View) -> bool {
+    pub(crate) fn replace_view(&self, view: ServiceSnapshot) -> bool {
         self.places.set_limit(view.settings.max_connections);
         let new = Arc::new(view);
         let before = self.view.swap(Arc::clone(&new));
@@ -144,7 +144,7 @@ impl Service {
     /// How MySQL's servers read the texts of clients that have set nothing; `None`: no server has
     /// greeted yet, or they are others'.
     pub fn mysql_modes(&self) -> Option<Modes> {
-        self.database.as_ref()?.of_mysql()?.modes(&self.view())
+        self.database.as_ref()?.of_mysql()?.modes(&self.snapshot())
     }
 
     /// Clients being served or waiting.

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use compio::driver::SharedFd;
 
 use crate::clock;
-use crate::engine::event::{Event, Sign};
+use crate::engine::event::{Event, PassiveFailure};
 use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::listen::Accepted;
-use crate::record::{Ending, Record};
-use crate::relay::Outcome;
+use crate::record::{Record, TerminationReason};
+use crate::relay::RelayOutcome;
 use crate::service::Service;
 use crate::service::database::ProtocolService;
 use crate::socket::Socket;
@@ -45,7 +45,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     } = accepted;
     let started_ms = clock::now_ms();
     let live = Rc::new(LiveSession::new(Arc::clone(&service)));
-    let enrolled = worker.enrol(Rc::clone(&live));
+    let enrolled = worker.register_session(Rc::clone(&live));
     let Ok(client) = Socket::new(&worker, SharedFd::new(socket2::Socket::from(socket))) else {
         return;
     };
@@ -53,7 +53,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     record.ending = match service.admit() {
         None => {
             refuse::close_gracefully(&worker, client);
-            Ending::OverLimit
+            TerminationReason::OverLimit
         }
         Some(seat) => match service.database.as_ref().map(|shared| &shared.own) {
             None => tcp::serve_session(&worker, &seat, &live, client, &mut record).await,
@@ -85,18 +85,20 @@ fn new_record(service: &Arc<Service>, client: Option<SocketAddr>) -> Record {
         total_ms: 0,
         from_client: 0,
         to_client: 0,
-        ending: Ending::NoServer,
+        ending: TerminationReason::NoServer,
     }
 }
 
 fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
     let counters = &service.counters;
     match record.ending {
-        Ending::ResetByClient(_) => counters.reset_by_client.add(1),
-        Ending::ResetByServer(_) => counters.reset_by_server.add(1),
-        Ending::IdleTimeout | Ending::HalfCloseTimeout => counters.idle_timeout.add(1),
-        Ending::Cut(_) => counters.cut.add(1),
-        Ending::ProxyHeader(_) => counters.proxy_header.add(1),
+        TerminationReason::ResetByClient(_) => counters.reset_by_client.add(1),
+        TerminationReason::ResetByServer(_) => counters.reset_by_server.add(1),
+        TerminationReason::IdleTimeout | TerminationReason::HalfCloseTimeout => {
+            counters.idle_timeout.add(1)
+        }
+        TerminationReason::Cut(_) => counters.cut.add(1),
+        TerminationReason::ProxyHeader(_) => counters.proxy_header.add(1),
         _ => {}
     }
     if record.server.is_some() {
@@ -112,14 +114,17 @@ fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
 }
 
 /// A server that ends before it has said anything, while its client still waits, is a sign.
-fn closed_before_any_byte(live: &LiveSession, outcome: &Outcome) -> Option<Sign> {
+fn closed_before_any_byte(live: &LiveSession, outcome: &RelayOutcome) -> Option<PassiveFailure> {
     let server_first = match outcome {
-        Outcome::Mute(_) => return Some(Sign::ClosedBeforeAnyByte),
-        Outcome::Over(ending) => {
-            matches!(ending, Ending::ServerClosed | Ending::ResetByServer(_))
+        RelayOutcome::Mute(_) => return Some(PassiveFailure::ClosedBeforeAnyByte),
+        RelayOutcome::Over(ending) => {
+            matches!(
+                ending,
+                TerminationReason::ServerClosed | TerminationReason::ResetByServer(_)
+            )
         }
     };
     // A client that never asked and a server that tired of it are no sign.
     let unanswered = live.from_client.get() > 0 && live.to_client.get() == 0;
-    (server_first && unanswered).then_some(Sign::ClosedBeforeAnyByte)
+    (server_first && unanswered).then_some(PassiveFailure::ClosedBeforeAnyByte)
 }

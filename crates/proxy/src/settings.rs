@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 /// Settings of one service; its servers and algorithm are in the [`View`](crate::View).
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServiceSettings {
     /// Clients at once; the surplus is closed at once. `u32::MAX` for no limit.
     pub max_connections: u32,
     /// How long one connect to a server may take.

@@ -14,7 +14,7 @@ use compio::driver::op::{Interest, PollOnce};
 use socket2::TcpKeepalive;
 
 use crate::engine::reactor::Readiness;
-use crate::engine::ring::{Buffer, Port, Receiving, Ring};
+use crate::engine::ring::{Buffer, MultishotReceive, Ring, RingSocket};
 use crate::engine::worker::{Poller, Worker};
 use crate::settings::Keepalive;
 
@@ -28,7 +28,7 @@ pub(crate) struct Socket {
     /// On io_uring: the worker's ring.
     ring: Option<Rc<Ring>>,
     /// On io_uring: standing requests, for those who look at the socket by `poll_…`.
-    port: RefCell<Option<Rc<Port>>>,
+    port: RefCell<Option<Rc<RingSocket>>>,
     /// On epoll: what the last send left.
     rest: RefCell<Vec<u8>>,
 }
@@ -153,7 +153,7 @@ impl Socket {
 
     /// On io_uring: receives from now on, into a buffer of the ring's pool each time bytes are
     /// there.
-    pub(crate) fn receive_pooled<'a>(&self, ring: &'a Ring) -> Receiving<'a> {
+    pub(crate) fn receive_pooled<'a>(&self, ring: &'a Ring) -> MultishotReceive<'a> {
         ring.receive(&self.shared)
     }
 

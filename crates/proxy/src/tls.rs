@@ -20,8 +20,8 @@ pub use self::{
     acceptor::Acceptor,
     certificate::Names,
     channel::{Channel, Progress},
-    connector::{Connector, Speaks, Towards},
-    identity::Identity,
+    connector::{AlpnProtocol, Connector, ServerEncryption},
+    identity::TlsIdentity,
     trust::{Authorities, Tls},
 };
 
@@ -62,7 +62,7 @@ impl SetupError {
 /// Why a connection's TLS has failed. The connection is of no use any more, but for sending what
 /// [`Channel::take_output`] has left to say.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Fault {
+pub enum ChannelError {
     /// Between a client and us.
     #[error("{}", words::with_client(.0))]
     WithClient(rustls::Error),

@@ -16,11 +16,11 @@ use std::time::Duration;
 use evenkeel_policy::pool::Pick;
 
 use crate::clock;
-use crate::engine::event::{Event, Sign};
+use crate::engine::event::{Event, PassiveFailure};
 use crate::engine::worker::Worker;
-use crate::record::{Ending, Record};
+use crate::record::{Record, TerminationReason};
 use crate::server::Server;
-use crate::service::{Service, View};
+use crate::service::{Service, ServiceSnapshot};
 use crate::socket::Socket;
 use lease::ServerPermit;
 
@@ -66,17 +66,18 @@ impl ConnectAttempts {
         record.server = None;
         self.last_error = Some(error);
         self.failures += 1;
-        let again = self.failures <= seeker.service.view().settings.retries;
+        let again = self.failures <= seeker.service.snapshot().settings.retries;
         if again {
             seeker.service.counters.retries.add(1);
         }
         again
     }
 
-    fn last_error(&mut self) -> Ending {
-        self.last_error
-            .take()
-            .map_or(Ending::NoServer, Ending::ConnectFailed)
+    fn last_error(&mut self) -> TerminationReason {
+        self.last_error.take().map_or(
+            TerminationReason::NoServer,
+            TerminationReason::ConnectFailed,
+        )
     }
 }
 
@@ -86,7 +87,7 @@ pub(crate) async fn reach(
     seeker: &ConnectRequest<'_>,
     search: &mut ConnectAttempts,
     record: &mut Record,
-) -> Result<(Upstream, Arc<View>), Ending> {
+) -> Result<(Upstream, Arc<ServiceSnapshot>), TerminationReason> {
     loop {
         let Some((lease, view)) = reserve(seeker, &search.tried_ids, record).await? else {
             if search.tried_ids.is_empty() {
@@ -115,7 +116,7 @@ async fn reserve(
     seeker: &ConnectRequest<'_>,
     tried_ids: &[u64],
     record: &mut Record,
-) -> Result<Option<(ServerPermit, Arc<View>)>, Ending> {
+) -> Result<Option<(ServerPermit, Arc<ServiceSnapshot>)>, TerminationReason> {
     let service = seeker.service;
     let view = service.view_owned();
     // Nobody overtakes those who wait already.
@@ -147,7 +148,7 @@ async fn reserve(
 async fn try_server(
     seeker: &ConnectRequest<'_>,
     lease: ServerPermit,
-    view: &View,
+    view: &ServiceSnapshot,
     record: &mut Record,
 ) -> Result<Upstream, (Arc<Server>, String)> {
     let server = Arc::clone(lease.server());
@@ -171,7 +172,7 @@ async fn try_server(
                 seeker.service.counters.connect_errors.add(1);
                 server.counters.connect_errors.add(1);
                 server.endpoint_failed();
-                let sign = Sign::ConnectFailed(error.clone());
+                let sign = PassiveFailure::ConnectFailed(error.clone());
                 seeker.worker.shared.tell(Event::Sign {
                     server_id: server.id,
                     sign,

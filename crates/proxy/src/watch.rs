@@ -18,7 +18,7 @@ pub use self::mysql::logins::AccountAsker;
 pub use self::mysql::routines::RoutineAsker;
 pub use self::position::{Place, PositionAsker};
 pub use self::postgres::{catalog::CatalogAsker, logins::LoginAsker};
-use crate::probe::{Account, AskerError, Failure, Target, Tls};
+use crate::probe::{Failure, MonitorAccount, ProbeSetupError, Target, Tls};
 
 /// Which protocol the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +70,10 @@ impl Watcher {
     /// column: how many milliseconds a replica is behind, or NULL; it is run on replicas only.
     pub fn new(
         database: Database,
-        account: Account,
+        account: MonitorAccount,
         tls: Tls,
         lag_query: Option<String>,
-    ) -> Result<Self, AskerError> {
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self(match database {
             Database::Mysql => {
                 let monitor = mysql::Monitor::new(account, tls, lag_query)?;

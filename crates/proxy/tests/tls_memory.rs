@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use evenkeel_proxy::tls::{Acceptor, Channel, Connector, Identity, Speaks, Tls};
+use evenkeel_proxy::tls::{Acceptor, AlpnProtocol, Channel, Connector, Tls, TlsIdentity};
 
 /// A client that is logged in without TLS may take 8 kB; TLS may add so much.
 const BYTES_MAX: usize = 6 << 10;
@@ -13,9 +13,9 @@ fn idle_channels_take_little_memory() {
     let certified = rcgen::generate_simple_self_signed(vec!["db.test".to_owned()]).unwrap();
     let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
     let identity =
-        Identity::from_pem("[service.tls]", certificate.as_bytes(), key.as_bytes()).unwrap();
+        TlsIdentity::from_pem("[service.tls]", certificate.as_bytes(), key.as_bytes()).unwrap();
     let acceptor = Acceptor::new(&identity, None, false).unwrap();
-    let connector = Connector::new(&Tls::Encrypt(None), Speaks::Postgres).unwrap();
+    let connector = Connector::new(&Tls::Encrypt(None), AlpnProtocol::Postgres).unwrap();
     let connector = connector.unwrap();
     let make = |count: usize| -> Vec<(Channel, Channel)> {
         (0..count).map(|_| talked(&acceptor, &connector)).collect()

@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use evenkeel_proxy::tls::{Acceptor, Authorities, Channel, Connector, Identity, Speaks, Tls};
+use evenkeel_proxy::tls::{
+    Acceptor, AlpnProtocol, Authorities, Channel, Connector, Tls, TlsIdentity,
+};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
@@ -67,13 +69,13 @@ impl Papers {
 
     fn connector(&self, server_name: &str) -> Connector {
         let (certificate, key) = (self.path("client.crt"), self.path("client.key"));
-        let identity = Identity::from_pem_files("[service.server_tls]", &certificate, &key);
+        let identity = TlsIdentity::from_pem_files("[service.server_tls]", &certificate, &key);
         let tls = Tls::Verify {
             ca: Some(Authorities::from_pem(&std::fs::read(self.path("ca.pem")).unwrap()).unwrap()),
             server_name: server_name.to_owned(),
             identity: Some(identity.unwrap()),
         };
-        let connector = Connector::new(&tls, Speaks::Postgres);
+        let connector = Connector::new(&tls, AlpnProtocol::Postgres);
         connector.unwrap().unwrap()
     }
 }

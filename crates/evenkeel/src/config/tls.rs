@@ -1,6 +1,6 @@
 //! Reads `[service.tls]`: the files must hold a certificate and the key that belongs to it.
 
-use evenkeel_proxy::tls::{Authorities, Identity, SetupError};
+use evenkeel_proxy::tls::{Authorities, SetupError, TlsIdentity};
 
 use super::plan::{OwnCertificate, PemFile, TlsPlan};
 use super::problem::Problems;
@@ -85,7 +85,7 @@ pub(super) fn authorities(
 
 fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems: &mut Problems) {
     let texts = [certificate, key].map(|file| file.text.expose().as_bytes());
-    let Err(error) = Identity::from_pem(table.title(), texts[0], texts[1]) else {
+    let Err(error) = TlsIdentity::from_pem(table.title(), texts[0], texts[1]) else {
         return;
     };
     let of_key = matches!(&error, SetupError::BadFile { key, .. } if key.ends_with(" key"));

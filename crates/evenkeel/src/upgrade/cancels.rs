@@ -38,17 +38,17 @@ impl Receiving {
 
 /// The ends of the new process, the last process's and those that it had itself.
 #[derive(Clone, Default)]
-pub(crate) struct Formers(Arc<Vec<UnixStream>>);
+pub(crate) struct PredecessorSockets(Arc<Vec<UnixStream>>);
 
-impl Formers {
-    pub(crate) fn new(sockets: Vec<OwnedFd>) -> io::Result<Formers> {
+impl PredecessorSockets {
+    pub(crate) fn new(sockets: Vec<OwnedFd>) -> io::Result<PredecessorSockets> {
         let streams = sockets.into_iter().map(UnixStream::from);
         let mut formers = Vec::new();
         for stream in streams {
             stream.set_nonblocking(true)?;
             formers.push(stream);
         }
-        Ok(Formers(Arc::new(formers)))
+        Ok(PredecessorSockets(Arc::new(formers)))
     }
 
     /// Sends a request on: the process number and the secret. Whether an earlier process lives that
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test]
     async fn requests_come_out_as_they_were_sent_and_the_end_is_the_end() {
         let (receiving, theirs) = pair().unwrap();
-        let formers = Formers::new(vec![theirs]).unwrap();
+        let formers = PredecessorSockets::new(vec![theirs]).unwrap();
         let long = vec![7; FRAME_BYTES - SECRET_AT];
         assert!(formers.send(5, b"abcd"));
         assert!(formers.send(u32::MAX, &long));
@@ -126,7 +126,7 @@ mod tests {
     #[tokio::test]
     async fn processes_that_have_ended_are_not_handed_on() {
         let ((one, first), (other, second)) = (pair().unwrap(), pair().unwrap());
-        let formers = Formers::new(vec![first, second]).unwrap();
+        let formers = PredecessorSockets::new(vec![first, second]).unwrap();
         assert_eq!(formers.descriptors().len(), 2);
         drop(one);
         assert_eq!(formers.descriptors().len(), 1);

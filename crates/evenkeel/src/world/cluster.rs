@@ -155,7 +155,7 @@ impl World {
         let (server_id, now_ms) = (state.server.id, now_ms());
         if let Err(WatchError::Away(why)) = outcome {
             let hides = state.hides_its_role(now_ms);
-            let sign = evenkeel_proxy::engine::event::Sign::ConnectFailed(why.clone());
+            let sign = evenkeel_proxy::engine::event::PassiveFailure::ConnectFailed(why.clone());
             self.take_sign(server_id, &sign);
             if hides {
                 self.note_hidden_role(address, index, why);

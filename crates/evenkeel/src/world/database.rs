@@ -19,7 +19,7 @@ use evenkeel_policy::cluster::report::{Group, Replication, Said};
 use evenkeel_policy::cluster::{Report, Role};
 use evenkeel_policy::health::Standing;
 use evenkeel_proxy::knowledge::Knowledge;
-use evenkeel_proxy::probe::{Account, AskerError, Tls};
+use evenkeel_proxy::probe::{MonitorAccount, ProbeSetupError, Tls};
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::{AccountAsker, Database, LoginAsker, PositionAsker, RoutineAsker};
 use tokio::sync::{mpsc, watch};
@@ -90,8 +90,8 @@ impl Sources {
     }
 
     /// Who reads catalogs and positions.
-    fn reader(&self) -> Option<Account> {
-        let monitor = self.monitor.as_ref().map(|monitor| Account {
+    fn reader(&self) -> Option<MonitorAccount> {
+        let monitor = self.monitor.as_ref().map(|monitor| MonitorAccount {
             user: monitor.user.clone(),
             password: monitor.password.expose().to_owned(),
             database: monitor.database.clone(),
@@ -100,8 +100,8 @@ impl Sources {
     }
 
     /// Who reads verifiers.
-    fn authenticator(&self) -> Option<Account> {
-        self.auth.as_ref().map(|account| Account {
+    fn authenticator(&self) -> Option<MonitorAccount> {
+        self.auth.as_ref().map(|account| MonitorAccount {
             user: account.user.clone(),
             password: account.password.expose().to_owned(),
             database: account.database.clone(),
@@ -165,7 +165,11 @@ impl Learning {
         });
     }
 
-    fn start_positions(&mut self, account: &Account, servers: &[Listed]) -> Result<(), String> {
+    fn start_positions(
+        &mut self,
+        account: &MonitorAccount,
+        servers: &[Listed],
+    ) -> Result<(), String> {
         let samples = watch::Sender::new(0);
         let database = self.sources.database();
         for listed in servers {
@@ -185,7 +189,7 @@ impl Learning {
         Ok(())
     }
 
-    fn start_catalogs(&mut self, account: Account, plan: &ServicePlan, servers: &[Listed]) {
+    fn start_catalogs(&mut self, account: MonitorAccount, plan: &ServicePlan, servers: &[Listed]) {
         let reader = catalogs::Reader {
             service: plan.name.clone(),
             servers: servers.to_vec(),
@@ -199,7 +203,7 @@ impl Learning {
 
     fn start_routines(
         &mut self,
-        account: &Account,
+        account: &MonitorAccount,
         plan: &ServicePlan,
         servers: &[Listed],
     ) -> Result<(), String> {
@@ -235,7 +239,7 @@ impl Learning {
     fn start_askers<A: logins::Asks>(
         &mut self,
         servers: Vec<Listed>,
-        make: impl Fn(Account, &Tls) -> Result<A, AskerError>,
+        make: impl Fn(MonitorAccount, &Tls) -> Result<A, ProbeSetupError>,
     ) -> Result<(), String> {
         let mut askers = Vec::new();
         // Without an account nobody asks: every question is answered with that.

@@ -19,7 +19,7 @@ impl World {
         let Some(service) = found else {
             return Err(format!("service {:?} was removed", plan.name));
         };
-        let view = service.service.view();
+        let view = service.service.snapshot();
         let own = view.database.as_ref();
         let replicas = own.map_or(&[][..], |own| &own.replicas).iter().enumerate();
         let cast = Cast {

@@ -7,8 +7,8 @@ use evenkeel_policy::balance::key_of;
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::pool::{Member, ServerSet};
 use evenkeel_policy::ramp::effective_weight;
-use evenkeel_proxy::settings::{Keepalive, ProxyVersion, Settings};
-use evenkeel_proxy::{View, now_ms};
+use evenkeel_proxy::settings::{Keepalive, ProxyVersion, ServiceSettings};
+use evenkeel_proxy::{ServiceSnapshot, now_ms};
 
 use super::World;
 use super::database::serving::tell_turn;
@@ -135,7 +135,12 @@ impl World {
     }
 
     /// The view of a service, and when its next ramp step is due.
-    fn view(&self, service: &ServiceState, fits: &[Fit], now_ms: u64) -> (View, Option<u64>) {
+    fn view(
+        &self,
+        service: &ServiceState,
+        fits: &[Fit],
+        now_ms: u64,
+    ) -> (ServiceSnapshot, Option<u64>) {
         let (mut members, mut servers) = (Vec::new(), Vec::new());
         let mut next_ramp_ms: Option<u64> = None;
         for (listed, fit) in service.plan.servers.iter().zip(fits) {
@@ -164,7 +169,7 @@ impl World {
         let database = self.database_view(service, &members, &servers);
         let pool = ServerSet::new(service.plan.balance, members, Arc::clone(&service.cursor));
         (
-            View {
+            ServiceSnapshot {
                 settings: settings(&service.plan),
                 pool,
                 servers,
@@ -214,8 +219,8 @@ fn identity(address: &Address) -> u64 {
 }
 
 /// A plan's settings as the data plane wants them.
-pub(super) fn settings(plan: &ServicePlan) -> Settings {
-    Settings {
+pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
+    ServiceSettings {
         max_connections: plan.max_connections,
         connect_timeout: Duration::from_millis(plan.connect_timeout_ms),
         retries: plan.retries,

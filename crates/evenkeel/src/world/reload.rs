@@ -6,7 +6,7 @@ use std::sync::Arc;
 use evenkeel_policy::pool::ServerSet;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::listen::ListenError;
-use evenkeel_proxy::{Server, View, now_ms, now_us};
+use evenkeel_proxy::{Server, ServiceSnapshot, now_ms, now_us};
 
 use super::cluster::asks_roles;
 use super::database::serving;
@@ -321,7 +321,7 @@ impl World {
     fn new_service(&self, plan: &ServicePlan) -> ServiceState {
         let cursor = Arc::default();
         let nobody = ServerSet::new(plan.balance, Vec::new(), Arc::clone(&cursor));
-        let view = View {
+        let view = ServiceSnapshot {
             settings: settings(plan),
             pool: nobody,
             servers: Vec::new(),

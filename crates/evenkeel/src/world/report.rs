@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::Standing;
 use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
-use evenkeel_proxy::counters::work::Worked;
+use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::counters::{self, ServiceCounters};
 use evenkeel_proxy::record::Record;
 use evenkeel_proxy::{now_ms, now_us};
@@ -218,7 +218,7 @@ impl World {
             Fit::Serves | Fit::Reserve => None,
         };
         let is_database = offer.plan.database.is_some();
-        let worked = || Worked::sum(known.server.counters.work());
+        let worked = || WorkTotals::sum(known.server.counters.work());
         ServerStatus {
             role: self.role_status(known),
             unused_because,

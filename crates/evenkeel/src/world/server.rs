@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::health::{Change, Health, Settings, Sign, Standing};
+use evenkeel_policy::health::{Change, Health, PassiveFailure, Settings, Standing};
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::engine::Engine;
-use evenkeel_proxy::probe::{Account, Asker, Authorities, Observation, Outcome, Probe, Tls};
-use evenkeel_proxy::tls::Identity;
+use evenkeel_proxy::probe::{
+    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Tls,
+};
+use evenkeel_proxy::tls::TlsIdentity;
 use evenkeel_proxy::watch::{Database, Watcher};
-use evenkeel_proxy::{Endpoint, Server, dice, now_ms};
+use evenkeel_proxy::{Endpoint, Server, fast_random, now_ms};
 use tokio::sync::mpsc;
 
 use super::history::History;
@@ -49,7 +51,7 @@ impl Watch {
     }
 
     /// The asker, or none if nothing is asked.
-    pub(super) fn asker(&self, address: &Address) -> Result<Option<Arc<Asker>>, String> {
+    pub(super) fn asker(&self, address: &Address) -> Result<Option<Arc<Prober>>, String> {
         let probe = match self.health.probe.clone() {
             plan::Probe::Off => return Ok(None),
             plan::Probe::Tcp => Probe::Tcp,
@@ -67,7 +69,7 @@ impl Watch {
             plan::Probe::Mysql { query } => Probe::Mysql { query },
             plan::Probe::Postgres { query } => Probe::Postgres { query },
         };
-        let asker = Asker::new(probe, self.account(), self.tls(address)?);
+        let asker = Prober::new(probe, self.account(), self.tls(address)?);
         asker
             .map(|asker| Some(Arc::new(asker)))
             .map_err(|error| error.to_string())
@@ -95,8 +97,8 @@ impl Watch {
         }
     }
 
-    fn account(&self) -> Option<Account> {
-        self.monitor.as_ref().map(|monitor| Account {
+    fn account(&self) -> Option<MonitorAccount> {
+        self.monitor.as_ref().map(|monitor| MonitorAccount {
             user: monitor.user.clone(),
             password: monitor.password.expose().to_owned(),
             database: monitor.database.clone(),
@@ -109,7 +111,7 @@ impl Watch {
         let identity = self.tls.own.as_ref().map(|own| {
             let [certificate, key] =
                 [&own.certificate, &own.key].map(|file| file.text.expose().as_bytes());
-            Identity::from_pem("[service.server_tls]", certificate, key)
+            TlsIdentity::from_pem("[service.server_tls]", certificate, key)
         });
         let identity = identity.transpose().map_err(|error| error.to_string())?;
         Ok(match (self.tls.mode_for(address), address) {
@@ -150,7 +152,7 @@ pub(super) struct Drain {
 pub(super) struct ServerState {
     pub(super) server: Arc<Server>,
     pub(super) address: Address,
-    pub(super) asker: Option<Arc<Asker>>,
+    pub(super) asker: Option<Arc<Prober>>,
     pub(super) health: Health,
     pub(super) last_probe: Option<LastProbe>,
     pub(super) drain: Option<Drain>,
@@ -191,7 +193,7 @@ impl ServerState {
         let addresses: Vec<_> = fixed_endpoint(address).into_iter().collect();
         server.set_endpoints(addresses.clone());
         let health = Health::new(watch.settings(), now_ms);
-        let next_probe_ms = now_ms + health.next_probe_in_ms(dice());
+        let next_probe_ms = now_ms + health.next_probe_in_ms(fast_random());
         Ok(Self {
             server,
             address: address.clone(),
@@ -370,7 +372,12 @@ impl ServerState {
         }
     }
 
-    pub(super) fn notice_sign(&mut self, now_ms: u64, sign: Sign, last: bool) -> Option<Change> {
+    pub(super) fn notice_sign(
+        &mut self,
+        now_ms: u64,
+        sign: PassiveFailure,
+        last: bool,
+    ) -> Option<Change> {
         // Clients that were served since the last sign break a row of bad ones.
         let served = self.server.counters.served.get();
         if std::mem::replace(&mut self.served_seen, served) != served {
@@ -379,7 +386,7 @@ impl ServerState {
         let change = self.health.passive(now_ms, sign, last);
         self.next_probe_ms = self
             .next_probe_ms
-            .min(now_ms + self.health.next_probe_in_ms(dice()));
+            .min(now_ms + self.health.next_probe_in_ms(fast_random()));
         change
     }
 
@@ -390,14 +397,14 @@ impl ServerState {
     }
 
     fn schedule(&mut self, now_ms: u64) {
-        self.next_probe_ms = now_ms + self.health.next_probe_in_ms(dice());
+        self.next_probe_ms = now_ms + self.health.next_probe_in_ms(fast_random());
     }
 }
 
 /// What is to be done about a server's next probe.
 pub(super) enum DueProbe {
     NotYet,
-    Ask(Arc<Asker>, u64),
+    Ask(Arc<Prober>, u64),
     Ticked(Option<Change>),
 }
 

@@ -283,7 +283,7 @@ mod tests {
 
     use evenkeel_policy::Load;
     use evenkeel_proxy::Endpoint;
-    use evenkeel_proxy::probe::{Account, Tls};
+    use evenkeel_proxy::probe::{MonitorAccount, Tls};
     use evenkeel_proxy::watch::Database;
 
     use super::*;
@@ -291,7 +291,7 @@ mod tests {
     fn asking(reports: mpsc::Sender<Report>, port: u16) -> Asking {
         let server = Server::new(1, "db".into(), Arc::new(Load::new(None)), 1);
         server.set_endpoints(vec![Endpoint::Tcp(([127, 0, 0, 1], port).into())]);
-        let account = Account {
+        let account = MonitorAccount {
             user: "monitor".to_owned(),
             password: String::new(),
             database: None,

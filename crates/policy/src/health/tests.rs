@@ -37,7 +37,7 @@ fn down() -> Health {
 }
 
 fn fail_a_client(health: &mut Health, now_ms: u64) -> Option<Change> {
-    health.passive(now_ms, Sign::ConnectFailed, false)
+    health.passive(now_ms, PassiveFailure::ConnectFailed, false)
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn failed_clients_count_like_failed_probes() {
     assert_eq!(fail_a_client(&mut health, 1), None);
     assert_eq!(health.probe(2, failed()), None);
     let change = health
-        .passive(3, Sign::ClosedBeforeAnyByte, false)
+        .passive(3, PassiveFailure::ClosedBeforeAnyByte, false)
         .expect("the third");
     assert_eq!(
         change.reason,
@@ -140,7 +140,10 @@ fn a_served_client_breaks_the_row_of_clients_not_that_of_probes() {
 fn the_last_server_goes_down_only_when_a_probe_confirms_it() {
     let mut health = up();
     for now_ms in 0..50 {
-        assert_eq!(health.passive(now_ms, Sign::ConnectFailed, true), None);
+        assert_eq!(
+            health.passive(now_ms, PassiveFailure::ConnectFailed, true),
+            None
+        );
     }
     assert_eq!(health.standing(), Standing::Up);
     assert!(health.probe(51, failed()).is_some());

@@ -2,7 +2,9 @@
 
 use evenkeel_wire::postgres::startup::CancelKey;
 
-use super::{Addressee, Claim, Keyring, NUMBER_BITS, NUMBER_MIN, Place, instance_of, passed_on};
+use super::{
+    CancelClaim, CancelRoute, Keyring, NUMBER_BITS, NUMBER_MIN, Place, forwarded, instance_of,
+};
 
 fn keyring(instance: u16, generation: u32) -> Keyring {
     Keyring::new(instance, generation).unwrap()
@@ -11,9 +13,9 @@ fn keyring(instance: u16, generation: u32) -> Keyring {
 const PLACE: Place = Place { worker: 0, slot: 3 };
 
 #[track_caller]
-fn claim(keyring: &Keyring, key: CancelKey<'_>) -> Claim {
+fn claim(keyring: &Keyring, key: CancelKey<'_>) -> CancelClaim {
     match keyring.read(key) {
-        Addressee::Here(claim) => claim,
+        CancelRoute::Here(claim) => claim,
         other => panic!("{other:?}"),
     }
 }
@@ -41,7 +43,7 @@ fn a_key_leads_back_to_its_session_while_that_is_there() {
                 assert!(claim.fits(&key));
                 assert_eq!(claim.place(), place);
                 drop(key);
-                let is_over = matches!(keyring.read(shown.key()), Addressee::Nobody);
+                let is_over = matches!(keyring.read(shown.key()), CancelRoute::Nobody);
                 assert!(is_over || minor == 2);
             }
         }
@@ -123,7 +125,7 @@ fn a_key_with_any_bit_changed_cancels_nothing_of_its_session() {
                 process,
                 secret: &bytes,
             };
-            let Addressee::Here(claim) = keyring.read(key) else {
+            let CancelRoute::Here(claim) = keyring.read(key) else {
                 continue;
             };
             assert_eq!(minor, 0, "what the MAC covers is not even looked up");
@@ -144,7 +146,7 @@ fn lengths_that_we_give_to_nobody_are_nobodys() {
             process,
             secret: &secret,
         });
-        assert!(matches!(read, Addressee::Nobody), "{length}");
+        assert!(matches!(read, CancelRoute::Nobody), "{length}");
     }
     for process in [0, 1, 1_234, (1 << 22) - 1, 1 << 22, u32::MAX] {
         let of_server = CancelKey {
@@ -153,7 +155,7 @@ fn lengths_that_we_give_to_nobody_are_nobodys() {
         };
         let read = keyring.read(of_server);
         assert!(
-            matches!(read, Addressee::Nobody),
+            matches!(read, CancelRoute::Nobody),
             "a server's own key: {process}"
         );
     }
@@ -166,14 +168,14 @@ fn a_peers_key_is_passed_on_once() {
         let own = peers.key(PLACE).unwrap();
         let shown = peers.show(&own, minor);
         let key = shown.key();
-        assert!(matches!(ours.read(key), Addressee::Peer(2)));
-        let marked = passed_on(key.secret);
+        assert!(matches!(ours.read(key), CancelRoute::Peer(2)));
+        let marked = forwarded(key.secret);
         let marked = CancelKey {
             secret: &marked,
             ..key
         };
         assert!(claim(&peers, marked).fits(&own));
-        assert!(matches!(ours.read(marked), Addressee::Nobody));
+        assert!(matches!(ours.read(marked), CancelRoute::Nobody));
     }
 }
 
@@ -183,14 +185,14 @@ fn the_key_of_a_process_that_was_taken_over_from_is_told_from_ours() {
     for minor in [0, 2] {
         let own = old.key(PLACE).unwrap();
         let shown = old.show(&own, minor);
-        assert!(matches!(new.read(shown.key()), Addressee::OtherProcess));
-        assert!(matches!(old.read(shown.key()), Addressee::Here(_)));
+        assert!(matches!(new.read(shown.key()), CancelRoute::OtherProcess));
+        assert!(matches!(old.read(shown.key()), CancelRoute::Here(_)));
     }
     // One that has crashed left the same number behind, but not its keys.
     let again = keyring(1, 4);
     let own = old.key(PLACE).unwrap();
     let shown = old.show(&own, 2);
-    assert!(matches!(again.read(shown.key()), Addressee::Nobody));
+    assert!(matches!(again.read(shown.key()), CancelRoute::Nobody));
 }
 
 #[test]

@@ -29,9 +29,9 @@ const SLOTS: usize = TIMES_US.len() + 1;
 
 /// A count with one writer.
 #[derive(Debug, Default)]
-pub struct Count(AtomicU64);
+pub struct LocalCounter(AtomicU64);
 
-impl Count {
+impl LocalCounter {
     pub(crate) fn add(&self, more: u64) {
         // A plain load and store is enough: there is one writer.
         self.0
@@ -50,7 +50,7 @@ impl Count {
 
 /// What was run, as the session knows it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Ran {
+pub(crate) struct StatementResult {
     /// `None`: no statement.
     pub(crate) digest: Option<u64>,
     pub(crate) rows_sent: u64,
@@ -60,14 +60,14 @@ pub(crate) struct Ran {
 
 /// The same with the time that it took.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Done<'a> {
-    ran: &'a Ran,
+pub(crate) struct TimedResult<'a> {
+    ran: &'a StatementResult,
     took_us: u64,
     slot: usize,
 }
 
-impl<'a> Done<'a> {
-    pub(crate) fn new(took_us: u64, ran: &'a Ran) -> Self {
+impl<'a> TimedResult<'a> {
+    pub(crate) fn new(took_us: u64, ran: &'a StatementResult) -> Self {
         let slot = TIMES_US.partition_point(|bound| *bound < took_us);
         Self { ran, took_us, slot }
     }
@@ -75,16 +75,16 @@ impl<'a> Done<'a> {
 
 /// What one worker has run of something.
 #[derive(Debug, Default)]
-pub struct Work {
-    errors: Count,
-    rows_sent: Count,
-    rows_affected: Count,
-    busy_us: Count,
-    times: [Count; SLOTS],
+pub struct WorkCounters {
+    errors: LocalCounter,
+    rows_sent: LocalCounter,
+    rows_affected: LocalCounter,
+    busy_us: LocalCounter,
+    times: [LocalCounter; SLOTS],
 }
 
-impl Work {
-    pub(crate) fn add(&self, done: &Done<'_>) {
+impl WorkCounters {
+    pub(crate) fn add(&self, done: &TimedResult<'_>) {
         self.times[done.slot].add(1);
         self.busy_us.add(done.took_us);
         self.rows_sent.add(done.ran.rows_sent);
@@ -95,7 +95,7 @@ impl Work {
 
 /// What all workers have run of something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Worked {
+pub struct WorkTotals {
     /// Queries and batches.
     pub queries: u64,
     /// Of these, failed.
@@ -109,16 +109,16 @@ pub struct Worked {
     times: [u64; SLOTS],
 }
 
-impl Worked {
+impl WorkTotals {
     /// The sum of what workers have counted.
-    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Work>) -> Self {
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a WorkCounters>) -> Self {
         let mut sum = Self::default();
         parts.into_iter().for_each(|part| sum.add(part));
         sum
     }
 
     /// One more worker's.
-    pub fn add(&mut self, part: &Work) {
+    pub fn add(&mut self, part: &WorkCounters) {
         for (slot, more) in self.times.iter_mut().zip(&part.times) {
             *slot += more.get();
             self.queries += more.get();
@@ -151,30 +151,30 @@ impl Worked {
 mod tests {
     use super::*;
 
-    fn run(work: &Work, took_us: u64, ran: &Ran) {
-        work.add(&Done::new(took_us, ran));
+    fn run(work: &WorkCounters, took_us: u64, ran: &StatementResult) {
+        work.add(&TimedResult::new(took_us, ran));
     }
 
     #[test]
     fn what_workers_did_is_summed() {
-        let (one, other) = (Work::default(), Work::default());
-        let nothing = Ran::default();
-        let reads = Ran {
+        let (one, other) = (WorkCounters::default(), WorkCounters::default());
+        let nothing = StatementResult::default();
+        let reads = StatementResult {
             rows_sent: 3,
             ..nothing
         };
-        let writes = Ran {
+        let writes = StatementResult {
             rows_affected: 2,
             ..nothing
         };
-        let fails = Ran {
+        let fails = StatementResult {
             has_failed: true,
             ..nothing
         };
         run(&one, 40, &reads);
         run(&other, 60, &writes);
         run(&other, 2_000, &fails);
-        let sum = Worked::sum([&one, &other]);
+        let sum = WorkTotals::sum([&one, &other]);
         let figures = (sum.queries, sum.errors, sum.rows_sent, sum.rows_affected);
         assert_eq!(figures, (3, 1, 3, 2));
         assert_eq!(sum.busy_us, 2_100);
@@ -182,19 +182,19 @@ mod tests {
 
     #[test]
     fn percentiles_lie_in_the_step_in_which_they_fall() {
-        assert_eq!(Worked::default().percentile_us(95), 0);
-        let work = Work::default();
+        assert_eq!(WorkTotals::default().percentile_us(95), 0);
+        let work = WorkCounters::default();
         for _ in 0..95 {
-            run(&work, 80, &Ran::default());
+            run(&work, 80, &StatementResult::default());
         }
         for _ in 0..5 {
-            run(&work, 400, &Ran::default());
+            run(&work, 400, &StatementResult::default());
         }
-        let sum = Worked::sum([&work]);
+        let sum = WorkTotals::sum([&work]);
         assert_eq!(sum.percentile_us(95), 100);
         assert_eq!(sum.percentile_us(96), 300);
         assert_eq!(sum.percentile_us(100), 500);
-        run(&work, u64::MAX / 2, &Ran::default());
-        assert_eq!(Worked::sum([&work]).percentile_us(100), 300_000_000);
+        run(&work, u64::MAX / 2, &StatementResult::default());
+        assert_eq!(WorkTotals::sum([&work]).percentile_us(100), 300_000_000);
     }
 }

@@ -8,11 +8,11 @@ use evenkeel_policy::pins::Pins;
 
 use super::live::LiveSession;
 use super::worker::Worker;
-use super::{Engine, Order};
+use super::{Engine, WorkerCommand};
 use crate::clock;
 use crate::service::Service;
 use crate::service::database::PinCause;
-use crate::service::figures::Census;
+use crate::service::figures::ActivityCounts;
 pub use crate::session::card::SessionActivity;
 use crate::session::card::SessionHandle;
 
@@ -77,7 +77,7 @@ impl Engine {
         let (reply, answers) = flume::unbounded();
         for orders in &self.shared.orders {
             let reply = reply.clone();
-            let _ = orders.send(Order::Describe { service_id, reply });
+            let _ = orders.send(WorkerCommand::Describe { service_id, reply });
         }
         answers
     }
@@ -122,8 +122,8 @@ fn session(live: &LiveSession, card: &SessionHandle) -> SessionInfo {
 /// A count under way of what the clients of one service do.
 #[derive(Default)]
 struct Tally {
-    doing: [u64; Census::DOINGS],
-    pins: [u64; Census::PINS],
+    doing: [u64; ActivityCounts::DOINGS],
+    pins: [u64; ActivityCounts::PINS],
 }
 
 /// Counts, twice a second, what a worker's clients do and what binds them.

@@ -11,7 +11,7 @@ pub enum Event {
         /// [`Server::id`](crate::Server::id).
         server_id: u64,
         /// What was seen.
-        sign: Sign,
+        sign: PassiveFailure,
     },
     /// A connection has ended.
     Ended(Box<Record>),
@@ -21,7 +21,7 @@ pub enum Event {
 
 /// A sign of a server's health.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sign {
+pub enum PassiveFailure {
     /// A connect failed.
     ConnectFailed(String),
     /// It closed a connection before it had sent a byte.

@@ -12,17 +12,17 @@ use std::thread::{self, ThreadId};
 use async_task::Runnable;
 
 thread_local! {
-    static IN_LINE: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
+    static RUN_QUEUE: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// One worker's executor; lives on its thread.
 pub(crate) struct Executor {
     home: ThreadId,
-    from_afar: Arc<FromAfar>,
+    from_afar: Arc<RemoteWakes>,
 }
 
 /// Sessions woken by other threads.
-struct FromAfar {
+struct RemoteWakes {
     woken: Mutex<Vec<Runnable>>,
     worker: Waker,
 }
@@ -30,7 +30,7 @@ struct FromAfar {
 impl Executor {
     /// For the current thread; `worker` wakes it out of its wait.
     pub(crate) fn new(worker: Waker) -> Self {
-        let from_afar = Arc::new(FromAfar {
+        let from_afar = Arc::new(RemoteWakes {
             woken: Mutex::default(),
             worker,
         });
@@ -46,7 +46,7 @@ impl Executor {
         let schedule = move |runnable| {
             if thread::current().id() == home {
                 // Without the line the thread is ending, and its sessions with it.
-                let _ = IN_LINE.try_with(|line| line.borrow_mut().push_back(runnable));
+                let _ = RUN_QUEUE.try_with(|line| line.borrow_mut().push_back(runnable));
             } else {
                 from_afar.push(runnable);
             }
@@ -59,9 +59,9 @@ impl Executor {
     /// Runs who is in line now; who gets in line meanwhile waits for the next turn.
     pub(crate) fn run(&self) {
         self.from_afar.join_line();
-        let count = IN_LINE.with(|line| line.borrow().len());
+        let count = RUN_QUEUE.with(|line| line.borrow().len());
         for _ in 0..count {
-            let Some(runnable) = IN_LINE.with(|line| line.borrow_mut().pop_front()) else {
+            let Some(runnable) = RUN_QUEUE.with(|line| line.borrow_mut().pop_front()) else {
                 break;
             };
             // A session that panics ends alone; the hook has said why.
@@ -69,12 +69,12 @@ impl Executor {
         }
     }
 
-    pub(crate) fn is_somebody_in_line(&self) -> bool {
-        IN_LINE.with(|line| !line.borrow().is_empty())
+    pub(crate) fn has_runnable(&self) -> bool {
+        RUN_QUEUE.with(|line| !line.borrow().is_empty())
     }
 }
 
-impl FromAfar {
+impl RemoteWakes {
     fn push(&self, runnable: Runnable) {
         self.woken
             .lock()
@@ -85,6 +85,6 @@ impl FromAfar {
 
     fn join_line(&self) {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        IN_LINE.with(|line| line.borrow_mut().extend(woken.drain(..)));
+        RUN_QUEUE.with(|line| line.borrow_mut().extend(woken.drain(..)));
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::worker::{SWEEP_INTERVAL, Worker};
 use crate::clock;
-use crate::record::{CutReason, Ending};
-use crate::relay::Way;
+use crate::record::{CutReason, TerminationReason};
+use crate::relay::ByteDirection;
 use crate::server::Server;
-use crate::service::{Service, View};
+use crate::service::{Service, ServiceSnapshot};
 use crate::session::card::{ExceededLimit, SessionActivity, SessionHandle};
 use crate::socket;
 
@@ -42,7 +42,7 @@ pub(crate) struct LiveSession {
 /// Set while bytes are relayed.
 struct Relaying {
     server: Arc<Server>,
-    view: Arc<View>,
+    view: Arc<ServiceSnapshot>,
     client_fd: RawFd,
     server_fd: RawFd,
     since_us: u64,
@@ -54,17 +54,17 @@ struct Relaying {
 /// What may come over a session from outside.
 pub(crate) enum Interrupt {
     /// It ends.
-    End(Ending),
+    End(TerminationReason),
     /// Nothing was said yet, and this server will not say anything: on to another one.
     Elsewhere(String),
 }
 
 impl Interrupt {
     /// How a session ends that cannot go on elsewhere.
-    pub(crate) fn ending(self) -> Ending {
+    pub(crate) fn ending(self) -> TerminationReason {
         match self {
             Interrupt::End(ending) => ending,
-            Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
+            Interrupt::Elsewhere(_) => TerminationReason::Cut(CutReason::ServerDown),
         }
     }
 }
@@ -102,7 +102,7 @@ impl LiveSession {
     pub(crate) fn start_relaying(
         &self,
         server: &Arc<Server>,
-        view: Arc<View>,
+        view: Arc<ServiceSnapshot>,
         (client_fd, server_fd): (RawFd, RawFd),
     ) {
         let since_us = clock::now_us();
@@ -147,19 +147,25 @@ impl LiveSession {
     }
 
     /// Bytes of a session that goes from server to server.
-    pub(crate) fn moved_at(&self, worker: &Worker, way: Way, bytes: u64, server: Option<&Server>) {
+    pub(crate) fn moved_at(
+        &self,
+        worker: &Worker,
+        way: ByteDirection,
+        bytes: u64,
+        server: Option<&Server>,
+    ) {
         self.last_byte_ms.set(worker.swept_at_ms());
         let of_service = self.service.counters.bytes.of(worker.index);
         let of_server = server.map(|server| server.counters.bytes.of(worker.index));
         match way {
-            Way::FromClient => {
+            ByteDirection::FromClient => {
                 self.from_client.set(self.from_client.get() + bytes);
                 of_service.add_from_client(bytes);
                 if let Some(of_server) = of_server {
                     of_server.add_from_client(bytes);
                 }
             }
-            Way::ToClient => {
+            ByteDirection::ToClient => {
                 self.to_client.set(self.to_client.get() + bytes);
                 of_service.add_to_client(bytes);
                 if let Some(of_server) = of_server {
@@ -169,7 +175,7 @@ impl LiveSession {
         }
     }
 
-    pub(crate) fn moved(&self, worker: &Worker, way: Way, bytes: u64) {
+    pub(crate) fn moved(&self, worker: &Worker, way: ByteDirection, bytes: u64) {
         self.last_byte_ms.set(worker.swept_at_ms());
         let relaying = self.relaying.borrow();
         let Some(relaying) = relaying.as_ref() else {
@@ -178,7 +184,7 @@ impl LiveSession {
         let of_service = self.service.counters.bytes.of(worker.index);
         let of_server = relaying.server.counters.bytes.of(worker.index);
         match way {
-            Way::FromClient => {
+            ByteDirection::FromClient => {
                 if self.to_client.get() == 0 {
                     self.asked_us.set(clock::now_us());
                 }
@@ -186,7 +192,7 @@ impl LiveSession {
                 of_service.add_from_client(bytes);
                 of_server.add_from_client(bytes);
             }
-            Way::ToClient => {
+            ByteDirection::ToClient => {
                 if self.to_client.get() == 0 {
                     self.first_byte(relaying);
                 }
@@ -254,12 +260,12 @@ impl LiveSession {
         self.first_byte_us.get()
     }
 
-    pub(crate) fn ended_sending(&self, way: Way) {
+    pub(crate) fn ended_sending(&self, way: ByteDirection) {
         self.ended.set(match (self.ended.get(), way) {
-            (Ended::Nobody, Way::FromClient) => Ended::Client,
-            (Ended::Nobody, Way::ToClient) => Ended::Server,
-            (Ended::Client, Way::ToClient) => Ended::ClientThenServer,
-            (Ended::Server, Way::FromClient) => Ended::ServerThenClient,
+            (Ended::Nobody, ByteDirection::FromClient) => Ended::Client,
+            (Ended::Nobody, ByteDirection::ToClient) => Ended::Server,
+            (Ended::Client, ByteDirection::ToClient) => Ended::ClientThenServer,
+            (Ended::Server, ByteDirection::FromClient) => Ended::ServerThenClient,
             (known, _) => known,
         });
     }
@@ -279,7 +285,7 @@ impl LiveSession {
     }
 
     /// Ends the session from outside; the first reason counts.
-    pub(crate) fn cut(&self, ending: Ending) {
+    pub(crate) fn cut(&self, ending: TerminationReason) {
         self.interrupt(Interrupt::End(ending));
     }
 
@@ -292,7 +298,7 @@ impl LiveSession {
         if self.nothing_said() {
             self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
         } else if self.to_client.get() == 0 {
-            self.cut(Ending::Cut(CutReason::ServerDown));
+            self.cut(TerminationReason::Cut(CutReason::ServerDown));
         }
     }
 
@@ -365,12 +371,14 @@ impl LiveSession {
 
     /// The limits of a session that speaks a database's protocol.
     fn sweep_card(&self, card: &SessionHandle, now_ms: u64) {
-        let view = self.service.view();
+        let view = self.service.snapshot();
         let Some(own) = &view.database else { return };
         match card.exceeded_limit(own, now_ms) {
             Some(ExceededLimit::Query) => card.ask_for_cancel(),
-            Some(ExceededLimit::Transaction) => self.cut(Ending::TransactionTimeout),
-            Some(ExceededLimit::IdleInTransaction) => self.cut(Ending::IdleInTransaction),
+            Some(ExceededLimit::Transaction) => self.cut(TerminationReason::TransactionTimeout),
+            Some(ExceededLimit::IdleInTransaction) => {
+                self.cut(TerminationReason::IdleInTransaction)
+            }
             None => {}
         }
         card.request_liveness_check(view.settings.keepalive.user_timeout, now_ms);
@@ -378,7 +386,7 @@ impl LiveSession {
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let is_idle = matches!(card.doing(), SessionActivity::Idle | SessionActivity::Bound);
         if is_idle && !idle.is_zero() && silent_ms >= (idle + SWEEP_INTERVAL).as_millis() {
-            self.cut(Ending::IdleTimeout);
+            self.cut(TerminationReason::IdleTimeout);
         }
     }
 
@@ -400,7 +408,7 @@ impl LiveSession {
             && waited_us >= settings.connect_timeout.as_micros()
     }
 
-    fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<Ending> {
+    fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<TerminationReason> {
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let settings = &relaying.view.settings;
         // The stamp of the last byte may be one sweep older than the byte.
@@ -408,16 +416,20 @@ impl LiveSession {
             |limit: Duration| !limit.is_zero() && silent_ms >= (limit + SWEEP_INTERVAL).as_millis();
         if self.half_closed() {
             if socket::is_broken(relaying.client_fd) {
-                return Some(Ending::ResetByClient("reset after close".to_owned()));
+                return Some(TerminationReason::ResetByClient(
+                    "reset after close".to_owned(),
+                ));
             }
             if socket::is_broken(relaying.server_fd) {
-                return Some(Ending::ResetByServer("reset after close".to_owned()));
+                return Some(TerminationReason::ResetByServer(
+                    "reset after close".to_owned(),
+                ));
             }
             if passed(settings.half_close_timeout) {
-                return Some(Ending::HalfCloseTimeout);
+                return Some(TerminationReason::HalfCloseTimeout);
             }
         }
-        passed(settings.idle_timeout).then_some(Ending::IdleTimeout)
+        passed(settings.idle_timeout).then_some(TerminationReason::IdleTimeout)
     }
 }
 
@@ -436,7 +448,7 @@ impl Relaying {
     }
 
     /// Looks seldom: it costs two system calls, also for a session in which nothing happens.
-    fn dead_peer(&mut self, now_ms: u64) -> Option<Ending> {
+    fn dead_peer(&mut self, now_ms: u64) -> Option<TerminationReason> {
         let limit = self.view.settings.keepalive.user_timeout;
         let looks_apart_ms = (limit / 4).as_millis();
         let too_soon = u128::from(now_ms.saturating_sub(self.asked_for_life_ms)) < looks_apart_ms;
@@ -446,13 +458,14 @@ impl Relaying {
         self.asked_for_life_ms = now_ms;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if socket::is_unanswered(self.client_fd, limit) {
-            return Some(Ending::ResetByClient(why()));
+            return Some(TerminationReason::ResetByClient(why()));
         }
-        socket::is_unanswered(self.server_fd, limit).then(|| Ending::ResetByServer(why()))
+        socket::is_unanswered(self.server_fd, limit)
+            .then(|| TerminationReason::ResetByServer(why()))
     }
 }
 
-impl From<CutReason> for Ending {
+impl From<CutReason> for TerminationReason {
     fn from(reason: CutReason) -> Self {
         Self::Cut(reason)
     }

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use evenkeel_policy::lending::{self, LimitScope, WaitTicket};
 
 use super::worker::Worker;
-use super::{CutCount, Engine, Order};
-use crate::record::{CutReason, Ending};
+use super::{CutCount, Engine, WorkerCommand};
+use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session::cancel;
@@ -30,7 +30,7 @@ impl Engine {
     pub fn kill(&self, service: &Service, which: &Which) -> CutCount {
         let done = CutCount::default();
         for orders in &self.shared.orders {
-            let _ = orders.send(Order::Kill {
+            let _ = orders.send(WorkerCommand::Kill {
                 service_id: service.id,
                 which: which.clone(),
                 done: done.clone(),
@@ -89,7 +89,7 @@ impl Engine {
 
     /// The pools that there are keep to the sizes of the present view.
     pub(super) fn resize_pools(&self, service: &Service) {
-        let view = service.view();
+        let view = service.snapshot();
         let (Some(shared), Some(own)) = (&service.database, &view.database) else {
             return;
         };
@@ -112,14 +112,15 @@ impl Engine {
     /// Who waited for a connection of a pool that is no more asks once more.
     fn ask_again(&self, service: &Service, ticket: WaitTicket) {
         let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
-        let _ = self.shared.orders[ticket.worker].send(Order::Lending { service_id, errand });
+        let _ =
+            self.shared.orders[ticket.worker].send(WorkerCommand::Lending { service_id, errand });
     }
 
     fn give_out(&self, service: &Service, orders: Vec<lending::WorkerTask>) {
         for order in orders {
             let (to, service_id) = (order.worker, service.id);
             let errand = PoolMessage::Order(order);
-            let _ = self.shared.orders[to].send(Order::Lending { service_id, errand });
+            let _ = self.shared.orders[to].send(WorkerCommand::Lending { service_id, errand });
         }
     }
 }
@@ -155,7 +156,7 @@ pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &C
         if is_meant {
             // The server would go on with the query of a client that has left.
             cancel::cancel(worker, &card, &live.service);
-            live.cut(Ending::Cut(CutReason::Command));
+            live.cut(TerminationReason::Cut(CutReason::Command));
             done.add();
         }
     });

@@ -23,12 +23,12 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use slab::Slab;
 
-use super::spares::Spares;
+use super::spares::SpareBuffers;
 pub(crate) use buffers::Buffer;
 use buffers::Buffers;
-pub(crate) use port::Port;
-pub(crate) use receiving::{Next, Receiving};
-use receiving::{RECEIVING, Stream};
+pub(crate) use port::RingSocket;
+pub(crate) use receiving::{MultishotReceive, Next};
+use receiving::{MultishotState, RECEIVING};
 
 /// Requests per turn; more make a turn of their own.
 const SUBMISSIONS: u32 = 512;
@@ -46,9 +46,9 @@ const NOBODY: u64 = u64::MAX - 1;
 pub(crate) struct Ring {
     uring: RefCell<IoUring>,
     requests: RefCell<Slab<Request>>,
-    streams: RefCell<Slab<Stream>>,
-    ports: RefCell<Slab<Rc<Port>>>,
-    spares: Spares,
+    streams: RefCell<Slab<MultishotState>>,
+    ports: RefCell<Slab<Rc<RingSocket>>>,
+    spares: SpareBuffers,
     /// Those of this turn, by key.
     quiet_sends: RefCell<Vec<usize>>,
     buffers: Rc<Buffers>,
@@ -84,7 +84,7 @@ impl Ring {
             requests: RefCell::default(),
             streams: RefCell::default(),
             ports: RefCell::default(),
-            spares: Spares::default(),
+            spares: SpareBuffers::default(),
             quiet_sends: RefCell::default(),
             buffers,
             answers: RefCell::default(),
@@ -132,7 +132,7 @@ impl Ring {
         Ok(i16::try_from(answer & 0x7fff).unwrap_or(i16::MAX))
     }
 
-    fn ask_poll(&self, socket: &SharedFd<socket2::Socket>, events: i16) -> Asked<'_> {
+    fn ask_poll(&self, socket: &SharedFd<socket2::Socket>, events: i16) -> RingRequest<'_> {
         let events = u32::from(events.cast_unsigned());
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), events).build();
         self.ask(entry, socket, None)
@@ -143,14 +143,14 @@ impl Ring {
         entry: squeue::Entry,
         socket: &SharedFd<socket2::Socket>,
         buffer: Option<Buffer>,
-    ) -> Asked<'_> {
+    ) -> RingRequest<'_> {
         let key = self.requests.borrow_mut().insert(Request {
             state: State::Asked(None),
             _socket: socket.clone(),
             buffer,
         });
         self.submit(&entry.user_data(key as u64));
-        Asked {
+        RingRequest {
             ring: self,
             key,
             over: false,
@@ -278,20 +278,20 @@ impl Ring {
 
 /// A request that somebody waits for. Given up, it is cancelled, and its memory stays until the
 /// kernel has answered.
-struct Asked<'a> {
+struct RingRequest<'a> {
     ring: &'a Ring,
     key: usize,
     over: bool,
 }
 
-impl Asked<'_> {
+impl RingRequest<'_> {
     fn is_answered(&self) -> bool {
         let requests = self.ring.requests.borrow();
         matches!(requests[self.key].state, State::Answered(_))
     }
 }
 
-impl Future for Asked<'_> {
+impl Future for RingRequest<'_> {
     type Output = (i32, Option<Buffer>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -319,7 +319,7 @@ impl Future for Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for RingRequest<'_> {
     fn drop(&mut self) {
         if self.over {
             return;

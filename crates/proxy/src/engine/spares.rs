@@ -10,9 +10,9 @@ const COUNT_MAX: usize = 64;
 
 /// One worker's spare memory.
 #[derive(Default)]
-pub(crate) struct Spares(RefCell<Vec<Vec<u8>>>);
+pub(crate) struct SpareBuffers(RefCell<Vec<Vec<u8>>>);
 
-impl Spares {
+impl SpareBuffers {
     /// An empty piece.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.0.borrow_mut().pop().unwrap_or_default()

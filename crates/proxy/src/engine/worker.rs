@@ -16,12 +16,12 @@ use super::executor::Executor;
 use super::live::LiveSession;
 use super::reactor::Reactor;
 use super::ring::Ring;
-use super::spares::Spares;
-use super::{Driver, Order, Shared, describe, operate};
-use crate::cancel::Claim;
+use super::spares::SpareBuffers;
+use super::{Driver, EngineShared, WorkerCommand, describe, operate};
+use crate::cancel::CancelClaim;
 use crate::clock;
 use crate::listen::{self, ListenerShared};
-use crate::record::Ending;
+use crate::record::TerminationReason;
 use crate::relay::LARGE_BYTES;
 use crate::service::Service;
 use crate::session::cancel;
@@ -44,12 +44,12 @@ const LARGE_BUFFERS_KEPT: usize = 8;
 /// A worker's own things, shared by its tasks.
 pub(crate) struct Worker {
     pub(crate) index: usize,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineShared>,
     pub(crate) poller: Poller,
     executor: Executor,
     pub(crate) scratch: RefCell<Box<[u8]>>,
     large: RefCell<Vec<Box<[u8]>>>,
-    spares: Spares,
+    spares: SpareBuffers,
     interner: Interner,
     /// This worker's part of the pools of each service that has any.
     lendings: WorkerPools,
@@ -63,7 +63,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<Shared>, runtime: &Runtime) -> io::Result<Self> {
+    fn new(index: usize, shared: Arc<EngineShared>, runtime: &Runtime) -> io::Result<Self> {
         let runtime_fd = runtime.as_raw_fd();
         let poller = match shared.driver {
             Driver::Epoll => Poller::Epoll(Reactor::new(runtime_fd)?),
@@ -80,7 +80,7 @@ impl Worker {
             executor: Executor::new(runtime.waker()),
             scratch: RefCell::new(vec![0; scratch_bytes].into_boxed_slice()),
             large: RefCell::default(),
-            spares: Spares::default(),
+            spares: SpareBuffers::default(),
             interner: Interner::new(),
             lendings: WorkerPools::default(),
             sessions: RefCell::default(),
@@ -145,9 +145,9 @@ impl Worker {
     }
 
     /// Makes a session known to the sweeper until the guard is dropped.
-    pub(crate) fn enrol(self: &Rc<Self>, live: Rc<LiveSession>) -> Enrolled {
+    pub(crate) fn register_session(self: &Rc<Self>, live: Rc<LiveSession>) -> RegisteredSession {
         let key = self.sessions.borrow_mut().insert(live);
-        Enrolled {
+        RegisteredSession {
             worker: Rc::clone(self),
             key,
         }
@@ -179,19 +179,19 @@ impl Worker {
         describe::take_census(self);
     }
 
-    fn carry_out(self: &Rc<Self>, order: Order) {
+    fn run_command(self: &Rc<Self>, order: WorkerCommand) {
         match order {
-            Order::Listen(listener) => self.listen(listener),
-            Order::Unlisten(id) => self.unlisten(id),
-            Order::Adopt(accepted) => listen::adopt(self, accepted),
-            Order::AbandonServer { server_id } => {
+            WorkerCommand::Listen(listener) => self.listen(listener),
+            WorkerCommand::Unlisten(id) => self.unlisten(id),
+            WorkerCommand::Adopt(accepted) => listen::adopt(self, accepted),
+            WorkerCommand::AbandonServer { server_id } => {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(None, Some(server_id)) {
                         live.leave_dead_server();
                     }
                 }
             }
-            Order::Cut {
+            WorkerCommand::Cut {
                 service_id,
                 server_id,
                 reason,
@@ -201,36 +201,36 @@ impl Worker {
                     if live.matches(service_id, server_id) {
                         match live.card().filter(|_| server_id.is_some()) {
                             Some(card) => card.abandon_server(),
-                            None => live.cut(Ending::Cut(reason)),
+                            None => live.cut(TerminationReason::Cut(reason)),
                         }
                         done.add();
                     }
                 }
             }
-            Order::Cancel(claim) => self.cancel(claim),
-            Order::Describe { service_id, reply } => {
+            WorkerCommand::Cancel(claim) => self.cancel(claim),
+            WorkerCommand::Describe { service_id, reply } => {
                 // Who asked may have gone.
                 let _ = reply.send(describe::described(self, service_id));
             }
-            Order::Kill {
+            WorkerCommand::Kill {
                 service_id,
                 which,
                 done,
             } => operate::kill(self, service_id, &which, &done),
-            Order::KillFor {
+            WorkerCommand::KillSession {
                 service_id,
                 wanted,
                 reply,
             } => cancel::kill_here(self, service_id, &wanted, &reply),
-            Order::KillPassed(passed) => cancel::kill_passed(self, &passed),
-            Order::Lending { service_id, errand } => {
+            WorkerCommand::KillForwarded(passed) => cancel::kill_passed(self, &passed),
+            WorkerCommand::Lending { service_id, errand } => {
                 self.lendings.run_errand(self, service_id, errand);
             }
-            Order::Stop => self.stopped.set(true),
+            WorkerCommand::Stop => self.stopped.set(true),
         }
     }
 
-    fn cancel(self: &Rc<Self>, claim: Claim) {
+    fn cancel(self: &Rc<Self>, claim: CancelClaim) {
         let sessions = self.sessions.borrow();
         let Some(live) = sessions.get(claim.place().slot as usize) else {
             return;
@@ -300,12 +300,12 @@ impl Drop for LargeBuffer<'_> {
 }
 
 /// A session's entry in its worker's list.
-pub(crate) struct Enrolled {
+pub(crate) struct RegisteredSession {
     worker: Rc<Worker>,
     pub(crate) key: usize,
 }
 
-impl Drop for Enrolled {
+impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.worker.sessions.borrow_mut().remove(self.key);
         self.worker.shared.sessions[self.worker.index].fetch_sub(1, Relaxed);
@@ -326,18 +326,18 @@ pub(super) fn runtime() -> io::Result<Runtime> {
 /// Makes a worker on its own thread; what can fail fails here.
 pub(super) fn prepare(
     index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     runtime: &Runtime,
 ) -> io::Result<Rc<Worker>> {
     Worker::new(index, shared, runtime).map(Rc::new)
 }
 
 /// Runs a worker until it is told to stop.
-pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, orders: flume::Receiver<Order>) {
+pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, orders: flume::Receiver<WorkerCommand>) {
     let clerk = Rc::clone(&worker);
     let main = async move {
         while let Ok(order) = orders.recv_async().await {
-            clerk.carry_out(order);
+            clerk.run_command(order);
             if clerk.stopped.get() {
                 break;
             }
@@ -365,7 +365,7 @@ fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
     while !worker.stopped.get() {
         worker.executor.run();
         // Asked after the runtime has run: an accept puts a session in line, too.
-        let more = runtime.run() || worker.executor.is_somebody_in_line();
+        let more = runtime.run() || worker.executor.has_runnable();
         // From here on a wake-up of one of the runtime's own tasks ends the wait.
         let woken = runtime.flush();
         let timer = runtime.current_timeout();

@@ -15,8 +15,8 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    AskerError, Failure, Progress, Target, Tls,
-    stream::{self, Heard, Listening, Plausible, Socket},
+    Failure, ProbeSetupError, Progress, Target, Tls,
+    stream::{self, CheckedStream, Plausible, ReceivedPrefix, Socket},
     tls, words,
 };
 use crate::tls::words::with_server;
@@ -33,7 +33,7 @@ pub(super) struct Wanted {
 }
 
 /// A checked request.
-pub(super) struct Request {
+pub(super) struct HttpProbe {
     path: hyper::Uri,
     host: Option<HeaderValue>,
     status: Vec<RangeInclusive<u16>>,
@@ -42,8 +42,8 @@ pub(super) struct Request {
     tls_config: Option<Arc<ClientConfig>>,
 }
 
-impl Request {
-    pub(super) fn new(wanted: Wanted, tls: &Tls) -> Result<Self, AskerError> {
+impl HttpProbe {
+    pub(super) fn new(wanted: Wanted, tls: &Tls) -> Result<Self, ProbeSetupError> {
         let tls_config = tls::client_config(tls)?;
         let status = if wanted.status.is_empty() {
             vec![200..=399]
@@ -67,7 +67,7 @@ impl Request {
         } else {
             may_answer
         };
-        let (socket, heard) = Listening::new(socket, plausible);
+        let (socket, heard) = CheckedStream::new(socket, plausible);
         let socket = self.secured(socket, target, progress).await?;
         progress.step("waiting for the HTTP response");
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
@@ -87,7 +87,7 @@ impl Request {
 
     async fn secured(
         &self,
-        socket: Listening,
+        socket: CheckedStream,
         target: &Target,
         progress: &Progress,
     ) -> Result<Box<dyn Socket>, Failure> {
@@ -214,7 +214,7 @@ fn unwanted_status(status: StatusCode, wanted: &[RangeInclusive<u16>]) -> String
     format!("status {status}, expected {}", wanted.join(", "))
 }
 
-fn explain(error: &hyper::Error, heard: &Heard) -> String {
+fn explain(error: &hyper::Error, heard: &ReceivedPrefix) -> String {
     if let Some(first) = heard.implausible() {
         return words::speaks_no("HTTP", &first);
     }
@@ -238,8 +238,8 @@ fn may_answer(first: &[u8]) -> bool {
         .all(|(heard, expected)| heard == expected)
 }
 
-fn parse_path(path: &str) -> Result<hyper::Uri, AskerError> {
-    let bad = |why: String| AskerError::BadRequest {
+fn parse_path(path: &str) -> Result<hyper::Uri, ProbeSetupError> {
+    let bad = |why: String| ProbeSetupError::BadRequest {
         what: "path",
         value: path.to_owned(),
         why,
@@ -251,8 +251,8 @@ fn parse_path(path: &str) -> Result<hyper::Uri, AskerError> {
         .map_err(|e: hyper::http::uri::InvalidUri| bad(e.to_string()))
 }
 
-fn parse_host(host: &str) -> Result<HeaderValue, AskerError> {
-    HeaderValue::try_from(host).map_err(|e| AskerError::BadRequest {
+fn parse_host(host: &str) -> Result<HeaderValue, ProbeSetupError> {
+    HeaderValue::try_from(host).map_err(|e| ProbeSetupError::BadRequest {
         what: "host",
         value: host.to_owned(),
         why: e.to_string(),

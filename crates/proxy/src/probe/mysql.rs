@@ -4,18 +4,22 @@ mod login;
 
 use mysql_async::prelude::Queryable;
 
-use super::{Account, AskerError, Failure, Progress, QUERY, Target, Tls};
+use super::{Failure, MonitorAccount, ProbeSetupError, Progress, QUERY, Target, Tls};
 
 pub(crate) use self::login::{Login, calmly, malformed};
 
 /// Who asks, and what.
-pub(super) struct Request {
+pub(super) struct MysqlProbe {
     login: Login,
     query: String,
 }
 
-impl Request {
-    pub(super) fn new(account: Account, query: String, tls: Tls) -> Result<Self, AskerError> {
+impl MysqlProbe {
+    pub(super) fn new(
+        account: MonitorAccount,
+        query: String,
+        tls: Tls,
+    ) -> Result<Self, ProbeSetupError> {
         let login = Login::new(account, tls, "evenkeel-probe")?;
         Ok(Self { login, query })
     }

@@ -42,7 +42,7 @@ pub(super) type Plausible = fn(&[u8]) -> bool;
 
 /// The first bytes that the peer sent, shared with the stream they come through.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<Mutex<FirstBytes>>);
+pub(crate) struct ReceivedPrefix(Arc<Mutex<FirstBytes>>);
 
 #[derive(Debug, Default)]
 struct FirstBytes {
@@ -52,7 +52,7 @@ struct FirstBytes {
     read_bytes: usize,
 }
 
-impl Heard {
+impl ReceivedPrefix {
     /// The first bytes, if they cannot be what the protocol allows.
     pub(super) fn implausible(&self) -> Option<Vec<u8>> {
         let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,15 +92,15 @@ impl Heard {
 ///
 /// The check stands before the protocol libraries: they would take the text of a banner for the
 /// length of a message and wait for gigabytes.
-pub(super) struct Listening {
+pub(super) struct CheckedStream {
     inner: Box<dyn Socket>,
-    heard: Heard,
+    heard: ReceivedPrefix,
     plausible: Plausible,
 }
 
-impl Listening {
-    pub(super) fn new(inner: Box<dyn Socket>, plausible: Plausible) -> (Self, Heard) {
-        let heard = Heard::default();
+impl CheckedStream {
+    pub(super) fn new(inner: Box<dyn Socket>, plausible: Plausible) -> (Self, ReceivedPrefix) {
+        let heard = ReceivedPrefix::default();
         (
             Self {
                 inner,
@@ -112,7 +112,7 @@ impl Listening {
     }
 }
 
-impl AsyncRead for Listening {
+impl AsyncRead for CheckedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -126,7 +126,7 @@ impl AsyncRead for Listening {
     }
 }
 
-impl AsyncWrite for Listening {
+impl AsyncWrite for CheckedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -12,8 +12,8 @@ fn http_probe(path: &str, host: Option<&str>) -> Probe {
     }
 }
 
-fn account() -> Account {
-    Account {
+fn account() -> MonitorAccount {
+    MonitorAccount {
         user: "monitor".to_owned(),
         password: "s3cret".to_owned(),
         database: None,
@@ -35,7 +35,7 @@ fn no_debug_output_shows_the_password() {
             query: "SELECT 1".to_owned(),
         },
     ] {
-        let asker = Asker::new(probe, Some(account()), Tls::Off).unwrap();
+        let asker = Prober::new(probe, Some(account()), Tls::Off).unwrap();
         assert!(!format!("{asker:?}").contains("s3cret"));
     }
 }
@@ -48,7 +48,7 @@ fn what_can_be_known_wrong_without_a_server_is_refused_at_the_start() {
         identity: None,
     };
     let refused =
-        |probe: Probe, account, tls| Asker::new(probe, account, tls).unwrap_err().to_string();
+        |probe: Probe, account, tls| Prober::new(probe, account, tls).unwrap_err().to_string();
     let mysql = || Probe::Mysql {
         query: "SELECT 1".to_owned(),
     };
@@ -76,7 +76,7 @@ fn a_probe_may_run_in_a_task_of_its_own() {
     fn sendable<T: Send>(value: T) -> T {
         value
     }
-    let asker = Asker::new(http_probe("/", None), None, Tls::Off).unwrap();
+    let asker = Prober::new(http_probe("/", None), None, Tls::Off).unwrap();
     let target = Target::Unix("/nonexistent/socket".into());
     let ask = sendable(asker.ask(&target, Duration::from_secs(5)));
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -4,11 +4,11 @@ use std::{net::IpAddr, sync::Arc};
 
 use rustls::ClientConfig;
 
-use super::{AskerError, Target};
+use super::{ProbeSetupError, Target};
 use crate::tls::{self, Tls};
 
 /// What a TLS client needs; `None` when TLS is off.
-pub(super) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, AskerError> {
+pub(super) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, ProbeSetupError> {
     Ok(tls::client_config(tls)?.map(Arc::new))
 }
 

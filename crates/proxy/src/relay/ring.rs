@@ -5,7 +5,7 @@ use std::io;
 
 use super::{Broken, Direction};
 use crate::engine::POOL_BUFFER_BYTES;
-use crate::engine::ring::{Buffer, Next, Receiving, Ring};
+use crate::engine::ring::{Buffer, MultishotReceive, Next, Ring};
 
 /// Receives in a row that would have fitted a pooled buffer before the pooled way is worth its
 /// beginning and its end.
@@ -91,7 +91,11 @@ async fn forward(
 }
 
 /// Stops receiving, so that the sender has to wait, and takes what has arrived by then.
-async fn stop(direction: &Direction<'_>, mut receiving: Receiving<'_>, mut rest: Vec<u8>) -> Left {
+async fn stop(
+    direction: &Direction<'_>,
+    mut receiving: MultishotReceive<'_>,
+    mut rest: Vec<u8>,
+) -> Left {
     receiving.stop();
     loop {
         match receiving.next().await {

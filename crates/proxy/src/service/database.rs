@@ -18,15 +18,15 @@ use zeroize::Zeroizing;
 
 use super::digests::Digests;
 use super::doorstep::LoginLimiter;
-use super::figures::{Figures, Usage};
-use super::line::Line;
+use super::figures::{ServiceStats, UserStats};
+use super::line::SharedFailoverQueue;
 use super::rules::{Hits, RuleBook};
 use crate::knowledge::Knowledge;
 use crate::server::Server;
 use crate::session::pinning::PinCauses;
 use crate::session::{mysql, postgres};
 use crate::state::meaning::Hint;
-use crate::tls::{Acceptor, Connector, Towards};
+use crate::tls::{Acceptor, Connector, ServerEncryption};
 use crate::upstream::join::ConnectError;
 use crate::upstream::lender::{PoolRegistry, PoolUser};
 
@@ -36,7 +36,7 @@ pub use crate::upstream::lender::pause::Paused;
 
 /// How a database is served from now on; replaced with its [`View`](super::View).
 #[derive(Debug)]
-pub struct DatabaseView {
+pub struct DatabaseSnapshot {
     /// A client keeps its server connection until it leaves.
     pub session_mode: bool,
     /// Which statements go to replicas.
@@ -72,7 +72,7 @@ pub struct DatabaseView {
     /// TLS towards clients.
     pub tls: Option<Arc<Acceptor>>,
     /// How the servers are spoken to, by their id; the others are not.
-    pub towards: HashMap<u64, Towards>,
+    pub server_encryption: HashMap<u64, ServerEncryption>,
     /// Other Evenkeels before the same clients, by their number.
     pub peers: HashMap<u16, Arc<Server>>,
     /// What an operator wants done with some statements. `None`: nothing.
@@ -166,7 +166,7 @@ impl FileUser {
     }
 }
 
-impl DatabaseView {
+impl DatabaseSnapshot {
     /// Whether reads may go to replicas; a client with a connection of its own stays at the
     /// primary.
     pub(crate) fn splits_reads(&self) -> bool {
@@ -175,10 +175,10 @@ impl DatabaseView {
 
     /// TLS towards a server; `None` only where that is off.
     pub(crate) fn connector(&self, server: &Server) -> Result<Option<&Connector>, ConnectError> {
-        let why = match self.towards.get(&server.id) {
-            Some(Towards::Plaintext) => return Ok(None),
-            Some(Towards::Encrypted(connector)) => return Ok(Some(connector)),
-            Some(Towards::Broken(why)) => format!("cannot set up TLS: {why}"),
+        let why = match self.server_encryption.get(&server.id) {
+            Some(ServerEncryption::Plaintext) => return Ok(None),
+            Some(ServerEncryption::Encrypted(connector)) => return Ok(Some(connector)),
+            Some(ServerEncryption::Broken(why)) => format!("cannot set up TLS: {why}"),
             None => "removed from the configuration".to_owned(),
         };
         Err(ConnectError::unreachable(server, why))
@@ -220,9 +220,9 @@ pub struct DatabaseService {
     pub(crate) lender: Arc<PoolRegistry>,
     /// What the control plane learns of the servers.
     pub knowledge: Arc<Knowledge>,
-    pub(crate) line: Line,
+    pub(crate) line: SharedFailoverQueue,
     pub(crate) own: ProtocolService,
-    figures: Box<[Figures]>,
+    figures: Box<[ServiceStats]>,
     /// Clients who have not logged in yet.
     doorstep: ArcSwap<LoginLimiter>,
     /// Statements that run at each server, by its id: what balancing looks at.
@@ -233,7 +233,7 @@ pub struct DatabaseService {
     digests: ArcSwapOption<Digests>,
     pin_causes: PinCauses,
     /// By worker, user and database: each has one writer, and there is one of each for ever.
-    usages: Mutex<HashMap<Whose, UsageOf>>,
+    usages: Mutex<HashMap<Whose, UserStatsEntry>>,
 }
 
 /// What the workers share besides, as the protocol has it.
@@ -251,13 +251,13 @@ const USAGES_MAX: usize = 10_000;
 
 /// Whose usage it is.
 #[derive(Debug, Clone)]
-pub struct UsageOf {
+pub struct UserStatsEntry {
     /// Who.
     pub user: Arc<str>,
     /// Where.
     pub database: Arc<str>,
     /// As one worker has counted it.
-    pub usage: Arc<Usage>,
+    pub usage: Arc<UserStats>,
 }
 
 impl DatabaseService {
@@ -307,9 +307,9 @@ impl DatabaseService {
                 lending,
             ))),
             knowledge,
-            line: Line::new(waiting),
+            line: SharedFailoverQueue::new(waiting),
             own,
-            figures: (0..workers).map(|_| Figures::new()).collect(),
+            figures: (0..workers).map(|_| ServiceStats::new()).collect(),
             doorstep: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
             busy: Mutex::default(),
             hits: Mutex::default(),
@@ -405,7 +405,12 @@ impl DatabaseService {
     }
 
     /// A worker's own count of what a user does in a database.
-    pub(crate) fn usage(&self, worker: usize, who: &PoolUser, database: &Arc<str>) -> Arc<Usage> {
+    pub(crate) fn usage(
+        &self,
+        worker: usize,
+        who: &PoolUser,
+        database: &Arc<str>,
+    ) -> Arc<UserStats> {
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (worker, Arc::clone(&who.user), Arc::clone(database));
         if usages.len() >= USAGES_MAX && !usages.contains_key(&key) {
@@ -413,7 +418,7 @@ impl DatabaseService {
         }
         let of = usages
             .entry(key)
-            .or_insert_with_key(|(_, user, database)| UsageOf {
+            .or_insert_with_key(|(_, user, database)| UserStatsEntry {
                 user: Arc::clone(user),
                 database: Arc::clone(database),
                 usage: Arc::default(),
@@ -422,13 +427,13 @@ impl DatabaseService {
     }
 
     /// What users did in databases: several entries of one user and database are to be summed.
-    pub fn usages(&self) -> Vec<UsageOf> {
+    pub fn usages(&self) -> Vec<UserStatsEntry> {
         let usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
         usages.values().cloned().collect()
     }
 
     /// What each worker has counted.
-    pub fn figures(&self) -> &[Figures] {
+    pub fn figures(&self) -> &[ServiceStats] {
         &self.figures
     }
 }

@@ -11,7 +11,7 @@ use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{self, normalised};
 
 use crate::clock;
-use crate::counters::work::{Count, Done, Work, Worked};
+use crate::counters::work::{LocalCounter, TimedResult, WorkCounters, WorkTotals};
 use crate::service::database::DatabaseService;
 
 /// The digest of what has none.
@@ -59,9 +59,9 @@ struct Seen {
 
 #[derive(Debug, Default)]
 struct Counted {
-    work: Work,
-    on_replicas: Count,
-    last_ms: Count,
+    work: WorkCounters,
+    on_replicas: LocalCounter,
+    last_ms: LocalCounter,
 }
 
 /// A statement when it was seen first.
@@ -79,7 +79,7 @@ pub struct Digest {
     /// Its text without literals.
     pub text: Box<str>,
     /// What was run.
-    pub worked: Worked,
+    pub worked: WorkTotals,
     /// How often on a replica.
     pub on_replicas: u64,
     /// When it was seen first, milliseconds of the clock.
@@ -169,7 +169,7 @@ impl Digests {
         &self,
         worker: usize,
         digest: u64,
-        done: &Done<'_>,
+        done: &TimedResult<'_>,
         (is_on_replica, now_ms): (bool, u64),
     ) {
         let seen = &self.seen[worker];
@@ -214,12 +214,12 @@ fn sum<'a>(parts: impl Iterator<Item = &'a Counted>) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::work::Ran;
+    use crate::counters::work::StatementResult;
 
     fn run(digests: &Digests, worker: usize, digest: u64, is_on_replica: bool) {
         digests.enter(digest, || format!("statement {digest}"));
-        let ran = Ran::default();
-        let done = Done::new(100, &ran);
+        let ran = StatementResult::default();
+        let done = TimedResult::new(100, &ran);
         digests.count(worker, digest, &done, (is_on_replica, 5));
     }
 

@@ -9,11 +9,11 @@ use evenkeel_policy::pins::Pin;
 
 use crate::clock;
 use crate::counters::Histogram;
-use crate::counters::work::{TIMES_US, Work};
+use crate::counters::work::{TIMES_US, WorkCounters};
 use crate::service::database::{DatabaseService, Paused};
 use crate::session::card::SessionActivity;
 
-pub use crate::counters::work::Count;
+pub use crate::counters::work::LocalCounter;
 
 /// A pool of server connections.
 #[derive(Debug, Clone)]
@@ -79,21 +79,21 @@ impl DatabaseService {
 /// What one worker counts of one service.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Figures {
+pub struct ServiceStats {
     /// Queries and batches that were answered.
-    pub queries: Count,
+    pub queries: LocalCounter,
     /// Transactions that ended, those of a single query among them.
-    pub transactions: Count,
+    pub transactions: LocalCounter,
     /// Units sent to replicas.
-    pub on_replicas: Count,
+    pub on_replicas: LocalCounter,
     /// Units run again elsewhere after a server had failed or refused them.
-    pub rescued: Count,
+    pub rescued: LocalCounter,
     /// Clients that waited for a connection in vain.
-    pub gave_up: Count,
+    pub gave_up: LocalCounter,
     /// Transactions lost with their server.
-    pub lost: Count,
+    pub lost: LocalCounter,
     /// Logins that were refused.
-    pub refused_logins: Count,
+    pub refused_logins: LocalCounter,
     /// Waits for a connection, microseconds; those who need not wait are not among them.
     pub wait_us: Histogram,
     /// From the first byte of a query to the end of its answer, microseconds.
@@ -101,35 +101,35 @@ pub struct Figures {
     /// From the beginning of a transaction to its end, microseconds.
     pub transaction_us: Histogram,
     /// What its clients do.
-    pub census: Census,
+    pub census: ActivityCounts,
 }
 
-impl Figures {
+impl ServiceStats {
     pub(crate) fn new() -> Self {
         Self {
-            queries: Count::default(),
-            transactions: Count::default(),
-            on_replicas: Count::default(),
-            rescued: Count::default(),
-            gave_up: Count::default(),
-            lost: Count::default(),
-            refused_logins: Count::default(),
+            queries: LocalCounter::default(),
+            transactions: LocalCounter::default(),
+            on_replicas: LocalCounter::default(),
+            rescued: LocalCounter::default(),
+            gave_up: LocalCounter::default(),
+            lost: LocalCounter::default(),
+            refused_logins: LocalCounter::default(),
             wait_us: Histogram::new(TIMES_US),
             query_us: Histogram::new(TIMES_US),
             transaction_us: Histogram::new(TIMES_US),
-            census: Census::default(),
+            census: ActivityCounts::default(),
         }
     }
 }
 
 /// What the clients of one worker did when they were last counted, half a second ago at most.
 #[derive(Debug, Default)]
-pub struct Census {
+pub struct ActivityCounts {
     doing: [AtomicU64; Self::DOINGS],
     pins: [AtomicU64; Self::PINS],
 }
 
-impl Census {
+impl ActivityCounts {
     pub(crate) const DOINGS: usize = SessionActivity::ALL.len();
     pub(crate) const PINS: usize = Pin::ALL.len();
 
@@ -155,13 +155,13 @@ impl Census {
 
 /// What one user did in one database, as one worker has seen it.
 #[derive(Debug, Default)]
-pub struct Usage {
+pub struct UserStats {
     /// Queries and batches.
-    pub work: Work,
+    pub work: WorkCounters,
     /// Transactions.
-    pub transactions: Count,
+    pub transactions: LocalCounter,
     /// Bytes from its clients.
-    pub from_clients: Count,
+    pub from_clients: LocalCounter,
     /// Bytes to them.
-    pub to_clients: Count,
+    pub to_clients: LocalCounter,
 }

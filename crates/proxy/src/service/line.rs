@@ -11,7 +11,7 @@ use crate::clock;
 
 /// One who waits; his turn comes from any thread.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct FailoverWaiter {
     state: Mutex<TurnState>,
 }
 
@@ -21,7 +21,7 @@ struct TurnState {
     waker: Option<Waker>,
 }
 
-impl Turn {
+impl FailoverWaiter {
     /// His turn, or the end of his waiting.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), Trouble>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,19 +45,19 @@ impl Turn {
 
 /// One service's line.
 #[derive(Debug)]
-pub(crate) struct Line {
-    waiting: Mutex<(Waiting, BTreeMap<Ticket, Arc<Turn>>)>,
+pub(crate) struct SharedFailoverQueue {
+    waiting: Mutex<(Waiting, BTreeMap<Ticket, Arc<FailoverWaiter>>)>,
     calm: AtomicBool,
 }
 
 /// What one who asks for the primary is told.
-pub(crate) enum Told {
+pub(crate) enum FailoverAdmission {
     Go,
-    Wait(Ticket, Arc<Turn>),
+    Wait(Ticket, Arc<FailoverWaiter>),
     Fail(Trouble),
 }
 
-impl Line {
+impl SharedFailoverQueue {
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             waiting: Mutex::new((Waiting::new(settings), BTreeMap::new())),
@@ -79,15 +79,15 @@ impl Line {
     }
 
     /// New work for the primary.
-    pub(crate) fn ask(&self, now_ms: u64) -> Told {
+    pub(crate) fn ask(&self, now_ms: u64) -> FailoverAdmission {
         let mut line = self.lock();
         let told = match line.0.ask(now_ms) {
-            Answer::Go => Told::Go,
-            Answer::Fail(trouble) => Told::Fail(trouble),
+            Answer::Go => FailoverAdmission::Go,
+            Answer::Fail(trouble) => FailoverAdmission::Fail(trouble),
             Answer::Wait(ticket) => {
-                let turn = Arc::<Turn>::default();
+                let turn = Arc::<FailoverWaiter>::default();
                 line.1.insert(ticket, Arc::clone(&turn));
-                Told::Wait(ticket, turn)
+                FailoverAdmission::Wait(ticket, turn)
             }
         };
         self.publish(&line.0);
@@ -109,10 +109,10 @@ impl Line {
     }
 
     /// The primary was none for him: he waits on, in his old place.
-    pub(crate) fn wait_on(&self, ticket: Ticket) -> Arc<Turn> {
+    pub(crate) fn wait_on(&self, ticket: Ticket) -> Arc<FailoverWaiter> {
         let mut line = self.lock();
         line.0.wait_on(ticket);
-        let turn = Arc::<Turn>::default();
+        let turn = Arc::<FailoverWaiter>::default();
         line.1.insert(ticket, Arc::clone(&turn));
         self.publish(&line.0);
         turn
@@ -158,7 +158,7 @@ impl Line {
 
     fn call(
         &self,
-        mut line: MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<Turn>>)>,
+        mut line: MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<FailoverWaiter>>)>,
         tickets: &[Ticket],
     ) {
         self.publish(&line.0);
@@ -176,7 +176,7 @@ impl Line {
         self.calm.store(waiting.is_calm(), Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<Turn>>)> {
+    fn lock(&self) -> MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<FailoverWaiter>>)> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use evenkeel_policy::rules::{Asked, Destination, Group, Rules, Verdict};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 
-use super::figures::Count;
+use super::figures::LocalCounter;
 use crate::state::{meaning, mysql};
 
 /// How many statements a rule fitted: each worker counts for itself.
@@ -16,7 +16,7 @@ pub struct Hits(Box<[OfWorker]>);
 /// On a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct OfWorker(Count);
+struct OfWorker(LocalCounter);
 
 impl Hits {
     pub(crate) fn new(workers: usize) -> Self {

@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 use super::card::{SessionActivity, SessionHandle};
 use super::placing::{Placement, PlacementTarget};
 use crate::clock;
-use crate::counters::work::{Done, Ran};
+use crate::counters::work::{StatementResult, TimedResult};
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::database::{DatabaseService, DatabaseView};
-use crate::service::figures::{Figures, Usage};
-use crate::service::line::{Told, Turn};
-use crate::service::{Service, View};
+use crate::service::database::{DatabaseService, DatabaseSnapshot};
+use crate::service::figures::{ServiceStats, UserStats};
+use crate::service::line::{FailoverAdmission, FailoverWaiter};
+use crate::service::{Service, ServiceSnapshot};
 use crate::upstream::join::ConnectError;
 use crate::upstream::lending::{
     AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
@@ -39,7 +39,7 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     account: Rc<UserPools<C>>,
     card: Rc<SessionHandle>,
     /// Where what it does is counted.
-    pub(super) usage: Arc<Usage>,
+    pub(super) usage: Arc<UserStats>,
     /// Where its connection goes, or the one that is waited for.
     pub(super) at: Option<Placement>,
     place: Rc<WaitSlot<C>>,
@@ -53,7 +53,10 @@ enum Wait {
     /// A connection, until this moment.
     Connection { until_ms: u64, since_us: u64 },
     /// A primary.
-    Primary { ticket: Ticket, turn: Arc<Turn> },
+    Primary {
+        ticket: Ticket,
+        turn: Arc<FailoverWaiter>,
+    },
 }
 
 /// What came of asking for a connection, or of waiting for one.
@@ -129,7 +132,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// Whether a server of the view has a connection for it now, or one more can be opened there.
-    pub(super) fn has_room(&self, view: &View, index: usize) -> bool {
+    pub(super) fn has_room(&self, view: &ServiceSnapshot, index: usize) -> bool {
         let Some(own) = &view.database else {
             return true;
         };
@@ -138,7 +141,11 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// Asks for a connection where the work is to run.
-    pub(super) fn ask(&mut self, wanted: &PlacementTarget, view: &View) -> AcquireOutcome<C> {
+    pub(super) fn ask(
+        &mut self,
+        wanted: &PlacementTarget,
+        view: &ServiceSnapshot,
+    ) -> AcquireOutcome<C> {
         match wanted {
             PlacementTarget::Primary => self.ask_primary(view),
             PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) => {
@@ -150,7 +157,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    fn ask_primary(&mut self, view: &View) -> AcquireOutcome<C> {
+    fn ask_primary(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
         let primary = view.database.as_ref().and_then(|own| own.primary);
         let Some(index) = primary else {
             return match self.wait_for_another_primary() {
@@ -170,26 +177,33 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     /// Among those who wait for a primary, unless there is one by now.
     fn stand_in_line(&mut self) -> AcquireOutcome<C> {
         match self.service.line.ask(clock::now_ms()) {
-            Told::Go => AcquireOutcome::Reroute,
-            Told::Wait(ticket, turn) => self.wait_for_turn(ticket, turn),
-            Told::Fail(trouble) => AcquireOutcome::Denied(AcquireError::Trouble(trouble)),
+            FailoverAdmission::Go => AcquireOutcome::Reroute,
+            FailoverAdmission::Wait(ticket, turn) => self.wait_for_turn(ticket, turn),
+            FailoverAdmission::Fail(trouble) => {
+                AcquireOutcome::Denied(AcquireError::Trouble(trouble))
+            }
         }
     }
 
-    fn wait_for_turn(&mut self, ticket: Ticket, turn: Arc<Turn>) -> AcquireOutcome<C> {
+    fn wait_for_turn(&mut self, ticket: Ticket, turn: Arc<FailoverWaiter>) -> AcquireOutcome<C> {
         self.card
             .set_activity(SessionActivity::WaitingForPrimary, self.worker);
         self.wait = Some(Wait::Primary { ticket, turn });
         AcquireOutcome::Pending
     }
 
-    fn ask_at(&mut self, view: &View, index: usize, is_reserved: bool) -> AcquireOutcome<C> {
+    fn ask_at(
+        &mut self,
+        view: &ServiceSnapshot,
+        index: usize,
+        is_reserved: bool,
+    ) -> AcquireOutcome<C> {
         self.at = Placement::new(view, index, is_reserved);
         self.ask_there(view)
     }
 
     /// Asks for a connection to the server that it has chosen.
-    fn ask_there(&mut self, view: &View) -> AcquireOutcome<C> {
+    fn ask_there(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
         let (Some(own), Some(at)) = (&view.database, &self.at) else {
             return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
         };
@@ -245,7 +259,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         let waited_us = clock::now_us().saturating_sub(since_us);
         self.figures().wait_us.observe(waited_us);
         Some(match delivery {
-            WaitResult::Connection(server) if self.is_at_former_primary(&service.view()) => {
+            WaitResult::Connection(server) if self.is_at_former_primary(&service.snapshot()) => {
                 self.give_back(server, Condition::Clean);
                 self.at = None;
                 AcquireOutcome::Reroute
@@ -268,7 +282,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Whether it has chosen the primary, and another one has followed since: the old one may still
     /// take writes, and they are lost.
-    pub(super) fn is_at_former_primary(&self, view: &View) -> bool {
+    pub(super) fn is_at_former_primary(&self, view: &ServiceSnapshot) -> bool {
         let (Some(own), Some(at)) = (&view.database, &self.at) else {
             return false;
         };
@@ -339,7 +353,12 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// Its server has done it, since then. The time, microseconds.
-    pub(super) fn ends_work(&self, since_us: u64, ran: &Ran, ends_transaction: bool) -> u64 {
+    pub(super) fn ends_work(
+        &self,
+        since_us: u64,
+        ran: &StatementResult,
+        ends_transaction: bool,
+    ) -> u64 {
         let now_us = clock::now_us();
         let took_us = now_us.saturating_sub(since_us);
         let (figures, usage) = (self.figures(), &self.usage);
@@ -359,9 +378,9 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// For its user, at the server, and of the statement.
-    fn counts(&self, ran: &Ran, took_us: u64, now_ms: u64) {
+    fn counts(&self, ran: &StatementResult, took_us: u64, now_ms: u64) {
         let worker = self.worker.index;
-        let done = Done::new(took_us, ran);
+        let done = TimedResult::new(took_us, ran);
         self.usage.work.add(&done);
         if let Some(server) = self.server() {
             server.counters.work()[worker].add(&done);
@@ -388,7 +407,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Whether it has left that line: where it is wanted by now it gets a connection at once, or
     /// the server that it waits for is not to do its work any more.
-    pub(super) fn leaves_for(&mut self, wanted: PlacementTarget, view: &View) -> bool {
+    pub(super) fn leaves_for(&mut self, wanted: PlacementTarget, view: &ServiceSnapshot) -> bool {
         let Some(own) = &view.database else {
             return false;
         };
@@ -401,7 +420,12 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         leaves
     }
 
-    fn is_better(&self, there: Option<usize>, view: &View, own: &DatabaseView) -> bool {
+    fn is_better(
+        &self,
+        there: Option<usize>,
+        view: &ServiceSnapshot,
+        own: &DatabaseSnapshot,
+    ) -> bool {
         let Some(at) = &self.at else {
             return false;
         };
@@ -472,7 +496,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         });
     }
 
-    fn figures(&self) -> &Figures {
+    fn figures(&self) -> &ServiceStats {
         &self.service.figures()[self.worker.index]
     }
 }

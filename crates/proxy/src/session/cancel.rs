@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 
 use super::card::SessionHandle;
 use super::{mysql, postgres};
-use crate::cancel::{Claim, Keyring};
+use crate::cancel::{CancelClaim, Keyring};
 use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
-use crate::engine::{Order, Shared};
-use crate::record::{CutReason, Ending};
+use crate::engine::{EngineShared, WorkerCommand};
+use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
 use crate::service::database::ProtocolService;
 
@@ -42,17 +42,17 @@ pub(crate) enum KillOutcome {
 }
 
 /// To the worker that may have the session whose key somebody has shown.
-pub(crate) fn pass_to_worker(shared: &Shared, claim: Claim) {
+pub(crate) fn pass_to_worker(shared: &EngineShared, claim: CancelClaim) {
     if let Some(orders) = shared.orders.get(usize::from(claim.place().worker)) {
         // A worker that is gone has no sessions.
-        let _ = orders.send(Order::Cancel(claim));
+        let _ = orders.send(WorkerCommand::Cancel(claim));
     }
 }
 
 /// On the worker that may have the session whose key somebody has shown.
 pub(crate) fn carry_out(
     worker: &Rc<Worker>,
-    claim: Claim,
+    claim: CancelClaim,
     card: &Rc<SessionHandle>,
     service: &Arc<Service>,
 ) {
@@ -95,7 +95,7 @@ pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: KillRequest) 
     let (reply, answers) = flume::unbounded();
     for orders in &worker.shared.orders {
         // A worker that is gone has no sessions.
-        let _ = orders.send(Order::KillFor {
+        let _ = orders.send(WorkerCommand::KillSession {
             service_id,
             wanted: wanted.clone(),
             reply: reply.clone(),
@@ -216,7 +216,7 @@ fn number(card: &SessionHandle) -> u64 {
 fn end(worker: &Rc<Worker>, live: &LiveSession, card: &Rc<SessionHandle>, only_query: bool) {
     cancel(worker, card, &live.service);
     if !only_query {
-        live.cut(Ending::Cut(CutReason::Command));
+        live.cut(TerminationReason::Cut(CutReason::Command));
     }
 }
 

@@ -14,7 +14,7 @@ use evenkeel_policy::pins::{Pin, Pins};
 use crate::cancel;
 use crate::clock;
 use crate::engine::worker::{SWEEP_INTERVAL, Worker};
-use crate::service::database::{DatabaseView, Times};
+use crate::service::database::{DatabaseSnapshot, Times};
 use crate::service::rules::Ruling;
 use crate::session::pinning::PinCause;
 use crate::state::PinSource;
@@ -370,7 +370,11 @@ impl SessionHandle {
     }
 
     /// Looks at the limits, twice a second.
-    pub(crate) fn exceeded_limit(&self, view: &DatabaseView, now_ms: u64) -> Option<ExceededLimit> {
+    pub(crate) fn exceeded_limit(
+        &self,
+        view: &DatabaseSnapshot,
+        now_ms: u64,
+    ) -> Option<ExceededLimit> {
         let deadline_ms = self.deadline_ms.get();
         if deadline_ms != 0 && now_ms >= deadline_ms {
             self.notify();

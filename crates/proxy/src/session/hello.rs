@@ -7,13 +7,13 @@ use std::time::Duration;
 use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed};
 
 use crate::engine::live::LiveSession;
-use crate::record::{Ending, Record};
+use crate::record::{Record, TerminationReason};
 use crate::service::Service;
-use crate::settings::{ProxyVersion, Settings};
+use crate::settings::{ProxyVersion, ServiceSettings};
 use crate::socket::Socket;
 
 /// Whether a peer must begin with a header.
-pub(super) fn expects_proxy_header(settings: &Settings, peer: Option<SocketAddr>) -> bool {
+pub(super) fn expects_proxy_header(settings: &ServiceSettings, peer: Option<SocketAddr>) -> bool {
     let listed = &settings.accept_proxy_from;
     peer.is_some_and(|peer| {
         let address = peer.ip().to_canonical();
@@ -27,7 +27,7 @@ pub(super) async fn read_client_address(
     service: &Service,
     socket: &Socket,
     record: &mut Record,
-) -> Result<(), Ending> {
+) -> Result<(), TerminationReason> {
     let view = service.view_owned();
     if !expects_proxy_header(&view.settings, record.client) {
         return Ok(());
@@ -42,11 +42,11 @@ pub(super) async fn read_client_address(
 pub(super) async fn receive(
     socket: &Socket,
     limit: Duration,
-) -> Result<(Option<SocketAddr>, Option<SocketAddr>), Ending> {
+) -> Result<(Option<SocketAddr>, Option<SocketAddr>), TerminationReason> {
     match compio::time::timeout(limit, header_of(socket)).await {
         Ok(Ok(header)) => Ok((header.source, header.destination)),
-        Ok(Err(why)) => Err(Ending::ProxyHeader(why)),
-        Err(_) => Err(Ending::ProxyHeader(format!(
+        Ok(Err(why)) => Err(TerminationReason::ProxyHeader(why)),
+        Err(_) => Err(TerminationReason::ProxyHeader(format!(
             "not received within {} ms",
             limit.as_millis()
         ))),

@@ -51,11 +51,11 @@ use self::unit::ActiveRequest;
 use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::numbers::Place;
-use crate::record::{Ending, Record};
-use crate::relay::Way;
+use crate::record::{Record, TerminationReason};
+use crate::relay::ByteDirection;
 use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
-use crate::service::figures::Figures;
+use crate::service::figures::ServiceStats;
 use crate::service::rules::Ruling;
 use crate::session::borrower::Acquirer;
 use crate::session::cancel::{KillOutcome, generation};
@@ -182,15 +182,15 @@ pub(super) async fn serve_session(
     slot: usize,
     socket: Socket,
     record: &mut Record,
-) -> Ending {
+) -> TerminationReason {
     let (Some(service), Some(lending)) = (
         seat.service().database.clone(),
         worker.lending::<ServerConnection>(seat.service()),
     ) else {
-        return Ending::NoServer;
+        return TerminationReason::NoServer;
     };
     let Some(shared) = service.of_mysql().cloned() else {
-        return Ending::NoServer;
+        return TerminationReason::NoServer;
     };
     if let Err(ending) = hello::read_client_address(live, seat.service(), &socket, record).await {
         return ending;
@@ -198,7 +198,7 @@ pub(super) async fn serve_session(
     // No other client has it until this one is gone.
     let place = Place::new(worker.index, slot);
     let Some(number) = worker.shared.connection_numbers.draw(place) else {
-        return Ending::NoServer;
+        return TerminationReason::NoServer;
     };
     let door = LoginHandler {
         worker,
@@ -230,7 +230,7 @@ pub(super) async fn serve_session(
         session.counts_writes(Status::default());
         let token = session.token.clone();
         let Some(changing) = session.leave_as_user(payload) else {
-            return Ending::ClientClosed;
+            return TerminationReason::ClientClosed;
         };
         let changing = Box::pin(door.clone().change_user(changing));
         session = match live.unless_cut(changing).await {
@@ -315,7 +315,7 @@ impl<'a> Session<'a> {
         let length = length as u64;
         let server = self.borrower.server();
         self.live
-            .moved_at(self.worker, Way::FromClient, length, server);
+            .moved_at(self.worker, ByteDirection::FromClient, length, server);
         self.borrower.usage.from_clients.add(length);
     }
 
@@ -328,7 +328,8 @@ impl<'a> Session<'a> {
         let worker = self.worker;
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
-        self.live.moved_at(worker, Way::ToClient, length, None);
+        self.live
+            .moved_at(worker, ByteDirection::ToClient, length, None);
         self.borrower.usage.to_clients.add(length);
         let sent = self.client()?.send_own(worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
@@ -342,7 +343,7 @@ impl<'a> Session<'a> {
         &mut self.answers
     }
 
-    fn figures(&self) -> &Figures {
+    fn figures(&self) -> &ServiceStats {
         &self.service.figures()[self.worker.index]
     }
 
@@ -352,7 +353,7 @@ impl<'a> Session<'a> {
 
     /// `mode = "session"`.
     fn keeps_connection(&self) -> bool {
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         view.database.as_ref().is_some_and(|own| own.session_mode)
     }
 }

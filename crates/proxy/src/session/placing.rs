@@ -14,11 +14,11 @@ use evenkeel_policy::route::{self, Decision, Target};
 use evenkeel_policy::rules::Group;
 
 use crate::clock;
-use crate::dice::dice;
+use crate::dice::fast_random;
 use crate::knowledge::{Knowledge, Positions};
 use crate::server::Server;
-use crate::service::View;
-use crate::service::database::DatabaseView;
+use crate::service::ServiceSnapshot;
+use crate::service::database::DatabaseSnapshot;
 
 /// Where work is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(super) struct UncommittedWrites {
 
 impl PlacementTarget {
     /// The server's place in the view; `None`: there is no primary.
-    pub(super) fn index(&self, own: &DatabaseView) -> Option<usize> {
+    pub(super) fn index(&self, own: &DatabaseSnapshot) -> Option<usize> {
         match self {
             PlacementTarget::Primary => own.primary,
             PlacementTarget::Reader(index)
@@ -78,7 +78,7 @@ impl PlacementTarget {
     }
 
     /// It is not gone there: the place that was taken is free again.
-    pub(super) fn forgo(self, own: &DatabaseView) {
+    pub(super) fn forgo(self, own: &DatabaseSnapshot) {
         if let PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) = self {
             own.busy[index].release();
         }
@@ -87,7 +87,7 @@ impl PlacementTarget {
 
 impl Placement {
     /// A server of the view; `is_reserved`: its place among those that read is taken already.
-    pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
+    pub(super) fn new(view: &ServiceSnapshot, index: usize, is_reserved: bool) -> Option<Self> {
         let own = view.database.as_ref()?;
         let busy = Arc::clone(&own.busy[index]);
         if !is_reserved {
@@ -137,7 +137,7 @@ pub(super) struct ReadCandidates {
 
 impl ReadRequest<'_> {
     /// Looks at the servers, as they are known at this moment.
-    pub(super) fn look(self, view: &View, own: &DatabaseView) -> ReadCandidates {
+    pub(super) fn look(self, view: &ServiceSnapshot, own: &DatabaseSnapshot) -> ReadCandidates {
         let positions = self.knowledge.positions();
         let mut written;
         let requires = match own.consistency {
@@ -186,7 +186,7 @@ impl ReadRequest<'_> {
 }
 
 /// Where the view has these servers.
-fn places_of(servers: &[u64], view: &View) -> MemberSet {
+fn places_of(servers: &[u64], view: &ServiceSnapshot) -> MemberSet {
     let mut places = MemberSet::none();
     for id in servers {
         let place = view.servers.iter().position(|server| server.id == *id);
@@ -222,7 +222,7 @@ impl ReadCandidates {
     }
 
     /// A hint is not followed to one that takes nobody, or has failed the read.
-    fn may_be_named(&self, own: &DatabaseView, index: usize) -> bool {
+    fn may_be_named(&self, own: &DatabaseSnapshot, index: usize) -> bool {
         let takes_part = own.primary == Some(index) || own.replicas[index];
         takes_part && !self.failed.contains(index)
     }
@@ -240,7 +240,7 @@ impl ReadCandidates {
     pub(super) fn place(
         mut self,
         target: Target,
-        own: &DatabaseView,
+        own: &DatabaseSnapshot,
         key: u64,
         has_room: impl Fn(usize) -> bool,
     ) -> PlacementTarget {
@@ -260,7 +260,7 @@ impl ReadCandidates {
     /// One of those that may serve a read, as the service balances them.
     fn pick(
         self,
-        own: &DatabaseView,
+        own: &DatabaseSnapshot,
         and_primary: bool,
         key: u64,
         has_room: impl Fn(usize) -> bool,
@@ -291,7 +291,7 @@ impl ReadCandidates {
 fn roomier(
     first: usize,
     mut barred: MemberSet,
-    own: &DatabaseView,
+    own: &DatabaseSnapshot,
     who: (u64, u64),
     has_room: impl Fn(usize) -> bool,
 ) -> usize {
@@ -314,7 +314,7 @@ fn roomier(
 /// One that is behind the others, but has a connection for a read; its place is taken.
 fn spare(
     barred: &MemberSet,
-    own: &DatabaseView,
+    own: &DatabaseSnapshot,
     has_room: impl Fn(usize) -> bool,
 ) -> Option<usize> {
     let mut spares = (0..own.spares.len()).filter(|index| own.spares[*index]);
@@ -325,11 +325,11 @@ fn spare(
 }
 
 /// As the service balances them; its place is taken.
-fn picked(barred: &MemberSet, own: &DatabaseView, (key, now_us): (u64, u64)) -> Option<usize> {
+fn picked(barred: &MemberSet, own: &DatabaseSnapshot, (key, now_us): (u64, u64)) -> Option<usize> {
     let request = PickRequest {
         key,
         tried: barred,
-        random: dice(),
+        random: fast_random(),
         now_us,
     };
     match own.readers.pick(&request) {

@@ -53,11 +53,11 @@ use self::trial::Trial;
 use self::unit::ActiveRequest;
 use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
-use crate::record::{Ending, Record};
-use crate::relay::Way;
+use crate::record::{Record, TerminationReason};
+use crate::relay::ByteDirection;
 use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
-use crate::service::figures::Figures;
+use crate::service::figures::ServiceStats;
 use crate::service::rules::Ruling;
 use crate::session::STEPS_MAX;
 use crate::session::borrower::Acquirer;
@@ -207,13 +207,13 @@ pub(super) async fn serve_session(
     slot: usize,
     socket: Socket,
     record: &mut Record,
-) -> Ending {
+) -> TerminationReason {
     let service = seat.service();
     let (Some(shared), Some(lending)) = (service.database.clone(), worker.lending(service)) else {
-        return Ending::NoServer;
+        return TerminationReason::NoServer;
     };
     let Some(own) = shared.of_postgres().cloned() else {
-        return Ending::NoServer;
+        return TerminationReason::NoServer;
     };
     if let Err(ending) = hello::read_client_address(live, service, &socket, record).await {
         return ending;
@@ -240,13 +240,13 @@ pub(super) async fn serve_session(
         .await;
     live.drop_card();
     let (ending, last_word) = match outcome {
-        Ok(ExitReason::ClientLeft) => (Ending::ClientClosed, None),
-        Ok(ExitReason::ClientBroke(why)) => (Ending::ResetByClient(why), None),
-        Ok(ExitReason::ServerEnded(why)) => (Ending::Told(why), None),
-        Ok(ExitReason::ServerBroke(why)) => (Ending::ResetByServer(why), None),
+        Ok(ExitReason::ClientLeft) => (TerminationReason::ClientClosed, None),
+        Ok(ExitReason::ClientBroke(why)) => (TerminationReason::ResetByClient(why), None),
+        Ok(ExitReason::ServerEnded(why)) => (TerminationReason::Rejected(why), None),
+        Ok(ExitReason::ServerBroke(why)) => (TerminationReason::ResetByServer(why), None),
         Ok(ExitReason::Fatal(complaint)) => {
             let why = complaint.message.clone();
-            (Ending::Told(why), Some(complaint))
+            (TerminationReason::Rejected(why), Some(complaint))
         }
         Err(interrupt) => {
             let ending = interrupt.ending();
@@ -436,7 +436,8 @@ impl Session<'_> {
     fn send_answers(&mut self) -> Result<(), ExitReason> {
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
-        self.live.moved_at(self.worker, Way::ToClient, length, None);
+        self.live
+            .moved_at(self.worker, ByteDirection::ToClient, length, None);
         self.borrower.usage.to_clients.add(length);
         let sent = self.client.send_own(self.worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
@@ -450,7 +451,7 @@ impl Session<'_> {
         &mut self.answers
     }
 
-    fn figures(&self) -> &Figures {
+    fn figures(&self) -> &ServiceStats {
         &self.shared.figures()[self.worker.index]
     }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use evenkeel_policy::balance::key_of;
 
 use super::{closed_before_any_byte, hello, refuse};
-use crate::engine::event::{Event, Sign};
+use crate::engine::event::{Event, PassiveFailure};
 use crate::engine::live::{Interrupt, LiveSession};
 use crate::engine::worker::Worker;
-use crate::record::{Ending, Record};
-use crate::relay::{self, Mute, Outcome};
-use crate::service::{ClientPermit, View};
+use crate::record::{Record, TerminationReason};
+use crate::relay::{self, RelayOutcome, SilentClose};
+use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::socket::{Socket, has_left};
 use crate::upstream::{self, ConnectAttempts, ConnectRequest, Upstream};
 
@@ -33,7 +33,7 @@ pub(super) async fn serve_session(
     live: &LiveSession,
     socket: Socket,
     record: &mut Record,
-) -> Ending {
+) -> TerminationReason {
     // On the heap, because they are over before the long part, the relay, begins.
     let client = match Box::pin(live.unless_cut(greet(seat, socket, record.client))).await {
         Ok(Ok(client)) => client,
@@ -62,8 +62,8 @@ pub(super) async fn serve_session(
             Err(interrupt) => return interrupt.ending(),
         };
         let mute = match relay_through(worker, live, &client, &upstream, view).await {
-            Outcome::Over(ending) => return ending,
-            Outcome::Mute(mute) => mute,
+            RelayOutcome::Over(ending) => return ending,
+            RelayOutcome::Mute(mute) => mute,
         };
         if !search.failed(&seeker, upstream.lease.server(), mute.why.clone(), record) {
             return give_up(&seeker, worker, client.socket, mute);
@@ -77,7 +77,7 @@ async fn find_server(
     client: &TcpClient,
     search: &mut ConnectAttempts,
     record: &mut Record,
-) -> Result<(Upstream, Arc<View>), Ending> {
+) -> Result<(Upstream, Arc<ServiceSnapshot>), TerminationReason> {
     loop {
         let (upstream, view) = upstream::reach(seeker, search, record).await?;
         let Some(version) = view.settings.send_proxy else {
@@ -89,14 +89,14 @@ async fn find_server(
         };
         let server = upstream.lease.server();
         server.counters.resets.add(1);
-        let sign = Sign::ClosedBeforeAnyByte;
+        let sign = PassiveFailure::ClosedBeforeAnyByte;
         seeker.worker.shared.tell(Event::Sign {
             server_id: server.id,
             sign,
         });
         if !search.failed(seeker, server, error.to_string(), record) {
             seeker.service.counters.connect_failed.add(1);
-            return Err(Ending::ConnectFailed(error.to_string()));
+            return Err(TerminationReason::ConnectFailed(error.to_string()));
         }
     }
 }
@@ -107,15 +107,15 @@ async fn relay_through(
     live: &LiveSession,
     client: &TcpClient,
     upstream: &Upstream,
-    view: Arc<View>,
-) -> Outcome {
+    view: Arc<ServiceSnapshot>,
+) -> RelayOutcome {
     let fds = (client.socket.fd(), upstream.socket.fd());
     live.start_relaying(upstream.lease.server(), view, fds);
     // An order to cut the sessions of a former primary would have missed one that still connected.
-    if !live.service.view().offers(upstream.lease.server().id) {
+    if !live.service.snapshot().offers(upstream.lease.server().id) {
         live.stop_relaying();
         let why = "server stopped accepting clients during connect".to_owned();
-        return Outcome::Mute(Mute { why, reset: false });
+        return RelayOutcome::Mute(SilentClose { why, reset: false });
     }
     let relaying = relay::relay(
         &client.socket,
@@ -128,12 +128,12 @@ async fn relay_through(
         Ok(outcome) => outcome,
         // Between the order and here this session has not run, so that still nothing is said.
         Err(Interrupt::Elsewhere(why)) if live.nothing_said() => {
-            Outcome::Mute(Mute { why, reset: false })
+            RelayOutcome::Mute(SilentClose { why, reset: false })
         }
         Err(interrupt) => {
             let ending = interrupt.ending();
             end_from_outside(&ending, live, &client.socket, &upstream.socket);
-            Outcome::Over(ending)
+            RelayOutcome::Over(ending)
         }
     };
     report_signs(worker, live, upstream, &outcome);
@@ -142,14 +142,19 @@ async fn relay_through(
 }
 
 /// The last server that could be tried has left without a word too: so do we, as it did.
-fn give_up(seeker: &ConnectRequest<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute) -> Ending {
+fn give_up(
+    seeker: &ConnectRequest<'_>,
+    worker: &Rc<Worker>,
+    client: Socket,
+    mute: SilentClose,
+) -> TerminationReason {
     seeker.service.counters.connect_failed.add(1);
     if mute.reset {
         client.reset_on_close();
     } else {
         refuse::close_gracefully(worker, client);
     }
-    Ending::ConnectFailed(mute.why)
+    TerminationReason::ConnectFailed(mute.why)
 }
 
 /// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
@@ -157,7 +162,7 @@ async fn greet(
     seat: &ClientPermit,
     socket: Socket,
     peer: Option<SocketAddr>,
-) -> Result<TcpClient, Ending> {
+) -> Result<TcpClient, TerminationReason> {
     let view = seat.service().view_owned();
     let settings = &view.settings;
     // Only a header tells the address that the client came to.
@@ -203,19 +208,28 @@ fn source_key(source: Option<SocketAddr>) -> u64 {
 
 /// A cut is a reset, so that nobody takes half an answer for a whole one; a timeout in silence,
 /// with nothing left to deliver, is an ordinary end.
-fn end_from_outside(ending: &Ending, live: &LiveSession, client: &Socket, server: &Socket) {
-    let timeout = matches!(ending, Ending::IdleTimeout | Ending::HalfCloseTimeout);
+fn end_from_outside(
+    ending: &TerminationReason,
+    live: &LiveSession,
+    client: &Socket,
+    server: &Socket,
+) {
+    let timeout = matches!(
+        ending,
+        TerminationReason::IdleTimeout | TerminationReason::HalfCloseTimeout
+    );
     if !timeout || live.owes() {
         client.reset_on_close();
         server.reset_on_close();
     }
 }
 
-fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcome: &Outcome) {
+fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcome: &RelayOutcome) {
     let server = upstream.lease.server();
     if matches!(
         outcome,
-        Outcome::Over(Ending::ResetByServer(_)) | Outcome::Mute(Mute { reset: true, .. })
+        RelayOutcome::Over(TerminationReason::ResetByServer(_))
+            | RelayOutcome::Mute(SilentClose { reset: true, .. })
     ) {
         server.counters.resets.add(1);
     }

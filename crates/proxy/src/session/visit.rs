@@ -10,8 +10,8 @@ use evenkeel_policy::lending::Condition;
 use super::borrower::AcquireError;
 use crate::clock;
 use crate::server::Server;
-use crate::service::database::DatabaseView;
-use crate::service::{Service, View};
+use crate::service::database::DatabaseSnapshot;
+use crate::service::{Service, ServiceSnapshot};
 use crate::upstream::lending::{
     AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
 };
@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The view as soon as a server in it can be visited. While none can, a login waits as work for a
 /// primary does.
-pub(super) async fn awaited(service: &Service) -> Arc<View> {
+pub(super) async fn awaited(service: &Service) -> Arc<ServiceSnapshot> {
     let since_ms = clock::now_ms();
     loop {
         let view = service.view_owned();
@@ -40,7 +40,7 @@ pub(super) async fn awaited(service: &Service) -> Arc<View> {
 }
 
 /// The view as soon as it has a primary, and which that is; `None`: a login cannot wait so long.
-pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<View>, usize)> {
+pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<ServiceSnapshot>, usize)> {
     let since_ms = clock::now_ms();
     loop {
         let view = service.view_owned();
@@ -63,8 +63,8 @@ pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<View>, usi
 /// its connection may have ended while it was idle. One that hangs must not keep clients out whom
 /// another one can greet.
 pub(super) fn candidates<'a>(
-    view: &'a View,
-    own: &DatabaseView,
+    view: &'a ServiceSnapshot,
+    own: &DatabaseSnapshot,
 ) -> Vec<(&'a Arc<Server>, Duration)> {
     let readers = (0..view.servers.len()).filter(|index| own.replicas[*index]);
     let once: Vec<usize> = own.primary.into_iter().chain(readers).collect();
@@ -131,7 +131,7 @@ pub(super) async fn borrow<'a, C: PoolableConnection>(
     lending: &'a Rc<WorkerPool<C>>,
     account: &UserPools<C>,
     server: &Arc<Server>,
-    view: &DatabaseView,
+    view: &DatabaseSnapshot,
 ) -> Result<LoginConnection<'a, C>, AcquireError> {
     let in_line = QueueGuard {
         lending,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use super::Socket;
 use crate::engine::POOL_BUFFER_BYTES;
 use crate::engine::ring::port::Payload;
-use crate::engine::ring::{Buffer, Port, Ring};
+use crate::engine::ring::{Buffer, Ring, RingSocket};
 use crate::engine::worker::{Poller, Worker};
 
 /// Received bytes; at least one.
@@ -35,7 +35,7 @@ impl Chunk<'_> {
 
 impl Socket {
     /// The standing requests, opened when first needed: relays have none.
-    fn standing(&self) -> Option<(&Ring, Rc<Port>)> {
+    fn standing(&self) -> Option<(&Ring, Rc<RingSocket>)> {
         let ring = self.ring.as_ref()?;
         let mut port = self.port.borrow_mut();
         let port = port.get_or_insert_with(|| ring.open_port(&self.shared));

@@ -11,7 +11,7 @@ use rustls::{
 };
 
 use super::certificate::Hashes;
-use super::{ALPN_POSTGRESQL, Authorities, Channel, Fault, Identity, SetupError, trust};
+use super::{ALPN_POSTGRESQL, Authorities, Channel, ChannelError, SetupError, TlsIdentity, trust};
 
 const SECTION: &str = "[service.tls]";
 
@@ -32,7 +32,7 @@ impl Acceptor {
         client_ca: Option<&Path>,
         is_required: bool,
     ) -> Result<Self, SetupError> {
-        let identity = Identity::from_pem_files(SECTION, certificate, key)?;
+        let identity = TlsIdentity::from_pem_files(SECTION, certificate, key)?;
         let client_ca = client_ca
             .map(|path| Authorities::read("[service.tls] client_ca", path))
             .transpose()?;
@@ -42,7 +42,7 @@ impl Acceptor {
     /// With `client_ca` clients are asked for a certificate. They need not have one, but a wrong
     /// one ends the connection: who may do without is a matter of the login.
     pub fn new(
-        identity: &Identity,
+        identity: &TlsIdentity,
         client_ca: Option<&Authorities>,
         is_required: bool,
     ) -> Result<Self, SetupError> {
@@ -75,22 +75,22 @@ impl Acceptor {
 
     /// For a client that sent an SSLRequest and got its `S`. `behind` is what has come after the
     /// request already, which must be nothing (CVE-2021-23214).
-    pub fn accept(&self, behind: &[u8]) -> Result<Channel, Fault> {
+    pub fn accept(&self, behind: &[u8]) -> Result<Channel, ChannelError> {
         match behind.len() {
             0 => self.channel(false),
-            n => Err(Fault::Smuggled(n)),
+            n => Err(ChannelError::Smuggled(n)),
         }
     }
 
     /// For a client whose first byte was TLS's own: it must name the protocol by ALPN. Its bytes go
     /// into [`Channel::receive`].
-    pub fn accept_direct(&self) -> Result<Channel, Fault> {
+    pub fn accept_direct(&self) -> Result<Channel, ChannelError> {
         self.channel(true)
     }
 
-    fn channel(&self, must_name_protocol: bool) -> Result<Channel, Fault> {
+    fn channel(&self, must_name_protocol: bool) -> Result<Channel, ChannelError> {
         let connection = UnbufferedServerConnection::new(self.config.clone());
-        let connection = connection.map_err(Fault::WithClient)?;
+        let connection = connection.map_err(ChannelError::WithClient)?;
         Ok(Channel::of_client(
             connection,
             Arc::clone(&self.hashes),

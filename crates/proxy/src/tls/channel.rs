@@ -13,7 +13,7 @@ use rustls::{
 };
 
 use super::certificate::{self, Hashes};
-use super::{Fault, Names};
+use super::{ChannelError, Names};
 
 /// So much may wait for its continuation. A record has at most 18 kB; messages of handshakes may
 /// span several, but each comes once and takes 1 to 10 kB, most of it certificates.
@@ -74,7 +74,7 @@ impl Channel {
         }
     }
 
-    pub(super) fn to_server(connection: UnbufferedClientConnection) -> Result<Self, Fault> {
+    pub(super) fn to_server(connection: UnbufferedClientConnection) -> Result<Self, ChannelError> {
         let mut channel = Self::new(Connection::ToServer(Box::new(connection)));
         channel.receive(&[], &mut Vec::new())?;
         Ok(channel)
@@ -95,9 +95,13 @@ impl Channel {
 
     /// Takes bytes from the socket and appends what they say to `plain`. Bytes behind the peer's
     /// `close_notify` are nobody's and are passed over.
-    pub fn receive(&mut self, cipher: &[u8], plain: &mut Vec<u8>) -> Result<Progress, Fault> {
+    pub fn receive(
+        &mut self,
+        cipher: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<Progress, ChannelError> {
         if self.has_failed {
-            return Err(Fault::NotOpen);
+            return Err(ChannelError::NotOpen);
         }
         if self.is_closed_by_peer {
             return Ok(self.progress());
@@ -114,11 +118,11 @@ impl Channel {
 
     /// Encrypts for the socket, behind what was still to be sent. Fails before the handshake is
     /// done and after the end.
-    pub fn send(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn send(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), ChannelError> {
         if self.is_handshaking() || self.is_closed_by_us || self.has_failed {
-            return Err(Fault::NotOpen);
+            return Err(ChannelError::NotOpen);
         }
-        self.write(Wish::Encrypt(plain), cipher)
+        self.write(ChannelOperation::Encrypt(plain), cipher)
     }
 
     /// Appends what is to be sent besides data: handshakes, alerts, answers to new keys.
@@ -133,15 +137,15 @@ impl Channel {
             return self.take_output(cipher);
         }
         // A goodbye that cannot be encrypted is left out: the socket's end follows anyway.
-        let _ = self.write(Wish::Close, cipher);
+        let _ = self.write(ChannelOperation::Close, cipher);
         self.is_closed_by_us = true;
     }
 
     /// The socket has come to its end: was it announced?
-    pub fn ended(&self) -> Result<(), Fault> {
+    pub fn ended(&self) -> Result<(), ChannelError> {
         match self.is_closed_by_peer {
             true => Ok(()),
-            false => Err(Fault::Truncated),
+            false => Err(ChannelError::Truncated),
         }
     }
 
@@ -230,30 +234,34 @@ impl Channel {
         }
     }
 
-    fn digest(&mut self, cipher: &[u8], plain: &mut Vec<u8>) -> Result<Progress, Fault> {
+    fn digest(&mut self, cipher: &[u8], plain: &mut Vec<u8>) -> Result<Progress, ChannelError> {
         let was_handshaking = self.is_handshaking();
         self.held.extend_from_slice(cipher);
         let mut output = mem::take(&mut self.output);
-        let walked = self.walk(&mut Wish::Read(plain), &mut output);
+        let walked = self.walk(&mut ChannelOperation::Read(plain), &mut output);
         self.output = output;
         walked?;
         if was_handshaking {
             self.check_protocol_named()?;
         }
         match self.held.len() > HELD_BYTES_MAX {
-            true => Err(Fault::Overlong(HELD_BYTES_MAX)),
+            true => Err(ChannelError::Overlong(HELD_BYTES_MAX)),
             false => Ok(self.progress()),
         }
     }
 
-    fn check_protocol_named(&self) -> Result<(), Fault> {
+    fn check_protocol_named(&self) -> Result<(), ChannelError> {
         match self.must_name_protocol && !self.is_handshaking() && self.alpn().is_none() {
-            true => Err(Fault::NoAlpn),
+            true => Err(ChannelError::NoAlpn),
             false => Ok(()),
         }
     }
 
-    fn write(&mut self, mut wish: Wish<'_>, cipher: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write(
+        &mut self,
+        mut wish: ChannelOperation<'_>,
+        cipher: &mut Vec<u8>,
+    ) -> Result<(), ChannelError> {
         self.take_output(cipher);
         let written = self.walk(&mut wish, cipher);
         self.has_failed |= written.is_err();
@@ -262,7 +270,11 @@ impl Channel {
 
     /// Lets the library take step after step until it wants more bytes or the wish is fulfilled;
     /// forgets the bytes that are done with.
-    fn walk(&mut self, wish: &mut Wish<'_>, output: &mut Vec<u8>) -> Result<(), Fault> {
+    fn walk(
+        &mut self,
+        wish: &mut ChannelOperation<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), ChannelError> {
         let mut at = 0;
         let ended = loop {
             match self.step(&mut at, wish, output) {
@@ -291,7 +303,7 @@ impl Channel {
     fn step(
         &mut self,
         at: &mut usize,
-        wish: &mut Wish<'_>,
+        wish: &mut ChannelOperation<'_>,
         output: &mut Vec<u8>,
     ) -> Result<Step, Error> {
         let input = &mut self.held[*at..];
@@ -303,16 +315,16 @@ impl Channel {
         step
     }
 
-    fn fault(&self, error: Error) -> Fault {
+    fn fault(&self, error: Error) -> ChannelError {
         match self.connection {
-            Connection::OfClient(_) => Fault::WithClient(error),
-            Connection::ToServer(_) => Fault::WithServer(error),
+            Connection::OfClient(_) => ChannelError::WithClient(error),
+            Connection::ToServer(_) => ChannelError::WithServer(error),
         }
     }
 }
 
 /// What a call is there for.
-enum Wish<'a> {
+enum ChannelOperation<'a> {
     /// Decrypt into this.
     Read(&'a mut Vec<u8>),
     /// Encrypt this.
@@ -333,7 +345,7 @@ enum Step {
 /// Does what the library asks for; also says how many bytes are done with.
 fn settle<Side>(
     status: UnbufferedStatus<'_, '_, Side>,
-    wish: &mut Wish<'_>,
+    wish: &mut ChannelOperation<'_>,
     output: &mut Vec<u8>,
 ) -> (usize, Result<Step, Error>) {
     let mut discard = status.discard;
@@ -364,16 +376,16 @@ fn settle<Side>(
 
 fn take_records<Side>(
     mut traffic: ReadTraffic<'_, '_, Side>,
-    wish: &mut Wish<'_>,
+    wish: &mut ChannelOperation<'_>,
 ) -> Result<usize, Error> {
     let mut discard = 0;
     while let Some(record) = traffic.next_record() {
         let record = record?;
         discard += record.discard;
         match wish {
-            Wish::Read(plain) => plain.extend_from_slice(record.payload),
+            ChannelOperation::Read(plain) => plain.extend_from_slice(record.payload),
             // All that was decrypted was taken when it came in.
-            Wish::Encrypt(_) | Wish::Close => {
+            ChannelOperation::Encrypt(_) | ChannelOperation::Close => {
                 return Err(Error::General("unexpected data".to_owned()));
             }
         }
@@ -395,22 +407,22 @@ fn encode<Side>(mut data: EncodeTlsData<'_, Side>, output: &mut Vec<u8>) -> Resu
 
 fn fulfil<Side>(
     traffic: &mut WriteTraffic<'_, Side>,
-    wish: &Wish<'_>,
+    wish: &ChannelOperation<'_>,
     output: &mut Vec<u8>,
 ) -> Result<(), Error> {
     let start = output.len();
     let bytes = match wish {
-        Wish::Read(_) => return Ok(()),
-        Wish::Encrypt(plain) => plain.len(),
-        Wish::Close => 0,
+        ChannelOperation::Read(_) => return Ok(()),
+        ChannelOperation::Encrypt(plain) => plain.len(),
+        ChannelOperation::Close => 0,
     };
     let mut room = bytes + (bytes / RECORD_BYTES_MAX + 1) * RECORD_EXTRA_BYTES;
     loop {
         output.resize(start + room, 0);
         let into = &mut output[start..];
         let written = match wish {
-            Wish::Encrypt(plain) => traffic.encrypt(plain, into),
-            Wish::Read(_) | Wish::Close => traffic.queue_close_notify(into),
+            ChannelOperation::Encrypt(plain) => traffic.encrypt(plain, into),
+            ChannelOperation::Read(_) | ChannelOperation::Close => traffic.queue_close_notify(into),
         };
         match written {
             Ok(count) => {

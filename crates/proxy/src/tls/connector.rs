@@ -4,11 +4,11 @@ use std::{net::Ipv4Addr, sync::Arc};
 
 use rustls::{ClientConfig, client::UnbufferedClientConnection, pki_types::ServerName};
 
-use super::{ALPN_POSTGRESQL, Channel, Fault, SetupError, Tls, trust};
+use super::{ALPN_POSTGRESQL, Channel, ChannelError, SetupError, Tls, trust};
 
 /// What is spoken inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub enum AlpnProtocol {
     /// PostgreSQL: named by ALPN, which older servers pass over.
     Postgres,
     /// A protocol that ALPN has no name for.
@@ -24,7 +24,7 @@ pub struct Connector {
 
 /// How a server is spoken to: nothing that fails becomes plaintext.
 #[derive(Clone, Debug)]
-pub enum Towards {
+pub enum ServerEncryption {
     /// TLS is off.
     Plaintext,
     /// Encrypted.
@@ -35,11 +35,11 @@ pub enum Towards {
 
 impl Connector {
     /// `None` when TLS is off.
-    pub fn new(tls: &Tls, speaks: Speaks) -> Result<Option<Self>, SetupError> {
+    pub fn new(tls: &Tls, speaks: AlpnProtocol) -> Result<Option<Self>, SetupError> {
         let Some(mut config) = trust::client_config(tls)? else {
             return Ok(None);
         };
-        if speaks == Speaks::Postgres {
+        if speaks == AlpnProtocol::Postgres {
             config.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
         }
         Ok(Some(Self {
@@ -49,10 +49,10 @@ impl Connector {
     }
 
     /// A new connection, its first flight ready to be taken.
-    pub fn connect(&self) -> Result<Channel, Fault> {
+    pub fn connect(&self) -> Result<Channel, ChannelError> {
         let connection =
             UnbufferedClientConnection::new(self.config.clone(), self.server_name.clone());
-        Channel::to_server(connection.map_err(Fault::WithServer)?)
+        Channel::to_server(connection.map_err(ChannelError::WithServer)?)
     }
 }
 

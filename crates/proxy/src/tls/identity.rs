@@ -16,7 +16,7 @@ use super::{SetupError, trust};
 
 /// A chain of certificates, our own first, and the key of that one.
 #[derive(Clone)]
-pub struct Identity {
+pub struct TlsIdentity {
     certified: Arc<CertifiedKey>,
     pem: Arc<Pem>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Pem {
     pub(crate) key: Zeroizing<Vec<u8>>,
 }
 
-impl Identity {
+impl TlsIdentity {
     /// Reads two PEM files; `section` of the configuration names them with `certificate` and `key`.
     pub fn from_pem_files(
         section: &str,
@@ -75,7 +75,7 @@ impl Identity {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for TlsIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Identity(hidden)")
     }

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, version};
 
 use self::papers::{Authority, Paper};
 use super::{
-    ALPN_POSTGRESQL, Acceptor, Channel, Connector, Fault, Speaks, Tls,
+    ALPN_POSTGRESQL, Acceptor, AlpnProtocol, Channel, ChannelError, Connector, Tls,
     channel::HELD_BYTES_MAX,
     trust::{AnyCertificate, provider},
 };
@@ -43,7 +43,7 @@ impl Pair {
     }
 
     /// Carries bytes until nobody has any, in pieces of at most that length.
-    fn shake_hands(&mut self, piece_bytes: usize) -> Result<(), Fault> {
+    fn shake_hands(&mut self, piece_bytes: usize) -> Result<(), ChannelError> {
         loop {
             let (mut up, mut down) = (Vec::new(), Vec::new());
             self.client.take_output(&mut up);
@@ -88,7 +88,9 @@ fn verifying(authority: &Authority, server_name: &str) -> Connector {
 }
 
 fn connector(tls: &Tls) -> Connector {
-    Connector::new(tls, Speaks::Postgres).unwrap().unwrap()
+    Connector::new(tls, AlpnProtocol::Postgres)
+        .unwrap()
+        .unwrap()
 }
 
 /// Believes anybody, and shows that certificate.
@@ -181,7 +183,10 @@ fn nothing_is_encrypted_before_the_handshake_is_done() {
     let authority = Authority::new();
     let mut client = verifying(&authority, "db.test").connect().unwrap();
     let mut cipher = Vec::new();
-    assert_eq!(client.send(b"secret", &mut cipher), Err(Fault::NotOpen));
+    assert_eq!(
+        client.send(b"secret", &mut cipher),
+        Err(ChannelError::NotOpen)
+    );
     assert!(cipher.is_empty());
 }
 
@@ -205,7 +210,7 @@ fn what_was_not_taken_yet_goes_out_before_data() {
 fn an_announced_end_is_told_from_a_cut() {
     let mut pair = Pair::established();
     pair.up(b"last words", usize::MAX);
-    assert_eq!(pair.server.ended(), Err(Fault::Truncated));
+    assert_eq!(pair.server.ended(), Err(ChannelError::Truncated));
     let mut goodbye = Vec::new();
     pair.client.close(&mut goodbye);
     let only_goodbye = goodbye.len();
@@ -222,7 +227,10 @@ fn an_announced_end_is_told_from_a_cut() {
     assert_eq!(pair.client_read, b"and yours");
     let mut nothing = Vec::new();
     pair.client.close(&mut nothing);
-    assert_eq!(pair.client.send(b"more", &mut nothing), Err(Fault::NotOpen));
+    assert_eq!(
+        pair.client.send(b"more", &mut nothing),
+        Err(ChannelError::NotOpen)
+    );
     assert!(nothing.is_empty());
 }
 
@@ -238,15 +246,15 @@ fn a_changed_byte_ends_the_channel_with_an_alert() {
         .server
         .receive(&cipher, &mut pair.server_read)
         .unwrap_err();
-    assert!(matches!(fault, Fault::WithClient(_)), "{fault}");
+    assert!(matches!(fault, ChannelError::WithClient(_)), "{fault}");
     assert!(pair.server_read.is_empty(), "half a statement is none");
     let (mut alert, mut nothing) = (Vec::new(), Vec::new());
     pair.server.take_output(&mut alert);
     let heard = pair.client.receive(&alert, &mut nothing).unwrap_err();
     assert!(heard.to_string().contains("BadRecordMac"), "{heard}");
     for end in [&mut pair.server, &mut pair.client] {
-        assert_eq!(end.receive(b"", &mut nothing), Err(Fault::NotOpen));
-        assert_eq!(end.send(b"x", &mut nothing), Err(Fault::NotOpen));
+        assert_eq!(end.receive(b"", &mut nothing), Err(ChannelError::NotOpen));
+        assert_eq!(end.send(b"x", &mut nothing), Err(ChannelError::NotOpen));
     }
 }
 
@@ -254,7 +262,7 @@ fn a_changed_byte_ends_the_channel_with_an_alert() {
 fn plaintext_where_tls_should_begin_is_refused() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(None);
-    assert_eq!(acceptor.accept(b"Q").err(), Some(Fault::Smuggled(1)));
+    assert_eq!(acceptor.accept(b"Q").err(), Some(ChannelError::Smuggled(1)));
     for plaintext in [
         &b"SELECT 1"[..],
         b"\0\0\0\x08\x04\xd2\x16\x2f",
@@ -289,7 +297,7 @@ fn a_handshake_that_never_ends_is_ended() {
             .receive(&[0x16, 3, 1, 0, 1, byte], &mut Vec::new())
             .err()
     });
-    assert_eq!(fault, Some(Fault::Overlong(HELD_BYTES_MAX)));
+    assert_eq!(fault, Some(ChannelError::Overlong(HELD_BYTES_MAX)));
     assert!(sent <= HELD_BYTES_MAX + 6);
 }
 
@@ -316,10 +324,10 @@ fn what_was_agreed_can_be_told() {
         Some(b"postgresql"),
     );
     check(&old_connector(&[]), "TLSv1.2", None);
-    let plain = Connector::new(&Tls::Encrypt(None), Speaks::Unnamed).unwrap();
+    let plain = Connector::new(&Tls::Encrypt(None), AlpnProtocol::Unnamed).unwrap();
     check(&plain.unwrap(), "TLSv1.3", None);
     assert!(
-        Connector::new(&Tls::Off, Speaks::Postgres)
+        Connector::new(&Tls::Off, AlpnProtocol::Postgres)
             .unwrap()
             .is_none()
     );
@@ -338,7 +346,7 @@ fn direct_tls_must_name_the_protocol() {
     };
     let silent = old_connector(&[]);
     assert_eq!(shake(&verifying(&authority, "db.test"), true), Ok(()));
-    assert_eq!(shake(&silent, true), Err(Fault::NoAlpn));
+    assert_eq!(shake(&silent, true), Err(ChannelError::NoAlpn));
     assert_eq!(shake(&silent, false), Ok(()));
     for is_direct in [true, false] {
         let other = shake(&old_connector(&[b"http/1.1"]), is_direct).unwrap_err();

@@ -15,7 +15,7 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-use super::{Identity, SERVER_CA, SetupError, certificate};
+use super::{SERVER_CA, SetupError, TlsIdentity, certificate};
 
 /// How to speak TLS with a server. On a Unix socket none is spoken, whatever is set here.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub enum Tls {
     Off,
     /// Encrypted, without a look at the certificate: keeps out who listens, not who stands in
     /// between. The identity is our certificate, for servers that ask for one.
-    Encrypt(Option<Identity>),
+    Encrypt(Option<TlsIdentity>),
     /// Encrypted, and the certificate is signed by an authority that is trusted and names the
     /// server.
     Verify {
@@ -33,13 +33,13 @@ pub enum Tls {
         /// The host name or IP address that the certificate must carry.
         server_name: String,
         /// Our certificate, for servers that ask for one.
-        identity: Option<Identity>,
+        identity: Option<TlsIdentity>,
     },
 }
 
 impl Tls {
     /// Who we are to the server.
-    pub(crate) fn identity(&self) -> Option<&Identity> {
+    pub(crate) fn identity(&self) -> Option<&TlsIdentity> {
         match self {
             Tls::Off => None,
             Tls::Encrypt(identity) | Tls::Verify { identity, .. } => identity.as_ref(),
@@ -137,19 +137,19 @@ fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ServerCertVerifier>>, SetupError
             ca, server_name, ..
         } => {
             check_name(server_name)?;
-            Some(Arc::new(Vouched::new(ca.clone())?))
+            Some(Arc::new(AuthorityVerifier::new(ca.clone())?))
         }
     })
 }
 
 /// Accepts certificates that an authority has signed, or that are listed themselves.
 #[derive(Debug)]
-struct Vouched {
+struct AuthorityVerifier {
     listed: Option<Authorities>,
     signed: Arc<WebPkiServerVerifier>,
 }
 
-impl Vouched {
+impl AuthorityVerifier {
     fn new(listed: Option<Authorities>) -> Result<Self, SetupError> {
         let roots = match &listed {
             Some(authorities) => authorities.roots(),
@@ -171,7 +171,7 @@ impl Vouched {
     }
 }
 
-impl ServerCertVerifier for Vouched {
+impl ServerCertVerifier for AuthorityVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

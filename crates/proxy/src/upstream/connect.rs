@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, SockAddr, Type};
 
 use crate::engine::worker::Worker;
 use crate::server::Endpoint;
-use crate::settings::Settings;
+use crate::settings::ServiceSettings;
 use crate::socket::Socket;
 
 /// Why there is no connection.
@@ -54,7 +54,7 @@ impl SocketConnectError {
 pub(crate) async fn connect(
     worker: &Worker,
     endpoint: Option<&Endpoint>,
-    settings: &Settings,
+    settings: &ServiceSettings,
 ) -> Result<Socket, SocketConnectError> {
     let unresolved = || SocketConnectError::of_server("host name not resolved");
     let (domain, protocol, address) = parts(endpoint.ok_or_else(unresolved)?)

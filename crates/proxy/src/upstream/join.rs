@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use super::cancelling::CancelTarget;
 use super::connect::connect;
-use crate::engine::event::{Event, Sign};
+use crate::engine::event::{Event, PassiveFailure};
 use crate::engine::worker::Worker;
 use crate::server::{Endpoint, Server};
-use crate::service::{Service, View};
+use crate::service::{Service, ServiceSnapshot};
 use crate::stream::Stream;
 
 /// Why there is no connection.
@@ -122,7 +122,7 @@ pub(crate) async fn reach(
         service.counters.connect_errors.add(1);
         server.counters.connect_errors.add(1);
         server.endpoint_failed();
-        let sign = Sign::ConnectFailed(error.message.clone());
+        let sign = PassiveFailure::ConnectFailed(error.message.clone());
         let server_id = server.id;
         worker.shared.tell(Event::Sign { server_id, sign });
     }
@@ -145,7 +145,7 @@ pub(crate) async fn reach_again(
 
 /// The time that opening a connection may take is the connect timeout twice, once for the login.
 pub(crate) async fn in_time<T>(
-    view: &View,
+    view: &ServiceSnapshot,
     server: &Server,
     joining: impl Future<Output = Result<T, ConnectError>>,
 ) -> Result<T, ConnectError> {

@@ -61,7 +61,7 @@ impl ServiceRegistry {
             return;
         }
         let mut services: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
-        services.retain(|service| service.queued() > 0 && service.view().lists(server.id));
+        services.retain(|service| service.queued() > 0 && service.snapshot().lists(server.id));
         // One place at a time, so that who came first is served first, whatever his service.
         loop {
             services.sort_by_cached_key(|service| service.queue.first_ticket().unwrap_or(u64::MAX));

@@ -18,7 +18,7 @@ use self::numbers::NameIds;
 use self::pause::Paused;
 use crate::clock;
 use crate::server::Server;
-use crate::service::database::{DatabaseView, Sizes};
+use crate::service::database::{DatabaseSnapshot, Sizes};
 
 /// All pools of a service.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl PoolRegistry {
         &self,
         who: &Arc<PoolUser>,
         server: &Arc<Server>,
-        view: &DatabaseView,
+        view: &DatabaseSnapshot,
     ) -> Arc<PoolHandle> {
         let key = PoolKey {
             server: server.id,

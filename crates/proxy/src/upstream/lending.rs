@@ -36,7 +36,7 @@ pub(crate) use lendings::{ById, WorkerPools};
 pub(crate) use place::{WaitResult, WaitSlot};
 
 use crate::clock;
-use crate::dice::dice;
+use crate::dice::fast_random;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
@@ -342,7 +342,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     fn send_message(&self, worker: &Worker, to: usize, errand: PoolMessage) {
         let service_id = self.service.id;
-        let order = crate::engine::Order::Lending { service_id, errand };
+        let order = crate::engine::WorkerCommand::Lending { service_id, errand };
         // A worker that is gone has no clients either.
         let _ = worker.shared.orders[to].send(order);
     }
@@ -413,10 +413,13 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let number = self.connections.borrow_mut().insert(Some(connection));
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let mut orders = Vec::new();
-        let returned =
-            self.desk
-                .borrow_mut()
-                .opened(pool, number, clock::now_ms(), dice(), &mut orders);
+        let returned = self.desk.borrow_mut().opened(
+            pool,
+            number,
+            clock::now_ms(),
+            fast_random(),
+            &mut orders,
+        );
         self.settle(returned);
         self.give_out(orders);
     }

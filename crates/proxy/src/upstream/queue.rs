@@ -9,10 +9,10 @@ use evenkeel_policy::pool::Pick;
 
 use super::ConnectRequest;
 use super::lease::{ServerPermit, ServiceRegistry};
-use crate::record::Ending;
-use crate::service::{Service, View};
+use crate::record::TerminationReason;
+use crate::service::{Service, ServiceSnapshot};
 
-type Grant = (ServerPermit, Arc<View>);
+type Grant = (ServerPermit, Arc<ServiceSnapshot>);
 
 /// The waiting clients of one service. The lock is taken only while somebody waits.
 #[derive(Debug, Default)]
@@ -60,11 +60,11 @@ pub(super) async fn wait(
     seeker: &ConnectRequest<'_>,
     tried_ids: &[u64],
     wait: Duration,
-) -> Result<Grant, Ending> {
+) -> Result<Grant, TerminationReason> {
     let (service, registry) = (seeker.service, &seeker.worker.shared.registry);
-    if service.queued() >= service.view().settings.queue_length {
+    if service.queued() >= service.snapshot().settings.queue_length {
         service.counters.queue_full.add(1);
-        return Err(Ending::QueueFull);
+        return Err(TerminationReason::QueueFull);
     }
     let (granted, grant) = flume::bounded(1);
     let place = QueueEntry::take(seeker, tried_ids, granted);
@@ -74,18 +74,18 @@ pub(super) async fn wait(
     // A grant may have come while the time ran out: it is in the channel then.
     if matches!(outcome, Ok(Err(_))) {
         service.counters.no_server.add(1);
-        return Err(Ending::NoServer);
+        return Err(TerminationReason::NoServer);
     }
     match outcome
         .ok()
         .and_then(Result::ok)
         .or_else(|| grant.try_recv().ok())
     {
-        Some(_) if (seeker.client_left)() => Err(Ending::ClientLeft),
+        Some(_) if (seeker.client_left)() => Err(TerminationReason::ClientLeft),
         Some(granted) => Ok(granted),
         None => {
             service.counters.queue_timeout.add(1);
-            Err(Ending::QueueTimeout)
+            Err(TerminationReason::QueueTimeout)
         }
     }
 }
@@ -123,7 +123,7 @@ pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<ServiceRegistry>)
 }
 
 /// The longest waiting for whom there is a place now, and the reserved server.
-fn first_servable(waiting: &VecDeque<Waiter>, view: &View) -> Option<(usize, usize)> {
+fn first_servable(waiting: &VecDeque<Waiter>, view: &ServiceSnapshot) -> Option<(usize, usize)> {
     for (index, waiter) in waiting.iter().enumerate() {
         let mut pick = view.pick(waiter.key, &waiter.tried_ids);
         if pick == Pick::NoneUp && !waiter.tried_ids.is_empty() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use evenkeel_policy::lending::PoolKey;
 
 use crate::clock;
-use crate::engine::Order;
+use crate::engine::WorkerCommand;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::state::meaning;
@@ -111,7 +111,8 @@ fn outdate_at_replicas(worker: &Worker, service: &Service, what: &What) {
     for ticket in shared.lender.outdate(is_meant) {
         let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
         // A worker that is gone has no clients either.
-        let _ = worker.shared.orders[ticket.worker].send(Order::Lending { service_id, errand });
+        let _ =
+            worker.shared.orders[ticket.worker].send(WorkerCommand::Lending { service_id, errand });
     }
 }
 
@@ -140,7 +141,7 @@ async fn go_on(worker: Weak<Worker>, what: Weak<What>) {
 
 fn services_before(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
     let mut services = worker.shared.registry.lenders();
-    services.retain(|service| service.view().lists(server_id));
+    services.retain(|service| service.snapshot().lists(server_id));
     services
 }
 
@@ -163,6 +164,6 @@ fn vacate(worker: &Worker, service: &Service, what: &What) {
     for orders in &worker.shared.orders {
         let (service_id, errand) = (service.id, PoolMessage::Vacate { server, database });
         // A worker that is gone has no connections either.
-        let _ = orders.send(Order::Lending { service_id, errand });
+        let _ = orders.send(WorkerCommand::Lending { service_id, errand });
     }
 }

@@ -16,7 +16,7 @@ use super::{
     row::{Nonsense, Row, only},
 };
 use crate::probe::{
-    Account, AskerError, Progress, Target, Tls,
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls,
     mysql::{Login, calmly, malformed},
     words,
 };
@@ -57,10 +57,10 @@ impl From<Nonsense> for Trouble {
 
 impl Monitor {
     pub(super) fn new(
-        account: Account,
+        account: MonitorAccount,
         tls: Tls,
         lag_query: Option<String>,
-    ) -> Result<Self, AskerError> {
+    ) -> Result<Self, ProbeSetupError> {
         let monitor = Self::named(account, tls, "evenkeel-monitor")?;
         Ok(Self {
             lag_query,
@@ -69,7 +69,11 @@ impl Monitor {
     }
 
     /// `program` is the name under which the server sees us.
-    fn named(account: Account, tls: Tls, program: &'static str) -> Result<Self, AskerError> {
+    fn named(
+        account: MonitorAccount,
+        tls: Tls,
+        program: &'static str,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             user: account.user.clone(),
             login: Login::new(account, tls, program)?,

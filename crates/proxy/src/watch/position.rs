@@ -5,7 +5,7 @@ use std::time::Duration;
 use evenkeel_policy::causality::{Position, Wait};
 
 use super::{Database, WatchError, mysql, postgres};
-use crate::probe::{Account, AskerError, Target, Tls};
+use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,11 @@ enum Kind {
 
 impl PositionAsker {
     /// Checks everything that can be checked without the server.
-    pub fn new(database: Database, account: Account, tls: &Tls) -> Result<Self, AskerError> {
+    pub fn new(
+        database: Database,
+        account: MonitorAccount,
+        tls: &Tls,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self(match database {
             Database::Mysql => Kind::Mysql(Box::new(mysql::position::Asker::new(account, tls)?)),
             Database::Postgres => {

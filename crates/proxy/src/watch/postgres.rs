@@ -19,8 +19,8 @@ use super::{
     row::{Nonsense, Row, only},
 };
 use crate::probe::{
-    Account, AskerError, Progress, Target, Tls,
-    postgres::{Heard, Login},
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls,
+    postgres::{Login, ReceivedPrefix},
     words,
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Monitor {
 pub(super) struct Link {
     client: Client,
     driver: Driver,
-    heard: Heard,
+    heard: ReceivedPrefix,
     /// `default_transaction_read_only` is set for our account alone and says nothing of others.
     own_default: bool,
 }
@@ -80,10 +80,10 @@ impl From<Nonsense> for Trouble {
 
 impl Monitor {
     pub(super) fn new(
-        account: Account,
+        account: MonitorAccount,
         tls: &Tls,
         lag_query: Option<String>,
-    ) -> Result<Self, AskerError> {
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             user: account.user.clone(),
             login: Login::new(account, tls, "evenkeel-monitor")?,

@@ -65,7 +65,7 @@ fn a_lag_query_gives_milliseconds_or_null_and_nothing_else() {
 
 #[test]
 fn no_debug_output_shows_the_password() {
-    let account = Account {
+    let account = MonitorAccount {
         user: "monitor".to_owned(),
         password: "s3cret".to_owned(),
         database: None,
@@ -202,7 +202,7 @@ fn a_question_may_be_asked_in_a_task_of_its_own() {
     fn sendable<T: Send>(value: T) -> T {
         value
     }
-    let account = Account {
+    let account = MonitorAccount {
         user: "monitor".to_owned(),
         password: String::new(),
         database: None,

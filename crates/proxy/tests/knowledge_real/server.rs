@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use evenkeel_proxy::probe::{Account, Target};
+use evenkeel_proxy::probe::{MonitorAccount, Target};
 
 use crate::rig::{Server, is_root, program, run};
 
@@ -103,8 +103,8 @@ impl Postgres {
     }
 }
 
-pub(crate) fn account(user: &str, database: Option<&str>) -> Account {
-    Account {
+pub(crate) fn account(user: &str, database: Option<&str>) -> MonitorAccount {
+    MonitorAccount {
         user: user.to_owned(),
         password: String::new(),
         database: database.map(str::to_owned),

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evenkeel_proxy::probe::{Account, Asker, Observation, Outcome, Probe, Target, Tls};
+use evenkeel_proxy::probe::{MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls};
 use tempfile::TempDir;
 
 /// Long enough for a loaded machine: a probe that waits for it has failed.
@@ -188,8 +188,8 @@ pub(crate) fn certificates() -> (String, String, String) {
     (authority.pem(), certificate.pem(), key.serialize_pem())
 }
 
-pub(crate) fn account(user: &str, password: &str) -> Account {
-    Account {
+pub(crate) fn account(user: &str, password: &str) -> MonitorAccount {
+    MonitorAccount {
         user: user.to_owned(),
         password: password.to_owned(),
         database: None,
@@ -200,12 +200,12 @@ pub(crate) fn account(user: &str, password: &str) -> Account {
 /// probe.
 pub(crate) fn ask(
     probe: Probe,
-    account: Option<Account>,
+    account: Option<MonitorAccount>,
     tls: Tls,
     target: &Target,
     timeout: Duration,
 ) -> Observation {
-    let asker = Asker::new(probe, account, tls).unwrap();
+    let asker = Prober::new(probe, account, tls).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

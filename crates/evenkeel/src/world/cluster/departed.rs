@@ -39,7 +39,7 @@ impl World {
 /// The servers at which its sessions may write.
 fn writes_at(departed: &ServiceState, leaving: &Leaving) -> Vec<u64> {
     let all = || leaving.servers.iter().map(|server| server.id).collect();
-    let view = departed.service.view();
+    let view = departed.service.snapshot();
     match (&view.database, departed.plan.role) {
         (Some(database), _) => {
             let primary = database.primary.and_then(|at| view.servers.get(at));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_proxy::knowledge::{Database, Knowledge};
-use evenkeel_proxy::probe::Account;
+use evenkeel_proxy::probe::MonitorAccount;
 use evenkeel_proxy::watch::{CatalogAsker, WatchError};
 use evenkeel_proxy::{now_ms, now_us};
 use tokio::sync::watch;
@@ -32,7 +32,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct Reader {
     pub(super) service: String,
     pub(super) servers: Vec<Listed>,
-    pub(super) account: Account,
+    pub(super) account: MonitorAccount,
     pub(super) knowledge: Arc<Knowledge>,
     pub(super) roster: watch::Receiver<Roster>,
 }
@@ -269,7 +269,7 @@ impl Reader {
         let asker = match known {
             Some(known) => known,
             None => {
-                let account = Account {
+                let account = MonitorAccount {
                     database: Some(database.name().to_owned()),
                     ..self.account.clone()
                 };

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use evenkeel_proxy::counters::work::Worked;
+use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::digests::Digest;
 
 use crate::status::{DigestStatus, WorkStatus};
@@ -36,7 +36,7 @@ fn status(one: Digest) -> DigestStatus {
     }
 }
 
-pub(in crate::world) fn work(worked: &Worked) -> WorkStatus {
+pub(in crate::world) fn work(worked: &WorkTotals) -> WorkStatus {
     WorkStatus {
         queries_total: worked.queries,
         errors_total: worked.errors,

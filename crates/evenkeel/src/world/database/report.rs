@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_proxy::counters::work::Worked;
+use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::database::{DatabaseService, PinCause};
 use evenkeel_proxy::engine::describe::{Described, IdleInfo, SessionActivity, SessionInfo};
-use evenkeel_proxy::figures::{Count, Figures};
+use evenkeel_proxy::figures::{LocalCounter, ServiceStats};
 
 use super::digests::{self, work};
 use crate::config::plan::{DatabasePlan, PoolMode, RulePlan, RuleTo, ServicePlan};
@@ -28,7 +28,8 @@ pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
     let plan = offer.plan.database.as_deref()?;
     let shared = offer.service.database.as_ref()?;
     let figures = shared.figures();
-    let sum = |of: fn(&Figures) -> &Count| figures.iter().map(|one| of(one).get()).sum();
+    let sum =
+        |of: fn(&ServiceStats) -> &LocalCounter| figures.iter().map(|one| of(one).get()).sum();
     let paused = shared.paused();
     Some(DatabaseStatus {
         pool_mode: mode(plan.pool.mode).to_owned(),
@@ -110,14 +111,14 @@ fn mode(mode: PoolMode) -> &'static str {
     }
 }
 
-fn clients(figures: &[Figures], doing: SessionActivity) -> CountStatus {
+fn clients(figures: &[ServiceStats], doing: SessionActivity) -> CountStatus {
     CountStatus {
         what: doing.as_str().to_owned(),
         count: figures.iter().map(|one| one.census.doing(doing)).sum(),
     }
 }
 
-fn bound(figures: &[Figures], pin: Pin) -> Option<CountStatus> {
+fn bound(figures: &[ServiceStats], pin: Pin) -> Option<CountStatus> {
     let count = figures.iter().map(|one| one.census.bound_by(pin)).sum();
     let what = pin.as_str().to_owned();
     (count > 0).then_some(CountStatus { what, count })
@@ -153,7 +154,7 @@ fn name_of(plan: &ServicePlan, address: &str) -> String {
 }
 
 fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
-    let mut users: BTreeMap<(String, String), (Worked, UsageStatus)> = BTreeMap::new();
+    let mut users: BTreeMap<(String, String), (WorkTotals, UsageStatus)> = BTreeMap::new();
     for of in shared.usages() {
         let key = (of.database.to_string(), of.user.to_string());
         let (worked, sum) = users.entry(key).or_default();

@@ -10,11 +10,11 @@ use evenkeel_policy::pool::{Member, ServerSet};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
 use evenkeel_proxy::database::{
-    Auth, DatabaseService, DatabaseView, FileCredential, FileUser, LoginLimits, Sizes, Times,
+    Auth, DatabaseService, DatabaseSnapshot, FileCredential, FileUser, LoginLimits, Sizes, Times,
 };
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::tls::{
-    Acceptor, Authorities, Connector, Identity, SetupError, Speaks, Towards,
+    Acceptor, AlpnProtocol, Authorities, Connector, ServerEncryption, SetupError, TlsIdentity,
 };
 use evenkeel_proxy::{Server, Service};
 use zeroize::Zeroizing;
@@ -107,7 +107,7 @@ impl World {
         service: &ServiceState,
         members: &[Member],
         servers: &[Arc<Server>],
-    ) -> Option<DatabaseView> {
+    ) -> Option<DatabaseSnapshot> {
         let plan = service.plan.database.as_deref()?;
         let shared = service.service.database.as_ref()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
@@ -136,7 +136,7 @@ impl World {
         let names = service.plan.servers.iter();
         let names = names.map(|listed| listed.name.as_str().into());
         let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
-        Some(DatabaseView {
+        Some(DatabaseSnapshot {
             session_mode: plan.pool.mode == PoolMode::Session,
             split: route::Settings {
                 reads: plan.split.reads,
@@ -161,7 +161,7 @@ impl World {
             replicas: cast.replicas,
             spares: cast.spares,
             tls: service.acceptor.clone(),
-            towards: self.towards(service),
+            server_encryption: self.towards(service),
             peers: self.peers.servers(),
             rules: service.rules.clone(),
         })
@@ -170,7 +170,8 @@ impl World {
     /// Whether the servers' parts are other than the data plane was told.
     pub(in crate::world) fn cast_has_changed(&self, index: usize) -> bool {
         let service = &self.services[index];
-        let (Some(plan), view) = (service.plan.database.as_deref(), service.service.view()) else {
+        let (Some(plan), view) = (service.plan.database.as_deref(), service.service.snapshot())
+        else {
             return false;
         };
         let Some(told) = &view.database else {
@@ -217,7 +218,7 @@ impl World {
 
     /// How the servers are spoken to, also those that leave and whose last statements may have to
     /// be cancelled.
-    fn towards(&self, service: &ServiceState) -> HashMap<u64, Towards> {
+    fn towards(&self, service: &ServiceState) -> HashMap<u64, ServerEncryption> {
         let listed = service.plan.servers.iter();
         let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
         let leaving = self.leaving.iter();
@@ -253,7 +254,7 @@ pub(in crate::world) fn tell_turn(service: &Service) {
     let Some(shared) = &service.database else {
         return;
     };
-    let view = service.view();
+    let view = service.snapshot();
     let has_primary = view
         .database
         .as_ref()
@@ -316,7 +317,7 @@ pub(in crate::world) fn acceptor(
     let Some(plan) = plan else { return Ok(None) };
     let certificate = plan.certificate.text.expose().as_bytes();
     let key = plan.key.text.expose().as_bytes();
-    let identity = Identity::from_pem("[service.tls]", certificate, key)?;
+    let identity = TlsIdentity::from_pem("[service.tls]", certificate, key)?;
     let authorities = plan.client_ca.as_ref().map(|ca| {
         let text = ca.text.expose().as_bytes();
         Authorities::from_pem(text)
@@ -326,16 +327,16 @@ pub(in crate::world) fn acceptor(
     Ok(Some(Arc::new(acceptor)))
 }
 
-fn towards(plan: &ServicePlan, server: &Server) -> Towards {
+fn towards(plan: &ServicePlan, server: &Server) -> ServerEncryption {
     let address = server.name.parse::<Address>();
     let address = address.map_err(|error| error.message);
     match address.and_then(|address| connector_to(plan, &address)) {
-        Ok(Some(connector)) => Towards::Encrypted(connector),
-        Ok(None) => Towards::Plaintext,
+        Ok(Some(connector)) => ServerEncryption::Encrypted(connector),
+        Ok(None) => ServerEncryption::Plaintext,
         Err(why) => {
             tracing::error!(server = %server.name, "cannot set up TLS, not connecting to this \
                                                     server: {why}");
-            Towards::Broken(why)
+            ServerEncryption::Broken(why)
         }
     }
 }
@@ -349,10 +350,10 @@ pub(in crate::world) fn connector_to(
     Connector::new(&tls, speaks(plan.protocol)).map_err(|error| error.to_string())
 }
 
-fn speaks(protocol: Protocol) -> Speaks {
+fn speaks(protocol: Protocol) -> AlpnProtocol {
     match protocol {
-        Protocol::Postgres => Speaks::Postgres,
-        Protocol::Mysql | Protocol::Tcp => Speaks::Unnamed,
+        Protocol::Postgres => AlpnProtocol::Postgres,
+        Protocol::Mysql | Protocol::Tcp => AlpnProtocol::Unnamed,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counters on their way from one process to the next.
 
-use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, ServiceCounters, Tally};
+use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, ServiceCounters, SharedCounter};
 
 use crate::upgrade::state::Counted;
 
@@ -26,7 +26,7 @@ pub(super) fn add_to_server(counters: &ServerCounters, more: &Counted) {
 }
 
 fn counted(
-    tallies: Vec<(&str, &Tally)>,
+    tallies: Vec<(&str, &SharedCounter)>,
     histograms: &[(&str, &Histogram)],
     bytes: &Bytes,
 ) -> Counted {
@@ -44,7 +44,7 @@ fn counted(
     }
 }
 
-fn add(tallies: Vec<(&str, &Tally)>, bytes: &Bytes, more: &Counted) {
+fn add(tallies: Vec<(&str, &SharedCounter)>, bytes: &Bytes, more: &Counted) {
     for (name, tally) in tallies {
         tally.add(more.tallies.get(name).copied().unwrap_or(0));
     }

@@ -50,7 +50,7 @@ enum Send {
 }
 
 /// One socket's standing requests.
-pub(crate) struct Port {
+pub(crate) struct RingSocket {
     index: Cell<usize>,
     socket: SharedFd<socket2::Socket>,
     receive: Cell<Receive>,
@@ -65,7 +65,7 @@ pub(crate) struct Port {
     waker: RefCell<Option<Waker>>,
 }
 
-impl Port {
+impl RingSocket {
     fn set_waker(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if !waker
@@ -110,8 +110,8 @@ impl Port {
 
 impl Ring {
     /// The port of a socket, until [`Ring::close_port`].
-    pub(crate) fn open_port(&self, socket: &SharedFd<socket2::Socket>) -> Rc<Port> {
-        let port = Rc::new(Port {
+    pub(crate) fn open_port(&self, socket: &SharedFd<socket2::Socket>) -> Rc<RingSocket> {
+        let port = Rc::new(RingSocket {
             index: Cell::new(0),
             socket: socket.clone(),
             receive: Cell::new(Receive::Idle),
@@ -129,7 +129,7 @@ impl Ring {
 
     /// Gives up what is under way. What was to be sent and did not go at once goes no more, unless
     /// it has a moment left: the cancel comes behind it.
-    pub(crate) fn close_port(&self, port: &Port) {
+    pub(crate) fn close_port(&self, port: &RingSocket) {
         port.orphaned.set(true);
         port.waker.borrow_mut().take();
         if port.is_over() {
@@ -141,7 +141,7 @@ impl Ring {
         }
     }
 
-    fn remove_port(&self, port: &Port) {
+    fn remove_port(&self, port: &RingSocket) {
         if let Receive::Answered(_, flags) = port.receive.get()
             && let Some(id) = cqueue::buffer_select(flags)
         {
@@ -152,7 +152,7 @@ impl Ring {
     }
 
     /// The answer comes as any other: -ECANCELED, or bytes that were quicker.
-    pub(crate) fn cancel_receive(&self, port: &Port) {
+    pub(crate) fn cancel_receive(&self, port: &RingSocket) {
         if port.is_armed() {
             let cancel = opcode::AsyncCancel::new(port.key(false)).build();
             self.submit(&cancel.user_data(NOBODY));
@@ -160,12 +160,12 @@ impl Ring {
     }
 
     /// Begins to receive for nobody in particular.
-    pub(crate) fn watch(&self, port: &Port) {
+    pub(crate) fn watch(&self, port: &RingSocket) {
         port.waker.borrow_mut().take();
         self.arm_receive(port);
     }
 
-    fn arm_receive(&self, port: &Port) {
+    fn arm_receive(&self, port: &RingSocket) {
         if !matches!(port.receive.get(), Receive::Idle) {
             return;
         }
@@ -182,7 +182,7 @@ impl Ring {
     /// What has arrived; `None`: the end. ENOBUFS: bytes are there, but no ring buffer.
     pub(crate) fn poll_receive(
         &self,
-        port: &Port,
+        port: &RingSocket,
         context: &Context<'_>,
     ) -> Poll<io::Result<Option<Buffer>>> {
         match port.receive.get() {
@@ -202,7 +202,7 @@ impl Ring {
 
     /// Starts a send of all of it; nobody is woken when it goes well. One at a time: the kernel
     /// reads the memory of the one under way, and the peer must get one after the other.
-    pub(crate) fn start_send(&self, port: &Port, payload: Payload) -> io::Result<()> {
+    pub(crate) fn start_send(&self, port: &RingSocket, payload: Payload) -> io::Result<()> {
         if port.is_sending() {
             return Err(io::Error::other("a send is under way already"));
         }
@@ -210,7 +210,7 @@ impl Ring {
         Ok(())
     }
 
-    fn ask_send(&self, port: &Port, payload: Payload) {
+    fn ask_send(&self, port: &RingSocket, payload: Payload) {
         let bytes = payload.bytes();
         // Own memory may wait in the kernel for a slow peer; a ring buffer must not.
         let flags = match &payload {
@@ -228,7 +228,11 @@ impl Ring {
     }
 
     /// Whether the last send has gone out.
-    pub(crate) fn poll_sent(&self, port: &Port, context: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_sent(
+        &self,
+        port: &RingSocket,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
         match port.send.get() {
             Send::Idle => Poll::Ready(Ok(())),
             Send::Asked => {
@@ -266,7 +270,7 @@ impl Ring {
         }
     }
 
-    fn sent(&self, port: &Port, result: i32) {
+    fn sent(&self, port: &RingSocket, result: i32) {
         let Some(payload) = port.payload.take() else {
             return;
         };
@@ -293,7 +297,7 @@ impl Ring {
         }
     }
 
-    fn send_rest(&self, port: &Port, payload: &Payload, sent: usize) {
+    fn send_rest(&self, port: &RingSocket, payload: &Payload, sent: usize) {
         let mut rest = self.spare();
         rest.extend_from_slice(&payload.bytes()[sent..]);
         self.ask_send(port, Payload::Own(rest));

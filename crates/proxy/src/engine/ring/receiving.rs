@@ -13,7 +13,7 @@ use io_uring::types::Fd;
 use io_uring::{cqueue, opcode, squeue};
 
 use super::buffers::BUFFER_GROUP;
-use super::{Asked, Buffer, Ring, checked};
+use super::{Buffer, Ring, RingRequest, checked};
 
 /// Set in the keys of such requests.
 pub(super) const RECEIVING: u64 = 1 << 32;
@@ -25,7 +25,7 @@ pub(super) const POLL_FIRST: u16 = 1;
 const MULTISHOT: u16 = 1 << 1;
 
 /// What the ring knows of such a request.
-pub(super) struct Stream {
+pub(super) struct MultishotState {
     /// In order; `None` is the peer's end.
     arrived: VecDeque<io::Result<Option<Buffer>>>,
     /// The kernel will say no more.
@@ -37,18 +37,18 @@ pub(super) struct Stream {
 
 /// A request to receive until the peer's end, a failure or a stop. Given up, it is cancelled, and
 /// what arrives yet is lost.
-pub(crate) struct Receiving<'a> {
+pub(crate) struct MultishotReceive<'a> {
     ring: &'a Ring,
     key: usize,
     /// The peer's end or failure, asked for apart: when it comes together with the last bytes, the
     /// kernel may not say it after them (seen with Unix sockets on Linux 6.18).
-    hangup: Option<Asked<'a>>,
+    hangup: Option<RingRequest<'a>>,
 }
 
 impl Ring {
     /// Receives from now on.
-    pub(crate) fn receive(&self, socket: &SharedFd<socket2::Socket>) -> Receiving<'_> {
-        let key = self.streams.borrow_mut().insert(Stream {
+    pub(crate) fn receive(&self, socket: &SharedFd<socket2::Socket>) -> MultishotReceive<'_> {
+        let key = self.streams.borrow_mut().insert(MultishotState {
             arrived: VecDeque::new(),
             is_over: false,
             is_orphan: false,
@@ -62,7 +62,7 @@ impl Ring {
             .flags(squeue::Flags::BUFFER_SELECT)
             .user_data(key as u64 | RECEIVING);
         self.submit(&entry);
-        Receiving {
+        MultishotReceive {
             ring: self,
             key,
             hangup: Some(self.ask_poll(socket, libc::POLLRDHUP)),
@@ -92,7 +92,7 @@ impl Ring {
     }
 }
 
-impl Receiving<'_> {
+impl MultishotReceive<'_> {
     /// What has arrived, or will.
     pub(crate) async fn next(&mut self) -> Next {
         poll_fn(|context| {
@@ -122,7 +122,7 @@ impl Receiving<'_> {
     /// Whether [`Self::next`] has nothing to say yet.
     pub(crate) fn must_wait(&self) -> bool {
         let stream = &self.ring.streams.borrow()[self.key];
-        let has_hung_up = self.hangup.as_ref().is_some_and(Asked::is_answered);
+        let has_hung_up = self.hangup.as_ref().is_some_and(RingRequest::is_answered);
         stream.arrived.is_empty() && !stream.is_over && !has_hung_up
     }
 
@@ -157,7 +157,7 @@ impl Next {
     }
 }
 
-impl Drop for Receiving<'_> {
+impl Drop for MultishotReceive<'_> {
     fn drop(&mut self) {
         let mut streams = self.ring.streams.borrow_mut();
         let stream = &mut streams[self.key];

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    probe::{Account, AskerError, Failure, Progress, Target, Tls, stream, tls, words},
+    probe::{Failure, MonitorAccount, ProbeSetupError, Progress, Target, Tls, stream, tls, words},
     tls::{check_name, words::with_server},
 };
 
@@ -32,7 +32,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// The account and the way to encrypt.
 pub(crate) struct Login {
-    account: Account,
+    account: MonitorAccount,
     program: &'static str,
     ssl: Option<SslOpts>,
     tls: Tls,
@@ -41,10 +41,10 @@ pub(crate) struct Login {
 impl Login {
     /// `program` is the name under which the server sees us.
     pub(crate) fn new(
-        account: Account,
+        account: MonitorAccount,
         tls: Tls,
         program: &'static str,
-    ) -> Result<Self, AskerError> {
+    ) -> Result<Self, ProbeSetupError> {
         // The library takes the process's provider; this keeps it from having to guess one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self {
@@ -168,7 +168,7 @@ impl Login {
     }
 }
 
-fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, AskerError> {
+fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, ProbeSetupError> {
     let options = match tls {
         Tls::Off => return Ok(None),
         Tls::Encrypt(_) => SslOpts::default().with_danger_accept_invalid_certs(true),

@@ -13,14 +13,14 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{
     probe::{
-        Account, AskerError, Failure, Progress, Target, Tls,
-        stream::{self, Heard, Listening},
+        Failure, MonitorAccount, ProbeSetupError, Progress, Target, Tls,
+        stream::{self, CheckedStream, ReceivedPrefix},
         tls, words,
     },
     tls::words::with_server,
 };
 
-type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<Listening>>::TlsConnect;
+type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<CheckedStream>>::TlsConnect;
 
 /// Moves the connection's bytes; nothing happens unless it is polled. Ends with the connection.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) driver: Driver,
     /// What came in.
-    pub(crate) heard: Heard,
+    pub(crate) heard: ReceivedPrefix,
 }
 
 /// The account and the way to encrypt.
@@ -43,7 +43,11 @@ pub(crate) struct Login {
 
 impl Login {
     /// `program` is the name under which the server sees us.
-    pub(crate) fn new(account: Account, tls: &Tls, program: &str) -> Result<Self, AskerError> {
+    pub(crate) fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+        program: &str,
+    ) -> Result<Self, ProbeSetupError> {
         let mut config = Config::new();
         config
             .user(&account.user)
@@ -71,13 +75,13 @@ impl Login {
         let (ended, heard) = match (&self.tls_config, target) {
             (Some(tls_config), Target::Tcp(_)) => {
                 config.ssl_mode(SslMode::Require);
-                let (socket, heard) = Listening::new(socket, may_answer_tls_request);
+                let (socket, heard) = CheckedStream::new(socket, may_answer_tls_request);
                 let connector = connector(tls_config, tls::server_name(&self.tls, target))?;
                 (log_in(&config, socket, connector).await, heard)
             }
             _ => {
                 config.ssl_mode(SslMode::Disable);
-                let (socket, heard) = Listening::new(socket, may_answer_startup);
+                let (socket, heard) = CheckedStream::new(socket, may_answer_startup);
                 (log_in(&config, socket, NoTls).await, heard)
             }
         };
@@ -92,7 +96,12 @@ impl Login {
     }
 
     /// What an error means, at the login or after it.
-    pub(crate) fn judge(&self, error: &Error, heard: &Heard, progress: &Progress) -> Failure {
+    pub(crate) fn judge(
+        &self,
+        error: &Error,
+        heard: &ReceivedPrefix,
+        progress: &Progress,
+    ) -> Failure {
         if let Some(first) = heard.implausible() {
             return words::speaks_no("PostgreSQL", &first).into();
         }
@@ -150,9 +159,9 @@ impl Login {
     }
 }
 
-async fn log_in<T: TlsConnect<Listening>>(
+async fn log_in<T: TlsConnect<CheckedStream>>(
     config: &Config,
-    socket: Listening,
+    socket: CheckedStream,
     tls: T,
 ) -> Result<(Client, Driver), Error>
 where
@@ -164,7 +173,7 @@ where
 
 fn connector(config: &Arc<ClientConfig>, server_name: String) -> Result<TlsConnector, Failure> {
     let mut make = MakeRustlsConnect::new(ClientConfig::clone(config));
-    MakeTlsConnect::<Listening>::make_tls_connect(&mut make, &server_name)
+    MakeTlsConnect::<CheckedStream>::make_tls_connect(&mut make, &server_name)
         .map_err(|e| Failure::Failed(e.to_string()))
 }
 

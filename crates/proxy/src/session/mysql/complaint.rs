@@ -5,7 +5,7 @@ use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::mysql::backend::{Report, SqlState};
 use evenkeel_wire::mysql::build;
 
-use crate::record::{CutReason, Ending};
+use crate::record::{CutReason, TerminationReason};
 use crate::session::borrower::AcquireError;
 use crate::session::interned::OF_CLIENT_MAX;
 use crate::upstream::join::{ConnectError, ErrorCode};
@@ -201,21 +201,21 @@ impl ErrorReply {
     }
 
     /// A session that is ended from outside.
-    pub(crate) fn of_ending(ending: &Ending) -> Self {
+    pub(crate) fn of_ending(ending: &TerminationReason) -> Self {
         let text = match ending {
-            Ending::IdleTimeout => {
+            TerminationReason::IdleTimeout => {
                 "connection terminated: idle for longer than idle_timeout_ms or wait_timeout"
                     .to_owned()
             }
-            Ending::TransactionTimeout => {
+            TerminationReason::TransactionTimeout => {
                 "connection terminated: transaction exceeded transaction_timeout_ms".to_owned()
             }
-            Ending::IdleInTransaction => {
+            TerminationReason::IdleInTransaction => {
                 "connection terminated: idle in transaction for longer than \
                  idle_in_transaction_timeout_ms"
                     .to_owned()
             }
-            Ending::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => {
+            TerminationReason::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => {
                 "connection terminated: the server that ran its transaction is down or no longer \
                  the primary; transaction rolled back, retry it from the beginning"
                     .to_owned()

@@ -14,7 +14,7 @@ use super::rescue::ends_transactions;
 use super::server::ServerConnection;
 use super::unit::{ActiveRequest, CommandKind};
 use super::{AfterDiscard, ExitReason, Session, Stage};
-use crate::counters::work::Ran;
+use crate::counters::work::StatementResult;
 use crate::session::card::SessionActivity;
 use crate::session::placing::Placement;
 use crate::state::mysql::{Hold, Question};
@@ -270,11 +270,11 @@ impl Session<'_> {
 
     /// What the command was, for the figures. To prepare a statement counts as one only if it
     /// fails.
-    fn ran(&self, server: &mut ServerConnection, is_ok: bool) -> Ran {
+    fn ran(&self, server: &mut ServerConnection, is_ok: bool) -> StatementResult {
         let what = &self.unit.what;
         let is_statement = what.is_run() || !is_ok && matches!(what, CommandKind::Prepare(_));
         let meaning = self.unit.sense.meaning();
-        Ran {
+        StatementResult {
             digest: is_statement.then(|| meaning.map_or(0, |meaning| meaning.digest)),
             rows_sent: server.boundaries.take_rows(),
             rows_affected: self.unit.rows_affected,

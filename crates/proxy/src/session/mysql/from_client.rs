@@ -217,7 +217,7 @@ impl Session<'_> {
             self.unit.since_us = self.borrower.begins_work();
             return self.launch(chunk);
         }
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);
         match self.acquire(wanted, &view)? {
             true => self.launch(chunk),

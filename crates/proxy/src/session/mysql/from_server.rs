@@ -18,7 +18,7 @@ use super::rescue::mishap_of;
 use super::server::{Ask, ServerConnection};
 use super::unit::CommandKind;
 use super::{AfterDiscard, ExitReason, Session, Stage};
-use crate::relay::Way;
+use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::socket::Chunk;
 
@@ -395,8 +395,12 @@ impl Session<'_> {
         self.unit.reached_client = true;
         self.unit.is_kept = false;
         let length = length as u64;
-        self.live
-            .moved_at(worker, Way::ToClient, length, self.borrower.server());
+        self.live.moved_at(
+            worker,
+            ByteDirection::ToClient,
+            length,
+            self.borrower.server(),
+        );
         self.borrower.usage.to_clients.add(length);
         let client = self.client()?;
         let sent = match is_whole {

@@ -18,7 +18,7 @@ use super::shared::PostgresService;
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::{Service, View};
+use crate::service::{Service, ServiceSnapshot};
 
 #[cfg(test)]
 mod tests;
@@ -188,7 +188,7 @@ impl ServerGreetings {
     }
 
     /// The servers that nobody has seen, or not for a while.
-    fn to_look_at(&self, view: &View) -> Vec<Arc<Server>> {
+    fn to_look_at(&self, view: &ServiceSnapshot) -> Vec<Arc<Server>> {
         let now_ms = clock::now_ms();
         let mut seen = self.lock();
         let due = view.servers.iter().filter(|server| {
@@ -208,7 +208,7 @@ impl ServerGreetings {
     }
 
     /// `None`: wait, for a server that is being looked at, or for any.
-    fn known(&self, view: &View, is_impatient: bool) -> Option<CommonGreeting> {
+    fn known(&self, view: &ServiceSnapshot, is_impatient: bool) -> Option<CommonGreeting> {
         let seen = self.lock();
         let of_view = || view.servers.iter().map(|server| seen.get(&server.id));
         let is_unseen =
@@ -227,7 +227,7 @@ impl ServerGreetings {
     }
 
     /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
-    pub(super) fn modes(&self, view: &View) -> Option<Modes> {
+    pub(super) fn modes(&self, view: &ServiceSnapshot) -> Option<Modes> {
         let version = self.known(view, true)?.version;
         Some(Modes {
             mariadb: version.mariadb,

@@ -16,7 +16,7 @@ use super::server::ServerConnection;
 use super::shared::PostgresService;
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::{Service, View};
+use crate::service::{Service, ServiceSnapshot};
 use crate::state::mysql as state;
 use crate::stream::Stream;
 use crate::upstream::cancelling::CancelTarget;
@@ -139,7 +139,7 @@ pub(super) async fn greeted(
 
 async fn join(
     mut line: ServerPackets<'_>,
-    view: &View,
+    view: &ServiceSnapshot,
     shared: &PostgresService,
     pooled: &PoolHandle,
 ) -> Result<ServerLogin, ConnectError> {

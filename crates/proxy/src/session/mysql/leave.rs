@@ -10,31 +10,32 @@ use super::complaint::ErrorReply;
 use super::login::UserChange;
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
-use crate::record::{CutReason, Ending};
+use crate::record::{CutReason, TerminationReason};
 
 impl Session<'_> {
     /// It is over, for a reason of its own.
-    pub(super) async fn end(mut self, end: ExitReason) -> Ending {
+    pub(super) async fn end(mut self, end: ExitReason) -> TerminationReason {
         match end {
-            ExitReason::ClientLeft | ExitReason::ChangesUser(_) => Ending::ClientClosed,
-            ExitReason::ClientBroke(why) => Ending::ResetByClient(why),
-            ExitReason::ServerBroke(why) => Ending::ResetByServer(why),
+            ExitReason::ClientLeft | ExitReason::ChangesUser(_) => TerminationReason::ClientClosed,
+            ExitReason::ClientBroke(why) => TerminationReason::ResetByClient(why),
+            ExitReason::ServerBroke(why) => TerminationReason::ResetByServer(why),
             ExitReason::Fatal(complaint) => {
                 Box::pin(self.send_final_error(&complaint, true)).await;
-                Ending::Told(complaint.message)
+                TerminationReason::Rejected(complaint.message)
             }
             ExitReason::Unasked(complaint) => {
                 Box::pin(self.send_final_error(&complaint, false)).await;
-                Ending::Told(complaint.message)
+                TerminationReason::Rejected(complaint.message)
             }
         }
     }
 
     /// It is cut from outside.
-    pub(super) async fn end_cut(mut self, ending: Ending) -> Ending {
+    pub(super) async fn end_cut(mut self, ending: TerminationReason) -> TerminationReason {
         let complaint = ErrorReply::of_ending(&ending);
         // Whom another client kills while nothing is asked, no server tells anything.
-        if !matches!(ending, Ending::Cut(CutReason::Command)) || !self.is_waiting_idle() {
+        if !matches!(ending, TerminationReason::Cut(CutReason::Command)) || !self.is_waiting_idle()
+        {
             let is_answer = self.waits_for_answer();
             Box::pin(self.send_final_error(&complaint, is_answer)).await;
         }

@@ -35,9 +35,9 @@ use super::shared::PostgresService;
 use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
 use crate::random::secret;
-use crate::record::Ending;
+use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
-use crate::service::{ClientPermit, View};
+use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::card::SessionHandle;
 use crate::session::pace::PasswordRateLimit;
 use crate::stream::Stream;
@@ -181,7 +181,7 @@ enum LoginOrigin {
 
 impl<'a> LoginHandler<'a> {
     /// Lets a client in, within the limit of a login.
-    pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, Ending> {
+    pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, TerminationReason> {
         let talk = ClientPackets::new(client, 0, Vec::new());
         let session = self.hear(talk, LoginOrigin::Greeting).await?;
         session.count_received(session.pending_input.len());
@@ -195,7 +195,10 @@ impl<'a> LoginHandler<'a> {
     }
 
     /// COM_CHANGE_USER. A failure ends the connection, as it does at a server.
-    pub(super) async fn change_user(self, changing: UserChange) -> Result<Session<'a>, Ending> {
+    pub(super) async fn change_user(
+        self,
+        changing: UserChange,
+    ) -> Result<Session<'a>, TerminationReason> {
         let beginning = LoginOrigin::Change(changing.entrance, changing.payload);
         self.hear(
             ClientPackets::new(changing.client, 1, changing.ahead),
@@ -208,7 +211,7 @@ impl<'a> LoginHandler<'a> {
         &self,
         talk: ClientPackets,
         beginning: LoginOrigin,
-    ) -> Result<Session<'a>, Ending> {
+    ) -> Result<Session<'a>, TerminationReason> {
         let doorstep = self.service.doorstep();
         let entering = doorstep.enter_within(self.limit(), self.address());
         let Some((_place, left)) = entering.await else {
@@ -222,31 +225,35 @@ impl<'a> LoginHandler<'a> {
         limit: Duration,
         talk: ClientPackets,
         beginning: LoginOrigin,
-    ) -> Result<Session<'a>, Ending> {
+    ) -> Result<Session<'a>, TerminationReason> {
         let view = self.seat.service().view_owned();
         let mut place = Some(talk);
         let knocking = self.handle_login(&mut place, &view, beginning);
         match compio::time::timeout(limit, knocking).await {
             Ok(Ok(session)) => Ok(session),
-            Ok(Err(LoginError::Disconnected)) => Err(Ending::ClientClosed),
+            Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(place, &complaint).await),
             Err(_) => Err(self.reject(place, &words::too_slow(self.limit())).await),
         }
     }
 
-    async fn reject(&self, talk: Option<ClientPackets>, complaint: &ErrorReply) -> Ending {
+    async fn reject(
+        &self,
+        talk: Option<ClientPackets>,
+        complaint: &ErrorReply,
+    ) -> TerminationReason {
         let figures = &self.service.figures()[self.worker.index];
         figures.refused_logins.add(1);
         if let Some(mut talk) = talk {
             talk.say_last(self.worker, complaint).await;
         }
-        Ending::Told(complaint.message.clone())
+        TerminationReason::Rejected(complaint.message.clone())
     }
 
     async fn handle_login(
         &self,
         place: &mut Option<ClientPackets>,
-        view: &Arc<View>,
+        view: &Arc<ServiceSnapshot>,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, LoginError> {
         let talk = place.as_mut().ok_or(LoginError::Disconnected)?;
@@ -273,7 +280,7 @@ impl<'a> LoginHandler<'a> {
     async fn begin(
         &self,
         talk: &mut ClientPackets,
-        view: &View,
+        view: &ServiceSnapshot,
         least: &CommonGreeting,
     ) -> Result<LoginRequest, LoginError> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
@@ -300,7 +307,11 @@ impl<'a> LoginHandler<'a> {
     }
 
     /// A client that wants to be somebody else may have come before TLS was required.
-    fn check_channel(&self, talk: &ClientPackets, view: &View) -> Result<(), LoginError> {
+    fn check_channel(
+        &self,
+        talk: &ClientPackets,
+        view: &ServiceSnapshot,
+    ) -> Result<(), LoginError> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
         match must_encrypt && self.channel(talk) == Channel::Plain {

@@ -12,7 +12,7 @@ use super::finish::after;
 use super::server::{Ask, ServerConnection};
 use super::unit::{ActiveRequest, CommandKind, CommandStatement, Missing};
 use super::{ExitReason, Session, Stage};
-use crate::service::View;
+use crate::service::ServiceSnapshot;
 use crate::session::borrower::{AcquireError, AcquireOutcome};
 use crate::session::card::SessionActivity;
 use crate::session::placing::{CatchUpTarget, PlacementTarget};
@@ -24,7 +24,7 @@ impl Session<'_> {
     pub(super) fn acquire(
         &mut self,
         wanted: PlacementTarget,
-        view: &View,
+        view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
         let got = self.borrower.ask(&wanted, view);
         self.unit.wait = match wanted {
@@ -41,7 +41,7 @@ impl Session<'_> {
 
     /// Whether it has come to a primary that has followed the one that the session wrote on, and
     /// that may still have to apply what it wrote there (Galera).
-    fn must_catch_up(&self, view: &View) -> bool {
+    fn must_catch_up(&self, view: &ServiceSnapshot) -> bool {
         let (Some(own), Some(at)) = (&view.database, &self.borrower.at) else {
             return false;
         };
@@ -62,7 +62,7 @@ impl Session<'_> {
 
     /// Decides anew where the command goes, whose bytes are kept, and sends it there.
     pub(super) fn try_again(&mut self) -> Result<(), ExitReason> {
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);
         match self.acquire(wanted, &view)? {
             true => self.launch(None),
@@ -201,7 +201,7 @@ impl Session<'_> {
             must_wait = true;
         }
         if let Some(awaited) = &self.unit.wait {
-            let view = self.permit.service().view();
+            let view = self.permit.service().snapshot();
             let wait_ms = view
                 .database
                 .as_ref()
@@ -275,7 +275,13 @@ impl Session<'_> {
 
     /// A peer may be gone without a word; says why, if it is the server.
     fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
-        let limit = self.permit.service().view().settings.keepalive.user_timeout;
+        let limit = self
+            .permit
+            .service()
+            .snapshot()
+            .settings
+            .keepalive
+            .user_timeout;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client()?.is_unanswered(limit) {
             return Err(ExitReason::ClientBroke(why()));
@@ -314,7 +320,7 @@ impl Session<'_> {
 
     /// Goes elsewhere if that is better by now than to wait on.
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);
         match self.borrower.leaves_for(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),

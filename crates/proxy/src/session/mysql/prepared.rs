@@ -125,7 +125,7 @@ impl Session<'_> {
             stay.push(id);
             stay.extend(self.numbers.holding());
         }
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         let max = view.database.as_ref().map_or(1, |own| own.statements_max);
         server.closing.extend(server.prepared.add(id, number));
         while let Some(number) = server.prepared.evict(max, &stay) {

@@ -4,7 +4,7 @@ use evenkeel_wire::sql::mysql::Modes;
 
 use super::login::Logins;
 use super::statements::Interned;
-use crate::service::View;
+use crate::service::ServiceSnapshot;
 use crate::state::mysql::Asked;
 
 /// As long as the service lives.
@@ -18,7 +18,7 @@ pub(crate) struct PostgresService {
 
 impl PostgresService {
     /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
-    pub(crate) fn modes(&self, view: &View) -> Option<Modes> {
+    pub(crate) fn modes(&self, view: &ServiceSnapshot) -> Option<Modes> {
         self.logins.faces.modes(view)
     }
 }

@@ -245,7 +245,7 @@ impl Session<'_> {
 
     /// Before the answer goes to the client: its next read must find what it wrote.
     pub(super) fn wrote(&mut self) {
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         let Some(own) = view.database.as_ref() else {
             return;
         };

@@ -12,8 +12,8 @@ use super::Session;
 use super::complaint::ErrorReply;
 use super::statements;
 use crate::clock;
-use crate::service::View;
-use crate::service::database::DatabaseView;
+use crate::service::ServiceSnapshot;
+use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::Ruling;
 use crate::session::placing::{CatchUpTarget, PlacementTarget, ReadRequest};
 use crate::state::mysql::Meaning;
@@ -143,7 +143,7 @@ impl CommandStatement {
 
 impl Session<'_> {
     /// Where the command ahead is to run, for a session that has no server connection.
-    pub(super) fn decide(&mut self, view: &View) -> PlacementTarget {
+    pub(super) fn decide(&mut self, view: &ServiceSnapshot) -> PlacementTarget {
         self.unit.is_read = false;
         let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
             return PlacementTarget::Primary;
@@ -248,7 +248,7 @@ impl Session<'_> {
     /// What binds when it does not follow had better bind to the primary, while there is one; so
     /// does COMMIT, which by `completion_type` begins a transaction. A schema may not be at
     /// replicas.
-    fn is_better_at_primary(&self, view: &View, own: &DatabaseView) -> bool {
+    fn is_better_at_primary(&self, view: &ServiceSnapshot, own: &DatabaseSnapshot) -> bool {
         let meaning = self.unit.sense.meaning();
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
         let may_bind = ends || self.only_sets() || matches!(self.unit.what, CommandKind::InitDb);
@@ -283,7 +283,7 @@ impl Session<'_> {
         self.unit.sense.meaning().is_some() && !holds && !is_bulk
     }
 
-    fn decision(&self, own: &DatabaseView, seen: route::View) -> Decision {
+    fn decision(&self, own: &DatabaseSnapshot, seen: route::View) -> Decision {
         let none: &[Statement] = &[];
         let meaning = self.unit.sense.meaning();
         let hint = meaning.and_then(|meaning| meaning.hint.as_ref());

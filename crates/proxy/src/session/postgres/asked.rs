@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use evenkeel_wire::postgres::backend::CommandTag;
 use evenkeel_wire::postgres::conversation::Request;
 
-use crate::counters::work::Ran;
+use crate::counters::work::StatementResult;
 
 /// What a client has asked for.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(super) struct PendingRequests {
     /// For each a ReadyForQuery will come.
     sent: VecDeque<PendingRequest>,
     /// What has come for the first of them.
-    came: Ran,
+    came: StatementResult,
     /// So many statements of its last text have ended well.
     statements: usize,
 }
@@ -96,12 +96,12 @@ impl PendingRequests {
 
     /// The first of them has ended: what it was. To prepare a statement counts as one only if it
     /// fails.
-    pub(super) fn ended(&mut self) -> Ran {
+    pub(super) fn ended(&mut self) -> StatementResult {
         let PendingRequest { parsed, run, .. } = self.sent.pop_front().unwrap_or_default();
         self.statements = 0;
         let came = std::mem::take(&mut self.came);
         let prepared = parsed.filter(|_| came.has_failed);
-        Ran {
+        StatementResult {
             digest: run.or(prepared),
             ..came
         }
@@ -116,7 +116,7 @@ impl PendingRequests {
     pub(super) fn forget(&mut self) {
         self.draft = PendingRequest::default();
         self.sent.clear();
-        self.came = Ran::default();
+        self.came = StatementResult::default();
         self.statements = 0;
     }
 }

@@ -7,7 +7,7 @@ use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::CancelKey;
 
 use super::join;
-use crate::cancel::Addressee;
+use crate::cancel::CancelRoute;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
@@ -22,14 +22,14 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
         return;
     };
     match keyring.read(key) {
-        Addressee::Here(claim) => pass_to_worker(shared, claim),
-        Addressee::OtherProcess => {
+        CancelRoute::Here(claim) => pass_to_worker(shared, claim),
+        CancelRoute::OtherProcess => {
             if let Some(forward) = shared.former.load().as_ref() {
                 // A cancel request has no answer, whoever takes it.
                 let _ = forward(key.process, key.secret.to_vec());
             }
         }
-        Addressee::Peer(instance) => {
+        CancelRoute::Peer(instance) => {
             let view = service.view_owned();
             let peer = view
                 .database
@@ -39,13 +39,13 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
                 pass_on(worker, service, peer, key).await;
             }
         }
-        Addressee::Nobody => {}
+        CancelRoute::Nobody => {}
     }
 }
 
 /// To the Evenkeel that gave the key out.
 async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: CancelKey<'_>) {
-    let secret = crate::cancel::passed_on(key.secret);
+    let secret = crate::cancel::forwarded(key.secret);
     let passing = async {
         let Ok(mut stream) = reach(worker, service, peer).await else {
             return;

@@ -5,7 +5,7 @@ use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
 
-use crate::record::{CutReason, Ending};
+use crate::record::{CutReason, TerminationReason};
 use crate::session::borrower::AcquireError;
 use crate::session::interned::OF_CLIENT_MAX;
 use crate::upstream::join::ConnectError;
@@ -141,22 +141,22 @@ impl ErrorReply {
     }
 
     /// A session that is ended from outside.
-    pub(crate) fn of_ending(ending: &Ending) -> Self {
+    pub(crate) fn of_ending(ending: &TerminationReason) -> Self {
         match ending {
-            Ending::IdleTimeout => Self::new(
+            TerminationReason::IdleTimeout => Self::new(
                 b"57P05",
                 "terminating connection due to idle-session timeout (idle_timeout_ms)",
             ),
-            Ending::TransactionTimeout => Self::new(
+            TerminationReason::TransactionTimeout => Self::new(
                 b"25P04",
                 "terminating connection due to transaction timeout (transaction_timeout_ms)",
             ),
-            Ending::IdleInTransaction => Self::new(
+            TerminationReason::IdleInTransaction => Self::new(
                 b"25P03",
                 "terminating connection due to idle-in-transaction timeout \
                  (idle_in_transaction_timeout_ms)",
             ),
-            Ending::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => Self::new(
+            TerminationReason::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => Self::new(
                 b"57P01",
                 "terminating connection: the server that ran its transaction is down or no longer \
                  the primary; transaction rolled back, retry it from the beginning",

@@ -17,7 +17,7 @@ use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_o
 use super::rescue::{mishap_of, warns_of_end};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
-use crate::relay::Way;
+use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::session::pinning;
 use crate::socket::Chunk;
@@ -452,8 +452,12 @@ impl Session<'_> {
             self.unit.cannot_run_again();
         }
         let length = length as u64;
-        self.live
-            .moved_at(worker, Way::ToClient, length, self.borrower.server());
+        self.live.moved_at(
+            worker,
+            ByteDirection::ToClient,
+            length,
+            self.borrower.server(),
+        );
         self.borrower.usage.to_clients.add(length);
         let sent = match is_whole {
             true => {

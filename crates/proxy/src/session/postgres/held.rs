@@ -1,7 +1,7 @@
 //! Bytes of a client that wait.
 
 use super::{HELD_LENGTH_MAX, Session, Stage};
-use crate::relay::Way;
+use crate::relay::ByteDirection;
 use crate::session::input::Input;
 
 impl Session<'_> {
@@ -26,7 +26,7 @@ impl Session<'_> {
         let length = length as u64;
         let server = self.borrower.server();
         self.live
-            .moved_at(self.worker, Way::FromClient, length, server);
+            .moved_at(self.worker, ByteDirection::FromClient, length, server);
         self.borrower.usage.from_clients.add(length);
     }
 

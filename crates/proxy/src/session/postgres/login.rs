@@ -25,9 +25,9 @@ use super::shared::PostgresService;
 use super::{Session, cancel};
 use crate::engine::live::LiveSession;
 use crate::engine::worker::Worker;
-use crate::record::Ending;
+use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
-use crate::service::{ClientPermit, View};
+use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::hashing;
 use crate::stream::Stream;
 use crate::upstream::lender::Parameters;
@@ -86,7 +86,7 @@ pub(super) struct LoginRequest {
 
 impl<'a> LoginHandler<'a> {
     /// Lets a client in, within the limit of a login.
-    pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, Ending> {
+    pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, TerminationReason> {
         let view = self.seat.service().view_owned();
         let limit = view
             .database
@@ -102,7 +102,7 @@ impl<'a> LoginHandler<'a> {
         let knocking = self.handle_login(&mut stream, &view);
         match compio::time::timeout(left, knocking).await {
             Ok(Ok(session)) => Ok(session),
-            Ok(Err(LoginError::Disconnected)) => Err(Ending::ClientClosed),
+            Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(stream, &complaint).await),
             Err(_) => {
                 let text = format!("login not completed within {} ms", limit.as_millis());
@@ -113,7 +113,7 @@ impl<'a> LoginHandler<'a> {
         }
     }
 
-    async fn reject(&self, stream: Option<Stream>, complaint: &ErrorReply) -> Ending {
+    async fn reject(&self, stream: Option<Stream>, complaint: &ErrorReply) -> TerminationReason {
         self.shared.figures()[self.worker.index]
             .refused_logins
             .add(1);
@@ -122,13 +122,13 @@ impl<'a> LoginHandler<'a> {
             complaint.write_fatal(&mut out);
             stream.say_last(self.worker, &out).await;
         }
-        Ending::Told(complaint.message.clone())
+        TerminationReason::Rejected(complaint.message.clone())
     }
 
     async fn handle_login(
         &self,
         place: &mut Option<Stream>,
-        view: &Arc<View>,
+        view: &Arc<ServiceSnapshot>,
     ) -> Result<Session<'a>, LoginError> {
         let mut bytes = Vec::new();
         let wish = {
@@ -151,7 +151,7 @@ impl<'a> LoginHandler<'a> {
     async fn first_packets(
         &self,
         stream: &mut Stream,
-        view: &View,
+        view: &ServiceSnapshot,
         bytes: &mut Vec<u8>,
     ) -> Result<LoginRequest, LoginError> {
         for _ in 0..REQUESTS_MAX {
@@ -185,7 +185,7 @@ impl<'a> LoginHandler<'a> {
     async fn answer(
         &self,
         stream: &mut Stream,
-        view: &View,
+        view: &ServiceSnapshot,
         bytes: &mut Vec<u8>,
         answer: Answer,
     ) -> Result<(), LoginError> {
@@ -231,7 +231,7 @@ impl<'a> LoginHandler<'a> {
     fn wish(
         &self,
         stream: &Stream,
-        view: &View,
+        view: &ServiceSnapshot,
         startup: &Startup<'_>,
     ) -> Result<LoginRequest, LoginError> {
         let text = |bytes: &[u8]| {
@@ -288,7 +288,7 @@ impl<'a> LoginHandler<'a> {
     async fn prove(
         &self,
         stream: &mut Stream,
-        view: &View,
+        view: &ServiceSnapshot,
         wish: &LoginRequest,
         bytes: &mut Vec<u8>,
     ) -> Result<LoginGrant, LoginError> {

@@ -12,7 +12,7 @@ use super::rescue::RETRIES_MAX;
 use super::server::ServerConnection;
 use super::unit::RequestDisposition;
 use super::{ActiveRequest, ExitReason, Session, Stage};
-use crate::service::View;
+use crate::service::ServiceSnapshot;
 use crate::session;
 use crate::session::borrower::{AcquireError, AcquireOutcome};
 use crate::session::card::SessionActivity;
@@ -32,7 +32,7 @@ impl Session<'_> {
     pub(super) fn acquire(
         &mut self,
         wanted: &PlacementTarget,
-        view: &View,
+        view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
         match self.borrower.ask(wanted, view) {
             AcquireOutcome::Server(server) => Ok(self.lent(server)),
@@ -282,7 +282,13 @@ impl Session<'_> {
 
     /// A peer may be gone without a word; says why, if it is the server.
     fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
-        let limit = self.permit.service().view().settings.keepalive.user_timeout;
+        let limit = self
+            .permit
+            .service()
+            .snapshot()
+            .settings
+            .keepalive
+            .user_timeout;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if self.client.is_unanswered(limit) {
             return Err(ExitReason::ClientBroke(why()));

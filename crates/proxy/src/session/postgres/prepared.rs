@@ -230,7 +230,7 @@ impl Session<'_> {
 
     /// Makes room for one more prepared statement on the server, or for a new plan of an old one.
     pub(super) fn close_oldest(&mut self, flight: &mut Flight<'_, '_>, id: u64) {
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         let max = view.database.as_ref().map_or(1, |own| own.statements_max);
         let Some(server) = &mut self.server else {
             return;

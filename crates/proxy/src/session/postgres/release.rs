@@ -83,7 +83,7 @@ impl Session<'_> {
 
     /// `mode = "session"`.
     pub(super) fn keeps_connection(&self) -> bool {
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         view.database.as_ref().is_some_and(|own| own.session_mode)
     }
 }

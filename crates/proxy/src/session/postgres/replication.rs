@@ -25,7 +25,7 @@ impl Session<'_> {
     pub(super) fn check_primary(&self) {
         if self
             .borrower
-            .is_at_former_primary(&self.permit.service().view())
+            .is_at_former_primary(&self.permit.service().snapshot())
         {
             self.card.abandon_server();
         }

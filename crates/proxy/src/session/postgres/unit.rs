@@ -17,8 +17,8 @@ use super::complaint::ErrorReply;
 use super::from_client::ends_a_unit;
 use super::server::ServerConnection;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session};
-use crate::service::View;
-use crate::service::database::DatabaseView;
+use crate::service::ServiceSnapshot;
+use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::Ruling;
 use crate::session::placing::{PlacementTarget, ReadRequest};
 use crate::state::meaning::{self, Meaning};
@@ -133,7 +133,7 @@ pub(super) enum RequestDisposition {
     /// It leaves.
     Leave,
     /// Something for a server of this view.
-    Unit(PlacementTarget, Guard<Arc<View>>),
+    Unit(PlacementTarget, Guard<Arc<ServiceSnapshot>>),
 }
 
 /// What is known of a unit while it is looked through.
@@ -226,8 +226,8 @@ impl Session<'_> {
             self.walker = walker;
             return Ok(RequestDisposition::Local(length));
         }
-        let view = self.permit.service().view();
-        let matters = |own: &&DatabaseView| own.splits_reads() || own.rules.is_some();
+        let view = self.permit.service().snapshot();
+        let matters = |own: &&DatabaseSnapshot| own.splits_reads() || own.rules.is_some();
         let Some(own) = view.database.as_ref().filter(matters) else {
             self.unit.is_read = false;
             self.unit.may_write = false;
@@ -403,7 +403,12 @@ impl Session<'_> {
         }
     }
 
-    fn decide(&mut self, view: &View, own: &DatabaseView, draft: &Draft) -> PlacementTarget {
+    fn decide(
+        &mut self,
+        view: &ServiceSnapshot,
+        own: &DatabaseSnapshot,
+        draft: &Draft,
+    ) -> PlacementTarget {
         if !own.splits_reads() {
             (self.unit.is_read, self.unit.may_write) = (false, false);
             return PlacementTarget::Primary;
@@ -439,7 +444,7 @@ impl Session<'_> {
 
     pub(super) fn decision(
         &self,
-        own: &DatabaseView,
+        own: &DatabaseSnapshot,
         draft: &Draft,
         ruling: Option<&Ruling>,
         seen: route::View,

@@ -31,7 +31,7 @@ impl Session<'_> {
                 self.changed_functions_us = self.changed_catalog_us;
             }
         }
-        let view = self.permit.service().view();
+        let view = self.permit.service().snapshot();
         let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);
         let Some(at) = self.borrower.at.as_ref().filter(|_| reads_are_split) else {
             return;

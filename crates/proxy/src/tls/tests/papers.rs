@@ -6,8 +6,8 @@ use rcgen::{
 };
 
 use crate::{
-    dice,
-    tls::{Acceptor, Authorities, Identity},
+    fast_random,
+    tls::{Acceptor, Authorities, TlsIdentity},
 };
 
 /// Signs certificates.
@@ -23,7 +23,7 @@ impl Authority {
     pub(super) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let name = format!("authority {}", dice());
+        let name = format!("authority {}", fast_random());
         params.distinguished_name.push(DnType::CommonName, name);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap());
         Self(issuer.unwrap())
@@ -63,9 +63,9 @@ impl Authority {
 }
 
 impl Paper {
-    pub(super) fn identity(&self) -> Identity {
+    pub(super) fn identity(&self) -> TlsIdentity {
         let pem = (self.certificate.as_bytes(), self.key.as_bytes());
-        Identity::from_pem("[service.tls]", pem.0, pem.1).unwrap()
+        TlsIdentity::from_pem("[service.tls]", pem.0, pem.1).unwrap()
     }
 
     /// Trusts just this certificate.

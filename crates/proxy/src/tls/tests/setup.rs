@@ -9,11 +9,11 @@ use super::{
     papers::{named, self_signed},
 };
 use crate::tls::{
-    Acceptor, Authorities, Connector, Identity, SetupError, Speaks, Tls, certificate,
+    Acceptor, AlpnProtocol, Authorities, Connector, SetupError, Tls, TlsIdentity, certificate,
 };
 
 fn refused(certificate: &str, key: &str) -> String {
-    Identity::from_pem("[service.tls]", certificate.as_bytes(), key.as_bytes())
+    TlsIdentity::from_pem("[service.tls]", certificate.as_bytes(), key.as_bytes())
         .unwrap_err()
         .to_string()
 }
@@ -86,7 +86,7 @@ fn a_name_that_no_certificate_can_carry_is_refused() {
         server_name: "no name".to_owned(),
         identity: None,
     };
-    let refused = Connector::new(&verify, Speaks::Postgres).unwrap_err();
+    let refused = Connector::new(&verify, AlpnProtocol::Postgres).unwrap_err();
     assert!(refused.to_string().contains("\"no name\""));
 }
 

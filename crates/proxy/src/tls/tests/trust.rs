@@ -7,7 +7,7 @@ use super::{
     papers::{common, expired, named, self_signed},
     verifying,
 };
-use crate::tls::{Acceptor, Authorities, Connector, Fault, Names, Tls};
+use crate::tls::{Acceptor, Authorities, ChannelError, Connector, Names, Tls};
 
 /// How the handshake fails, as the one who looked and as the one who was looked at say it.
 fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
@@ -15,7 +15,7 @@ fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
     let fault = pair.shake_hands(usize::MAX).unwrap_err();
     let mut alert = Vec::new();
     let heard = match fault {
-        Fault::WithServer(_) => {
+        ChannelError::WithServer(_) => {
             pair.client.take_output(&mut alert);
             pair.server.receive(&alert, &mut Vec::new()).unwrap_err()
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::PoolableConnection;
 use crate::server::Server;
-use crate::service::database::{DatabaseService, DatabaseView};
+use crate::service::database::{DatabaseService, DatabaseSnapshot};
 use crate::upstream::lender::{PoolHandle, PoolRegistry, PoolUser};
 
 /// What the sessions of one worker share that are the same user in the same database.
@@ -30,7 +30,7 @@ impl<C: PoolableConnection> UserPools<C> {
     }
 
     /// The pool at a server.
-    pub(crate) fn pooled(&self, server: &Arc<Server>, view: &DatabaseView) -> Arc<PoolHandle> {
+    pub(crate) fn pooled(&self, server: &Arc<Server>, view: &DatabaseSnapshot) -> Arc<PoolHandle> {
         let mut pooled = self.pooled.borrow_mut();
         let known = pooled.iter().position(|one| one.server.id == server.id);
         if let Some(index) = known {

@@ -67,6 +67,7 @@ fn send(worker: &Worker, service: &Service, orders: Vec<WorkerTask>) {
         let (to, service_id) = (order.worker, service.id);
         let errand = PoolMessage::Order(order);
         // A worker that is gone has no clients either.
-        let _ = worker.shared.orders[to].send(crate::engine::Order::Lending { service_id, errand });
+        let _ = worker.shared.orders[to]
+            .send(crate::engine::WorkerCommand::Lending { service_id, errand });
     }
 }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::variables;
 use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
 use crate::probe::{
-    Account, AskerError, Progress, Target, Tls,
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls,
     mysql::{Login, calmly, malformed},
     words,
 };
@@ -83,7 +83,7 @@ impl AccountAsker {
     ///
     /// # Errors
     /// If `tls` cannot be used.
-    pub fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+    pub fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             user: account.user.clone(),
             login: Login::new(account, tls.clone(), "evenkeel-auth")?,

@@ -8,7 +8,9 @@ use mysql_async::Conn;
 
 use super::{Link, Monitor, Trouble, dialect, galera, replication, rows};
 use crate::now_us;
-use crate::probe::{Account, AskerError, Progress, Target, Tls, mysql::calmly, mysql::malformed};
+use crate::probe::{
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::calmly, mysql::malformed,
+};
 use crate::watch::row::{Nonsense, Row, only};
 use crate::watch::{Place, WatchError, keeper::Monitor as _};
 
@@ -21,7 +23,10 @@ pub(in crate::watch) struct Asker {
 }
 
 impl Asker {
-    pub(in crate::watch) fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+    pub(in crate::watch) fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             monitor: Monitor::named(account, tls.clone(), "evenkeel-position")?,
             kept: None,

@@ -6,7 +6,9 @@ use mysql_async::Conn;
 
 use super::{Link, Monitor, Trouble, rows};
 use crate::knowledge::routines::{Listed, Routine, Routines, Trigger, View};
-use crate::probe::{Account, AskerError, Progress, Target, Tls, mysql::calmly, mysql::malformed};
+use crate::probe::{
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::calmly, mysql::malformed,
+};
 use crate::watch::row::{Nonsense, Row};
 use crate::watch::{WatchError, keeper::Monitor as _};
 
@@ -75,7 +77,7 @@ impl RoutineAsker {
     ///
     /// # Errors
     /// If `tls` cannot be used.
-    pub fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+    pub fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             monitor: Monitor::named(account, tls.clone(), "evenkeel-catalog")?,
         })

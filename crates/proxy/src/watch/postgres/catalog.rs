@@ -12,7 +12,7 @@ use tokio_postgres::{Error, SimpleQueryMessage};
 use super::line::{Caller, Line, cells};
 use super::{Nonsense, WatchError, is_about_the_question};
 use crate::knowledge::{Builder, Catalog, Changes, Function, Relation, RelationKind};
-use crate::probe::{Account, AskerError, Progress, Target, Tls, words};
+use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, words};
 use crate::state::meaning::Body;
 
 const STEP: &str = "reading the catalog";
@@ -60,7 +60,7 @@ impl From<Nonsense> for Trouble {
 impl CatalogAsker {
     /// Checks everything that can be checked without the server. The account's database is the one
     /// that is read.
-    pub fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+    pub fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             caller: Caller::new(account, tls, "evenkeel-catalog")?,
             fingerprint: None,

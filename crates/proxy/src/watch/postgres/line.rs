@@ -7,8 +7,8 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryStream};
 
 use super::WatchError;
 use crate::probe::{
-    Account, AskerError, Progress, Target, Tls,
-    postgres::{Heard, Login},
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls,
+    postgres::{Login, ReceivedPrefix},
 };
 
 /// Who asks, and how to get in.
@@ -21,13 +21,17 @@ pub(super) struct Caller {
 pub(super) struct Line {
     pub(super) client: Client,
     task: JoinHandle<Result<(), Error>>,
-    heard: Heard,
+    heard: ReceivedPrefix,
     broken: AtomicBool,
 }
 
 impl Caller {
     /// `program` is the name under which the servers see us.
-    pub(super) fn new(account: Account, tls: &Tls, program: &str) -> Result<Self, AskerError> {
+    pub(super) fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+        program: &str,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             user: account.user.clone(),
             login: Login::new(account, tls, program)?,

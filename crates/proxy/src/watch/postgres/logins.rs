@@ -13,7 +13,7 @@ use tokio_postgres::{
 use super::line::{Caller, Line};
 use super::{Nonsense, WatchError, is_about_the_question};
 use crate::knowledge::{Login, NoLogin, Verifier};
-use crate::probe::{Account, AskerError, Progress, Target, Tls, words};
+use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, words};
 
 /// As the server judges a login: its clock, and who may not log in at all.
 const QUERY: &str = "SELECT one.rolname, one.rolpassword, \
@@ -53,7 +53,11 @@ struct Kept {
 impl LoginAsker {
     /// `query` takes a user's name as `$1` and gives `(rolname, rolpassword, valid_until)`;
     /// without it `pg_authid` is read.
-    pub fn new(account: Account, tls: &Tls, query: Option<&str>) -> Result<Self, AskerError> {
+    pub fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+        query: Option<&str>,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             caller: Caller::new(account, tls, "evenkeel-auth")?,
             query: query.map_or_else(own_query, wrapped),

@@ -10,7 +10,7 @@ use tokio_postgres::{Row, Statement};
 use super::line::{Caller, Line};
 use super::{Nonsense, WatchError, answer};
 use crate::now_us;
-use crate::probe::{Account, AskerError, Progress, Target, Tls};
+use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
 use crate::watch::Place;
 
 /// What does not change while a connection lasts, but for the timeline.
@@ -53,7 +53,10 @@ struct Kept {
 }
 
 impl Asker {
-    pub(in crate::watch) fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+    pub(in crate::watch) fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             caller: Caller::new(account, tls, "evenkeel-position")?,
             kept: None,

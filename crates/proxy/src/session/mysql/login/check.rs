@@ -13,7 +13,7 @@ use super::talk::ClientPackets;
 use super::vault::CacheLevel;
 use super::{LoginError, LoginHandler, LoginRequest, words};
 use crate::random::secret;
-use crate::service::View;
+use crate::service::ServiceSnapshot;
 use crate::session::hashing;
 
 /// `caching_sha2_password`: the proof is right.
@@ -24,7 +24,7 @@ impl LoginHandler<'_> {
     pub(super) async fn prove(
         &self,
         talk: &mut ClientPackets,
-        view: &View,
+        view: &ServiceSnapshot,
         wish: &LoginRequest,
     ) -> Result<LoginGrant, LoginError> {
         let (method, proof) = match self.look_up(talk, view, wish).await? {

@@ -13,7 +13,7 @@ use super::words::AccountName;
 use super::{LoginError, LoginHandler, LoginRequest, words};
 use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
 use crate::random::secret;
-use crate::service::View;
+use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
 use crate::session::hashing;
 use crate::upstream::lender::generation_of;
@@ -51,7 +51,7 @@ impl LoginHandler<'_> {
     pub(super) async fn look_up(
         &self,
         talk: &ClientPackets,
-        view: &View,
+        view: &ServiceSnapshot,
         wish: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;

@@ -17,7 +17,7 @@ use super::talk::ClientPackets;
 use super::visit::ServerCheckError;
 use super::{ClientHandshake, InitialState, LoginError, LoginHandler, LoginRequest, SessionParts};
 use crate::clock;
-use crate::service::View;
+use crate::service::ServiceSnapshot;
 use crate::session::card::SessionHandle;
 use crate::session::visit;
 use crate::state::mysql::status_of;
@@ -59,7 +59,7 @@ impl<'a> LoginHandler<'a> {
     /// them has said yet.
     pub(super) async fn prepare(
         &self,
-        view: &Arc<View>,
+        view: &Arc<ServiceSnapshot>,
         wish: &LoginRequest,
         proof: LoginGrant,
     ) -> Result<(Rc<Account>, InitialState), LoginError> {
@@ -115,7 +115,7 @@ impl<'a> LoginHandler<'a> {
 
     /// A server that has seen the password lets its user in without it, from then on until it
     /// restarts: every server sees it now, so that a promotion finds the new primary willing.
-    fn warm(&self, view: &Arc<View>, account: &Account) {
+    fn warm(&self, view: &Arc<ServiceSnapshot>, account: &Account) {
         let Some(own) = &view.database else { return };
         let pools = view
             .servers

@@ -8,8 +8,8 @@ use super::super::complaint::ErrorReply;
 use super::LoginHandler;
 use crate::clock;
 use crate::server::Server;
-use crate::service::View;
-use crate::service::database::DatabaseView;
+use crate::service::ServiceSnapshot;
+use crate::service::database::DatabaseSnapshot;
 use crate::session::borrower::AcquireError;
 use crate::session::visit;
 use crate::upstream::join::ConnectErrorKind;
@@ -26,7 +26,7 @@ impl LoginHandler<'_> {
     /// Asks the first server that can be asked.
     pub(super) async fn visit(
         &self,
-        view: &Arc<View>,
+        view: &Arc<ServiceSnapshot>,
         account: &Account,
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
@@ -55,7 +55,7 @@ impl LoginHandler<'_> {
     async fn visit_one(
         &self,
         account: &Account,
-        (server, view): (&Arc<Server>, &DatabaseView),
+        (server, view): (&Arc<Server>, &DatabaseSnapshot),
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
         let borrowed = visit::borrow(&self.lending, account, server, view).await;

@@ -9,7 +9,7 @@ use super::super::complaint::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::knowledge::{Login, NoLogin, Verifier};
 use crate::random::secret;
-use crate::service::View;
+use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
 use crate::stream::Stream;
 use crate::upstream::lender::generation_of;
@@ -42,7 +42,7 @@ impl LoginHandler<'_> {
     pub(super) async fn look_up(
         &self,
         stream: &Stream,
-        view: &View,
+        view: &ServiceSnapshot,
         wish: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;

@@ -20,7 +20,7 @@ use super::{LoginError, LoginHandler, LoginRequest};
 use crate::cancel;
 use crate::knowledge::FIRST_READING_LIMIT;
 use crate::server::Server;
-use crate::service::database::DatabaseView;
+use crate::service::database::DatabaseSnapshot;
 use crate::session::borrower::Acquirer;
 use crate::session::card::SessionHandle;
 use crate::session::placing::Placement;
@@ -145,7 +145,7 @@ impl<'a> LoginHandler<'a> {
     async fn learn_at(
         &self,
         account: &Account,
-        (server, view): (&Arc<Server>, &DatabaseView),
+        (server, view): (&Arc<Server>, &DatabaseSnapshot),
         startup: &Settings,
         patience: Duration,
     ) -> Result<(), ErrorReply> {
