@@ -35,6 +35,7 @@ use crate::session::mysql;
 use crate::upstream::lease::ServiceRegistry;
 use crate::upstream::lending::PoolMessage;
 use crate::upstream::queue;
+use describe::NO_SESSION;
 use event::Event;
 
 /// Buffers that the kernel may fill for one io_uring worker. 512 kB in all: enough for 64 busy
@@ -105,6 +106,8 @@ pub(crate) struct EngineShared {
     pub(crate) registry: Arc<ServiceRegistry>,
     /// Sessions of each worker: the next client goes to the one with the fewest.
     pub(crate) sessions: Vec<AtomicUsize>,
+    /// Start of the oldest session of each worker at its last sweep, or [`NO_SESSION`].
+    pub(crate) oldest_ms: Vec<AtomicU64>,
     /// How busy each worker was lately, in thousandths of its time.
     pub(crate) busy: Vec<AtomicU32>,
     pub(crate) orders: Vec<flume::Sender<WorkerCommand>>,
@@ -233,6 +236,7 @@ impl Engine {
             driver,
             registry: Arc::default(),
             sessions: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            oldest_ms: (0..workers).map(|_| AtomicU64::new(NO_SESSION)).collect(),
             busy: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             orders,
             records_wanted: AtomicBool::new(false),
@@ -310,15 +314,6 @@ impl Engine {
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.shared.sessions.len()
-    }
-
-    /// Sessions of each worker.
-    pub fn sessions(&self) -> Vec<usize> {
-        self.shared
-            .sessions
-            .iter()
-            .map(|count| count.load(Relaxed))
-            .collect()
     }
 
     /// Events lost because the control plane did not keep up.

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use evenkeel_policy::pins::Pins;
 
@@ -15,6 +16,9 @@ use crate::service::database::PinCause;
 use crate::service::figures::ActivityCounts;
 pub use crate::session::card::SessionActivity;
 use crate::session::card::SessionHandle;
+
+/// Stands for the start of a session that does not exist.
+pub(super) const NO_SESSION: u64 = u64::MAX;
 
 /// A client of a service that lends server connections.
 #[derive(Debug, Clone)]
@@ -80,6 +84,23 @@ impl Engine {
             let _ = orders.send(WorkerCommand::Describe { service_id, reply });
         }
         answers
+    }
+
+    /// Sessions of each worker.
+    pub fn sessions(&self) -> Vec<usize> {
+        self.shared
+            .sessions
+            .iter()
+            .map(|count| count.load(Relaxed))
+            .collect()
+    }
+
+    /// Start of the oldest session, on the clock of [`now_ms`](crate::now_ms); at most one sweep
+    /// (500 ms) old. None without a session.
+    pub fn oldest_session_ms(&self) -> Option<u64> {
+        let of_workers = self.shared.oldest_ms.iter();
+        let oldest_ms = of_workers.map(|oldest| oldest.load(Relaxed)).min();
+        oldest_ms.filter(|oldest_ms| *oldest_ms != NO_SESSION)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::socket;
 /// A live session; on the heap once, because its worker's sweeper looks at it too.
 pub(crate) struct LiveSession {
     pub(crate) service: Arc<Service>,
+    pub(super) started_ms: u64,
     pub(crate) from_client: Cell<u64>,
     pub(crate) to_client: Cell<u64>,
     relaying: RefCell<Option<Relaying>>,
@@ -81,13 +82,15 @@ enum Ended {
 
 impl LiveSession {
     pub(crate) fn new(service: Arc<Service>) -> Self {
+        let now_ms = clock::now_ms();
         Self {
             service,
+            started_ms: now_ms,
             from_client: Cell::new(0),
             to_client: Cell::new(0),
             relaying: RefCell::new(None),
             ended: Cell::new(Ended::Nobody),
-            last_byte_ms: Cell::new(clock::now_ms()),
+            last_byte_ms: Cell::new(now_ms),
             owed: Cell::new(0),
             untaken_bytes: Cell::new(0),
             asked_us: Cell::new(0),

@@ -172,9 +172,12 @@ impl Worker {
         let now_ms = crate::clock::now_ms();
         self.note_how_busy(now_ms.saturating_sub(self.swept_at_ms.get()));
         self.swept_at_ms.set(now_ms);
+        let mut oldest_ms = describe::NO_SESSION;
         for (_, live) in self.sessions.borrow().iter() {
             live.sweep(now_ms);
+            oldest_ms = oldest_ms.min(live.started_ms);
         }
+        self.shared.oldest_ms[self.index].store(oldest_ms, Relaxed);
         self.lendings.upkeep();
         describe::take_census(self);
     }
