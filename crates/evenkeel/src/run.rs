@@ -19,11 +19,11 @@ use crate::config::{Plan, Problems};
 use crate::log::{self, Format, InitError};
 use crate::notify;
 use crate::status::ControlHandle;
-use crate::upgrade::cancels::PredecessorSockets;
+use crate::upgrade::cancels::Sending;
 use crate::upgrade::doors::Doors;
 use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use crate::upgrade::state::Purpose;
-use crate::world::{Identity, Signal, World, WorldError};
+use crate::world::{Signal, World, WorldError};
 
 /// Two for each session, and the rest for listeners, probes, admin and the program itself.
 const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;
@@ -124,7 +124,7 @@ async fn serve(
         None => std::process::id(),
     };
     let identified = identify(&engine, plan.peers.instance, generation, &mut inherited);
-    let identity = identified.map_err(RunError::Runtime)?;
+    identified.map_err(RunError::Runtime)?;
     let midwife = predecessor.is_some().then(rustix::process::getppid);
     let own_words = inherited.take_log();
     let opened = open_door(&plan, control, &mut inherited).await;
@@ -133,7 +133,7 @@ async fn serve(
     let begun = match opened {
         Err(error) => Err(error),
         Ok((door, doors)) => {
-            let engine = (engine, identity);
+            let engine = (engine, generation);
             let world = World::new(engine, io_reason, (plan, problems), before).await;
             world
                 .map(|world| (world, door, doors))
@@ -161,25 +161,22 @@ async fn serve(
     Ok(())
 }
 
-/// Whose cancel requests are for clients of this process, and where those for the last one's go.
+/// Whose cancel requests are for clients of this process, and where those for the old one's go.
 fn identify(
     engine: &Engine,
     instance: u16,
     generation: u32,
     inherited: &mut Inherited,
-) -> io::Result<Identity> {
+) -> io::Result<()> {
     let identified = engine.identify(instance, generation);
     identified.map_err(io::Error::other)?;
-    let sockets = std::iter::from_fn(|| inherited.take(Purpose::Cancels));
-    let formers = PredecessorSockets::new(sockets.collect())?;
-    let former = formers.clone();
-    engine.set_predecessor(Some(Box::new(move |process, secret| {
-        former.send(process, &secret)
-    })));
-    Ok(Identity {
-        generation,
-        formers,
-    })
+    if let Some(socket) = inherited.take(Purpose::Cancels) {
+        let old = Sending::new(socket)?;
+        engine.set_predecessor(Some(Box::new(move |process, secret| {
+            old.send(process, &secret)
+        })));
+    }
+    Ok(())
 }
 
 /// Why we do not start is for the process that has started us: it goes on.

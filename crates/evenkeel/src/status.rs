@@ -17,7 +17,7 @@ pub use database::{
 };
 pub use explain::{Explanation, Question, RuleFit, StatementStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};
-pub use upgrade::UpgradeStatus;
+pub use upgrade::{UpgradeStatus, age};
 
 /// Everything the process knows of itself at one moment. Holds no secrets, ever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Status {
     pub now_unix_ms: u64,
     /// The data plane.
     pub engine: EngineStatus,
-    /// After an upgrade: the processes before this one whose sessions finish, the youngest first.
+    /// The old process as long as it drains after an upgrade; one at most.
     pub upgrade: Vec<UpgradeStatus>,
     /// The config in force.
     pub config: ConfigStatus,

@@ -14,6 +14,9 @@
 //! 7. old: lets the new one go, so that it is no longer a child of ours, makes it the main process
 //!    of the service, stops accepting and sends `Report`s until its last session has ended
 //!
+//! The new one cannot be replaced before the old one has exited: there are never three processes.
+//! `EndDraining` from the new one makes the old one terminate its sessions now.
+//!
 //! Whatever goes wrong before 6, the old process goes on as if nothing had been.
 
 pub(crate) mod cancels;
@@ -28,7 +31,7 @@ pub(crate) mod successor;
 
 /// The conversation's version: both must speak the same. Raise it when a field of
 /// [`state`] changes its meaning; a new field, for which `default` is right, needs no new version.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Tells a process that it is to take over from the one whose id this is.
 pub(crate) const PREDECESSOR: &str = "EVENKEEL_TAKES_OVER_FROM";

@@ -40,7 +40,6 @@ use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
 use crate::notify;
 use crate::status::{EventKind, Request, Severity};
-use crate::upgrade::cancels::PredecessorSockets;
 use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use cluster::ClusterState;
 use fit::Fit;
@@ -112,18 +111,11 @@ pub enum Signal {
     Stop,
 }
 
-/// Which of the processes that follow each other this is.
-pub struct Identity {
-    /// Its number.
-    pub(crate) generation: u32,
-    /// Those before it that still have clients.
-    pub(crate) formers: PredecessorSockets,
-}
-
 /// Everything that changes while the process runs.
 pub struct World {
     engine: Engine,
-    identity: Identity,
+    /// Number of this process among those that followed each other by upgrades.
+    generation: u32,
     peers: Peers,
     io_reason: String,
     plan: Plan,
@@ -145,7 +137,7 @@ pub struct World {
 impl World {
     /// Binds all listeners, or takes them over, then serves: an error leaves nothing behind.
     pub async fn new(
-        (engine, identity): (Engine, Identity),
+        (engine, generation): (Engine, u32),
         io_reason: String,
         (plan, problems): (Plan, Problems),
         before: Option<(Predecessor, Inherited)>,
@@ -153,7 +145,7 @@ impl World {
         let now_ms = now_ms();
         let mut world = Self {
             engine,
-            identity,
+            generation,
             peers: Peers::default(),
             io_reason,
             plan: Plan {
@@ -199,7 +191,7 @@ impl World {
                 Some(report) = self.reports.1.recv() => self.take_report(report),
                 Some(signal) = signals.recv() => self.obey(signal).await,
                 Some(said) = self.upgrades.from_successor.1.recv() => self.hear_successor(said),
-                Some(said) = self.upgrades.from_predecessors.1.recv() => {
+                Some(said) = self.upgrades.from_predecessor.1.recv() => {
                     self.hear_predecessor(said);
                 }
                 () = tokio::time::sleep(wait) => {}
@@ -222,9 +214,9 @@ impl World {
         self.is_idle() || now_ms() >= stop_by_ms + SAMPLE_INTERVAL_MS
     }
 
-    /// No session is left, none can come, and nobody before us reports through us.
+    /// No session is left, and none can come.
     fn is_idle(&self) -> bool {
-        !self.engine.is_accepting_any() && self.sessions() == 0 && !self.is_relaying()
+        !self.engine.is_accepting_any() && self.sessions() == 0
     }
 
     fn sessions(&self) -> usize {
@@ -366,12 +358,10 @@ impl World {
         for service in &mut self.services {
             service.stop_listening(&self.engine);
         }
-        self.tell_predecessors_of_stop();
+        self.tell_predecessor_of_stop();
         let sessions = self.sessions();
-        let cause = format!(
-            "stop signal received; {sessions} sessions have {limit_ms} ms to \
-                             finish"
-        );
+        let cause =
+            format!("stop signal received; {sessions} sessions have {limit_ms} ms to finish");
         let news = News::new(
             EventKind::Process,
             Severity::Info,

@@ -109,11 +109,11 @@ async fn answer(mut requests: tokio::sync::mpsc::Receiver<Request>, told: mpsc::
             Request::Upgrade {
                 binary,
                 limit_ms,
+                end_draining,
                 answer,
             } => {
-                let _ = answer.send(Reply::done(format!(
-                    "pid 2 serves: {binary:?} {limit_ms:?}"
-                )));
+                let asked = format!("{binary:?} {limit_ms:?} {end_draining}");
+                let _ = answer.send(Reply::done(format!("pid 2 serves: {asked}")));
             }
             Request::Command(command, sender) => {
                 let _ = sender.send(reply(&command));
@@ -319,10 +319,14 @@ fn an_upgrade_names_the_program_so_that_another_directory_does_not_matter() {
     let running = Running::start();
     let said = stdout(&running.ask(&["upgrade", "--binary", "new/evenkeel"]));
     let here = std::env::current_dir().expect("a directory");
-    let expected = format!("{:?} {:?}", Some(here.join("new/evenkeel")), Some(10_000));
+    let expected = format!(
+        "{:?} {:?} false",
+        Some(here.join("new/evenkeel")),
+        Some(10_000)
+    );
     assert_eq!(said, format!("pid 2 serves: {expected}\n"));
-    let said = stdout(&running.ask(&["upgrade", "--limit-ms", "500"]));
-    assert_eq!(said, "pid 2 serves: None Some(500)\n");
+    let said = stdout(&running.ask(&["upgrade", "--limit-ms", "500", "--end-draining"]));
+    assert_eq!(said, "pid 2 serves: None Some(500) true\n");
     let output = running.ask(&["upgrade", "--limit-ms", "20001"]);
     assert_eq!(output.status.code(), Some(2));
 }

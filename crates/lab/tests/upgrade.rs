@@ -4,6 +4,8 @@
 
 #[path = "upgrade/broken.rs"]
 mod broken;
+#[path = "upgrade/draining.rs"]
+mod draining;
 #[path = "upgrade/ends.rs"]
 mod ends;
 #[path = "upgrade/limits.rs"]
@@ -25,10 +27,13 @@ use serde_json::Value;
 
 on_both_drivers! {
     twenty_upgrades_under_short_http_connections_lose_none
-    twenty_upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer
+    upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer
 }
 
 const UPGRADES: usize = 20;
+
+/// Upgrades with a run of sysbench each.
+const RUNS: usize = 5;
 const VISITORS: usize = 6;
 
 /// The `[engine]` lines; sessions of an old process may finish for so long.
@@ -120,6 +125,7 @@ fn twenty_upgrades_under_short_http_connections_lose_none(io: &str) {
         balancer.upgrade(&[]).unwrap();
         pids.push(balancer.pid());
         visitors.wait_for(20);
+        until_alone(&balancer);
     }
     let visits = visitors.finish();
     pids.dedup();
@@ -136,62 +142,59 @@ fn twenty_upgrades_under_short_http_connections_lose_none(io: &str) {
     assert_eq!(servers.iter().map(count_of).sum::<u64>(), visits);
     assert_eq!(service["session_ms"]["count"], visits);
     let log = balancer.log();
-    assert_eq!(log.matches("handed over").count(), UPGRADES, "{log}");
+    assert_eq!(log.matches("upgrade complete").count(), UPGRADES, "{log}");
     assert!(!log.contains("error"), "{log}");
 }
 
-fn twenty_upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer(io: &str) {
+fn upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer(io: &str) {
     let lab = Lab::new("upgrade-sysbench").unwrap();
     let mut servers = lab.mariadb_stand_alone(1, Some(20_000)).unwrap();
     let server = servers.remove(0);
     let address: SocketAddr = peer::own_address(Kind::V4).parse().unwrap();
     let service = Service::new("front", address, "mysql", std::slice::from_ref(&server));
     let balancer = Balancer::start(&format!("{}{}", engine(io, 60_000), service.toml())).unwrap();
-    let long = Sysbench {
+    let every = Duration::from_millis(10);
+    let newcomers = Newcomers::start(address, Greeting::Mysql, every, peer::LIMIT);
+    let mut seconds = 0;
+    for _ in 0..RUNS {
+        seconds += sysbench_over_an_upgrade(&balancer, address);
+        until_alone(&balancer);
+    }
+    let report = newcomers.finish();
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    let attempts = report.attempts;
+    println!("{io}: {RUNS} upgrades, {attempts} newcomers, {seconds} s of queries");
+}
+
+/// Runs sysbench, and an upgrade during it; the seconds that sysbench had queries.
+fn sysbench_over_an_upgrade(balancer: &Balancer, address: SocketAddr) -> usize {
+    let run = Sysbench {
         threads: 4,
         seconds: 60,
         ..Sysbench::new(Driver::Mysql, address)
     };
-    let mut long = long.start().unwrap();
-    let every = Duration::from_millis(10);
-    let newcomers = Newcomers::start(address, Greeting::Mysql, every, peer::LIMIT);
-    until("sysbench at work", || !long.so_far().seconds.is_empty());
-    for _ in 0..UPGRADES {
-        balancer.upgrade(&[]).unwrap();
-        assert!(long.is_running(), "{:?}", long.so_far().failure);
-    }
-    // A run that begins now has its own connections, on the youngest process.
-    let short = Sysbench {
-        threads: 2,
-        seconds: 1,
-        ..Sysbench::new(Driver::Mysql, address)
-    };
-    short.run().unwrap();
-    let seconds = long.so_far().seconds.len();
-    until("another second of the long run", || {
-        long.so_far().seconds.len() > seconds
+    let mut run = run.start().unwrap();
+    until("sysbench at work", || !run.so_far().seconds.is_empty());
+    balancer.upgrade(&[]).unwrap();
+    assert!(run.is_running(), "{:?}", run.so_far().failure);
+    let before = run.so_far().seconds.len();
+    until("two more seconds of the run", || {
+        run.so_far().seconds.len() > before + 1
     });
-    let report = newcomers.finish();
-    assert!(report.failures.is_empty(), "{:?}", report.failures);
-    let (so_far, attempts) = (long.so_far(), report.attempts);
+    let so_far = run.so_far();
     assert_eq!(so_far.failure, None);
     assert!(so_far.seconds.iter().all(|second| second.errors == 0.0));
     assert!(
         so_far.seconds.iter().all(|second| second.qps > 0.0),
         "{so_far:?}"
     );
-    println!(
-        "{io}: {UPGRADES} upgrades, {attempts} newcomers, {} s of queries",
-        seconds + 1
-    );
-    // The first process still has them; those in between have long ended.
+    // The old process still has its sessions.
     let status = balancer.status().unwrap();
     assert!(
-        status["services"][0]["sessions"]["current"].as_u64() >= Some(4),
+        status["upgrade"][0]["sessions_left"].as_u64() >= Some(4),
         "{status:#}"
     );
-    drop(long);
-    until_alone(&balancer);
+    so_far.seconds.len()
 }
 
 /// Whether both ends of a session still hear each other.

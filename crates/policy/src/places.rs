@@ -17,7 +17,7 @@ pub struct Permits {
     word: AtomicU64,
     limit: AtomicU32,
     elsewhere: AtomicU32,
-    /// What this process and those before it may have at most, once it hands over to another one.
+    /// What this process may have at most, once it hands over to another one.
     ceiling: AtomicU32,
 }
 
@@ -100,32 +100,21 @@ impl Permits {
         self.lower_ceiling(|share, taken| share.min(taken.saturating_add(more)));
     }
 
-    /// Takes the whole limit back, of which other processes have so many: both at once, so that
-    /// their places are nobody's for no moment.
-    pub fn take_back(&self, elsewhere: u32) {
-        self.elsewhere.store(elsewhere, Relaxed);
+    /// Takes the whole limit back.
+    pub fn take_back(&self) {
         self.ceiling.store(UNLIMITED, Relaxed);
         self.share_out();
     }
 
-    /// What this process and those before it have, or may come to have without asking: the number
-    /// that the next process must count as taken.
+    /// Returns the places that this process has, or may come to have without asking: the next
+    /// process must count as many as taken.
     pub fn claimed(&self) -> u32 {
         let (share, taken) = unpack(self.word.load(Relaxed));
-        let own = if share == UNLIMITED {
+        if share == UNLIMITED {
             taken
         } else {
             taken.max(share)
-        };
-        own.saturating_add(self.in_use_elsewhere())
-    }
-
-    /// The next process counts the places of those before this one itself: they are no longer of
-    /// this one's claim.
-    pub fn hand_on_elsewhere(&self) {
-        let (share, _) = unpack(self.word.load(Relaxed));
-        self.elsewhere.store(0, Relaxed);
-        self.ceiling.store(share, Relaxed);
+        }
     }
 
     fn lower_ceiling(&self, keep: impl Fn(u32, u32) -> u32) {
@@ -135,8 +124,7 @@ impl Permits {
         let lowered = |word| {
             let (share, taken) = unpack(word);
             let share = keep(share, taken);
-            let ceiling = share.saturating_add(self.in_use_elsewhere());
-            self.ceiling.store(ceiling, Relaxed);
+            self.ceiling.store(share, Relaxed);
             Some(pack(share, taken))
         };
         // Never refused: the closure always has an answer.
@@ -207,7 +195,7 @@ mod tests {
         assert_eq!((old.claimed(), take(&old, 9)), (3, 0));
         old.keep_taken_and(5);
         assert_eq!(old.claimed(), 3, "given away for good");
-        old.take_back(0);
+        old.take_back();
         assert_eq!(take(&old, 20), 7);
     }
 
@@ -217,28 +205,7 @@ mod tests {
         assert_eq!(take(&old, 4), 4);
         old.keep_half();
         old.set_elsewhere(7);
-        assert_eq!((old.claimed(), take(&old, 3)), (11, 3));
-    }
-
-    #[test]
-    fn what_the_first_process_frees_is_the_second_ones_as_long_as_it_claims_it() {
-        let second = Permits::new(10);
-        second.set_elsewhere(6);
-        assert_eq!(take(&second, 4), 4);
-        second.keep_taken_and(3);
-        assert_eq!((second.claimed(), take(&second, 1)), (10, 0));
-        second.set_elsewhere(4);
-        assert_eq!((second.claimed(), take(&second, 9)), (10, 2));
-        second.keep_taken_and(0);
-        second.set_elsewhere(1);
-        assert_eq!((second.claimed(), take(&second, 9)), (10, 3));
-        second.hand_on_elsewhere();
-        assert_eq!((second.claimed(), take(&second, 9)), (9, 0));
-        // The next one has failed: of ten, one is still the first one's.
-        second.take_back(1);
-        assert_eq!((second.claimed(), take(&second, 9)), (10, 0));
-        second.set_elsewhere(0);
-        assert_eq!(take(&second, 9), 1);
+        assert_eq!((old.claimed(), take(&old, 3)), (4, 3));
     }
 
     #[test]

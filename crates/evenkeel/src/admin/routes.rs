@@ -132,8 +132,12 @@ async fn upgrade(
         let message = "upgrades require the control socket: run `evenkeel upgrade` on the machine";
         return Err(Refusal::new(StatusCode::FORBIDDEN, message));
     }
-    let UpgradeBody { binary, limit_ms } = read_json(body).await?;
-    let reply = control.upgrade(binary, limit_ms).await?;
+    let UpgradeBody {
+        binary,
+        limit_ms,
+        end_draining,
+    } = read_json(body).await?;
+    let reply = control.upgrade(binary, limit_ms, end_draining).await?;
     let code = if reply.ok {
         StatusCode::OK
     } else {
@@ -205,6 +209,8 @@ struct PrimaryBody {
 struct UpgradeBody {
     binary: Option<PathBuf>,
     limit_ms: Option<u64>,
+    #[serde(default)]
+    end_draining: bool,
 }
 
 #[derive(Deserialize)]

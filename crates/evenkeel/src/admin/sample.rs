@@ -17,6 +17,7 @@ pub(crate) fn status() -> Status {
         upgrade: vec![UpgradeStatus {
             draining_pid: 4001,
             sessions_left: 42,
+            oldest_session_ms: Some(182_000),
             left_ms: 28_500,
         }],
         config: ConfigStatus {

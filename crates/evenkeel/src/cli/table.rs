@@ -3,7 +3,7 @@
 pub(super) mod pools;
 
 use crate::status::{
-    ClusterStatus, RoleName, RoleStatus, ServerState, ServerStatus, ServiceStatus, Status,
+    ClusterStatus, RoleName, RoleStatus, ServerState, ServerStatus, ServiceStatus, Status, age,
 };
 
 /// The whole status as text.
@@ -37,8 +37,11 @@ fn head(status: &Status, lines: &mut Vec<String>) {
     lines.push(format!("engine   {}{reason}, {workers} workers", engine.io));
     for old in &status.upgrade {
         let left_s = old.left_ms / 1_000;
+        let oldest = old.oldest_session_ms.map_or(String::new(), |oldest_ms| {
+            format!(" (oldest {})", age(oldest_ms))
+        });
         lines.push(format!(
-            "upgrade  pid {} is draining, {} sessions left, terminated in {left_s} s",
+            "upgrade  pid {} is draining, {} sessions left{oldest}, terminated in {left_s} s",
             old.draining_pid, old.sessions_left
         ));
     }
@@ -232,13 +235,7 @@ fn ago(then_unix_ms: u64, now_unix_ms: u64) -> String {
     if then_unix_ms == 0 {
         return "-".to_owned();
     }
-    let seconds = now_unix_ms.saturating_sub(then_unix_ms) / 1_000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
-    }
+    age(now_unix_ms.saturating_sub(then_unix_ms))
 }
 
 fn bytes(count: u64) -> String {

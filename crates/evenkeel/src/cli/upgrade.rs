@@ -11,10 +11,10 @@ use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
 
 #[derive(Debug, Args)]
 pub(super) struct UpgradeArgs {
-    /// The new program; when nothing is said, the one that runs, as its path leads to it now.
+    /// New binary [default: the path the running process was started from].
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
-    /// How long the new process may take until it serves.
+    /// Time the new process may take to start serving.
     #[arg(
         long,
         value_name = "MILLISECONDS",
@@ -22,6 +22,9 @@ pub(super) struct UpgradeArgs {
         value_parser = clap::value_parser!(u64).range(1..=LIMIT_MS_MAX)
     )]
     limit_ms: u64,
+    /// Terminate the sessions of a process that still drains after the last upgrade.
+    #[arg(long)]
+    end_draining: bool,
     #[command(flatten)]
     place: Where,
 }
@@ -30,6 +33,10 @@ pub(super) fn upgrade(args: &UpgradeArgs) -> ExitCode {
     // The running process may be somewhere else.
     let binary = args.binary.as_ref();
     let binary = binary.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
-    let body = json!({ "binary": binary, "limit_ms": args.limit_ms });
+    let body = json!({
+        "binary": binary,
+        "limit_ms": args.limit_ms,
+        "end_draining": args.end_draining,
+    });
     ask::command(&args.place, "/api/v1/upgrade", &body)
 }

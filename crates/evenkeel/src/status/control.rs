@@ -165,6 +165,8 @@ pub enum Request {
         binary: Option<PathBuf>,
         /// From its start to its first client; none: the default.
         limit_ms: Option<u64>,
+        /// Whether the sessions of a process that still drains are terminated first.
+        end_draining: bool,
         /// Takes the outcome.
         answer: oneshot::Sender<Reply>,
     },
@@ -336,10 +338,12 @@ impl ControlHandle {
         &self,
         binary: Option<PathBuf>,
         limit_ms: Option<u64>,
+        end_draining: bool,
     ) -> Result<Reply, Stopped> {
         self.ask(|answer| Request::Upgrade {
             binary,
             limit_ms,
+            end_draining,
             answer,
         })
         .await

@@ -1,10 +1,9 @@
-//! Cancel requests for clients of earlier processes: they reach the new one, which sends them on to
-//! all of these over sockets of their own. Whose client is meant, each sees for itself.
+//! Cancel requests for clients of the old process: they reach the new one, which forwards all that
+//! it cannot match over a socket of their own. The old process finds the client, if it has it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 
@@ -21,7 +20,7 @@ pub(crate) fn pair() -> io::Result<(Receiving, OwnedFd)> {
     Ok((Receiving(ours), theirs.into()))
 }
 
-/// The end of the earlier process.
+/// The end of the old process.
 pub(crate) struct Receiving(tokio::net::UnixStream);
 
 impl Receiving {
@@ -36,52 +35,28 @@ impl Receiving {
     }
 }
 
-/// The ends of the new process, the last process's and those that it had itself.
-#[derive(Clone, Default)]
-pub(crate) struct PredecessorSockets(Arc<Vec<UnixStream>>);
+/// The end of the new process.
+pub(crate) struct Sending(UnixStream);
 
-impl PredecessorSockets {
-    pub(crate) fn new(sockets: Vec<OwnedFd>) -> io::Result<PredecessorSockets> {
-        let streams = sockets.into_iter().map(UnixStream::from);
-        let mut formers = Vec::new();
-        for stream in streams {
-            stream.set_nonblocking(true)?;
-            formers.push(stream);
-        }
-        Ok(PredecessorSockets(Arc::new(formers)))
+impl Sending {
+    pub(crate) fn new(socket: OwnedFd) -> io::Result<Sending> {
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(true)?;
+        Ok(Sending(stream))
     }
 
-    /// Sends a request on: the process number and the secret. Whether an earlier process lives that
-    /// takes it.
+    /// Forwards a request: the process number and the secret. Returns whether the old process is
+    /// there to take it.
     pub(crate) fn send(&self, process: u32, secret: &[u8]) -> bool {
         let Some(frame) = frame(process, secret) else {
             return false;
         };
-        let mut is_sent = false;
-        for mut former in self.0.iter() {
-            match former.write_all(&frame) {
-                Ok(()) => is_sent = true,
-                // There is nobody to tell: a cancel request has no answer.
-                Err(error) => {
-                    tracing::debug!("a cancel request does not reach an earlier process: {error}");
-                }
-            }
-        }
-        is_sent
+        // A cancel request has no answer: the client does not learn of an error.
+        let sent = (&self.0).write_all(&frame).inspect_err(|error| {
+            tracing::debug!("cannot forward cancel request to the old process: {error}");
+        });
+        sent.is_ok()
     }
-
-    /// Once more, for the next process: those that still live.
-    pub(crate) fn descriptors(&self) -> Vec<OwnedFd> {
-        let alive = self.0.iter().filter(|former| is_alive(former));
-        let copies = alive.filter_map(|former| former.try_clone().ok());
-        copies.map(OwnedFd::from).collect()
-    }
-}
-
-/// Nothing ever comes from there but the end.
-fn is_alive(mut former: &UnixStream) -> bool {
-    let read = former.read(&mut [0; 1]);
-    read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 fn frame(process: u32, secret: &[u8]) -> Option<[u8; FRAME_BYTES]> {
@@ -109,12 +84,12 @@ mod tests {
     #[tokio::test]
     async fn requests_come_out_as_they_were_sent_and_the_end_is_the_end() {
         let (receiving, theirs) = pair().unwrap();
-        let formers = PredecessorSockets::new(vec![theirs]).unwrap();
+        let sending = Sending::new(theirs).unwrap();
         let long = vec![7; FRAME_BYTES - SECRET_AT];
-        assert!(formers.send(5, b"abcd"));
-        assert!(formers.send(u32::MAX, &long));
-        assert!(!formers.send(1, &[0; FRAME_BYTES]), "too long");
-        drop(formers);
+        assert!(sending.send(5, b"abcd"));
+        assert!(sending.send(u32::MAX, &long));
+        assert!(!sending.send(1, &[0; FRAME_BYTES]), "too long");
+        drop(sending);
         let heard = std::cell::RefCell::new(Vec::new());
         receiving
             .each(|process, secret| heard.borrow_mut().push((process, secret.to_vec())))
@@ -124,14 +99,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn processes_that_have_ended_are_not_handed_on() {
-        let ((one, first), (other, second)) = (pair().unwrap(), pair().unwrap());
-        let formers = PredecessorSockets::new(vec![first, second]).unwrap();
-        assert_eq!(formers.descriptors().len(), 2);
-        drop(one);
-        assert_eq!(formers.descriptors().len(), 1);
-        drop(other);
-        assert!(formers.descriptors().is_empty());
-        assert!(!formers.send(5, b"abcd"), "nobody is there");
+    async fn a_request_to_a_process_that_has_exited_is_not_sent() {
+        let (receiving, theirs) = pair().unwrap();
+        let sending = Sending::new(theirs).unwrap();
+        drop(receiving);
+        assert!(!sending.send(5, b"abcd"));
     }
 }

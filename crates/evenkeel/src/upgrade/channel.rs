@@ -49,7 +49,9 @@ pub(crate) fn message(content: &impl Serialize) -> io::Result<Vec<u8>> {
 fn body_bytes(length: [u8; LENGTH_BYTES]) -> io::Result<usize> {
     match u32::from_be_bytes(length) as usize {
         length if length <= MESSAGE_BYTES_MAX => Ok(length),
-        length => Err(io::Error::other(format!("a message of {length} bytes"))),
+        length => Err(io::Error::other(format!(
+            "message too long ({length} bytes)"
+        ))),
     }
 }
 
@@ -93,7 +95,7 @@ impl Channel {
         let mut control = SendAncillaryBuffer::new(&mut space);
         let descriptors = [descriptor.as_fd()];
         if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(io::Error::other("no room for a descriptor"));
+            return Err(io::Error::other("cannot attach file descriptor"));
         }
         let carrier = [IoSlice::new(&[0])];
         sendmsg(&self.stream, &carrier, &mut control, SendFlags::NOSIGNAL)?;
@@ -113,7 +115,7 @@ impl Channel {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        passed.ok_or_else(|| io::Error::other("a descriptor was promised and none came"))
+        passed.ok_or_else(|| io::Error::other("expected file descriptor not received"))
     }
 
     fn read_exact(&mut self, mut into: &mut [u8], by: Option<Instant>) -> io::Result<()> {

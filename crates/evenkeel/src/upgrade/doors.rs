@@ -58,7 +58,7 @@ impl Doors {
             }
             match socket.try_clone() {
                 Ok(socket) => sockets.push((purpose.clone(), socket)),
-                Err(error) => tracing::error!("{purpose:?} does not answer again: {error}"),
+                Err(error) => tracing::error!("cannot reopen the {purpose:?} socket: {error}"),
             }
         }
         self.closing.send_replace(false);

@@ -1,8 +1,8 @@
-//! The line to a process that drains: it can be handed on, in the middle of a word if need be.
+//! The connection to the draining process: its reports, and the messages to it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -14,116 +14,74 @@ use super::channel::{message, next_in};
 use super::process::Process;
 use super::state::{FromNew, FromOld, Report};
 
-/// What an old process has to say once we serve.
+/// A message of the draining process.
 #[derive(Debug)]
 pub(crate) enum FromPredecessor {
-    /// How it stands.
-    Report { pid: u32, report: Box<Report> },
-    /// It has ended.
-    Gone { pid: u32 },
+    /// Its sessions, places and counters.
+    Report(Box<Report>),
+    /// It has exited.
+    Gone,
 }
 
-/// Listens to one old process until dropped.
+/// Reads what the draining process sends until dropped.
 pub(crate) struct Line {
     pid: u32,
     stream: Arc<UnixStream>,
-    /// What has come of a message that is not whole yet.
-    unread: Arc<Mutex<Vec<u8>>>,
-    heard: mpsc::UnboundedSender<FromPredecessor>,
-    /// None while paused.
-    listening: Option<AbortHandle>,
+    listening: AbortHandle,
 }
 
 impl Line {
-    /// One that is not listened to before [`Self::resume`].
-    pub(crate) fn paused(
+    pub(crate) fn new(
         pid: u32,
         socket: OwnedFd,
-        unread: Vec<u8>,
         heard: mpsc::UnboundedSender<FromPredecessor>,
     ) -> io::Result<Line> {
         let stream = std::os::unix::net::UnixStream::from(socket);
         stream.set_nonblocking(true)?;
         let stream = Arc::new(UnixStream::from_std(stream)?);
-        let unread = Arc::new(Mutex::new(unread));
+        let listening = tokio::spawn(listen(pid, Arc::clone(&stream), heard));
         Ok(Line {
             pid,
             stream,
-            unread,
-            heard,
-            listening: None,
+            listening: listening.abort_handle(),
         })
     }
 
-    pub(crate) fn new(
-        pid: u32,
-        socket: OwnedFd,
-        unread: Vec<u8>,
-        heard: mpsc::UnboundedSender<FromPredecessor>,
-    ) -> io::Result<Line> {
-        let mut line = Line::paused(pid, socket, unread, heard)?;
-        line.resume();
-        Ok(line)
-    }
-
-    /// The descriptor once more, for a process that listens when we no longer do.
-    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.stream.as_fd().try_clone_to_owned()
-    }
-
-    /// Says that this process was told to stop. Some bytes always fit: nothing else is said on it.
+    /// Reports that this process received a stop signal.
     pub(crate) fn say_stopping(&self) {
-        let sent = message(&FromNew::Stopping).map(|bytes| self.stream.try_write(&bytes));
-        if let Err(error) = sent.flatten() {
-            tracing::debug!("process {} does not hear that we stop: {error}", self.pid);
+        if let Err(error) = self.say(&FromNew::Stopping) {
+            tracing::debug!("cannot send stop notice to process {}: {error}", self.pid);
         }
     }
 
-    /// Stops listening, so that another process may: the descriptor, and what it must know.
-    pub(crate) fn pause(&mut self) -> io::Result<(OwnedFd, Vec<u8>)> {
-        self.stop();
-        let socket = self.stream.as_fd().try_clone_to_owned()?;
-        Ok((socket, locked(&self.unread).clone()))
+    /// Asks the process to terminate its sessions now.
+    pub(crate) fn end_draining(&self) -> io::Result<()> {
+        self.say(&FromNew::EndDraining)
     }
 
-    /// The other process did not come to it. Nothing, if it is listened to anyway: two who listen
-    /// would tear each other's messages.
-    pub(crate) fn resume(&mut self) {
-        if self.listening.is_none() {
-            let listening = start(self.pid, &self.stream, &self.unread, &self.heard);
-            self.listening = Some(listening);
-        }
-    }
-
-    fn stop(&mut self) {
-        if let Some(listening) = self.listening.take() {
-            listening.abort();
+    /// Fails if the process reads nothing and the socket's buffer is full.
+    fn say(&self, what: &FromNew) -> io::Result<()> {
+        let bytes = message(what)?;
+        match self.stream.try_write(&bytes)? {
+            sent if sent == bytes.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        self.stop();
+        self.listening.abort();
     }
 }
 
-fn start(
-    pid: u32,
-    stream: &Arc<UnixStream>,
-    unread: &Arc<Mutex<Vec<u8>>>,
-    heard: &mpsc::UnboundedSender<FromPredecessor>,
-) -> AbortHandle {
-    let (stream, unread, heard) = (Arc::clone(stream), Arc::clone(unread), heard.clone());
-    let listen = async move {
-        // It waits for bytes and for nothing else: whenever it is stopped, what was heard is told.
-        while stream.readable().await.is_ok() && hear(pid, &stream, &unread, &heard).is_ok() {}
-        // Its sessions have their places as long as it lives, whether we understand it or not.
-        end_of(pid).await;
-        // The world is gone only when the process ends.
-        let _ = heard.send(FromPredecessor::Gone { pid });
-    };
-    tokio::spawn(listen).abort_handle()
+async fn listen(pid: u32, stream: Arc<UnixStream>, heard: mpsc::UnboundedSender<FromPredecessor>) {
+    let mut unread = Vec::new();
+    while stream.readable().await.is_ok() && hear(pid, &stream, &mut unread, &heard).is_ok() {}
+    // Its sessions have their places as long as it lives, whether its reports are read or not.
+    end_of(pid).await;
+    // The world is gone only when the process ends.
+    let _ = heard.send(FromPredecessor::Gone);
 }
 
 /// At once where the system cannot tell.
@@ -143,32 +101,27 @@ async fn end_of(pid: u32) {
 fn hear(
     pid: u32,
     stream: &UnixStream,
-    unread: &Mutex<Vec<u8>>,
+    unread: &mut Vec<u8>,
     heard: &mpsc::UnboundedSender<FromPredecessor>,
 ) -> io::Result<()> {
-    let mut unread = locked(unread);
-    match stream.try_read_buf(&mut *unread) {
+    match stream.try_read_buf(unread) {
         Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
         _ => {}
     }
     let not_understood = |error: &io::Error| {
         tracing::error!(
-            "process {pid} is not understood: {error}; its sessions count as they did last until \
-             it ends"
+            "cannot read the session counts of process {pid}: {error}; its last known counts are \
+             used until it exits"
         );
     };
-    while let Some(message) = next_in(&mut unread).inspect_err(not_understood)? {
+    while let Some(message) = next_in(unread).inspect_err(not_understood)? {
         if let FromOld::Report(report) = message {
             // As above.
-            let _ = heard.send(FromPredecessor::Report { pid, report });
+            let _ = heard.send(FromPredecessor::Report(report));
         }
     }
     Ok(())
-}
-
-fn locked(unread: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    unread.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

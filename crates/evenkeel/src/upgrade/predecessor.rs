@@ -21,14 +21,14 @@ use super::{LIMIT_MS_MAX, PREDECESSOR, VERSION};
 pub enum TakeOverError {
     /// Started by hand, or by a wrapper that stays in between.
     #[error(
-        "{PREDECESSOR}={0} is set, but that process did not start this one: unset it; a wrapper \
-         around evenkeel must exec it"
+        "{PREDECESSOR}={0} is set, but that process did not start this one: unset it (a wrapper \
+         around evenkeel must use exec)"
     )]
     NotStarted(String),
     /// The two programs do not understand each other.
     #[error(
-        "evenkeel {program} runs, and hands over in version {theirs} where this one \
-         ({}) takes over in version {VERSION}: stop it and start this one",
+        "the running evenkeel {program} uses upgrade protocol {theirs}, this one ({}) uses \
+         {VERSION}: stop the running one and start this one",
         env!("CARGO_PKG_VERSION")
     )]
     Version {
@@ -73,7 +73,7 @@ impl Predecessor {
             return Err(TakeOverError::NotStarted(told));
         };
         let found = standard_input_of(pid).and_then(|stream| Predecessor::on(pid, stream));
-        let step = "its socket, which should be the standard input";
+        let step = "opening its socket on standard input";
         let broken = |cause| TakeOverError::Broken { pid, step, cause };
         found.map(Some).map_err(broken)
     }
@@ -93,7 +93,7 @@ impl Predecessor {
     pub fn ask(&mut self) -> Result<Inherited, TakeOverError> {
         let by = Some(self.by);
         let hello = self.channel.receive(by);
-        match hello.map_err(|cause| self.broken("its greeting", cause))? {
+        match hello.map_err(|cause| self.broken("reading its greeting", cause))? {
             FromOld::Hello {
                 version,
                 pid,
@@ -116,16 +116,16 @@ impl Predecessor {
             other => return Err(self.out_of_turn(&other)),
         }
         let asked = self.channel.send(&FromNew::Asks);
-        asked.map_err(|cause| self.broken("asking for its sockets", cause))?;
+        asked.map_err(|cause| self.broken("requesting its sockets", cause))?;
         let listed = self.channel.receive(by);
-        let purposes = match listed.map_err(|cause| self.broken("its sockets", cause))? {
+        let purposes = match listed.map_err(|cause| self.broken("receiving its sockets", cause))? {
             FromOld::Sockets(purposes) => purposes,
             other => return Err(self.out_of_turn(&other)),
         };
         let mut inherited = Inherited::default();
         for purpose in purposes {
             let passed = self.channel.be_passed(by);
-            let socket = passed.map_err(|cause| self.broken("its sockets", cause))?;
+            let socket = passed.map_err(|cause| self.broken("receiving its sockets", cause))?;
             inherited.sockets.entry(purpose).or_default().push(socket);
         }
         Ok(inherited)
@@ -136,48 +136,27 @@ impl Predecessor {
         self.generation
     }
 
-    /// Says that nothing is left that can fail, and hears what there is to know. The descriptors
-    /// are the lines to the processes before it.
-    ///
-    /// Nothing, if the old process has ended: we have its sockets, and nobody else is left to
-    /// serve.
-    pub(crate) fn ready(&mut self) -> Result<(Handover, Vec<OwnedFd>), TakeOverError> {
+    /// Says that nothing is left that can fail, and returns the state of the old process: an empty
+    /// one if that process has exited, since this one has its sockets and must serve.
+    pub(crate) fn ready(&mut self) -> Result<Handover, TakeOverError> {
         let state = self.channel.send(&FromNew::Ready);
         let state = state.and_then(|()| self.channel.receive(Some(self.by)));
         match state {
-            Ok(FromOld::State(state)) => {
-                let lines = self.lines(state.predecessors.len())?;
-                Ok((*state, lines))
-            }
+            Ok(FromOld::State(state)) => Ok(*state),
             Ok(other) => Err(self.out_of_turn(&other)),
-            Err(cause) if self.is_orphaned(&cause) => {
-                let nothing = Handover {
-                    pid: self.pid,
-                    ..Handover::default()
-                };
-                Ok((nothing, Vec::new()))
-            }
-            Err(cause) => Err(self.broken("its state", cause)),
+            Err(cause) if self.is_orphaned(&cause) => Ok(Handover {
+                pid: self.pid,
+                ..Handover::default()
+            }),
+            Err(cause) => Err(self.broken("receiving its state", cause)),
         }
-    }
-
-    fn lines(&mut self, count: usize) -> Result<Vec<OwnedFd>, TakeOverError> {
-        let mut lines = Vec::new();
-        while lines.len() < count {
-            match self.channel.be_passed(Some(self.by)) {
-                Ok(line) => lines.push(line),
-                Err(cause) if self.is_orphaned(&cause) => break,
-                Err(cause) => return Err(self.broken("the lines to others", cause)),
-            }
-        }
-        Ok(lines)
     }
 
     /// Whether the old process has hung up because it is no more: then we go on alone.
     fn is_orphaned(&self, cause: &io::Error) -> bool {
         let is_gone = is_end(cause) && self.process.ends_within(END_LIMIT);
         if is_gone {
-            tracing::error!("process {} has ended: going on without it", self.pid);
+            tracing::error!("process {} exited, continuing without it", self.pid);
         }
         is_gone
     }
@@ -186,7 +165,7 @@ impl Predecessor {
     pub(crate) fn serving(&mut self, taken: Vec<Purpose>) -> Result<(), TakeOverError> {
         match self.channel.send(&FromNew::Serving(taken)) {
             Err(cause) if !self.is_orphaned(&cause) => {
-                Err(self.broken("saying that we serve", cause))
+                Err(self.broken("announcing that this process serves", cause))
             }
             _ => Ok(()),
         }
@@ -195,12 +174,12 @@ impl Predecessor {
     /// What it says from now on.
     pub(crate) fn line(self, heard: mpsc::UnboundedSender<FromPredecessor>) -> io::Result<Line> {
         let stream = self.channel.into_stream();
-        Line::new(self.pid, stream.into(), Vec::new(), heard)
+        Line::new(self.pid, stream.into(), heard)
     }
 
     fn broken(&self, step: &'static str, cause: io::Error) -> TakeOverError {
         let cause = match cause.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::other("it has hung up"),
+            io::ErrorKind::UnexpectedEof => io::Error::other("connection closed"),
             _ => cause,
         };
         TakeOverError::Broken {
@@ -211,8 +190,8 @@ impl Predecessor {
     }
 
     fn out_of_turn(&self, said: &FromOld) -> TakeOverError {
-        let cause = io::Error::other(format!("it said something else: {said:?}"));
-        self.broken("its answer", cause)
+        let cause = io::Error::other(format!("unexpected message: {said:?}"));
+        self.broken("reading its answer", cause)
     }
 }
 
@@ -247,7 +226,7 @@ impl Inherited {
                 .map_err(io::Error::from)
         });
         let warn = |error| {
-            tracing::warn!("the log stays with the process that is being replaced: {error}");
+            tracing::warn!("cannot take over the log, it stays with the old process: {error}");
         };
         taken.map_err(warn).ok()
     }
@@ -265,7 +244,7 @@ fn standard_input_of(pid: u32) -> io::Result<UnixStream> {
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
     let peer = rustix::net::sockopt::socket_peercred(&socket)?;
     if peer.pid.as_raw_nonzero().get().cast_unsigned() != pid {
-        return Err(io::Error::other("it comes from another process"));
+        return Err(io::Error::other("the socket comes from another process"));
     }
     rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
     Ok(UnixStream::from(socket))

@@ -41,8 +41,10 @@ pub(crate) enum FromNew {
     Ready,
     /// It serves. These sockets it has taken; the others are the old one's to close.
     Serving(Vec<Purpose>),
-    /// It was told to stop: nobody is to serve in its place.
+    /// It received a stop signal: no process is to serve in its place.
     Stopping,
+    /// The old process is to terminate its sessions now, as at the end of its drain.
+    EndDraining,
 }
 
 /// What a socket is for.
@@ -79,22 +81,6 @@ pub(crate) struct Handover {
     pub(crate) events: Vec<TimelineEvent>,
     /// How it stands, as in the reports that follow.
     pub(crate) report: Report,
-    /// Processes before it that still drain. The lines to them follow in this order.
-    pub(crate) predecessors: Vec<EarlierProcess>,
-}
-
-/// A process that handed over to the one that hands over now, and still drains.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct EarlierProcess {
-    pub(crate) pid: u32,
-    /// All that it has said.
-    pub(crate) report: Report,
-    /// The beginning of a message, the rest of which is still to come.
-    pub(crate) unread: Vec<u8>,
-    /// The process that listens to it and counts its places among its own. If that one ends before
-    /// it, what `report` says counts.
-    pub(crate) relayed_by: Option<u32>,
 }
 
 /// What the servers of a cluster cannot tell again.
@@ -154,6 +140,9 @@ pub(crate) struct DrainHandover {
 #[serde(default)]
 pub(crate) struct Report {
     pub(crate) sessions: u64,
+    /// Start of the oldest of them on the wall clock, in milliseconds. None without a session, and
+    /// for up to 500 ms after the first one has begun.
+    pub(crate) oldest_unix_ms: Option<u64>,
     /// Then the rest of them is cut.
     pub(crate) left_ms: u64,
     /// Places of each service that the next process must count as taken.
@@ -203,6 +192,7 @@ impl Report {
     /// Takes over what a later report says; what it leaves out stays.
     pub(crate) fn follow(&mut self, later: Report) {
         self.sessions = later.sessions;
+        self.oldest_unix_ms = later.oldest_unix_ms;
         self.left_ms = later.left_ms;
         self.services.extend(later.services);
         self.servers.extend(later.servers);
@@ -214,6 +204,7 @@ impl Report {
     pub(crate) fn news(&self, earlier: &Report) -> Report {
         Report {
             sessions: self.sessions,
+            oldest_unix_ms: self.oldest_unix_ms,
             left_ms: self.left_ms,
             services: changed_places(&self.services, &earlier.services),
             servers: changed_places(&self.servers, &earlier.servers),

@@ -46,6 +46,8 @@ pub(crate) enum FromSuccessor {
     Ready,
     /// The new process serves, with these sockets.
     Serving { pid: u32, taken: Vec<Purpose> },
+    /// The new process serves, and wants the sessions of this one terminated now.
+    EndDraining,
     /// There is none; why not.
     Failed(String),
     /// It served, and neither it nor any process after it is left. Whether it was told to stop.
@@ -56,8 +58,7 @@ pub(crate) enum FromSuccessor {
 #[derive(Debug)]
 pub(crate) enum Order {
     Sockets(Vec<(Purpose, OwnedFd)>),
-    /// With the lines to the processes before this one.
-    State(Box<Handover>, Vec<OwnedFd>),
+    State(Box<Handover>),
     Report(Box<Report>),
     /// There is nothing to take over.
     GiveUp,
@@ -83,7 +84,9 @@ impl Successor {
         let mut arguments = std::env::args_os();
         let own = arguments.next().and_then(|name| own_program(&name));
         let Some(program) = program.or(own) else {
-            return Err(io::Error::other("this process does not know its program"));
+            return Err(io::Error::other(
+                "cannot determine the program of this process",
+            ));
         };
         let (orders, inbox) = flume::unbounded();
         let (until, ended) = flume::bounded::<()>(0);
@@ -178,7 +181,7 @@ impl Start {
                 let pid = new.pid;
                 new.let_go();
                 let _ = said.send(FromSuccessor::Serving { pid, taken });
-                if let Some(was_stopped) = new.report(orders) {
+                if let Some(was_stopped) = new.report(orders, said) {
                     let _ = said.send(FromSuccessor::Lost { was_stopped });
                 }
             }
@@ -226,20 +229,20 @@ impl Start {
         let ended = new.end(hung || is_given_up);
         let program = self.program.display();
         if is_given_up {
-            return format!("{program} was ended: this process is stopping");
+            return format!("{program} was terminated: this process is shutting down");
         }
         let what = match ended {
             _ if hung && new.has_state => format!(
-                "had everything and did not serve within {} ms, and was ended",
+                "received the complete state, but did not serve within {} ms and was terminated",
                 SERVING_LIMIT.as_millis()
             ),
-            _ if hung => format!("did not take over within {limit_ms} ms and was ended"),
-            Ok(status) if hung_up => format!("ended before it took over ({status})"),
+            _ if hung => format!("did not take over within {limit_ms} ms and was terminated"),
+            Ok(status) if hung_up => format!("exited before it took over ({status})"),
             _ => format!("did not take over: {error}"),
         };
         match new.words.last() {
-            words if words.is_empty() => format!("{program} {what}, and said nothing"),
-            words => format!("{program} {what}; it said:\n{words}"),
+            words if words.is_empty() => format!("{program} {what}, without any output"),
+            words => format!("{program} {what}; its output:\n{words}"),
         }
     }
 }
@@ -289,15 +292,16 @@ impl NewProcess {
                 }
                 FromNew::Ready => {
                     ask(FromSuccessor::Ready)?;
-                    if let Order::State(state, lines) = next()? {
+                    if let Order::State(state) = next()? {
                         channel.send(&FromOld::State(state))?;
-                        lines.iter().try_for_each(|line| channel.pass(line))?;
                         self.has_state = true;
                         by = by.min(Instant::now() + SERVING_LIMIT);
                     }
                 }
                 FromNew::Serving(taken) => return Ok(taken),
-                FromNew::Stopping => return Err(io::Error::other("it is stopping")),
+                FromNew::Stopping | FromNew::EndDraining => {
+                    return Err(io::Error::other("the new process is shutting down"));
+                }
             }
         }
     }
@@ -306,35 +310,49 @@ impl NewProcess {
     fn let_go(&mut self) {
         let gone = self.midwife.kill().and_then(|()| self.midwife.wait());
         if let Err(error) = gone {
-            tracing::error!("process {} is not let go: {error}", self.pid);
+            tracing::error!("cannot detach process {}: {error}", self.pid);
         }
     }
 
     /// Until the world has nothing more to say; or until nobody who serves is left to hear it:
     /// then, whether the last one was told to stop.
-    fn report(mut self, orders: &flume::Receiver<Order>) -> Option<bool> {
+    fn report(
+        mut self,
+        orders: &flume::Receiver<Order>,
+        said: &mpsc::UnboundedSender<FromSuccessor>,
+    ) -> Option<bool> {
         let patient = self.channel.be_patient();
+        let mut was_stopped = false;
         while let (Ok(()), Ok(order)) = (&patient, orders.recv()) {
-            if let Order::Report(report) = order
-                && let Err(error) = self.channel.send(&FromOld::Report(report))
-            {
-                tracing::debug!("nobody hears of our sessions: {error}");
-                return Some(self.was_stopped());
+            let Order::Report(report) = order else {
+                continue;
+            };
+            let sent = self.channel.send(&FromOld::Report(report));
+            was_stopped |= self.hear(said);
+            if let Err(error) = sent {
+                tracing::debug!("cannot send session counts to the new process: {error}");
+                return Some(was_stopped);
             }
         }
         self.words.wait();
         None
     }
 
-    /// What was said to us since it serves.
-    fn was_stopped(&mut self) -> bool {
-        let now = Some(Instant::now());
-        while let Ok(said) = self.channel.receive::<FromNew>(now) {
-            if matches!(said, FromNew::Stopping) {
-                return true;
+    /// Passes on what the new process has sent meanwhile. Returns whether it received a stop
+    /// signal.
+    fn hear(&mut self, said: &mpsc::UnboundedSender<FromSuccessor>) -> bool {
+        let (now, mut was_stopped) = (Some(Instant::now()), false);
+        while let Ok(heard) = self.channel.receive::<FromNew>(now) {
+            match heard {
+                FromNew::Stopping => was_stopped = true,
+                FromNew::EndDraining => {
+                    // A world that is gone has no sessions.
+                    let _ = said.send(FromSuccessor::EndDraining);
+                }
+                _ => {}
             }
         }
-        false
+        was_stopped
     }
 
     fn end(&mut self, now: bool) -> io::Result<ExitStatus> {
@@ -358,7 +376,7 @@ fn pass_sockets(channel: &mut Channel, sockets: Vec<(Purpose, OwnedFd)>) -> io::
 
 /// The world drops its end when it is told to stop meanwhile.
 fn world_gone() -> io::Error {
-    io::Error::other("this process is stopping")
+    io::Error::other("this process is shutting down")
 }
 
 /// What the new process writes before it has our standard error: it goes there all the same, and

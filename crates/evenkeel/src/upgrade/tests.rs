@@ -34,7 +34,7 @@ fn another_version_of_the_hand_over_is_refused_with_both_named() {
     assert!(matches!(error, TakeOverError::Version { .. }));
     let error = error.to_string();
     assert!(
-        error.contains("0.0.9") && error.contains("version 3"),
+        error.contains("0.0.9") && error.contains("upgrade protocol 4"),
         "{error}"
     );
 }

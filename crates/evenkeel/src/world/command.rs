@@ -7,6 +7,7 @@ use evenkeel_proxy::now_ms;
 use super::World;
 use super::server::Drain;
 use super::timeline::News;
+use super::upgrade::Wanted;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::status::{Command, EventKind, Reply, Request, Severity};
@@ -41,8 +42,14 @@ impl World {
             Request::Upgrade {
                 binary,
                 limit_ms,
+                end_draining,
                 answer,
-            } => self.upgrade(binary, limit_ms, answer),
+            } => self.upgrade(Wanted {
+                binary,
+                limit_ms,
+                end_draining,
+                answer,
+            }),
             Request::Command(command, answer) => {
                 let reply = self.carry_out(command).await;
                 let _ = answer.send(reply);

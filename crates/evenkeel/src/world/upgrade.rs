@@ -3,12 +3,15 @@
 
 mod claims;
 mod clusters;
+mod drain;
 mod give;
 mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub(super) use drain::Wanted;
+use drain::{Predecessor, Waiting};
 use evenkeel_proxy::now_ms;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot};
@@ -17,9 +20,9 @@ use super::World;
 use super::database::serving;
 use super::timeline::News;
 use crate::notify;
-use crate::status::{EventKind, Reply, Severity, UpgradeStatus};
+use crate::status::{EventKind, Reply, Severity};
 use crate::upgrade::doors::Doors;
-use crate::upgrade::line::{FromPredecessor, Line};
+use crate::upgrade::line::FromPredecessor;
 use crate::upgrade::process::Process;
 use crate::upgrade::state::{Purpose, Report};
 use crate::upgrade::successor::{FromSuccessor, Order, Successor};
@@ -43,14 +46,15 @@ pub(super) struct Upgrades {
         mpsc::UnboundedSender<FromSuccessor>,
         mpsc::UnboundedReceiver<FromSuccessor>,
     ),
-    pub(super) from_predecessors: (
+    pub(super) from_predecessor: (
         mpsc::UnboundedSender<FromPredecessor>,
         mpsc::UnboundedReceiver<FromPredecessor>,
     ),
     doors: Option<Doors>,
+    waiting: Option<Waiting>,
     under_way: Option<UnderWay>,
     heir: Option<Heir>,
-    predecessors: Vec<Predecessor>,
+    predecessor: Option<Predecessor>,
     /// Places of each server, by id, that are enough for those who only borrow connections: half of
     /// what we had.
     shares: BTreeMap<u64, u32>,
@@ -60,11 +64,12 @@ impl Default for Upgrades {
     fn default() -> Self {
         Self {
             from_successor: mpsc::unbounded_channel(),
-            from_predecessors: mpsc::unbounded_channel(),
+            from_predecessor: mpsc::unbounded_channel(),
             doors: None,
+            waiting: None,
             under_way: None,
             heir: None,
-            predecessors: Vec::new(),
+            predecessor: None,
             shares: BTreeMap::new(),
         }
     }
@@ -76,8 +81,6 @@ struct UnderWay {
     answer: oneshot::Sender<Reply>,
     /// The new process waits for the state.
     is_wanted: bool,
-    /// Those before us go on reporting to us.
-    is_relaying: bool,
     /// Services near their limit: they accept nobody until the new process does, or has failed.
     paused: Vec<String>,
     /// Servers of which we keep half of what was free, by id; of the others nothing.
@@ -92,49 +95,36 @@ struct Heir {
     told: Report,
     next_report_ms: u64,
     next_counts_ms: u64,
-    /// Processes that the heir listens to now. As long as we have their lines, they know that
-    /// somebody is left to serve; and we listen again if it is us.
-    earlier: Vec<Predecessor>,
     /// A manager that stops the service tells all its processes; we are stopping anyway.
     told_to_stop: bool,
 }
 
-/// A process whose sessions finish while we serve.
-struct Predecessor {
-    pid: u32,
-    report: Report,
-    /// None before we serve; or if it cannot be heard, and then counts as it is.
-    line: Option<Line>,
-    /// Another one listens to it and counts its places among its own.
-    relayed_by: Option<u32>,
-}
-
 impl World {
-    /// Starts an upgrade; the answer comes when it is decided.
-    pub(super) fn upgrade(
-        &mut self,
-        binary: Option<std::path::PathBuf>,
-        limit_ms: Option<u64>,
-        answer: oneshot::Sender<Reply>,
-    ) {
-        let limit_ms = limit_ms.unwrap_or(LIMIT_MS_DEFAULT).min(LIMIT_MS_MAX);
+    /// Starts an upgrade, or refuses it; the answer comes when that is decided.
+    pub(super) fn upgrade(&mut self, wanted: Wanted) {
         if let Some(why) = self.no_upgrade_because() {
-            // Nobody waiting for the answer is no error.
-            let _ = answer.send(Reply::failed(why));
-            return;
+            wanted.fail(why);
+        } else if self.upgrades.predecessor.is_some() {
+            self.upgrade_after_drain(wanted);
+        } else {
+            self.start_upgrade(wanted);
         }
-        let limit = Duration::from_millis(limit_ms);
+    }
+
+    fn start_upgrade(&mut self, wanted: Wanted) {
+        let limit_ms = wanted.limit_ms.unwrap_or(LIMIT_MS_DEFAULT);
+        let limit = Duration::from_millis(limit_ms.min(LIMIT_MS_MAX));
         let said = self.upgrades.from_successor.0.clone();
-        match Successor::start(binary, (limit, self.identity.generation), said) {
+        let Wanted { binary, answer, .. } = wanted;
+        match Successor::start(binary, (limit, self.generation), said) {
             Err(error) => {
-                let _ = answer.send(Reply::failed(format!("no upgrade: {error}")));
+                let _ = answer.send(Reply::failed(format!("cannot start upgrade: {error}")));
             }
             Ok(successor) => {
                 self.upgrades.under_way = Some(UnderWay {
                     successor,
                     answer,
                     is_wanted: false,
-                    is_relaying: false,
                     paused: Vec::new(),
                     halved: BTreeSet::new(),
                     is_given_up: false,
@@ -149,7 +139,7 @@ impl World {
     fn share_writes(&self) {
         let upgrades = &self.upgrades;
         let is_successor = upgrades.under_way.is_some() || upgrades.heir.is_some();
-        let are_shared = is_successor || !upgrades.predecessors.is_empty();
+        let are_shared = is_successor || upgrades.predecessor.is_some();
         let databases = self
             .services
             .iter()
@@ -164,20 +154,20 @@ impl World {
         if let Some(name) = self.paused_service() {
             // Its clients would wait for a process that nobody can tell to go on.
             return Some(format!(
-                "{name} is paused, and a pause is not handed on: `evenkeel resume {name}` first"
+                "cannot upgrade while {name} is paused: run `evenkeel resume {name}` first"
             ));
         }
         if std::process::id() == FIRST_PROCESS {
-            let why = "this is process 1 of a container: when it ends, the container and the new \
-                       process end with it. Start the new version as a new container, or run \
+            let why = "cannot upgrade as process 1 of a container: the new process would end \
+                       together with it. Start the new version as a new container, or run \
                        evenkeel under an init (docker run --init)";
             return Some(why.to_owned());
         }
         if self.stop_by_ms.is_some() {
-            return Some("the process is stopping: nothing takes over from it".to_owned());
+            return Some("cannot upgrade: the process is shutting down".to_owned());
         }
-        let busy = self.upgrades.under_way.is_some();
-        busy.then(|| "another upgrade is under way: wait for its outcome".to_owned())
+        let busy = self.upgrades.under_way.is_some() || self.upgrades.waiting.is_some();
+        busy.then(|| "another upgrade is in progress".to_owned())
     }
 
     pub(super) fn hear_successor(&mut self, said: FromSuccessor) {
@@ -202,6 +192,7 @@ impl World {
                     self.stop_heir(pid);
                 }
             }
+            FromSuccessor::EndDraining => self.end_draining(),
             FromSuccessor::Failed(_) if is_given_up => self.stop_without_heir(),
             FromSuccessor::Failed(why) => self.go_on(&why),
             FromSuccessor::Lost { was_stopped } => self.take_back(was_stopped),
@@ -212,18 +203,17 @@ impl World {
     /// Nobody serves: this process does again, unless that is how it was meant.
     fn take_back(&mut self, was_stopped: bool) {
         let is_meant = was_stopped || self.is_over();
-        let Some(heir) = self
-            .upgrades
-            .heir
+        let heir = &mut self.upgrades.heir;
+        if heir
             .take_if(|heir| !heir.told_to_stop && !is_meant)
-        else {
+            .is_none()
+        {
             return;
-        };
+        }
         self.stop_by_ms = None;
         for service in &self.services {
             self.adopt_database_plan(service);
         }
-        self.upgrades.predecessors.extend(heir.earlier);
         self.take_places_back();
         self.lend_sockets(false);
         let all: Vec<_> = self.services.iter().map(|s| s.plan.name.clone()).collect();
@@ -233,17 +223,9 @@ impl World {
         }
         notify::serve_again();
         let pid = std::process::id();
-        let what = format!("process {pid} serves again");
+        let what = format!("process {pid} resumed serving");
         let news = News::new(EventKind::Process, Severity::Error, what);
-        self.tell(news.cause("the process that had taken over has ended"));
-    }
-
-    /// Those who drain must not serve in our place.
-    pub(super) fn tell_predecessors_of_stop(&self) {
-        let lines = self.upgrades.predecessors.iter();
-        lines
-            .filter_map(|known| known.line.as_ref())
-            .for_each(Line::say_stopping);
+        self.tell(news.cause("the new process exited"));
     }
 
     /// Ends an upgrade that is under way, because this process is told to stop; whether there is
@@ -253,7 +235,7 @@ impl World {
             return false;
         };
         if !under_way.is_given_up {
-            tracing::info!("told to stop: the upgrade that is under way is given up");
+            tracing::info!("stop signal received: upgrade aborted");
             under_way.is_given_up = true;
             under_way.successor.give_up();
         }
@@ -265,9 +247,11 @@ impl World {
         if let Some(heir) = &mut self.upgrades.heir {
             heir.told_to_stop = true;
         }
-        tracing::info!("told to stop: process {pid} serves already, and is told so");
+        tracing::info!(
+            "stop signal received: forwarding it to process {pid}, which already serves"
+        );
         if let Err(error) = Process::find(pid).signal(Signal::TERM) {
-            tracing::error!("process {pid} cannot be told to stop: {error}");
+            tracing::error!("cannot stop process {pid}: {error}");
         }
     }
 
@@ -279,7 +263,7 @@ impl World {
         self.lend_sockets(false);
         notify::stopping(self.plan.engine.shutdown_limit_ms);
         self.stop();
-        let why = "the process was told to stop meanwhile: nothing has taken over from it";
+        let why = "upgrade aborted: the process received a stop signal";
         let _ = under_way.answer.send(Reply::failed(why));
     }
 
@@ -298,7 +282,7 @@ impl World {
         self.lend_sockets(false);
         self.accept_again(&under_way.paused);
         let pid = std::process::id();
-        let what = format!("upgrade failed, process {pid} goes on");
+        let what = format!("upgrade failed, process {pid} continues to serve");
         let news = News::new(EventKind::Process, Severity::Error, what.clone());
         self.tell(news.cause(why));
         let reply = Reply::failed(format!("{what}: {why}"));
@@ -316,11 +300,6 @@ impl World {
         self.stop_by_ms = Some(now_ms + limit_ms);
         self.leave_sockets(taken);
         self.services.iter().for_each(serving::lend_sparingly);
-        let earlier = match under_way.is_relaying {
-            true => Vec::new(),
-            // The new process listens to them now, and counts what they have.
-            false => std::mem::take(&mut self.upgrades.predecessors),
-        };
         if let Some(doors) = &mut self.upgrades.doors {
             doors.close(taken);
         }
@@ -329,7 +308,6 @@ impl World {
             told: Report::default(),
             next_report_ms: now_ms,
             next_counts_ms: now_ms,
-            earlier,
             told_to_stop: false,
         });
         let (pid, sessions) = (std::process::id(), self.sessions());
@@ -337,7 +315,7 @@ impl World {
         let message = format!(
             "pid {new_pid} serves; pid {pid} drains {sessions} sessions within {limit_s} s"
         );
-        let what = format!("handed over: {message}");
+        let what = format!("upgrade complete: {message}");
         self.tell(News::new(EventKind::Process, Severity::Info, what));
         let _ = under_way.answer.send(Reply::done(message));
     }
@@ -350,10 +328,12 @@ impl World {
             .is_some_and(|u| u.is_wanted);
         let look_ms = waits.then(|| now_ms() + LOOK_INTERVAL_MS);
         let report_ms = self.upgrades.heir.as_ref().map(|heir| heir.next_report_ms);
-        look_ms.into_iter().chain(report_ms).min()
+        let times = look_ms.into_iter().chain(report_ms);
+        times.chain(self.drain_look_due_ms()).min()
     }
 
     pub(super) fn do_upgrade_work(&mut self, now_ms: u64) {
+        self.upgrade_when_alone(now_ms);
         self.send_state_when_due();
         self.report_to_heir(now_ms);
     }
@@ -366,22 +346,5 @@ impl World {
     pub(super) fn is_stopping_already(&mut self) -> bool {
         let heir = self.upgrades.heir.as_mut();
         heir.is_some_and(|heir| !std::mem::replace(&mut heir.told_to_stop, true))
-    }
-
-    /// Whether the process that serves now hears through us of sessions before ours.
-    pub(super) fn is_relaying(&self) -> bool {
-        self.upgrades.heir.is_some() && !self.upgrades.predecessors.is_empty()
-    }
-
-    pub(super) fn upgrade_status(&self) -> Vec<UpgradeStatus> {
-        let known = self.upgrades.predecessors.iter();
-        known
-            .filter(|known| known.relayed_by.is_none())
-            .map(|known| UpgradeStatus {
-                draining_pid: known.pid,
-                sessions_left: known.report.sessions,
-                left_ms: known.report.left_ms,
-            })
-            .collect()
     }
 }

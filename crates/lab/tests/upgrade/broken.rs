@@ -22,7 +22,10 @@ fn refused(balancer: &Balancer, arguments: &[&str]) -> String {
     };
     assert_eq!(balancer.pids(), [pid], "the old process alone");
     let error = format!("{error:#}");
-    assert!(error.contains(&format!("process {pid} goes on")), "{error}");
+    assert!(
+        error.contains(&format!("process {pid} continues to serve")),
+        "{error}"
+    );
     error
 }
 
@@ -39,7 +42,7 @@ fn a_program_that_cannot_take_over_leaves_the_old_process_in_charge(io: &str) {
     let client = held(&listen, 1);
     let error = refused(&balancer, &["--binary", "/bin/false"]);
     assert!(
-        error.contains("/bin/false ended before it took over (exit status: 1)"),
+        error.contains("/bin/false exited before it took over (exit status: 1)"),
         "{error}"
     );
     let talks = script(
@@ -55,7 +58,10 @@ fn a_program_that_cannot_take_over_leaves_the_old_process_in_charge(io: &str) {
     let hangs = script(room.path(), "#!/bin/sh\nexec sleep 600\n");
     let since = Instant::now();
     let error = refused(&balancer, &["--binary", &hangs, "--limit-ms", "500"]);
-    assert!(error.contains("within 500 ms and was ended"), "{error}");
+    assert!(
+        error.contains("within 500 ms and was terminated"),
+        "{error}"
+    );
     assert!(since.elapsed() < Duration::from_secs(10));
     let garbage = script(
         room.path(),

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ impl Talk {
         let process = Command::new("sleep").arg("600").spawn().unwrap();
         let (theirs, ours) = UnixStream::pair().unwrap();
         let (told, heard) = mpsc::unbounded_channel();
-        let line = Line::new(process.id(), ours.into(), Vec::new(), told).unwrap();
+        let line = Line::new(process.id(), ours.into(), told).unwrap();
         Talk {
             process,
             theirs,
@@ -46,8 +46,8 @@ impl Talk {
 
     async fn next_sessions(&mut self) -> Option<u64> {
         match timeout(LIMIT, self.heard.recv()).await.unwrap().unwrap() {
-            FromPredecessor::Report { report, .. } => Some(report.sessions),
-            FromPredecessor::Gone { .. } => None,
+            FromPredecessor::Report(report) => Some(report.sessions),
+            FromPredecessor::Gone => None,
         }
     }
 
@@ -66,16 +66,30 @@ impl Drop for Talk {
 }
 
 #[tokio::test]
-async fn a_line_that_is_resumed_without_a_pause_has_one_listener() {
+async fn reports_and_messages_arrive_as_they_were_sent() {
     let mut talk = Talk::start();
-    talk.line.resume();
     talk.report(3);
-    assert_eq!(talk.next_sessions().await, Some(3));
-    talk.line.pause().unwrap();
     talk.report(4);
-    assert!(talk.is_silent().await, "it is another process's to hear");
-    talk.line.resume();
+    assert_eq!(talk.next_sessions().await, Some(3));
     assert_eq!(talk.next_sessions().await, Some(4));
+    talk.line.end_draining().unwrap();
+    talk.line.say_stopping();
+    let mut channel = Channel::new(talk.theirs.try_clone().unwrap()).unwrap();
+    let mut next = || {
+        channel
+            .receive::<FromNew>(Some(Instant::now() + LIMIT))
+            .unwrap()
+    };
+    assert!(matches!(next(), FromNew::EndDraining));
+    assert!(matches!(next(), FromNew::Stopping));
+}
+
+#[tokio::test]
+async fn a_process_that_has_closed_the_connection_cannot_be_asked_to_end() {
+    let mut talk = Talk::start();
+    talk.theirs.shutdown(std::net::Shutdown::Both).unwrap();
+    assert!(talk.is_silent().await);
+    assert!(talk.line.end_draining().is_err());
 }
 
 #[tokio::test]

@@ -5,19 +5,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use evenkeel_policy::health::Standing;
-use evenkeel_policy::places::UNLIMITED;
 use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::claims::{counted_by_server, counted_by_service};
 use super::{COUNTS_INTERVAL_MS, REPORT_INTERVAL_MS};
 use crate::upgrade::cancels;
-use crate::upgrade::line::Line;
 use crate::upgrade::state::{
-    DrainHandover, EarlierProcess, Handover, Purpose, Report, ServerHandover, ServiceHandover,
+    DrainHandover, Handover, Purpose, Report, ServerHandover, ServiceHandover,
 };
 use crate::upgrade::successor::Order;
 use crate::world::World;
 use crate::world::cluster::ClusterState;
+use crate::world::report::unix_ms;
 use crate::world::server::ServerState;
 use crate::world::service::ServiceState;
 
@@ -36,25 +35,28 @@ impl World {
             match listener.descriptor() {
                 Ok(socket) => sockets.push((Purpose::Clients(address), socket)),
                 // The new process will not be able to bind it, and say so.
-                Err(error) => tracing::error!("{address} cannot be handed over: {error}"),
+                Err(error) => tracing::error!(
+                    "cannot pass the socket of {address} to the new process: {error}"
+                ),
             }
         }
         let doors = self.upgrades.doors.iter().flat_map(|doors| &doors.sockets);
         for (purpose, socket) in doors {
             match socket.try_clone() {
                 Ok(socket) => sockets.push((purpose.clone(), socket)),
-                Err(error) => tracing::error!("{purpose:?} cannot be handed over: {error}"),
+                Err(error) => tracing::error!(
+                    "cannot pass the {purpose:?} socket to the new process: {error}"
+                ),
             }
         }
         match cancels::pair() {
             Ok((receiving, theirs)) => {
                 tokio::spawn(receiving.each(self.engine.canceller()));
                 sockets.push((Purpose::Cancels, theirs));
-                let earlier = self.identity.formers.descriptors().into_iter();
-                sockets.extend(earlier.map(|socket| (Purpose::Cancels, socket)));
             }
             Err(error) => tracing::error!(
-                "requests to cancel will not find the clients that stay here: {error}"
+                "cancel requests for sessions that stay in this process will not be delivered: \
+                 {error}"
             ),
         }
         let log = rustix::stdio::stderr().try_clone_to_owned();
@@ -126,7 +128,6 @@ impl World {
             return;
         }
         let seekers = self.without_place();
-        let seeking = seekers.seeking;
         for state in self.services.iter().filter(paused) {
             state.service.places.keep_taken_and(seekers.not_admitted);
         }
@@ -136,24 +137,11 @@ impl World {
                 self.keep_for(&seekers, &server);
             }
         }
-        let mut state = Box::new(self.handover());
-        let is_relaying = seeking > 0 && self.predecessors_hold_limited_places();
-        let lines = match is_relaying {
-            true => self.relayed_lines(&mut state),
-            false => self.pause_lines(&mut state),
-        };
+        let state = Box::new(self.handover());
         if let Some(under_way) = &mut self.upgrades.under_way {
             under_way.is_wanted = false;
-            under_way.is_relaying = is_relaying;
         }
-        self.tell_candidate(Order::State(state, lines));
-    }
-
-    /// Our waiting clients depend on what the processes before us free. Then these report to us as
-    /// before, and we report for them.
-    fn predecessors_hold_limited_places(&self) -> bool {
-        let mut servers = self.servers.values().map(|state| &state.server.load.places);
-        servers.any(|places| places.limit() != UNLIMITED && places.in_use_elsewhere() > 0)
+        self.tell_candidate(Order::State(state));
     }
 
     /// Who may still take a place on any server.
@@ -189,75 +177,13 @@ impl World {
         places.keep_taken_and(seekers.seeking.saturating_add(borrowed));
     }
 
-    /// We go on listening to the processes before this one; the next one does when we have ended.
-    fn relayed_lines(&self, state: &mut Handover) -> Vec<OwnedFd> {
-        let mut lines = Vec::new();
-        for known in &self.upgrades.predecessors {
-            if let Some(Ok(line)) = known.line.as_ref().map(Line::descriptor) {
-                lines.push(line);
-                state.predecessors.push(EarlierProcess {
-                    pid: known.pid,
-                    report: known.report.clone(),
-                    unread: Vec::new(),
-                    relayed_by: known.relayed_by.or(Some(std::process::id())),
-                });
-            }
-        }
-        lines
-    }
-
-    /// The processes before this one, on their way to the next one.
-    fn pause_lines(&mut self, state: &mut Handover) -> Vec<OwnedFd> {
-        let mut lines = Vec::new();
-        let paused = self.upgrades.predecessors.iter_mut();
-        let paused: Vec<_> = paused
-            .filter_map(|known| Some((known.pid, known.line.as_mut()?.pause())))
-            .collect();
-        // What they have said until now is in our counters when these are sent.
-        while let Ok(said) = self.upgrades.from_predecessors.1.try_recv() {
-            self.hear_predecessor(said);
-        }
-        for service in self.known_services() {
-            service.places.hand_on_elsewhere();
-        }
-        for server in self.known_servers() {
-            server.load.places.hand_on_elsewhere();
-        }
-        state.report = self.report(true);
-        for (pid, paused) in paused {
-            let mut known = self.upgrades.predecessors.iter();
-            let Some(known) = known.find(|known| known.pid == pid) else {
-                continue;
-            };
-            match paused {
-                Ok((line, unread)) => {
-                    lines.push(line);
-                    state.predecessors.push(EarlierProcess {
-                        pid,
-                        report: known.report.clone(),
-                        unread,
-                        relayed_by: known.relayed_by,
-                    });
-                }
-                Err(error) => tracing::error!("process {pid} is lost: {error}"),
-            }
-        }
-        lines
-    }
-
-    /// All of the limits but what the processes before this one have, which it hears of again.
+    /// This process has all its limits again.
     pub(super) fn take_places_back(&mut self) {
-        let heard = self.upgrades.predecessors.iter_mut();
-        for known in heard.filter(|known| known.relayed_by.is_none()) {
-            known.line.iter_mut().for_each(Line::resume);
-        }
         for service in self.known_services() {
-            let elsewhere = self.elsewhere(|report| &report.services, &service.name);
-            service.places.take_back(elsewhere);
+            service.places.take_back();
         }
         for server in self.known_servers() {
-            let elsewhere = self.elsewhere(|report| &report.servers, &server.name);
-            server.load.places.take_back(elsewhere);
+            server.load.places.take_back();
             self.engine.places_freed(&server);
         }
     }
@@ -371,7 +297,6 @@ impl World {
             report: self.report(true),
             clusters: self.cluster_handovers(),
             events: self.timeline.after(0),
-            predecessors: Vec::new(),
             named: named.map(|state| state.address.to_string()).collect(),
         }
     }
@@ -380,11 +305,9 @@ impl World {
         let (services, servers) = (self.known_services(), self.known_servers());
         let now_ms = now_ms();
         let limit_ms = self.plan.engine.shutdown_limit_ms;
-        let earlier = self.upgrades.predecessors.iter();
-        let counted = earlier.filter(|known| known.relayed_by.is_none());
-        let earlier: u64 = counted.map(|known| known.report.sessions).sum();
         let mut report = Report {
-            sessions: self.sessions() as u64 + earlier,
+            sessions: self.sessions() as u64,
+            oldest_unix_ms: self.engine.oldest_session_ms().map(unix_ms),
             left_ms: self
                 .stop_by_ms
                 .map_or(limit_ms, |by_ms| by_ms.saturating_sub(now_ms)),

@@ -1,7 +1,6 @@
 //! The new process's part: begins with what the old one knows, and counts its sessions.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use evenkeel_policy::cluster::Role;
@@ -12,9 +11,8 @@ use super::claims::{add_to_server, add_to_service};
 use crate::config::Plan;
 use crate::status::{EventKind, Severity};
 use crate::upgrade::doors::Doors;
-use crate::upgrade::line::{FromPredecessor, Line};
+use crate::upgrade::line::FromPredecessor;
 use crate::upgrade::predecessor::{Inherited, Predecessor};
-use crate::upgrade::process::Process;
 use crate::upgrade::state::{Counted, Handover, Report, ServerHandover, ServiceHandover};
 use crate::world::history::Totals;
 use crate::world::server::{Drain, ServerState};
@@ -41,20 +39,22 @@ impl World {
         let bound = std::mem::take(&mut prepared.bound);
         self.adopt_prepared(plan, prepared);
         self.learn_roles().await;
-        let (state, lines) = predecessor.ready()?;
+        let state = predecessor.ready()?;
         let pid = state.pid;
-        self.resume(state, lines);
+        self.resume(state);
         // Limits and views first: nobody is let in before what the old process knows is known.
         self.listen_at(bound);
         self.check_all_listen()?;
         predecessor.serving(inherited.taken())?;
         self.own_sockets();
-        let line = predecessor.line(self.upgrades.from_predecessors.0.clone());
-        match (line, self.upgrades.predecessors.last_mut()) {
+        let line = predecessor.line(self.upgrades.from_predecessor.0.clone());
+        match (line, &mut self.upgrades.predecessor) {
             (Ok(line), Some(known)) => known.line = Some(line),
             (Err(error), _) => {
                 // Its sessions count as they are until we end: too many rather than too few.
-                tracing::error!("process {pid} is not heard as it drains: {error}");
+                tracing::error!(
+                    "cannot receive the session counts of draining process {pid}: {error}"
+                );
             }
             (Ok(_), None) => {}
         }
@@ -90,24 +90,7 @@ impl World {
         })
     }
 
-    fn resume(&mut self, mut state: Handover, lines: Vec<OwnedFd>) {
-        let earlier = std::mem::take(&mut state.predecessors);
-        for (earlier, line) in earlier.into_iter().zip(lines) {
-            let heard = self.upgrades.from_predecessors.0.clone();
-            let line = match earlier.relayed_by {
-                None => Line::new(earlier.pid, line, earlier.unread, heard),
-                Some(_) => Line::paused(earlier.pid, line, earlier.unread, heard),
-            };
-            if let Err(error) = &line {
-                tracing::error!("process {} is not heard: {error}", earlier.pid);
-            }
-            self.upgrades.predecessors.push(super::Predecessor {
-                pid: earlier.pid,
-                report: earlier.report,
-                line: line.ok(),
-                relayed_by: earlier.relayed_by,
-            });
-        }
+    fn resume(&mut self, mut state: Handover) {
         for known in &state.servers {
             let mut servers = self.servers.iter_mut();
             let same = servers.find(|(address, _)| address.to_string() == known.address);
@@ -121,12 +104,7 @@ impl World {
                 resume_service(service, known, &state.report);
             }
         }
-        self.upgrades.predecessors.push(super::Predecessor {
-            pid: state.pid,
-            report: state.report,
-            line: None,
-            relayed_by: None,
-        });
+        self.upgrades.predecessor = Some(super::Predecessor::new(state.pid, state.report));
         self.count_elsewhere();
         self.timeline.resume(std::mem::take(&mut state.events));
         for known in &state.clusters {
@@ -166,32 +144,20 @@ impl World {
 
     pub(in crate::world) fn hear_predecessor(&mut self, said: FromPredecessor) {
         match said {
-            FromPredecessor::Report { pid, report } => {
-                self.add_counts(pid, &report);
-                let mut known = self.upgrades.predecessors.iter_mut();
-                if let Some(known) = known.find(|known| known.pid == pid) {
+            FromPredecessor::Report(report) => {
+                self.add_counts(&report);
+                if let Some(known) = &mut self.upgrades.predecessor {
                     known.report.follow(*report);
                 }
             }
-            FromPredecessor::Gone { pid } => {
-                self.upgrades.predecessors.retain(|known| known.pid != pid);
-                self.listen_to_relayed_by(pid);
-                let what = format!("process {pid} has ended");
-                self.tell(News::new(EventKind::Process, Severity::Info, what));
+            FromPredecessor::Gone => {
+                if let Some(known) = self.upgrades.predecessor.take() {
+                    let what = format!("process {} exited", known.pid);
+                    self.tell(News::new(EventKind::Process, Severity::Info, what));
+                }
             }
         }
         self.count_elsewhere();
-    }
-
-    /// As a rule they have ended before the one that listened to them.
-    fn listen_to_relayed_by(&mut self, pid: u32) {
-        self.upgrades.predecessors.retain_mut(|known| {
-            if known.relayed_by.take_if(|by| *by == pid).is_none() {
-                return true;
-            }
-            known.line.iter_mut().for_each(Line::resume);
-            !Process::find(known.pid).ends_within(Duration::ZERO)
-        });
     }
 
     /// What other processes have of each limit, anew.
@@ -207,17 +173,15 @@ impl World {
         }
     }
 
-    pub(super) fn elsewhere(&self, of: fn(&Report) -> &BTreeMap<String, u32>, key: &str) -> u32 {
-        let draining = self.upgrades.predecessors.iter();
-        let counted = draining.filter(|known| known.relayed_by.is_none());
-        let places = counted.filter_map(|known| of(&known.report).get(key));
-        places.fold(0, |sum: u32, places| sum.saturating_add(*places))
+    fn elsewhere(&self, of: fn(&Report) -> &BTreeMap<String, u32>, key: &str) -> u32 {
+        let draining = self.upgrades.predecessor.as_ref();
+        let places = draining.and_then(|known| of(&known.report).get(key));
+        places.copied().unwrap_or(0)
     }
 
     /// Totals go on growing with what the old process counts to its end.
-    fn add_counts(&self, pid: u32, report: &Report) {
-        let mut known = self.upgrades.predecessors.iter();
-        let Some(known) = known.find(|known| known.pid == pid) else {
+    fn add_counts(&self, report: &Report) {
+        let Some(known) = &self.upgrades.predecessor else {
             return;
         };
         let nothing = Counted::default();
