@@ -60,6 +60,8 @@ enum Command {
     Bench(bench::Options),
     /// Regenerate the report of a bench run from its results.
     Report(bench::report::Options),
+    /// Draw the figures of a bench run as SVG files.
+    Figures(bench::report::images::Options),
     /// Compare two bench runs: which ratios lie within the other run's interval.
     Compare(bench::compare::Options),
     /// Kill clients and servers under load for a long time, and check for wrong results.
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => bench::report::run(&options),
+        Command::Figures(options) => bench::report::images::run(&options),
         Command::Compare(options) => bench::compare::run(&options),
         Command::Chaos(options) => chaos::command(&options),
         Command::Compat(options) => compat::command(&options),

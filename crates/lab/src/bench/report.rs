@@ -3,6 +3,7 @@
 mod csv;
 mod figure;
 mod html;
+pub mod images;
 mod number;
 mod page;
 #[cfg(test)]

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_right() {
-        let page = include_str!("../../../../../docs/bench.md");
+        let page = include_str!("../../../experiments/README.md");
         let (_, rest) = page.split_once("```toml\n").expect("there is one");
         let (example, _) = rest.split_once("```").expect("it ends");
         let own = parse(example).expect("it is right");

@@ -25,7 +25,8 @@ pub(crate) struct Figure {
     /// run the load when absent.
     #[serde(default)]
     pub(crate) reference: Option<String>,
-    /// First and last point that `bars` and `shares` take the mean of; all when absent.
+    /// First and last point that `bars` and `shares` take the mean of; all when absent. `ratios`
+    /// shows each of them; the reference's best one when absent.
     #[serde(default)]
     pub(crate) points: Option<(f64, f64)>,
     /// Only this fault scenario, for `outage`; all when absent.

@@ -6,6 +6,7 @@ mod outage;
 mod palette;
 mod rows;
 
+pub(super) use chart::SCALE;
 pub(super) use palette::dark_rules;
 pub(super) use rows::singular;
 

@@ -15,7 +15,7 @@ use crate::bench::report::html::Svg;
 use crate::bench::report::number::on_axis;
 
 /// The library places things on whole pixels: with two of them to one of the page, lines lie right.
-pub(super) const SCALE: i32 = 2;
+pub(in crate::bench::report) const SCALE: i32 = 2;
 /// Of a figure on the page.
 pub(super) const WIDTH: i32 = 620;
 pub(super) const TEXT_SIZE: f64 = 12.0;

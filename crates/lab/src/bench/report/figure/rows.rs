@@ -13,7 +13,7 @@ use super::palette::{AXIS, GRID, Ink, PAPER, PARTS, TEXT};
 use crate::bench::outcome::{Load, Metric};
 use crate::bench::report::html::Svg;
 use crate::bench::report::number::{ratio as as_ratio, short};
-use crate::bench::statistics::{Interval, Question, median, ratio};
+use crate::bench::statistics::{Interval, Question, median, ratio, within};
 
 const ROW: i32 = 24;
 const HEADING: i32 = 26;
@@ -224,20 +224,18 @@ pub(super) fn bars(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     })
 }
 
-/// Each target's ratio to the reference at the point where the reference is best, with its interval
-/// and the band that counts as no difference.
+/// Each target's ratio to the reference, with its interval and the band that counts as no
+/// difference: a panel for each of the figure's points, or one where the reference is best.
 pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     let metric = subject.figure.metric;
-    let panel = |load: &&Load| {
-        let reference = subject.reference(&load.name)?;
-        let peak = subject.peak(reference, &load.name, metric)?;
+    let panel = |load: &Load, reference: &str, point: f64| {
         let interval = |name: &str| {
             let question = Question {
                 load: &load.name,
                 metric,
                 target: name,
                 to: reference,
-                points: Some((peak, peak)),
+                points: Some((point, point)),
             };
             let of_another = name != reference;
             of_another.then(|| ratio(&subject.cells, &question, subject.bootstrap))?
@@ -250,12 +248,18 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
             subject.title(reference)
         );
         (!rows.is_empty()).then(|| Panel {
-            heading: format!("{} — {}", load.title, load.place(peak)),
+            heading: format!("{} — {}", load.title, load.place(point)),
             axis: Axis::across(most * 1.02, &label),
             rows,
         })
     };
-    let all: Vec<Panel<Interval>> = loads.iter().filter_map(panel).collect();
+    let mut all: Vec<Panel<Interval>> = Vec::new();
+    for load in loads {
+        if let Some(reference) = subject.reference(&load.name) {
+            let points = ratio_points(subject, load, reference).into_iter();
+            all.extend(points.filter_map(|point| panel(load, reference, point)));
+        }
+    }
     panels(subject, &all, 130, &[], |stage, target, found, row| {
         stage.bar((0.97, 1.03), row, 0.5, GRID)?;
         let look = subject.looks[target];
@@ -268,6 +272,18 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
         let style = Style::new(TEXT).bold(look.is_strong);
         stage.words(found.high, row, 10, &words, style)
     })
+}
+
+/// The points whose ratios are drawn.
+fn ratio_points(subject: &Subject, load: &Load, reference: &str) -> Vec<f64> {
+    let wanted = subject.figure.points;
+    if wanted.is_none() {
+        let peak = subject.peak(reference, &load.name, subject.figure.metric);
+        return peak.into_iter().collect();
+    }
+    let mut points = subject.points(&load.name);
+    points.retain(|point| within(wanted, *point));
+    points
 }
 
 /// How the requests were spread over the servers, and where even shares would meet.
