@@ -1,4 +1,4 @@
-//! What the documents point at exists.
+//! Checks that what the documents point at exists, and that lines and pages are short.
 
 use super::{Problem, Tree};
 
@@ -8,6 +8,23 @@ const MAPS: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
 /// Paths in back-ticks that begin like this are places in the code.
 const PLACES: [&str; 4] = ["crates/", "fuzz/", "scripts/", "xtask/"];
 
+/// Markdown is wrapped at this column.
+const COLUMNS_MAX: usize = 120;
+
+/// Documents with a maximum number of lines of their own.
+const LINES_MAX: [(&str, usize); 3] = [
+    ("README.md", 130),
+    ("ARCHITECTURE.md", 150),
+    ("CHANGELOG.md", 60),
+];
+
+/// The folder of the book's pages, and how long one may be.
+const PAGES: &str = "docs/";
+const PAGE_LINES_MAX: usize = 300;
+
+/// The list of the book's pages.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
 /// A name of fewer words may be anything.
 const WORDS_OF_A_TEST: usize = 4;
 
@@ -16,13 +33,65 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     for (path, text) in tree.ending(".md") {
         for (line, prose) in prose(text) {
             problems.extend(dead_links(tree, path, line, prose));
+            problems.extend(long_line(path, line, prose));
             problems.extend(missing_tests(tree, path, line, prose));
             if MAPS.contains(&path) {
                 problems.extend(dead_places(tree, path, line, prose));
             }
         }
+        problems.extend(long_page(path, text));
     }
+    problems.extend(unlisted_pages(tree));
     problems
+}
+
+/// Reports a line over the limit that can be wrapped: no row of a table, and no single word.
+fn long_line(path: &str, number: usize, line: &str) -> Option<Problem> {
+    let text = line.trim_start();
+    let is_row = text.starts_with('|');
+    let text = ["- ", "* ", "> "]
+        .iter()
+        .find_map(|mark| text.strip_prefix(mark))
+        .unwrap_or(text);
+    let first_word = text.split(' ').next().unwrap_or_default().chars().count();
+    let can_be_wrapped = first_word <= COLUMNS_MAX && first_word < text.chars().count();
+    let what = format!("longer than {COLUMNS_MAX} columns: wrap it");
+    (!is_row && can_be_wrapped && line.chars().count() > COLUMNS_MAX)
+        .then(|| Problem::new(path, number, what))
+}
+
+/// Reports a document with more lines than it may have.
+fn long_page(path: &str, text: &str) -> Option<Problem> {
+    let own = LINES_MAX.iter().find(|(name, _)| *name == path);
+    let page = path.starts_with(PAGES).then_some(PAGE_LINES_MAX);
+    let max = own.map(|(_, max)| *max).or(page)?;
+    let lines = text.lines().count();
+    let what = format!("{lines} lines, more than {max}: shorten it, or split it");
+    (lines > max).then(|| Problem::new(path, max + 1, what))
+}
+
+/// Reports the pages that the book leaves out; none where there is no book.
+fn unlisted_pages(tree: &Tree) -> Vec<Problem> {
+    let Some(summary) = tree.text(SUMMARY) else {
+        return Vec::new();
+    };
+    let listed: Vec<_> = targets(summary)
+        .filter_map(|target| resolve(SUMMARY, target.split('#').next()?))
+        .collect();
+    let pages = tree.below(PAGES).map(|(path, _)| path);
+    let pages = pages.filter(|path| path.ends_with(".md") && *path != SUMMARY);
+    let missing = pages.filter(|path| !listed.iter().any(|page| page == path));
+    let what = format!("missing in {SUMMARY}: add it there");
+    missing
+        .map(|path| Problem::new(path, 1, what.clone()))
+        .collect()
+}
+
+/// Returns the targets of the links in a text.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', ' ']).next())
 }
 
 /// The numbered lines that are not in a fenced block.
@@ -36,11 +105,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn dead_links(tree: &Tree, path: &str, number: usize, line: &str) -> Vec<Problem> {
-    let targets = line
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split([')', ' ']).next());
-    let relative = targets.filter(|target| {
+    let relative = targets(line).filter(|target| {
         let elsewhere = target.contains("://") || target.starts_with("mailto:");
         !elsewhere && !target.starts_with('#')
     });
@@ -134,6 +199,49 @@ mod tests {
             ("docs/a.md:2", "`../../x`"),
         ];
         assert_found(check, &[page, ("ARCHITECTURE.md", "")], &expect);
+    }
+
+    #[test]
+    fn a_line_that_could_be_wrapped_is_found() {
+        let word = "x".repeat(COLUMNS_MAX);
+        let link = format!("[link](https://example.org/{word})");
+        let text = format!(
+            "{word}\n{word} y\nyy {word}\n- {link}\n  {link}\n| row | {word} |\n\
+             ```\ncode {word}\n```\n"
+        );
+        let expect = [("docs/a.md:2", "120 columns"), ("docs/a.md:3", "wrap it")];
+        assert_found(check, &[("docs/a.md", &text)], &expect);
+    }
+
+    #[test]
+    fn a_page_that_is_too_long_is_found() {
+        let [page, longer] = [PAGE_LINES_MAX, PAGE_LINES_MAX + 1].map(|n| "a\n".repeat(n));
+        let readme = "a\n".repeat(131);
+        let files = [
+            ("docs/a.md", page.as_str()),
+            ("docs/b.md", &longer),
+            ("README.md", &readme),
+            ("notes.md", &longer),
+        ];
+        let expect = [
+            ("docs/b.md:301", "301 lines, more than 300"),
+            ("README.md:131", "131 lines, more than 130"),
+        ];
+        assert_found(check, &files, &expect);
+    }
+
+    #[test]
+    fn a_page_that_the_book_leaves_out_is_found() {
+        let summary = ("docs/SUMMARY.md", "- [A](a.md)\n- [C](part/c.md#d)\n");
+        let pages = [
+            summary,
+            ("docs/a.md", ""),
+            ("docs/b.md", ""),
+            ("docs/part/c.md", ""),
+            ("README.md", ""),
+        ];
+        let found = [("docs/b.md:1", "missing in docs/SUMMARY.md")];
+        assert_found(unlisted_pages, &pages, &found);
     }
 
     #[test]
