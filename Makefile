@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup rivals build demo check test bench bench-quick compat chaos package
+.PHONY: help setup rivals build demo check test bench bench-quick compat chaos package docs
 # One step at a time, in the order written, whatever -j says.
 .NOTPARALLEL:
 
@@ -73,3 +73,7 @@ bench-quick: setup ## the five published experiments again, under 40 minutes, wi
 
 package: setup ## build the Debian package, of a release build
 	$(call step,package,cargo xtask package)
+
+docs: ## the documentation as a book, in target/book
+	$(call step,mdbook,scripts/install-mdbook)
+	$(call step,book,mdbook build --dest-dir $(abspath $(TARGET))/book)
