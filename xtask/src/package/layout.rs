@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::{done, said};
 
 /// From the repository, to the package.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 13] = [
     (
         "packaging/evenkeel.service",
         "usr/lib/systemd/system/evenkeel.service",
@@ -24,9 +24,20 @@ const FILES: [(&str, &str); 11] = [
     ("packaging/evenkeel.toml", CONFIG),
     ("docs/api.md", "usr/share/doc/evenkeel/api.md"),
     ("docs/clusters.md", "usr/share/doc/evenkeel/clusters.md"),
-    ("docs/config.md", "usr/share/doc/evenkeel/config.md"),
-    ("docs/install.md", "usr/share/doc/evenkeel/install.md"),
-    ("docs/upgrade.md", "usr/share/doc/evenkeel/upgrade.md"),
+    (
+        "docs/configuration.md",
+        "usr/share/doc/evenkeel/configuration.md",
+    ),
+    (
+        "docs/configuration-reference.md",
+        "usr/share/doc/evenkeel/configuration-reference.md",
+    ),
+    (
+        "docs/configuration-database.md",
+        "usr/share/doc/evenkeel/configuration-database.md",
+    ),
+    ("docs/operating.md", "usr/share/doc/evenkeel/operating.md"),
+    ("docs/upgrading.md", "usr/share/doc/evenkeel/upgrading.md"),
     (
         "examples/mariadb.toml",
         "usr/share/doc/evenkeel/examples/mariadb.toml",

@@ -1,4 +1,4 @@
-//! Holds docs/config.md and the program together: keys, defaults, limits, message codes.
+//! Compares the configuration pages with the program: keys, defaults, limits, message codes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,18 +17,25 @@ struct Row {
     limits: String,
 }
 
+/// The pages that document the configuration; the messages of `check` are on the last one.
+const PAGES: [&str; 3] = [
+    "configuration-reference.md",
+    "configuration-database.md",
+    "configuration.md",
+];
+
+/// Returns the text of all pages.
 fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
-    fs::read_to_string(path).expect("docs/config.md")
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = PAGES.map(|page| fs::read_to_string(docs.join(page)).expect(page));
+    pages.join("\n")
 }
 
-/// The rows below one heading.
+/// Returns the rows below one heading, which begins with a capital.
 fn rows(page: &str, title: &str) -> Vec<Row> {
-    let heading = format!("\n## {title}\n");
-    let title = title.to_owned();
-    let start = page
-        .find(&heading.replace("the top", "The top"))
-        .unwrap_or_else(|| panic!("no {title}"));
+    let (first, rest) = title.split_at(1);
+    let heading = format!("\n## {}{rest}\n", first.to_uppercase());
+    let start = page.find(&heading).unwrap_or_else(|| panic!("no {title}"));
     let body = &page[start + heading.len()..];
     let body = body.split("\n## ").next().unwrap_or(body);
     let lines = body.lines().filter(|line| line.starts_with("| `"));
@@ -50,7 +57,7 @@ fn rows(page: &str, title: &str) -> Vec<Row> {
 
 fn for_each(check: impl Fn(&Section, &Key, &Row)) {
     let page = page();
-    // The file of users is another file, but documented here.
+    // The users file is another file, but documented on these pages.
     for section in SECTIONS.into_iter().chain([&USER]) {
         let rows = rows(&page, section.title);
         let names = |keys: &[Key]| {
