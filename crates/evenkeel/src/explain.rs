@@ -6,7 +6,7 @@ use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Unit, Volatility};
 use evenkeel_proxy::knowledge::{Catalog, Routines};
 use evenkeel_proxy::state::meaning;
-use evenkeel_proxy::state::mysql::{self, Thing};
+use evenkeel_proxy::state::mysql::{self, SessionObject};
 use evenkeel_wire::sql::mysql::Modes;
 
 use crate::config::plan::{Plan, Protocol, ServicePlan};
@@ -172,13 +172,13 @@ fn of_mysql(sql: &str, modes: Modes, known: &Known<'_>) -> Read {
     }
 }
 
-fn pin_of(thing: Thing) -> Pin {
+fn pin_of(thing: SessionObject) -> Pin {
     match thing {
-        Thing::TemporaryTable => Pin::TemporaryTable,
-        Thing::Prepared => Pin::Prepared,
-        Thing::Handler => Pin::Handler,
-        Thing::NamedLock => Pin::NamedLock,
-        Thing::BackupLock => Pin::BackupLock,
+        SessionObject::TemporaryTable => Pin::TemporaryTable,
+        SessionObject::Prepared => Pin::Prepared,
+        SessionObject::Handler => Pin::Handler,
+        SessionObject::NamedLock => Pin::NamedLock,
+        SessionObject::BackupLock => Pin::BackupLock,
     }
 }
 

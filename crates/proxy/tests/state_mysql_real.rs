@@ -16,8 +16,9 @@ use std::process::Command;
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::Volatility;
 use evenkeel_proxy::state::mysql::{
-    Asked, Beginning, Difference, FOLLOWED, Hold, Journal, Lookup, Meaning, Needs, OnServer, Reply,
-    bound_by_body, difference, trackers,
+    FOLLOWED, HoldPolicy, InfoNeeds, InfoUsage, InitialSettings, Lookup, Meaning,
+    ServerSessionState, SessionState, SettingsDiff, StatementReply, bound_by_body, settings_diff,
+    trackers,
 };
 use evenkeel_proxy::state::settings::Interner;
 use evenkeel_wire::mysql::trackers::Trackers;
@@ -126,13 +127,13 @@ impl Lookup for Learnt {
 /// A connection of the pool, and what is known of it.
 struct Lent {
     connection: Connection,
-    on: OnServer,
+    on: ServerSessionState,
 }
 
 /// A client: what it would have directly, and what it has through the pool.
 struct Client {
     own: Connection,
-    journal: Journal,
+    journal: SessionState,
     at: usize,
     is_held: bool,
 }
@@ -140,7 +141,7 @@ struct Client {
 /// Two servers on which the same happens, so that their data are the same, too.
 struct Scene {
     interner: Interner,
-    asked: Asked,
+    asked: InfoUsage,
     lent: Vec<Lent>,
     clients: Vec<Client>,
     direct: Place,
@@ -205,7 +206,7 @@ impl Scene {
             mariadb: version.contains("MariaDB"),
             version: number(&version),
             interner,
-            asked: Asked::default(),
+            asked: InfoUsage::default(),
             lent: Vec::new(),
             clients: Vec::new(),
             direct,
@@ -213,7 +214,7 @@ impl Scene {
         };
         for _ in 0..connections {
             let (connection, fresh) = scene.open();
-            let on = OnServer::new(pairs(&fresh), None, &scene.interner);
+            let on = ServerSessionState::new(pairs(&fresh), None, &scene.interner);
             let on = on.at(scene.mariadb, scene.version);
             scene.lent.push(Lent { connection, on });
         }
@@ -241,7 +242,7 @@ impl Scene {
     fn client(&self, collation: u8) -> Client {
         let own = connect(&self.direct, collation, "app").unwrap();
         let (_, fresh) = self.open();
-        let begin = Beginning {
+        let begin = InitialSettings {
             collation: u16::from(collation),
             schema: Some(b"app"),
             mariadb: self.mariadb,
@@ -249,7 +250,7 @@ impl Scene {
         };
         Client {
             own,
-            journal: Journal::new(pairs(&fresh), begin, &self.interner),
+            journal: SessionState::new(pairs(&fresh), begin, &self.interner),
             at: 0,
             is_held: false,
         }
@@ -284,7 +285,7 @@ impl Scene {
         }
         let at = *at;
         let (connection, fresh) = self.open();
-        let on = OnServer::new(pairs(&fresh), None, &self.interner);
+        let on = ServerSessionState::new(pairs(&fresh), None, &self.interner);
         let on = on.at(self.mariadb, self.version);
         self.lent[at] = Lent { connection, on };
         self.clients[client] = self.client(COLLATION);
@@ -321,11 +322,11 @@ impl Scene {
         }
     }
 
-    fn fit(&mut self, client: usize, needs: Needs) {
+    fn fit(&mut self, client: usize, needs: InfoNeeds) {
         let client = &mut self.clients[client];
         let Lent { connection, on } = &mut self.lent[client.at];
         let mut sql = Vec::new();
-        let Difference::Put { schema } = difference(on, &mut client.journal, needs, &mut sql)
+        let SettingsDiff::Put { schema } = settings_diff(on, &mut client.journal, needs, &mut sql)
         else {
             return;
         };
@@ -340,7 +341,7 @@ impl Scene {
             assert_eq!(answer.error, None, "{sql}");
             hear(&answer.parts, on, None, &self.interner);
         }
-        client.journal.placed(on, &self.interner);
+        client.journal.restored(on, &self.interner);
     }
 
     /// Runs a text on both of a client's connections.
@@ -364,7 +365,7 @@ impl Scene {
                 Some(&mut *journal),
                 &self.interner,
             );
-            let reply = Reply {
+            let reply = StatementReply {
                 status: part.status,
                 insert_id: part.insert_id,
                 warnings: part.warnings,
@@ -379,7 +380,7 @@ impl Scene {
         let last = answer.parts.last().map(|part| part.status);
         let status = if answer.error.is_some() { None } else { last };
         journal.ready(status, on, &self.interner);
-        client.is_held = client.journal.hold(&self.asked) != Hold::No;
+        client.is_held = client.journal.hold(&self.asked) != HoldPolicy::No;
         if !client.is_held {
             self.ask(at);
         }
@@ -409,7 +410,12 @@ impl Scene {
     }
 }
 
-fn hear(parts: &[Part], on: &mut OnServer, mut journal: Option<&mut Journal>, interner: &Interner) {
+fn hear(
+    parts: &[Part],
+    on: &mut ServerSessionState,
+    mut journal: Option<&mut SessionState>,
+    interner: &Interner,
+) {
     for part in parts {
         let mut trackers = Trackers::new(&part.session_state);
         for tracker in trackers.by_ref() {
@@ -442,7 +448,7 @@ fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_ow
     println!("seed {seed}");
     let mut dice = Dice(seed);
     let mut scene = Scene::new(&[45, 8, 33], 5);
-    scene.asked.note(Needs::ALL);
+    scene.asked.note(InfoNeeds::ALL);
     let texts = std::env::var("EVENKEEL_TEST_TEXTS").map_or(600, |count| count.parse().unwrap());
     for _ in 0..texts {
         let client = dice.below(scene.clients.len());

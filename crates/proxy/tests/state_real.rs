@@ -17,7 +17,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use evenkeel_proxy::state::meaning;
-use evenkeel_proxy::state::settings::{Interner, Journal, OnServer, Proofs, from_startup};
+use evenkeel_proxy::state::settings::{
+    AcceptedSettings, Interner, ServerSessionState, SessionState, from_startup,
+};
 use evenkeel_wire::postgres::TransactionStatus;
 use rig::{Server, is_root, program, run};
 use session::{Answer, Connection};
@@ -77,13 +79,13 @@ fn connect(server: &Server, startup: &[(&str, &str)]) -> std::io::Result<Connect
 /// A connection of the pool, and what is known of it.
 struct Lent {
     connection: Connection,
-    on: OnServer,
+    on: ServerSessionState,
 }
 
 /// A client: what it would have directly, and what it has through the pool.
 struct Client {
     own: Connection,
-    journal: Journal,
+    journal: SessionState,
     at: usize,
 }
 
@@ -122,10 +124,10 @@ impl Scene {
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let startup = from_startup(bytes, &self.interner).unwrap();
         let on = &self.lent[0].on;
-        let told = Proofs::default().greeting(&startup, on, &self.interner);
+        let told = AcceptedSettings::default().greeting(&startup, on, &self.interner);
         self.clients.push(Client {
             own,
-            journal: Journal::new(startup, told, on),
+            journal: SessionState::new(startup, told, on),
             at: 0,
         });
     }
@@ -241,7 +243,7 @@ fn lend(server: &Server, interner: &Interner) -> Lent {
         .reports
         .iter()
         .map(|(name, value)| (name.as_slice(), value.as_slice()));
-    let on = OnServer::new(reports, interner);
+    let on = ServerSessionState::new(reports, interner);
     Lent { connection, on }
 }
 
@@ -334,9 +336,9 @@ fn a_wrong_setting_of_a_startup_message_is_refused_by_the_server_and_changes_not
     let interner = &scene.interner;
     let parameters = [(&b"options"[..], &b"-c work_mem=1MB -c nonsense=1"[..])];
     let startup = from_startup(parameters.into_iter(), interner).unwrap();
-    assert!(Proofs::default().is_missing(&startup));
+    assert!(AcceptedSettings::default().is_missing(&startup));
     let Lent { connection, on } = &mut scene.lent[0];
-    let journal = Journal::new(startup, on.login().clone(), on);
+    let journal = SessionState::new(startup, on.login().clone(), on);
     let mut sql = Vec::new();
     assert!(on.prepare(&journal, interner, &mut sql).is_some());
     let answer = connection.query(&String::from_utf8(sql).unwrap());

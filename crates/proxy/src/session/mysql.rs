@@ -62,7 +62,7 @@ use crate::session::cancel::{KillOutcome, generation};
 use crate::session::card::{SessionActivity, SessionHandle};
 use crate::session::hello;
 use crate::socket::Socket;
-use crate::state::mysql::{Beginning, Journal};
+use crate::state::mysql::{InitialSettings, SessionState};
 use crate::stream::Stream;
 
 /// A text longer than this is not read but passed on, and binds its session.
@@ -124,7 +124,7 @@ struct Session<'a> {
     borrower: Acquirer<'a, ServerConnection>,
     transcoder: Transcoder,
     numbers: ClientStatements,
-    journal: Journal,
+    journal: SessionState,
     token: causality::Token,
     /// An error does not say whether its transaction is still open, or was committed.
     is_doubtful: bool,
@@ -243,8 +243,8 @@ pub(super) async fn serve_session(
 }
 
 /// What a session's settings begin with.
-fn beginning(begin: &InitialState) -> Beginning<'_> {
-    Beginning {
+fn beginning(begin: &InitialState) -> InitialSettings<'_> {
+    InitialSettings {
         collation: begin.collation,
         schema: begin.schema.as_deref(),
         mariadb: begin.version.mariadb,
@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
         let agreed = parts.entrance.agreed;
         let begin = &parts.begin;
         let fresh = begin.fresh.pairs();
-        let journal = Journal::new(fresh, beginning(begin), parts.worker.interner());
+        let journal = SessionState::new(fresh, beginning(begin), parts.worker.interner());
         let borrower = Acquirer::new(
             parts.worker,
             &parts.service,

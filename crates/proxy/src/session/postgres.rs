@@ -68,7 +68,7 @@ use crate::socket::{Chunk, Socket};
 use crate::state::PinSource;
 use crate::state::meaning::Rereads;
 use crate::state::settings::leftover::Rows;
-use crate::state::settings::{Journal, Settings};
+use crate::state::settings::{SessionState, SettingSet};
 use crate::stream::Stream;
 use crate::upstream::vacating::Vacating;
 
@@ -140,7 +140,7 @@ struct Session<'a> {
     names: ClientStatements,
     unnamed: UnnamedStatement,
     portals: Portals,
-    journal: Journal,
+    journal: SessionState,
     effects: PendingEffects,
     /// What it reset is to be as the client began with.
     must_restore_startup: bool,
@@ -192,7 +192,7 @@ enum Stage {
     /// A connection, or a primary.
     Waiting,
     /// Our own SETs, which make these settings; `None`: within a transaction, whose end decides.
-    Preparing(Option<Settings>),
+    Preparing(Option<SettingSet>),
     /// The rows that report what is left on its connection.
     Asking(Rows),
     /// The end of what failed, to run it elsewhere.

@@ -47,16 +47,16 @@ mod variables;
 
 pub(in crate::state) use facts::Facts;
 
-pub use calming::{TELLING, calming};
-pub use differing::{Difference, difference};
-pub use forgetful::{CLUSTERING, is_forgetful};
+pub use calming::{LEAKY_VARIABLES, disable_leaky_variables};
+pub use differing::{SettingsDiff, settings_diff};
+pub use forgetful::{CLUSTERING, loses_sync_wait_on_reset};
 pub use identity::{IDENTIFYING, identity};
-pub use journal::{Beginning, Journal, Question, Reply, TakeBack};
-pub use leftover::{Asked, Hold, Needs};
+pub use journal::{InitialSettings, SessionState, StateQuery, StatementReply, TakeBack};
+pub use leftover::{HoldPolicy, InfoNeeds, InfoUsage};
 pub use meaning::{
-    Does, Effect, Hint, Kill, Lookup, Meaning, Thing, Value, bound_by_body, parts, read,
+    Does, Effect, Hint, Kill, Lookup, Meaning, SessionObject, Value, bound_by_body, parts, read,
 };
-pub use server::{Carried, OnServer};
+pub use server::{ExportedState, ServerSessionState};
 pub use tracking::trackers;
 pub use values::status_of;
 pub use variables::{FOLLOWED, is_followed};

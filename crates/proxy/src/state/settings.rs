@@ -19,13 +19,13 @@ use std::fmt;
 use std::rc::Rc;
 
 pub use differing::difference;
-pub use interner::{Interner, Moved};
-pub use journal::Journal;
-pub use proofs::Proofs;
-pub use reading::{Literals, ReadBy};
+pub use interner::{ExportedSettings, Interner};
+pub use journal::SessionState;
+pub use proofs::AcceptedSettings;
+pub use reading::{LiteralSettings, ParseSettings};
 pub(crate) use reading::{is_of_literals, is_of_names, is_of_texts};
-pub use reported::{Reported, is_of_server, spelling};
-pub use server::{Carried, OnServer};
+pub use reported::{ReportedParameters, is_of_server, spelling};
+pub use server::{ExportedState, ServerSessionState};
 pub use startup::{StartupError, from_startup};
 
 use super::mysql::Facts;
@@ -38,14 +38,14 @@ type Text = Rc<[u8]>;
 ///
 /// Sets of one [`Interner`] are equal if and only if they are the same allocation.
 #[derive(Clone)]
-pub struct Settings(Rc<Set>);
+pub struct SettingSet(Rc<Set>);
 
 struct Set {
     pairs: Box<[(Text, Text)]>,
     facts: OnceCell<Facts>,
 }
 
-impl Settings {
+impl SettingSet {
     /// The value of a setting, if the set has it.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
@@ -80,15 +80,15 @@ impl Settings {
 }
 
 /// By pointer.
-impl PartialEq for Settings {
-    fn eq(&self, other: &Settings) -> bool {
+impl PartialEq for SettingSet {
+    fn eq(&self, other: &SettingSet) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Settings {}
+impl Eq for SettingSet {}
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for SettingSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         f.debug_map()

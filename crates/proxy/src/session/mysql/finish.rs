@@ -17,7 +17,7 @@ use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::counters::work::StatementResult;
 use crate::session::card::SessionActivity;
 use crate::session::placing::Placement;
-use crate::state::mysql::{Hold, Question};
+use crate::state::mysql::{HoldPolicy, StateQuery};
 
 /// How long a client that asks at all has time to ask, while others wait for a connection.
 const ASKED_MS: u64 = 50;
@@ -99,18 +99,18 @@ impl Session<'_> {
     /// a moment, and longer where clients do ask and nobody waits for one.
     fn hold_for_follow_up(&mut self) {
         self.holding = match self.journal.hold(&self.shared.asked) {
-            Hold::No => None,
-            Hold::Briefly if self.others_wait() => None,
-            Hold::Briefly => Some(after(Hold::BRIEFLY_MS)),
-            Hold::UntilNext => Some(after(ASKED_MS)),
-            Hold::Promised => Some(after(PROMISED_MS)),
+            HoldPolicy::No => None,
+            HoldPolicy::Briefly if self.others_wait() => None,
+            HoldPolicy::Briefly => Some(after(HoldPolicy::BRIEFLY_MS)),
+            HoldPolicy::UntilNext => Some(after(ASKED_MS)),
+            HoldPolicy::Promised => Some(after(PROMISED_MS)),
         };
     }
 
     /// That moment is over.
     pub(super) fn hold_expired(&mut self) {
         let hold = self.journal.hold(&self.shared.asked);
-        let is_asked = matches!(hold, Hold::UntilNext | Hold::Promised);
+        let is_asked = matches!(hold, HoldPolicy::UntilNext | HoldPolicy::Promised);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
             // An error may have kept it, and its question was put off.
@@ -186,7 +186,7 @@ impl Session<'_> {
     }
 
     /// Asks its server, of which nothing is owed; without a question only how the session is.
-    fn asks(&mut self, question: Option<Question>) -> bool {
+    fn asks(&mut self, question: Option<StateQuery>) -> bool {
         let Some(server) = &mut self.server else {
             return false;
         };

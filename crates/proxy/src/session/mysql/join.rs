@@ -166,7 +166,7 @@ async fn join(
         .into_iter()
         .partition(|(name, _)| state::is_followed(name));
     let others = || others.iter().map(|(name, value)| (&**name, &**value));
-    let calming = state::calming(others());
+    let calming = state::disable_leaky_variables(others());
     if let Some(calming) = &calming {
         line.run(calming, logged_in.agreed).await?;
     }
@@ -174,7 +174,7 @@ async fn join(
         variables: followed,
         version: Arc::clone(&version),
         calming: calming.map(String::into_boxed_str),
-        is_forgetful: state::is_forgetful(others()),
+        is_forgetful: state::loses_sync_wait_on_reset(others()),
     });
     Ok(ServerLogin {
         stream: line.stream,
@@ -230,7 +230,7 @@ impl fmt::Display for Lacking {
 
 fn question() -> String {
     let followed = state::FOLLOWED.join("','");
-    let telling = state::TELLING.join("','");
+    let telling = state::LEAKY_VARIABLES.join("','");
     let identifying = state::IDENTIFYING.join("','");
     let clustering = state::CLUSTERING.join("','");
     format!(

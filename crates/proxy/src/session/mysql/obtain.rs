@@ -16,7 +16,7 @@ use crate::service::ServiceSnapshot;
 use crate::session::borrower::{AcquireError, AcquireOutcome};
 use crate::session::card::SessionActivity;
 use crate::session::placing::{CatchUpTarget, PlacementTarget};
-use crate::state::mysql::{Difference, Needs, difference};
+use crate::state::mysql::{InfoNeeds, SettingsDiff, settings_diff};
 use crate::upstream::join;
 
 impl Session<'_> {
@@ -132,19 +132,20 @@ impl Session<'_> {
     pub(super) fn compare(&mut self, server: &ServerConnection) -> bool {
         let meaning = self.unit.sense.meaning();
         let asked = &self.shared.asked;
-        let needs = meaning.map_or(Needs::NONE, |meaning| asked.needs(meaning));
+        let needs = meaning.map_or(InfoNeeds::NONE, |meaning| asked.needs(meaning));
         let mut sql = Vec::new();
-        self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql) {
-            Difference::Nothing => None,
-            // Where it comes from does not matter to whoever goes elsewhere.
-            Difference::Put { .. } if sql.is_empty() && self.goes_to_other_schema() => None,
-            Difference::Put { schema } => Some(Missing {
-                schema,
-                sql,
-                owed: 0,
-            }),
-            Difference::Unfit => return false,
-        };
+        self.unit.missing =
+            match settings_diff(&server.settings, &mut self.journal, needs, &mut sql) {
+                SettingsDiff::Nothing => None,
+                // Where it comes from does not matter to whoever goes elsewhere.
+                SettingsDiff::Put { .. } if sql.is_empty() && self.goes_to_other_schema() => None,
+                SettingsDiff::Put { schema } => Some(Missing {
+                    schema,
+                    sql,
+                    owed: 0,
+                }),
+                SettingsDiff::Unfit => return false,
+            };
         true
     }
 
@@ -241,7 +242,7 @@ impl Session<'_> {
         if missing.owed == 0 {
             self.unit.missing = None;
             let interner = self.worker.interner();
-            self.journal.placed(&mut server.settings, interner);
+            self.journal.restored(&mut server.settings, interner);
         }
     }
 

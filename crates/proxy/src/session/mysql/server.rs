@@ -20,7 +20,7 @@ use super::statements::ServerStatements;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::state::mysql::{Carried, OnServer, Question, TakeBack, trackers};
+use crate::state::mysql::{ExportedState, ServerSessionState, StateQuery, TakeBack, trackers};
 use crate::state::settings::Interner;
 use crate::upstream::join::ConnectError;
 use crate::upstream::lender::{PoolHandle, PoolUser};
@@ -47,7 +47,7 @@ pub(crate) struct ServerConnection {
     /// Statements that its client has closed, with something open.
     pub(crate) resets: Vec<StatementId>,
     /// What was set on it, and what it reports.
-    pub(crate) settings: OnServer,
+    pub(crate) settings: ServerSessionState,
     /// It takes several statements in one text.
     pub(crate) takes_several: bool,
     /// Its client's trackers are on, or may be: ours tell of nothing.
@@ -63,7 +63,7 @@ pub(crate) struct TransferState {
     fresh: Arc<Baseline>,
     prepared: ServerStatements,
     closing: Vec<StatementId>,
-    settings: Carried,
+    settings: ExportedState,
     takes_several: bool,
 }
 
@@ -133,7 +133,7 @@ impl ServerConnection {
         } = joined;
         let lent = ConnectionCore::new(stream, pooled);
         lent.cancels.key.replace(Some((id, identity)));
-        let settings = OnServer::new(fresh.pairs(), None, worker.interner())
+        let settings = ServerSessionState::new(fresh.pairs(), None, worker.interner())
             .at(version.mariadb, version.number());
         Box::new(Self {
             lent,
@@ -280,7 +280,7 @@ impl ServerConnection {
     }
 
     /// What only it knows; a question that moves our trackers has them put back behind it.
-    pub(super) fn ask_question(&mut self, question: Question, out: &mut Vec<u8>) {
+    pub(super) fn ask_question(&mut self, question: StateQuery, out: &mut Vec<u8>) {
         self.ask(Ask::Other, question.text(), out);
         if question.moves_trackers() {
             self.ask_trackers(out);
@@ -447,7 +447,7 @@ impl PoolableConnection for ServerConnection {
             prepared: own.prepared,
             closing: own.closing,
             resets: Vec::new(),
-            settings: OnServer::import(&own.settings, worker.interner()),
+            settings: ServerSessionState::import(&own.settings, worker.interner()),
             takes_several: own.takes_several,
             shows_trackers: false,
         }))

@@ -5,14 +5,14 @@ use evenkeel_wire::sql::mysql::Modes;
 use super::login::Logins;
 use super::statements::Interned;
 use crate::service::ServiceSnapshot;
-use crate::state::mysql::Asked;
+use crate::state::mysql::InfoUsage;
 
 /// As long as the service lives.
 #[derive(Debug, Default)]
 pub(crate) struct PostgresService {
     pub(crate) statements: Interned,
     /// What statements have asked about the ones before them.
-    pub(crate) asked: Asked,
+    pub(crate) asked: InfoUsage,
     pub(super) logins: Logins,
 }
 

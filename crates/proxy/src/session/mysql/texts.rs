@@ -20,8 +20,8 @@ use super::unit::{CommandKind, CommandStatement};
 use crate::clock;
 use crate::session::pinning;
 use crate::state::PinSource;
-use crate::state::mysql::{self, Journal, Lookup, Meaning, Reply};
-use crate::state::settings::Settings;
+use crate::state::mysql::{self, Lookup, Meaning, SessionState, StatementReply};
+use crate::state::settings::SettingSet;
 use crate::state::templates;
 
 impl Session<'_> {
@@ -288,7 +288,7 @@ impl Session<'_> {
             // MySQL goes back to its own character set, MariaDB to that of the login.
             beginning.collation = 0;
         }
-        self.journal = Journal::new(self.begin.fresh.pairs(), beginning, interner);
+        self.journal = SessionState::new(self.begin.fresh.pairs(), beginning, interner);
         self.lost = None;
         self.limit_idleness();
         self.pins_changed();
@@ -296,7 +296,7 @@ impl Session<'_> {
 }
 
 /// What texts are prepared in where these are the schema and the settings.
-pub(super) fn within(schema: Option<&[u8]>, settings: &Settings) -> PrepareContext {
+pub(super) fn within(schema: Option<&[u8]>, settings: &SettingSet) -> PrepareContext {
     PrepareContext {
         schema: schema.map(Box::from),
         reading: READING.map(|name| settings.get(name).map(Box::from)),
@@ -363,7 +363,7 @@ pub(super) fn mariadb_positions(text: &[u8]) -> Option<Vec<(u32, u32, u64)>> {
 }
 
 /// `known`: the status as of the last reply that told.
-fn reply_of(event: &Event<'_>, known: Status) -> Option<Reply> {
+fn reply_of(event: &Event<'_>, known: Status) -> Option<StatementReply> {
     let (status, ok, warnings) = match event {
         Event::Ok(ok) => (ok.status, Some(ok), ok.warnings),
         Event::ResultEnd(ResultEnd::Ok(ok)) => (ok.status, Some(ok), ok.warnings),
@@ -371,7 +371,7 @@ fn reply_of(event: &Event<'_>, known: Status) -> Option<Reply> {
         Event::Text | Event::Complete => (known, None, 0),
         _ => return None,
     };
-    Some(Reply {
+    Some(StatementReply {
         status,
         insert_id: ok.map_or(0, |ok| ok.last_insert_id),
         warnings,

@@ -12,7 +12,7 @@ use super::shared::UserHistory;
 use crate::knowledge::{Catalog, Database};
 use crate::service::database::DatabaseService;
 use crate::state::meaning::Meaning;
-use crate::state::settings::{Interner, Journal, OnServer, Settings};
+use crate::state::settings::{Interner, ServerSessionState, SessionState, SettingSet};
 use crate::state::templates::Templates;
 use crate::upstream::lender::{Parameters, PoolUser};
 use crate::upstream::lending;
@@ -112,7 +112,11 @@ impl Account {
     }
 
     /// What a client with these settings begins with; `None`: a server must be asked first.
-    pub(crate) fn journal(&self, startup: &Settings, interner: &Interner) -> Option<Journal> {
+    pub(crate) fn journal(
+        &self,
+        startup: &SettingSet,
+        interner: &Interner,
+    ) -> Option<SessionState> {
         let mut greeter = self.known.greeter.borrow_mut();
         let greeting = &self.known.greeting;
         greeting.journal(&mut greeter, startup, interner)
@@ -124,7 +128,7 @@ impl Account {
     }
 
     /// A server connection has these settings in place.
-    pub(crate) fn learn(&self, startup: &Settings, on: &OnServer) {
+    pub(crate) fn learn(&self, startup: &SettingSet, on: &ServerSessionState) {
         self.known.greeting.prove(startup, on);
     }
 

@@ -18,7 +18,7 @@ use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::state::settings::leftover::Rows;
-use crate::state::settings::{Carried, Interner, OnServer, is_of_server};
+use crate::state::settings::{ExportedState, Interner, ServerSessionState, is_of_server};
 use crate::stream::Stream;
 use crate::upstream::join::ConnectError;
 use crate::upstream::lender::{PoolHandle, PoolUser};
@@ -44,7 +44,7 @@ pub(crate) struct ServerConnection {
     /// The server has reported that no client's state was left on it, and nothing ran since.
     pub(crate) is_checked: bool,
     /// What was set on it, and what it reports.
-    pub(crate) settings: OnServer,
+    pub(crate) settings: ServerSessionState,
     /// What it reported in its login, as it spells it.
     pub(crate) reported: Reports,
 }
@@ -57,7 +57,7 @@ pub(crate) struct TransferState {
     unnamed: u64,
     holds_draws: bool,
     is_checked: bool,
-    settings: Carried,
+    settings: ExportedState,
     reported: Reports,
 }
 
@@ -132,7 +132,7 @@ impl PoolableConnection for ServerConnection {
             given: Vec::new(),
             has_sequence_state: luggage.holds_draws,
             is_checked: luggage.is_checked,
-            settings: OnServer::import(&luggage.settings, worker.interner()),
+            settings: ServerSessionState::import(&luggage.settings, worker.interner()),
             reported: luggage.reported,
         }))
     }
@@ -156,7 +156,7 @@ impl ServerConnection {
             given: Vec::new(),
             has_sequence_state: false,
             is_checked: true,
-            settings: OnServer::new([], worker.interner()),
+            settings: ServerSessionState::new([], worker.interner()),
             reported: Vec::new(),
         })
     }
@@ -182,7 +182,7 @@ impl ServerConnection {
     pub(crate) fn begins(&mut self, worker: &Worker) {
         let reports = self.reported.iter();
         let reports = reports.map(|(name, value)| (&**name, &**value));
-        self.settings = OnServer::new(reports, worker.interner());
+        self.settings = ServerSessionState::new(reports, worker.interner());
     }
 
     /// Whether another client could have it, as far as its protocol tells.

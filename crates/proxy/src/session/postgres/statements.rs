@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::session::interned::{self, MemorySize, OF_CLIENT_MAX, StatementBudget};
 use crate::state::meaning::{Effect, Meaning};
-use crate::state::settings::ReadBy;
+use crate::state::settings::ParseSettings;
 
 pub(crate) use crate::session::interned::new_id;
 
@@ -34,7 +34,7 @@ pub(crate) struct PrepareContext {
     /// Which plans were good when its client prepared it.
     pub(crate) plans: u64,
     /// The settings that it is read by.
-    pub(crate) by: ReadBy,
+    pub(crate) by: ParseSettings,
     /// Whether backslashes escape in its plain strings; `None`: it cannot be read.
     pub(crate) backslashes: Option<bool>,
     /// A number if it is one client's own, which means what it says to nobody else; else zero.
@@ -415,7 +415,7 @@ mod tests {
             types: Box::default(),
             database: 0,
             plans: 0,
-            by: ReadBy::default(),
+            by: ParseSettings::default(),
             backslashes: None,
             own: 0,
         };

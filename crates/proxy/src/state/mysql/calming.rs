@@ -1,18 +1,20 @@
 //! Variables by which a connection tells a client of what others did on it: they bind whoever sets
 //! them, and are off for all others, whatever the server's own defaults are.
 
-use super::variables::{Treatment, treatment};
+use super::variables::{VariableHandling, treatment};
 
 /// Asked for behind a login.
-pub const TELLING: &[&str] = &["optimizer_trace", "profiling", "sql_auto_is_null"];
+pub const LEAKY_VARIABLES: &[&str] = &["optimizer_trace", "profiling", "sql_auto_is_null"];
 
 /// What switches off those that are on; `None`: none is.
 #[must_use]
-pub fn calming<'a>(values: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<String> {
-    let tells = |name: &[u8]| TELLING.iter().any(|one| one.as_bytes() == name);
+pub fn disable_leaky_variables<'a>(
+    values: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Option<String> {
+    let tells = |name: &[u8]| LEAKY_VARIABLES.iter().any(|one| one.as_bytes() == name);
     let telling = values.filter(|(name, _)| tells(name));
     let each = telling.filter_map(|(name, value)| {
-        let Treatment::Binds(_, harmless) = treatment(name) else {
+        let VariableHandling::Binds(_, harmless) = treatment(name) else {
             return None;
         };
         let off = harmless.first()?;
@@ -32,7 +34,7 @@ mod tests {
     fn only_what_is_on_is_switched_off() {
         let calming = |values: &[(&'static str, &'static str)]| {
             let values = values.iter();
-            calming(values.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+            disable_leaky_variables(values.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
         };
         let off = [
             ("optimizer_trace", "enabled=off"),

@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::journal::Journal;
-use super::leftover::{InsertId, Needs};
-use super::server::OnServer;
+use super::journal::SessionState;
+use super::leftover::{InfoNeeds, InsertId};
+use super::server::ServerSessionState;
 use super::{values, variables};
 
 /// What is to be sent before anything of the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Difference {
+pub enum SettingsDiff {
     /// Nothing.
     Nothing,
     /// COM_INIT_DB with the schema, if there is one, then COM_QUERY with the text, if it is not
@@ -25,14 +25,14 @@ pub enum Difference {
 /// What the connection lacks for the client to send something that asks `needs` of its statement
 /// before. The text is one statement; it is appended to `sql`. What asks nothing needs no look at a
 /// connection that the client has kept.
-pub fn difference(
-    on: &OnServer,
-    journal: &mut Journal,
-    needs: Needs,
+pub fn settings_diff(
+    on: &ServerSessionState,
+    journal: &mut SessionState,
+    needs: InfoNeeds,
     sql: &mut Vec<u8>,
-) -> Difference {
+) -> SettingsDiff {
     let schema: Option<Box<[u8]>> = match (&on.schema, journal.schema()) {
-        (Some(_), None) => return Difference::Unfit,
+        (Some(_), None) => return SettingsDiff::Unfit,
         (here, wanted) if here.as_deref() == wanted && !lacks_charset(on, journal) => None,
         (_, wanted) => wanted.map(Into::into),
     };
@@ -47,13 +47,13 @@ pub fn difference(
     let is_empty = list.is_empty() && schema.is_none();
     journal.puts_leftovers = lacks;
     match is_empty {
-        true => Difference::Nothing,
-        false => Difference::Put { schema },
+        true => SettingsDiff::Nothing,
+        false => SettingsDiff::Put { schema },
     }
 }
 
 /// A reset leaves the schema; what `character_set_database` is by it goes at MySQL.
-fn lacks_charset(on: &OnServer, journal: &Journal) -> bool {
+fn lacks_charset(on: &ServerSessionState, journal: &SessionState) -> bool {
     on.is_doubtful && !journal.reading.mariadb
 }
 
@@ -81,7 +81,7 @@ impl<'a> List<'a> {
         self.sql.extend_from_slice(separator);
     }
 
-    fn target(&mut self, name: &[u8], journal: &Journal) {
+    fn target(&mut self, name: &[u8], journal: &SessionState) {
         self.next();
         if let Some(variable) = name.strip_prefix(b"@") {
             self.sql.push(b'@');
@@ -93,7 +93,7 @@ impl<'a> List<'a> {
         self.sql.extend_from_slice(spelled);
     }
 
-    fn set(&mut self, name: &[u8], value: &[u8], journal: &Journal) {
+    fn set(&mut self, name: &[u8], value: &[u8], journal: &SessionState) {
         self.target(name, journal);
         self.sql.push(b'=');
         let is_sql = name.first() == Some(&b'@') || name == variables::TIMESTAMP;
@@ -109,7 +109,7 @@ impl<'a> List<'a> {
 
     /// As the server would have it by itself. A user variable that nobody has set is NULL, and of
     /// no character set: NULL alone would leave it that of the value before.
-    fn reset(&mut self, name: &[u8], journal: &Journal) {
+    fn reset(&mut self, name: &[u8], journal: &SessionState) {
         self.target(name, journal);
         if name.first() == Some(&b'@') {
             self.sql.extend_from_slice(b"=x''");
@@ -122,7 +122,7 @@ impl<'a> List<'a> {
 }
 
 /// First how texts are read, then what is to go, then what is to be there.
-fn settings(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
+fn settings(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
     let mode = journal.now.get(variables::SQL_MODE);
     let here = on.now.get(variables::SQL_MODE);
     if let Some(mode) = mode.filter(|mode| here != Some(mode) || on.is_doubtful) {
@@ -163,7 +163,7 @@ const NAMES: [&[u8]; 3] = [variables::CLIENT, variables::RESULTS, variables::COL
 
 /// SET NAMES, where it says all: it sets the collation of results, too, which no variable shows but
 /// the definitions of columns do.
-fn names(on: &OnServer, journal: &Journal, list: &mut List<'_>) -> bool {
+fn names(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) -> bool {
     let differs = |name: &&[u8]| on.now.get(name) != journal.now.get(name);
     let [client, results, collation] = NAMES.map(|name| journal.now.get(name).unwrap_or_default());
     let is_one = client == results && client == values::charset_of(collation);
@@ -185,8 +185,8 @@ fn is_charset(name: &[u8]) -> bool {
 
 /// Calls for each name that is not alike on both.
 fn walk(
-    on: &OnServer,
-    journal: &Journal,
+    on: &ServerSessionState,
+    journal: &SessionState,
     mut call: impl FnMut(&[u8], Option<&[u8]>, Option<&[u8]>),
 ) {
     let mut from = on.now.iter().peekable();
@@ -213,7 +213,7 @@ fn walk(
 
 /// Puts the insert id back. A statement that uses a table also clears what others have left,
 /// warnings and counts: MariaDB keeps them for all other statements ("SHOW WARNINGS").
-fn leftovers(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
+fn leftovers(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
     list.next();
     let value = match journal.insert_id {
         _ if journal.is_insert_id_on(on) => "LAST_INSERT_ID()".to_owned(),

@@ -3,7 +3,7 @@
 use evenkeel_policy::route::{Isolation, Modes};
 
 use super::{values, variables};
-use crate::state::settings::Settings;
+use crate::state::settings::SettingSet;
 
 /// Of one set.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(in crate::state) struct Facts {
 }
 
 impl Facts {
-    pub(in crate::state) fn of(set: &Settings) -> Facts {
+    pub(in crate::state) fn of(set: &SettingSet) -> Facts {
         let boolean = |name| set.get(name).and_then(values::boolean);
         let isolation = set.get(variables::ISOLATION);
         let modes = Modes {

@@ -7,6 +7,8 @@ pub const CLUSTERING: &[&str] = &["wsrep_on"];
 
 /// Whether the server with these values is such a one.
 #[must_use]
-pub fn is_forgetful<'a>(mut values: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
+pub fn loses_sync_wait_on_reset<'a>(
+    mut values: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> bool {
     values.any(|(name, value)| name == b"wsrep_on" && value == b"ON")
 }

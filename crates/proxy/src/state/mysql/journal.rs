@@ -19,21 +19,21 @@ use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use smallvec::SmallVec;
 
 use super::collations::{self, Collation};
-use super::leftover::{Asked, Hold, InsertId, Left};
-use super::meaning::{Does, IN_SCHEMA, Lookup, Meaning, Thing};
-use super::server::{self, OnServer};
-use super::tracking::Tracking;
+use super::leftover::{HoldPolicy, InfoUsage, InsertId, StatementInfo};
+use super::meaning::{Does, IN_SCHEMA, Lookup, Meaning, SessionObject};
+use super::server::{self, ServerSessionState};
+use super::tracking::ClientTrackers;
 use super::values;
 use super::variables;
-use crate::state::settings::{Interner, Settings};
-pub use question::Question;
-use things::Things;
+use crate::state::settings::{Interner, SettingSet};
+pub use question::StateQuery;
+use things::SessionObjects;
 use trackers::Shown;
 pub use trackers::TakeBack;
 
 /// What a session begins with.
 #[derive(Debug, Clone, Copy)]
-pub struct Beginning<'a> {
+pub struct InitialSettings<'a> {
     /// The number of the collation that the client named in its login; 0: none.
     pub collation: u16,
     /// The schema that it named.
@@ -46,7 +46,7 @@ pub struct Beginning<'a> {
 
 /// One OK, or the end of one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reply {
+pub struct StatementReply {
     /// As it came.
     pub status: Status,
     /// The insert id of an OK.
@@ -65,11 +65,11 @@ pub struct Reply {
 /// [`Journal::hear`] and then [`Journal::succeeded`], for an ERR [`Journal::failed`]; and
 /// [`Journal::ready`] when the reply is complete.
 #[derive(Debug)]
-pub struct Journal {
+pub struct SessionState {
     /// What binds the client to its server connection. The session adds and ends those that are
     /// not said by a text or a status.
     pub pins: Pins,
-    pub(super) now: Settings,
+    pub(super) now: SettingSet,
     pub(super) insert_id: InsertId,
     pub(super) reading: Reading,
     schema: Option<Rc<[u8]>>,
@@ -88,19 +88,19 @@ pub struct Journal {
     lasting: Pins,
     /// Variables that bind as they are now.
     binding: Vec<(Box<[u8]>, Pin)>,
-    things: Things,
+    things: SessionObjects,
     /// The last setting that could not be followed.
     unfollowed: Box<[u8]>,
     /// What was said of the next transaction only.
     next: Option<Modes>,
-    tracking: Tracking,
-    tracking_begun: Tracking,
+    tracking: ClientTrackers,
+    tracking_begun: ClientTrackers,
     /// The server connection has the client's trackers in place of ours.
     shown: Option<Shown>,
     /// What it began with.
-    begun: Settings,
-    left: Left,
-    heard: Heard,
+    begun: SettingSet,
+    left: StatementInfo,
+    heard: TrackerUpdate,
     /// Its server is asked what only that knows, which may set our trackers.
     is_asked: bool,
     /// So tells the server that it was last sent to.
@@ -108,17 +108,17 @@ pub struct Journal {
     /// A routine may have set what the server has not told of.
     is_untold: bool,
     /// What it had when the text under way was sent, if that may change any of it.
-    sent_in: Option<Settings>,
+    sent_in: Option<SettingSet>,
     /// How many statements of it have succeeded.
     done: usize,
     is_readable: bool,
     /// What it has without the number of its collation, which has not been put in place yet.
-    without_number: Option<Settings>,
+    without_number: Option<SettingSet>,
 }
 
 /// What the trackers of one OK told.
 #[derive(Debug, Default)]
-struct Heard {
+struct TrackerUpdate {
     names: SmallVec<[Box<[u8]>; 2]>,
     collation: Option<Box<[u8]>>,
     schema: bool,
@@ -127,18 +127,18 @@ struct Heard {
     position: Option<Box<[u8]>>,
 }
 
-impl Journal {
+impl SessionState {
     /// Of a client that has just logged in. `fresh` is what a server connection of it has by itself
     /// ([`super::FOLLOWED`]).
     #[must_use]
     pub fn new<'a>(
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])> + Clone,
-        begin: Beginning<'_>,
+        begin: InitialSettings<'_>,
         interner: &Interner,
-    ) -> Journal {
-        let tracking = Tracking::new(fresh.clone());
+    ) -> SessionState {
+        let tracking = ClientTrackers::new(fresh.clone());
         let now = server::compared(fresh, interner);
-        let mut journal = Journal {
+        let mut journal = SessionState {
             pins: Pins::NONE,
             begun: now.clone(),
             now,
@@ -157,14 +157,14 @@ impl Journal {
             puts_leftovers: false,
             lasting: Pins::NONE,
             binding: Vec::new(),
-            things: Things::default(),
+            things: SessionObjects::default(),
             unfollowed: Box::default(),
             next: None,
             tracking_begun: tracking.clone(),
             tracking,
             shown: None,
-            left: Left::default(),
-            heard: Heard::default(),
+            left: StatementInfo::default(),
+            heard: TrackerUpdate::default(),
             is_asked: false,
             is_by_place: false,
             is_untold: false,
@@ -179,7 +179,7 @@ impl Journal {
         journal
     }
 
-    fn begin_in(&mut self, begin: Beginning<'_>, interner: &Interner) {
+    fn begin_in(&mut self, begin: InitialSettings<'_>, interner: &Interner) {
         let chosen = self.now.get(variables::COLLATIONS).map(<[u8]>::to_vec);
         let chosen = chosen.unwrap_or_default();
         if let Some(instead) = collations::instead(begin.collation, &chosen) {
@@ -241,7 +241,7 @@ impl Journal {
 
     /// What the next server connection must have.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 
@@ -319,13 +319,13 @@ impl Journal {
 
     /// How long the connection is to be kept though nothing binds.
     #[must_use]
-    pub fn hold(&self, asked: &Asked) -> Hold {
+    pub fn hold(&self, asked: &InfoUsage) -> HoldPolicy {
         self.left.hold(asked)
     }
 
     /// Its connection was reset at its wish, and asked again. MariaDB goes back to the character
     /// set of the login, MySQL to its own (manual: "mysql_reset_connection()").
-    pub fn renewed(&mut self, on: &OnServer, interner: &Interner) {
+    pub fn renewed(&mut self, on: &ServerSessionState, interner: &Interner) {
         self.now = on.now.clone();
         let charset = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
         for name in charset.into_iter().filter(|_| self.reading.mariadb) {
@@ -337,13 +337,13 @@ impl Journal {
         self.pins.release(Release::ResetConnection);
         self.lasting.release(Release::ResetConnection);
         self.binding.clear();
-        self.things = Things::default();
+        self.things = SessionObjects::default();
         self.next = None;
         self.insert_id = InsertId::NONE;
         self.insert_on = 0;
         self.tracking = self.tracking_begun.clone();
         self.shown = None;
-        self.left = Left::default();
+        self.left = StatementInfo::default();
         self.is_untold = false;
         self.look();
     }
@@ -358,10 +358,10 @@ impl Journal {
         self.pins = Pins::NONE;
         self.lasting = Pins::NONE;
         self.binding.clear();
-        self.things = Things::default();
+        self.things = SessionObjects::default();
         self.next = None;
-        self.left = Left::default();
-        self.heard = Heard::default();
+        self.left = StatementInfo::default();
+        self.heard = TrackerUpdate::default();
         self.shown = None;
         self.is_untold = false;
         self.last_on = 0;
@@ -372,14 +372,14 @@ impl Journal {
     }
 
     /// A command is on its way to the server; one without a text has the default meaning.
-    pub fn sent(&mut self, meaning: &Meaning, on: &mut OnServer) {
+    pub fn sent(&mut self, meaning: &Meaning, on: &mut ServerSessionState) {
         on.leftovers.holder = self.number;
         on.leftovers.last_user = self.number;
         self.last_on = on.number;
         if !meaning.statements.is_empty() {
-            self.left = Left::default();
+            self.left = StatementInfo::default();
         }
-        self.heard = Heard::default();
+        self.heard = TrackerUpdate::default();
         self.is_asked = false;
         self.is_by_place = on.is_by_place;
         self.done = 0;
@@ -398,7 +398,12 @@ impl Journal {
     }
 
     /// The reply is complete; `None`: it ended in an error, which tells no status.
-    pub fn ready(&mut self, status: Option<Status>, on: &mut OnServer, interner: &Interner) {
+    pub fn ready(
+        &mut self,
+        status: Option<Status>,
+        on: &mut ServerSessionState,
+        interner: &Interner,
+    ) {
         if let Some(status) = status {
             self.note_status(status, on, interner);
         }
@@ -421,7 +426,7 @@ impl Journal {
     }
 
     /// An OK is over: the connection's collation, if it was told.
-    fn take_collation(&mut self, on: &mut OnServer, interner: &Interner) {
+    fn take_collation(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         if let Some(collation) = self.heard.collation.take() {
             self.now = interner.with(&self.now, variables::COLLATION, &collation);
             on.now = interner.with(&on.now, variables::COLLATION, &collation);
@@ -461,7 +466,7 @@ impl Journal {
 
     /// Takes a pin away if nothing asks for it any more.
     fn loosen(&mut self, pin: Pin) {
-        let is_thing = |thing: &Thing| thing.pin() == pin && self.things.has(*thing);
+        let is_thing = |thing: &SessionObject| thing.pin() == pin && self.things.has(*thing);
         let wanted = self.lasting.has(pin)
             || self.binding.iter().any(|(_, binds)| *binds == pin)
             || ALL_THINGS.iter().any(is_thing)
@@ -485,10 +490,10 @@ impl Journal {
     }
 }
 
-const ALL_THINGS: [Thing; 5] = [
-    Thing::TemporaryTable,
-    Thing::Prepared,
-    Thing::Handler,
-    Thing::NamedLock,
-    Thing::BackupLock,
+const ALL_THINGS: [SessionObject; 5] = [
+    SessionObject::TemporaryTable,
+    SessionObject::Prepared,
+    SessionObject::Handler,
+    SessionObject::NamedLock,
+    SessionObject::BackupLock,
 ];

@@ -11,42 +11,42 @@ use super::meaning::Meaning;
 
 /// What a text asks of the statement before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Needs(u8);
+pub struct InfoNeeds(u8);
 
-impl Needs {
+impl InfoNeeds {
     /// Nothing.
-    pub const NONE: Needs = Needs(0);
+    pub const NONE: InfoNeeds = InfoNeeds(0);
     /// LAST_INSERT_ID(), `@@identity`.
-    pub const INSERT_ID: Needs = Needs(1);
+    pub const INSERT_ID: InfoNeeds = InfoNeeds(1);
     /// FOUND_ROWS(): of the last SELECT.
-    pub const FOUND_ROWS: Needs = Needs(2);
+    pub const FOUND_ROWS: InfoNeeds = InfoNeeds(2);
     /// SHOW WARNINGS, GET DIAGNOSTICS, `@@warning_count`.
-    pub const DIAGNOSTICS: Needs = Needs(4);
+    pub const DIAGNOSTICS: InfoNeeds = InfoNeeds(4);
     /// ROW_COUNT(): of the last statement.
-    pub const ROW_COUNT: Needs = Needs(8);
+    pub const ROW_COUNT: InfoNeeds = InfoNeeds(8);
     /// All of it.
-    pub const ALL: Needs = Needs(15);
+    pub const ALL: InfoNeeds = InfoNeeds(15);
 
     /// The same for what nobody can read: it may ask.
     #[must_use]
-    pub const fn perhaps(self) -> Needs {
-        Needs(self.0 << PERHAPS)
+    pub const fn perhaps(self) -> InfoNeeds {
+        InfoNeeds(self.0 << PERHAPS)
     }
 
     /// Both together.
     #[must_use]
-    pub const fn and(self, other: Needs) -> Needs {
-        Needs(self.0 | other.0)
+    pub const fn and(self, other: InfoNeeds) -> InfoNeeds {
+        InfoNeeds(self.0 | other.0)
     }
 
     /// But for these.
-    pub(super) const fn without(self, others: Needs) -> Needs {
-        Needs(self.0 & !(others.0 | others.perhaps().0))
+    pub(super) const fn without(self, others: InfoNeeds) -> InfoNeeds {
+        InfoNeeds(self.0 & !(others.0 | others.perhaps().0))
     }
 
     /// Whether it asks any of these, at least perhaps.
     #[must_use]
-    pub const fn any(self, of: Needs) -> bool {
+    pub const fn any(self, of: InfoNeeds) -> bool {
         (self.0 | self.0 >> PERHAPS) & of.0 != 0
     }
 
@@ -62,12 +62,12 @@ const PERHAPS: u8 = 4;
 
 /// What the clients of a service have ever asked.
 #[derive(Debug, Default)]
-pub struct Asked(AtomicU8);
+pub struct InfoUsage(AtomicU8);
 
-impl Asked {
+impl InfoUsage {
     /// A text that was read, or prepared, asks this.
-    pub fn note(&self, needs: Needs) {
-        let certain = needs.0 & Needs::ALL.0;
+    pub fn note(&self, needs: InfoNeeds) {
+        let certain = needs.0 & InfoNeeds::ALL.0;
         if certain & !self.0.load(Ordering::Relaxed) != 0 {
             self.0.fetch_or(certain, Ordering::Relaxed);
         }
@@ -77,23 +77,23 @@ impl Asked {
     /// text asks; and before an insert, where insert ids are asked, the client's own, since an
     /// insert may leave it as it is.
     #[must_use]
-    pub fn needs(&self, meaning: &Meaning) -> Needs {
-        match meaning.writes && self.any(Needs::INSERT_ID) {
-            true => meaning.needs.and(Needs::INSERT_ID.perhaps()),
+    pub fn needs(&self, meaning: &Meaning) -> InfoNeeds {
+        match meaning.writes && self.any(InfoNeeds::INSERT_ID) {
+            true => meaning.needs.and(InfoNeeds::INSERT_ID.perhaps()),
             false => meaning.needs,
         }
     }
 
     /// Whether any of these was ever asked.
     #[must_use]
-    pub fn any(&self, of: Needs) -> bool {
+    pub fn any(&self, of: InfoNeeds) -> bool {
         self.0.load(Ordering::Relaxed) & of.0 != 0
     }
 }
 
 /// How long a connection that no pin binds is kept all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum HoldPolicy {
     /// Not at all.
     No,
     /// [`Hold::BRIEFLY_MS`], or until the client's next command.
@@ -104,14 +104,14 @@ pub enum Hold {
     Promised,
 }
 
-impl Hold {
+impl HoldPolicy {
     /// Drivers that want to see warnings ask for them at once.
     pub const BRIEFLY_MS: u64 = 100;
 }
 
 /// What the last statement has left on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Left {
+pub(super) struct StatementInfo {
     /// Warnings or an error.
     pub(super) diagnostics: bool,
     /// A number of rows that SQL_CALC_FOUND_ROWS counted.
@@ -122,20 +122,20 @@ pub(super) struct Left {
     pub(super) ran: bool,
 }
 
-impl Left {
-    pub(super) fn hold(self, asked: &Asked) -> Hold {
-        let counted = self.rows && asked.any(Needs::FOUND_ROWS);
-        let ran = self.ran && asked.any(Needs::ROW_COUNT);
-        let warned = self.diagnostics && asked.any(Needs::DIAGNOSTICS);
+impl StatementInfo {
+    pub(super) fn hold(self, asked: &InfoUsage) -> HoldPolicy {
+        let counted = self.rows && asked.any(InfoNeeds::FOUND_ROWS);
+        let ran = self.ran && asked.any(InfoNeeds::ROW_COUNT);
+        let warned = self.diagnostics && asked.any(InfoNeeds::DIAGNOSTICS);
         if self.found_rows {
-            return Hold::Promised;
+            return HoldPolicy::Promised;
         }
         if counted || ran || warned {
-            return Hold::UntilNext;
+            return HoldPolicy::UntilNext;
         }
         match self.diagnostics {
-            true => Hold::Briefly,
-            false => Hold::No,
+            true => HoldPolicy::Briefly,
+            false => HoldPolicy::No,
         }
     }
 }

@@ -26,7 +26,7 @@ use smallvec::{SmallVec, smallvec};
 use super::super::PinSource;
 use super::super::meaning::EFFECTS_MAX;
 pub use super::super::meaning::Hint;
-use super::leftover::Needs;
+use super::leftover::InfoNeeds;
 use super::variables;
 pub use body::bound_by_body;
 pub use kills::Kill;
@@ -84,7 +84,7 @@ pub struct Meaning {
     /// It may write: who must see it needs the GTID of its commit.
     pub writes: bool,
     /// What it asks of the statement before it.
-    pub needs: Needs,
+    pub needs: InfoNeeds,
     /// It is one plain statement: run as a whole or not at all.
     pub is_atomic: bool,
     /// Its one statement begins a transaction.
@@ -160,11 +160,11 @@ pub enum Does {
     /// SAVEPOINT: with autocommit off, a transaction begins with it.
     Savepoint,
     /// It makes one of these, of that name.
-    Make(Thing, Box<[u8]>),
+    Make(SessionObject, Box<[u8]>),
     /// It makes some of these, of which ones cannot be told.
-    Unknown(Thing),
+    Unknown(SessionObject),
     /// One of these is gone.
-    Unmake(Thing, Box<[u8]>),
+    Unmake(SessionObject, Box<[u8]>),
     /// Tables get other names.
     Renames,
     /// PREPARE: the name in lower case, and what executing it leaves behind.
@@ -188,7 +188,7 @@ pub enum Does {
 
 /// What a session has by name, and only on its own connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thing {
+pub enum SessionObject {
     /// A temporary table; the name with its schema, if one is written.
     TemporaryTable,
     /// A statement prepared by PREPARE.
@@ -269,7 +269,7 @@ impl Meaning {
             }],
             changes_catalog: true,
             writes: true,
-            needs: Needs::ALL.perhaps(),
+            needs: InfoNeeds::ALL.perhaps(),
             runs_routines: true,
             ..Meaning::default()
         }
@@ -305,15 +305,15 @@ impl Meaning {
     }
 }
 
-impl Thing {
+impl SessionObject {
     /// Why it binds.
     pub(super) const fn pin(self) -> Pin {
         match self {
-            Thing::TemporaryTable => Pin::TemporaryTable,
-            Thing::Prepared => Pin::Prepared,
-            Thing::Handler => Pin::Handler,
-            Thing::NamedLock => Pin::NamedLock,
-            Thing::BackupLock => Pin::BackupLock,
+            SessionObject::TemporaryTable => Pin::TemporaryTable,
+            SessionObject::Prepared => Pin::Prepared,
+            SessionObject::Handler => Pin::Handler,
+            SessionObject::NamedLock => Pin::NamedLock,
+            SessionObject::BackupLock => Pin::BackupLock,
         }
     }
 }
@@ -354,7 +354,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         read_for: reader.read_for(&facts),
         ..Meaning::default()
     };
-    let mut answered = Needs::NONE;
+    let mut answered = InfoNeeds::NONE;
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&reader, statement);
         meaning.writes |= routing::may_write(&routed);

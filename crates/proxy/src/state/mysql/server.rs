@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use evenkeel_wire::mysql::trackers::Change;
 
 use super::tracking;
-use super::variables::{self, Treatment};
-use crate::state::settings::{Interner, Moved, Settings};
+use super::variables::{self, VariableHandling};
+use crate::state::settings::{ExportedSettings, Interner, SettingSet};
 
 /// Tells clients and server connections apart; 0 is nobody.
 pub(super) fn next_number() -> u64 {
@@ -18,11 +18,11 @@ pub(super) fn next_number() -> u64 {
 /// The settings of one server connection: by name what it was asked for and what has been set
 /// since; user variables with the `@` before their names and SQL for their values.
 #[derive(Debug, Clone)]
-pub struct OnServer {
-    pub(super) now: Settings,
+pub struct ServerSessionState {
+    pub(super) now: SettingSet,
     pub(super) schema: Option<Rc<[u8]>>,
     pub(super) number: u64,
-    pub(super) leftovers: Leftovers,
+    pub(super) leftovers: InfoOwners,
     /// What it was asked for was so before it was reset: an `init_connect` is not run again, and
     /// the server's own values may be others by now.
     pub(super) is_doubtful: bool,
@@ -34,7 +34,7 @@ pub struct OnServer {
 
 /// What the statements that it ran have left on it, and whose that is: numbers of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Leftovers {
+pub(super) struct InfoOwners {
     /// Who had it last.
     pub(super) holder: u64,
     /// Whose statement it ran last.
@@ -47,36 +47,36 @@ pub(super) struct Leftovers {
     pub(super) warned: bool,
 }
 
-impl Leftovers {
+impl InfoOwners {
     /// Of somebody who will not come for it.
     pub(super) const NOBODYS: u64 = u64::MAX;
 }
 
 /// What is known of a server connection, on its way to another worker with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
-    now: Moved,
+pub struct ExportedState {
+    now: ExportedSettings,
     schema: Option<Box<[u8]>>,
     number: u64,
-    leftovers: Leftovers,
+    leftovers: InfoOwners,
     is_doubtful: bool,
     is_by_place: bool,
     version: u32,
 }
 
-impl OnServer {
+impl ServerSessionState {
     /// As it is after its login: `fresh` is what it was asked for ([`super::FOLLOWED`]).
     #[must_use]
     pub fn new<'a>(
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
         schema: Option<&[u8]>,
         interner: &Interner,
-    ) -> OnServer {
-        OnServer {
+    ) -> ServerSessionState {
+        ServerSessionState {
             now: compared(fresh, interner),
             schema: schema.map(Rc::from),
             number: next_number(),
-            leftovers: Leftovers::default(),
+            leftovers: InfoOwners::default(),
             is_doubtful: false,
             is_by_place: false,
             version: 0,
@@ -85,9 +85,9 @@ impl OnServer {
 
     /// At a server of this version.
     #[must_use]
-    pub fn at(self, mariadb: bool, version: u32) -> OnServer {
+    pub fn at(self, mariadb: bool, version: u32) -> ServerSessionState {
         let is_by_place = tracking::is_by_place(mariadb, version);
-        OnServer {
+        ServerSessionState {
             is_by_place,
             version,
             ..self
@@ -96,8 +96,8 @@ impl OnServer {
 
     /// To another worker.
     #[must_use]
-    pub fn export(&self) -> Carried {
-        Carried {
+    pub fn export(&self) -> ExportedState {
+        ExportedState {
             now: self.now.export(),
             schema: self.schema.as_deref().map(Into::into),
             number: self.number,
@@ -110,8 +110,8 @@ impl OnServer {
 
     /// From another worker.
     #[must_use]
-    pub fn import(carried: &Carried, interner: &Interner) -> OnServer {
-        OnServer {
+    pub fn import(carried: &ExportedState, interner: &Interner) -> ServerSessionState {
+        ServerSessionState {
             now: interner.import(&carried.now),
             schema: carried.schema.as_deref().map(Rc::from),
             number: carried.number,
@@ -139,14 +139,14 @@ impl OnServer {
         interner: &Interner,
     ) {
         self.now = compared(fresh, interner);
-        self.leftovers = Leftovers::default();
+        self.leftovers = InfoOwners::default();
         self.is_doubtful = true;
     }
 
     /// Something of ours ran on it: warnings and counts are no longer those of its client.
     pub fn disturbed(&mut self) {
-        self.leftovers.last_user = Leftovers::NOBODYS;
-        self.leftovers.counts_of = Leftovers::NOBODYS;
+        self.leftovers.last_user = InfoOwners::NOBODYS;
+        self.leftovers.counts_of = InfoOwners::NOBODYS;
     }
 
     /// The same, and it failed: there is an error.
@@ -169,7 +169,7 @@ impl OnServer {
 
     /// What it has.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 }
@@ -183,7 +183,7 @@ pub(super) fn schema(name: &[u8]) -> Option<Rc<[u8]>> {
 pub(super) fn compared<'a>(
     fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     interner: &Interner,
-) -> Settings {
+) -> SettingSet {
     let lower: Vec<(Vec<u8>, &[u8])> = fresh
         .into_iter()
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
@@ -196,7 +196,7 @@ pub(super) fn compared<'a>(
 }
 
 /// A set without one of its names.
-pub(super) fn without(set: &Settings, name: &[u8], interner: &Interner) -> Settings {
+pub(super) fn without(set: &SettingSet, name: &[u8], interner: &Interner) -> SettingSet {
     match set.get(name) {
         Some(_) => interner.of(set.iter().filter(|(own, _)| *own != name)),
         None => set.clone(),
@@ -204,10 +204,10 @@ pub(super) fn without(set: &Settings, name: &[u8], interner: &Interner) -> Setti
 }
 
 /// The server tells a variable's value.
-pub(super) fn hear(now: &mut Settings, name: &[u8], value: &[u8], interner: &Interner) {
+pub(super) fn hear(now: &mut SettingSet, name: &[u8], value: &[u8], interner: &Interner) {
     let lower = name.to_ascii_lowercase();
     let name = variables::canonical(&lower);
-    let is_setting = variables::treatment(name) == Treatment::Told;
+    let is_setting = variables::treatment(name) == VariableHandling::Tracked;
     if !is_setting || variables::is_no_setting(name) {
         return;
     }

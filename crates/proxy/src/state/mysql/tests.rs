@@ -19,18 +19,18 @@ const MARIADB: u32 = 101_119;
 /// Clients and server connections, as a session of the proxy has them.
 struct Scene {
     interner: Interner,
-    asked: Asked,
+    asked: InfoUsage,
     lent: Vec<Lent>,
     clients: Vec<Client>,
 }
 
 struct Lent {
     model: Model,
-    on: OnServer,
+    on: ServerSessionState,
 }
 
 struct Client {
-    journal: Journal,
+    journal: SessionState,
     /// The server connection that it has, or had last.
     at: usize,
     is_held: bool,
@@ -41,13 +41,13 @@ impl Scene {
         let interner = Interner::new();
         let lent = (0..connections).map(|_| {
             let model = Model::default();
-            let on = OnServer::new(model.fresh(), None, &interner);
+            let on = ServerSessionState::new(model.fresh(), None, &interner);
             Lent { model, on }
         });
         let lent = lent.collect();
         let mut scene = Scene {
             interner,
-            asked: Asked::default(),
+            asked: InfoUsage::default(),
             lent,
             clients: Vec::new(),
         };
@@ -62,7 +62,7 @@ impl Scene {
     }
 
     fn join_at(&mut self, version: u32, collation: u16) {
-        let begin = Beginning {
+        let begin = InitialSettings {
             collation,
             schema: Some(b"app"),
             mariadb: true,
@@ -71,7 +71,7 @@ impl Scene {
         let fresh = Model::default();
         let fresh: Vec<_> = fresh.fresh().collect();
         self.clients.push(Client {
-            journal: Journal::new(fresh, begin, &self.interner),
+            journal: SessionState::new(fresh, begin, &self.interner),
             at: 0,
             is_held: false,
         });
@@ -113,8 +113,8 @@ impl Scene {
         }
         let answer = self.send(client, text, &meaning);
         let hold = self.clients[client].journal.hold(&self.asked);
-        self.clients[client].is_held = hold != Hold::No;
-        if hold == Hold::No {
+        self.clients[client].is_held = hold != HoldPolicy::No;
+        if hold == HoldPolicy::No {
             self.ask(client);
         }
         answer
@@ -125,15 +125,15 @@ impl Scene {
         if !self.is_bound(client) && !self.clients[client].is_held {
             let free = self.free();
             self.clients[client].at = free[any % free.len()];
-            self.fit(client, Needs::NONE);
+            self.fit(client, InfoNeeds::NONE);
         }
     }
 
-    fn fit(&mut self, client: usize, needs: Needs) {
+    fn fit(&mut self, client: usize, needs: InfoNeeds) {
         let client = &mut self.clients[client];
         let Lent { model, on } = &mut self.lent[client.at];
         let mut sql = Vec::new();
-        let Difference::Put { schema } = difference(on, &mut client.journal, needs, &mut sql)
+        let SettingsDiff::Put { schema } = settings_diff(on, &mut client.journal, needs, &mut sql)
         else {
             return;
         };
@@ -147,7 +147,7 @@ impl Scene {
             assert_eq!(answer.error, None, "{sql}");
             hear(&answer, on, None, &self.interner);
         }
-        client.journal.placed(on, &self.interner);
+        client.journal.restored(on, &self.interner);
     }
 
     fn send(&mut self, client: usize, text: &str, meaning: &Meaning) -> Answer {
@@ -160,7 +160,7 @@ impl Scene {
         match answer.error {
             Some(code) => journal.failed(meaning, code, on),
             None => {
-                let reply = Reply {
+                let reply = StatementReply {
                     status: answer.status,
                     insert_id: answer.insert_id,
                     warnings: answer.warnings,
@@ -194,7 +194,12 @@ impl Scene {
     }
 }
 
-fn hear(answer: &Answer, on: &mut OnServer, journal: Option<&mut Journal>, interner: &Interner) {
+fn hear(
+    answer: &Answer,
+    on: &mut ServerSessionState,
+    journal: Option<&mut SessionState>,
+    interner: &Interner,
+) {
     let changes = || {
         let variables = answer.variables.iter().map(|(name, value)| {
             let (name, value) = (name.as_bytes(), value.as_bytes());

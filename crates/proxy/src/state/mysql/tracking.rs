@@ -141,7 +141,7 @@ impl Gtids {
 
 /// What a client wants to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Tracking {
+pub(super) struct ClientTrackers {
     /// Names with commas between them, as the server has them; `*`: all.
     variables: Box<[u8]>,
     /// MySQL shows NULL since it was set to that, which has changed nothing else.
@@ -152,10 +152,10 @@ pub(super) struct Tracking {
     info: Info,
 }
 
-impl Tracking {
+impl ClientTrackers {
     /// As the server's trackers were before ours were set.
-    pub(super) fn new<'a>(fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Tracking {
-        let mut tracking = Tracking::default();
+    pub(super) fn new<'a>(fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> ClientTrackers {
+        let mut tracking = ClientTrackers::default();
         for (name, value) in fresh {
             tracking.set(&name.to_ascii_lowercase(), Some(value));
         }

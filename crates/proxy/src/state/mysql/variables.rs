@@ -39,9 +39,9 @@ pub const FOLLOWED: &[&str] = &[
 
 /// What becomes of a variable of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Treatment {
+pub(super) enum VariableHandling {
     /// The server tells its value, which follows the client.
-    Told,
+    Tracked,
     /// `timestamp`: followed by texts, for what the server tells of it may be the clock.
     Timestamp,
     /// `last_insert_id`, which every insert changes: see [`super::Needs`].
@@ -55,66 +55,81 @@ pub(super) enum Treatment {
 }
 
 /// All but what is followed.
-const SPECIAL: &[(&str, Treatment)] = &[
-    ("timestamp", Treatment::Timestamp),
-    ("last_insert_id", Treatment::InsertId),
-    ("identity", Treatment::InsertId),
+const SPECIAL: &[(&str, VariableHandling)] = &[
+    ("timestamp", VariableHandling::Timestamp),
+    ("last_insert_id", VariableHandling::InsertId),
+    ("identity", VariableHandling::InsertId),
     // Used up by the next insert, or not.
-    ("insert_id", Treatment::Binds(Pin::Settings, &[])),
+    ("insert_id", VariableHandling::Binds(Pin::Settings, &[])),
     // Write only.
-    ("rand_seed1", Treatment::Binds(Pin::Seed, &[])),
-    ("rand_seed2", Treatment::Binds(Pin::Seed, &[])),
-    ("sql_log_bin", Treatment::Binds(Pin::Binlog, &["ON", "1"])),
-    ("gtid_next", Treatment::Binds(Pin::Binlog, &["AUTOMATIC"])),
-    ("gtid_seq_no", Treatment::Binds(Pin::Binlog, &["0"])),
+    ("rand_seed1", VariableHandling::Binds(Pin::Seed, &[])),
+    ("rand_seed2", VariableHandling::Binds(Pin::Seed, &[])),
+    (
+        "sql_log_bin",
+        VariableHandling::Binds(Pin::Binlog, &["ON", "1"]),
+    ),
+    (
+        "gtid_next",
+        VariableHandling::Binds(Pin::Binlog, &["AUTOMATIC"]),
+    ),
+    ("gtid_seq_no", VariableHandling::Binds(Pin::Binlog, &["0"])),
     (
         "skip_replication",
-        Treatment::Binds(Pin::Binlog, &["OFF", "0"]),
+        VariableHandling::Binds(Pin::Binlog, &["OFF", "0"]),
     ),
-    ("wsrep_on", Treatment::Binds(Pin::Binlog, &["ON", "1"])),
+    (
+        "wsrep_on",
+        VariableHandling::Binds(Pin::Binlog, &["ON", "1"]),
+    ),
     // Then `IS NULL` finds the row that was inserted last on the connection, whoever's it is.
     (
         "sql_auto_is_null",
-        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
     ),
     // What was measured is on the connection.
-    ("profiling", Treatment::Binds(Pin::Settings, &["OFF", "0"])),
+    (
+        "profiling",
+        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
+    ),
     (
         "optimizer_trace",
-        Treatment::Binds(Pin::Settings, &["enabled=off", "enabled=off,one_line=off"]),
+        VariableHandling::Binds(Pin::Settings, &["enabled=off", "enabled=off,one_line=off"]),
     ),
     // Each connection has a value of its own.
-    ("pseudo_thread_id", Treatment::Binds(Pin::Settings, &[])),
+    (
+        "pseudo_thread_id",
+        VariableHandling::Binds(Pin::Settings, &[]),
+    ),
     (
         "pseudo_slave_mode",
-        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
     ),
     (
         "pseudo_replica_mode",
-        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
     ),
     // They act at once, and what they leave behind is not told.
-    ("debug", Treatment::Binds(Pin::Unknown, &[])),
-    ("debug_dbug", Treatment::Binds(Pin::Unknown, &[])),
-    ("debug_sync", Treatment::Binds(Pin::Unknown, &[])),
-    ("character_set_database", Treatment::Elsewhere),
-    ("collation_database", Treatment::Elsewhere),
+    ("debug", VariableHandling::Binds(Pin::Unknown, &[])),
+    ("debug_dbug", VariableHandling::Binds(Pin::Unknown, &[])),
+    ("debug_sync", VariableHandling::Binds(Pin::Unknown, &[])),
+    ("character_set_database", VariableHandling::Elsewhere),
+    ("collation_database", VariableHandling::Elsewhere),
     // Of the replication that `default_master_connection` names.
-    ("max_relay_log_size", Treatment::Elsewhere),
-    ("sql_slave_skip_counter", Treatment::Elsewhere),
-    ("session_track_gtids", Treatment::Ours),
-    ("session_track_schema", Treatment::Ours),
-    ("session_track_state_change", Treatment::Ours),
-    ("session_track_system_variables", Treatment::Ours),
-    ("session_track_transaction_info", Treatment::Ours),
+    ("max_relay_log_size", VariableHandling::Elsewhere),
+    ("sql_slave_skip_counter", VariableHandling::Elsewhere),
+    ("session_track_gtids", VariableHandling::Ours),
+    ("session_track_schema", VariableHandling::Ours),
+    ("session_track_state_change", VariableHandling::Ours),
+    ("session_track_system_variables", VariableHandling::Ours),
+    ("session_track_transaction_info", VariableHandling::Ours),
 ];
 
 /// Of a variable's name, in lower case.
-pub(super) fn treatment(name: &[u8]) -> Treatment {
+pub(super) fn treatment(name: &[u8]) -> VariableHandling {
     let known = SPECIAL
         .iter()
         .find(|(special, _)| special.as_bytes() == name);
-    known.map_or(Treatment::Told, |(_, treatment)| *treatment)
+    known.map_or(VariableHandling::Tracked, |(_, treatment)| *treatment)
 }
 
 /// Told by servers, but nothing that a session sets.
@@ -254,7 +269,7 @@ pub fn is_followed(name: &[u8]) -> bool {
 
 /// Whether it belongs to what every connection is asked for and that is a setting.
 pub(super) fn is_compared(name: &[u8]) -> bool {
-    is_followed(name) && treatment(name) == Treatment::Told
+    is_followed(name) && treatment(name) == VariableHandling::Tracked
 }
 
 pub(super) fn is_one_of(value: &[u8], values: &[&str]) -> bool {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Settings, values};
+use super::{SettingSet, values};
 
 /// Who one is: put back before anything else changes, since it decides what one may, and set last.
 const AUTHORITY: [&[u8]; 2] = [b"session_authorization", b"role"];
@@ -12,7 +12,7 @@ const FIRST: &[u8] = b"search_path";
 
 /// Writes the statements, separated, that make a connection with `actual` one with `desired`, as
 /// one text for the simple query protocol; nothing if they are the same. The answer may have rows.
-pub fn difference(actual: &Settings, desired: &Settings, out: &mut Vec<u8>) {
+pub fn difference(actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) {
     if actual == desired {
         return;
     }
@@ -36,7 +36,7 @@ pub fn difference(actual: &Settings, desired: &Settings, out: &mut Vec<u8>) {
 }
 
 /// Calls for each name that either has, but for those that both have alike.
-fn walk(actual: &Settings, desired: &Settings, mut call: impl FnMut(&[u8])) {
+fn walk(actual: &SettingSet, desired: &SettingSet, mut call: impl FnMut(&[u8])) {
     let mut from = actual.iter().peekable();
     let mut to = desired.iter().peekable();
     loop {
@@ -55,7 +55,7 @@ fn walk(actual: &Settings, desired: &Settings, mut call: impl FnMut(&[u8])) {
     }
 }
 
-fn one(name: &[u8], actual: &Settings, desired: &Settings, out: &mut Vec<u8>) {
+fn one(name: &[u8], actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) {
     match (actual.get(name), desired.get(name)) {
         (Some(_), None) => reset(name, out),
         (before, Some(value)) if before != Some(value) => {

@@ -6,7 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 
-use super::{Set, Settings, Text};
+use super::{Set, SettingSet, Text};
 
 /// Dead entries are looked for when there are twice as many as were alive at the last look, and
 /// at least this many.
@@ -16,7 +16,7 @@ const SWEEP_MIN: usize = 64;
 #[derive(Debug)]
 pub struct Interner {
     sets: RefCell<Sets>,
-    empty: Settings,
+    empty: SettingSet,
 }
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Sets {
 
 /// A set on its way to another worker's interner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Moved(Vec<Pair>);
+pub struct ExportedSettings(Vec<Pair>);
 
 type Pair = (Box<[u8]>, Box<[u8]>);
 
@@ -50,7 +50,7 @@ impl Interner {
     /// Without any set but the empty one.
     #[must_use]
     pub fn new() -> Interner {
-        let empty = Settings(Rc::new(Set {
+        let empty = SettingSet(Rc::new(Set {
             pairs: Box::default(),
             facts: OnceCell::new(),
         }));
@@ -62,14 +62,14 @@ impl Interner {
 
     /// The set with nothing in it.
     #[must_use]
-    pub fn empty(&self) -> Settings {
+    pub fn empty(&self) -> SettingSet {
         self.empty.clone()
     }
 
     /// A set of these; of a name that comes twice the last value counts.
     #[must_use]
-    pub fn of<'a>(&self, pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Settings {
-        let mut draft = Draft::default();
+    pub fn of<'a>(&self, pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> SettingSet {
+        let mut draft = SettingSetBuilder::default();
         for (name, value) in pairs {
             draft.set(name, value);
         }
@@ -78,22 +78,22 @@ impl Interner {
 
     /// A set with one setting changed.
     #[must_use]
-    pub fn with(&self, set: &Settings, name: &[u8], value: &[u8]) -> Settings {
+    pub fn with(&self, set: &SettingSet, name: &[u8], value: &[u8]) -> SettingSet {
         if set.get(name) == Some(value) {
             return set.clone();
         }
-        let mut draft = Draft::of(set);
+        let mut draft = SettingSetBuilder::of(set);
         draft.set(name, value);
         self.intern(draft)
     }
 
     /// From another interner, on this or another thread.
     #[must_use]
-    pub fn import(&self, moved: &Moved) -> Settings {
+    pub fn import(&self, moved: &ExportedSettings) -> SettingSet {
         self.of(moved.0.iter().map(|(name, value)| (&**name, &**value)))
     }
 
-    pub(super) fn intern(&self, draft: Draft) -> Settings {
+    pub(super) fn intern(&self, draft: SettingSetBuilder) -> SettingSet {
         if draft.pairs.is_empty() {
             return self.empty();
         }
@@ -102,7 +102,7 @@ impl Interner {
         let known = sets.by_hash.entry(hash).or_default();
         let same = |set: &Rc<Set>| *set.pairs == *draft.pairs;
         if let Some(set) = known.iter().filter_map(Weak::upgrade).find(same) {
-            return Settings(set);
+            return SettingSet(set);
         }
         let set = Rc::new(Set {
             pairs: draft.pairs.into_boxed_slice(),
@@ -112,7 +112,7 @@ impl Interner {
         known.retain(|set| set.strong_count() > 0);
         known.push(Rc::downgrade(&set));
         sets.sweep();
-        Settings(set)
+        SettingSet(set)
     }
 }
 
@@ -129,12 +129,12 @@ impl Sets {
     }
 }
 
-impl Settings {
+impl SettingSet {
     /// To another worker's interner.
     #[must_use]
-    pub fn export(&self) -> Moved {
+    pub fn export(&self) -> ExportedSettings {
         let pairs = self.iter();
-        Moved(
+        ExportedSettings(
             pairs
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
@@ -144,13 +144,13 @@ impl Settings {
 
 /// A set being made.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Draft {
+pub(super) struct SettingSetBuilder {
     pairs: Vec<(Text, Text)>,
 }
 
-impl Draft {
-    pub(super) fn of(set: &Settings) -> Draft {
-        Draft {
+impl SettingSetBuilder {
+    pub(super) fn of(set: &SettingSet) -> SettingSetBuilder {
+        SettingSetBuilder {
             pairs: set.pairs().to_vec(),
         }
     }
@@ -183,7 +183,7 @@ impl Draft {
     }
 
     /// As another set has it, or not at all.
-    pub(super) fn take_from(&mut self, other: &Settings, name: &[u8]) {
+    pub(super) fn take_from(&mut self, other: &SettingSet, name: &[u8]) {
         match other.get(name) {
             Some(value) => self.set(name, value),
             None => self.remove(name),
@@ -191,7 +191,7 @@ impl Draft {
     }
 
     /// All as another set has it, but for some names.
-    pub(super) fn become_all_but(&mut self, other: &Settings, kept: &[&[u8]]) {
+    pub(super) fn become_all_but(&mut self, other: &SettingSet, kept: &[&[u8]]) {
         let is_kept = |name: &[u8]| kept.contains(&name);
         let mut pairs: Vec<(Text, Text)> = self.pairs.clone();
         pairs.retain(|(name, _)| is_kept(name));

@@ -4,9 +4,12 @@ use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Isolation, Modes};
 
 use super::super::meaning::{Does, Effect, Meaning};
-use super::interner::Draft;
-use super::pending::{CHANGE_LENGTH, Change, Pending, ROLE};
-use super::{Interner, OnServer, ReadBy, Reported, Settings, differing, reported, values};
+use super::interner::SettingSetBuilder;
+use super::pending::{CHANGE_LENGTH, ROLE, SettingChange, TransactionChanges};
+use super::{
+    Interner, ParseSettings, ReportedParameters, ServerSessionState, SettingSet, differing,
+    reported, values,
+};
 use evenkeel_policy::route::Kind;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::sql::facts::Discard;
@@ -16,23 +19,23 @@ use evenkeel_wire::sql::facts::Discard;
 /// For each text: [`Journal::sent`], then [`Journal::succeeded`] for each CommandComplete or
 /// [`Journal::failed`] for an ErrorResponse, and [`Journal::ready`] for the ReadyForQuery.
 #[derive(Debug)]
-pub struct Journal {
+pub struct SessionState {
     /// What binds the client to its server connection. The session adds and ends the pins that
     /// are not said by a text.
     pub pins: Pins,
     /// What the client was told of its settings.
-    pub reported: Reported,
+    pub reported: ReportedParameters,
     /// What statements bind that PREPARE in SQL has made, each time one of them is run.
     prepared: Pins,
     /// What has been named since nothing was open may still be run, whatever ends its bonds before:
     /// by FETCH of a cursor or portal, or by a trigger that waits for COMMIT.
     late: Pins,
-    startup: Settings,
-    now: Settings,
+    startup: SettingSet,
+    now: SettingSet,
     /// Of these, what texts are read by.
-    reading: ReadBy,
-    defaults: Settings,
-    pending: Option<Box<Pending>>,
+    reading: ParseSettings,
+    defaults: SettingSet,
+    pending: Option<Box<TransactionChanges>>,
     has_failed: bool,
     /// A transaction was open when the server was last ready.
     is_in_block: bool,
@@ -42,17 +45,21 @@ pub struct Journal {
 /// have to be told all of it.
 const LENGTH_MAX: usize = 64 * 1024;
 
-impl Journal {
+impl SessionState {
     /// Of a client that begins with the settings of its startup message, greeted with these
     /// reports by way of this server connection.
     #[must_use]
-    pub fn new(startup: Settings, told: Settings, greeter: &OnServer) -> Journal {
-        Journal {
+    pub fn new(
+        startup: SettingSet,
+        told: SettingSet,
+        greeter: &ServerSessionState,
+    ) -> SessionState {
+        SessionState {
             pins: values::bound_by(&startup),
             prepared: Pins::NONE,
             late: Pins::NONE,
-            reported: Reported::new(told),
-            reading: ReadBy::of(&startup),
+            reported: ReportedParameters::new(told),
+            reading: ParseSettings::of(&startup),
             now: startup.clone(),
             startup,
             defaults: greeter.defaults.clone(),
@@ -64,17 +71,17 @@ impl Journal {
 
     /// The settings outside of the open transaction: what the next server connection must have.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 
     /// What its texts are read by, outside of the open transaction.
     #[must_use]
-    pub fn read_by(&self) -> ReadBy {
+    pub fn read_by(&self) -> ParseSettings {
         self.reading.told(self.reported.reading())
     }
 
-    pub(super) fn defaults(&self) -> &Settings {
+    pub(super) fn defaults(&self) -> &SettingSet {
         &self.defaults
     }
 
@@ -204,7 +211,7 @@ impl Journal {
     pub fn ready(
         &mut self,
         status: TransactionStatus,
-        on: &mut OnServer,
+        on: &mut ServerSessionState,
         interner: &Interner,
     ) -> bool {
         let owes = match status {
@@ -219,7 +226,7 @@ impl Journal {
 
     /// No transaction is open. What the server reports is that of the session only now, so what
     /// was committed on the way waits until then.
-    fn settle(&mut self, on: &mut OnServer, interner: &Interner) -> bool {
+    fn settle(&mut self, on: &mut ServerSessionState, interner: &Interner) -> bool {
         let pending = self.pending.take();
         let has_changed = pending.is_some_and(|mut pending| {
             self.pins = self.pins.and(pending.doubts(self.has_failed));
@@ -232,20 +239,20 @@ impl Journal {
         });
         if has_changed || on.reports != on.settled {
             self.explain(on, interner);
-            self.reading = ReadBy::of(&self.now);
+            self.reading = ParseSettings::of(&self.now);
         }
         has_changed && !self.startup.is_empty() && on.now != self.now
     }
 
     /// Within a transaction: writes the SQL, to be sent at once, that sets what was reset to what
     /// the client began with. A rollback takes back both.
-    pub fn restore(&mut self, on: &OnServer, out: &mut Vec<u8>) {
-        let owed: Vec<Change> = self
+    pub fn restore(&mut self, on: &ServerSessionState, out: &mut Vec<u8>) {
+        let owed: Vec<SettingChange> = self
             .owed(on)
-            .map(|(name, value)| Change::Set(name.into(), value.into()))
+            .map(|(name, value)| SettingChange::Set(name.into(), value.into()))
             .collect();
         for change in owed {
-            if let Change::Set(name, value) = &change {
+            if let SettingChange::Set(name, value) = &change {
                 differing::set(name, value, out);
             }
             self.change(change);
@@ -267,13 +274,13 @@ impl Journal {
 
     /// The settings of the startup message that were reset since the last look, but for those that
     /// a function has set again, as their reports tell.
-    fn owed(&self, on: &OnServer) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fn owed(&self, on: &ServerSessionState) -> impl Iterator<Item = (&[u8], &[u8])> {
         let pending = self.pending.as_deref();
         let changes = pending.map(|pending| pending.changes.get(pending.restored..));
         let changes = changes.flatten().unwrap_or_default();
         self.startup.iter().filter(move |(name, _)| {
             let last = changes.iter().rfind(|change| change.touches(name));
-            let is_reset = last.is_some_and(|change| !matches!(change, Change::Set(..)));
+            let is_reset = last.is_some_and(|change| !matches!(change, SettingChange::Set(..)));
             is_reset && on.reports.get(name) == on.login.get(name)
         })
     }
@@ -294,11 +301,11 @@ impl Journal {
             Does::DeallocateAll => self.prepared = Pins::NONE,
             Does::Release(release) => self.pending().ends(*release),
             Does::Set { name, value } => self.set(name, value),
-            Does::Reset(name) => self.follow(Change::Reset(name.clone())),
-            Does::ResetAll => self.change(Change::ResetAll),
+            Does::Reset(name) => self.follow(SettingChange::Reset(name.clone())),
+            Does::ResetAll => self.change(SettingChange::ResetAll),
             Does::Discard(Discard::All) => {
                 self.prepared = Pins::NONE;
-                self.change(Change::Everything);
+                self.change(SettingChange::Everything);
             }
             Does::Commit => self.end(true),
             Does::Rollback => self.end(false),
@@ -337,20 +344,20 @@ impl Journal {
             }
             return self.bind(Pin::Settings);
         }
-        self.follow(Change::Set(name.into(), value.into()));
+        self.follow(SettingChange::Set(name.into(), value.into()));
     }
 
     /// A change, as long as all that was set can be followed.
-    fn follow(&mut self, change: Change) {
+    fn follow(&mut self, change: SettingChange) {
         let pending = self.pending.as_deref().into_iter();
         let changes = pending.flat_map(|pending| pending.committed.iter().chain(&pending.changes));
-        let changed: usize = changes.chain([&change]).map(Change::length).sum();
+        let changed: usize = changes.chain([&change]).map(SettingChange::length).sum();
         let length = |(name, value): (&[u8], &[u8])| CHANGE_LENGTH + name.len() + value.len();
         let now: usize = self.now.iter().map(length).sum();
         if changed + now <= LENGTH_MAX {
             return self.change(change);
         }
-        if let Change::Set(name, _) | Change::Reset(name) = &change
+        if let SettingChange::Set(name, _) | SettingChange::Reset(name) = &change
             && values::is_role(name)
         {
             self.bind(Pin::Role);
@@ -362,14 +369,15 @@ impl Journal {
         let pending = self.pending.as_deref();
         let mut changes = pending.into_iter().flat_map(|pending| &pending.changes);
         self.now.get(ROLE).is_some()
-            || changes.any(|change| matches!(change, Change::Set(name, _) if **name == *ROLE))
+            || changes
+                .any(|change| matches!(change, SettingChange::Set(name, _) if **name == *ROLE))
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: SettingChange) {
         self.pending().changes.push(change);
     }
 
-    fn pending(&mut self) -> &mut Pending {
+    fn pending(&mut self) -> &mut TransactionChanges {
         self.pending.get_or_insert_default()
     }
 
@@ -390,7 +398,7 @@ impl Journal {
         self.has_failed = false;
     }
 
-    fn commit(&mut self, pending: &mut Pending) {
+    fn commit(&mut self, pending: &mut TransactionChanges) {
         pending.committed.append(&mut pending.changes);
         (pending.restored, pending.in_doubt) = (0, 0);
         for release in pending.take_releases() {
@@ -404,19 +412,24 @@ impl Journal {
     }
 
     /// Changes that are committed become those of the client and of its server connection.
-    fn take_over(&mut self, changes: &[Change], on: &mut OnServer, interner: &Interner) {
+    fn take_over(
+        &mut self,
+        changes: &[SettingChange],
+        on: &mut ServerSessionState,
+        interner: &Interner,
+    ) {
         if changes.is_empty() {
             return;
         }
-        let mut own = Draft::of(&self.now);
-        let mut servers = Draft::of(&on.now);
+        let mut own = SettingSetBuilder::of(&self.now);
+        let mut servers = SettingSetBuilder::of(&on.now);
         for change in changes {
             change.make(&mut own, &self.startup);
             change.make(&mut servers, &interner.empty());
         }
         // The server's own words for what was set: `DateStyle` may have been given in part.
         for change in changes {
-            let Change::Set(name, _) = change else {
+            let SettingChange::Set(name, _) = change else {
                 continue;
             };
             let report = on.reports.get(name);
@@ -430,7 +443,7 @@ impl Journal {
     }
 
     /// Reports that no text has explained: a function has set something.
-    fn explain(&mut self, on: &mut OnServer, interner: &Interner) {
+    fn explain(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         for (name, value) in on.reports.clone().iter() {
             let is_explained = match on.now.get(name) {
                 Some(known) => known == value || on.settled.get(name) == Some(value),

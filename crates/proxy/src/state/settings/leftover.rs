@@ -5,7 +5,7 @@ use std::fmt;
 
 use evenkeel_policy::pins::{Pin, Pins};
 
-use super::{Settings, values};
+use super::{SettingSet, values};
 
 /// Kinds of state, and the name of what there is of each; NULL: there is none. Of the settings
 /// those follow that are known.
@@ -80,7 +80,7 @@ pub(crate) struct Rows {
 }
 
 /// Writes the question. `known`: the settings that are to be there.
-pub(crate) fn question(known: &Settings, out: &mut Vec<u8>) {
+pub(crate) fn question(known: &SettingSet, out: &mut Vec<u8>) {
     out.extend_from_slice(b"SELECT kind, name FROM (VALUES ");
     let acts_as = known.get(b"role").is_some();
     for (kind, (pin, name)) in ASKED.iter().enumerate() {

@@ -2,8 +2,8 @@
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 
-use super::Settings;
-use super::interner::Draft;
+use super::SettingSet;
+use super::interner::SettingSetBuilder;
 
 /// What a setting takes beside its name and value.
 pub(super) const CHANGE_LENGTH: usize = 64;
@@ -13,10 +13,10 @@ const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
 
 /// What the open transaction has changed so far.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct TransactionChanges {
     /// By transactions that have ended in the middle of a text.
-    pub(super) committed: Vec<Change>,
-    pub(super) changes: Vec<Change>,
+    pub(super) committed: Vec<SettingChange>,
+    pub(super) changes: Vec<SettingChange>,
     /// `None`: what is bound since was to be ended by it.
     releases: Vec<Option<Release>>,
     savepoints: Vec<Savepoint>,
@@ -34,7 +34,7 @@ struct Savepoint {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub(super) enum SettingChange {
     Set(Box<[u8]>, Box<[u8]>),
     Reset(Box<[u8]>),
     /// RESET ALL: all but who one is.
@@ -43,7 +43,7 @@ pub(super) enum Change {
     Everything,
 }
 
-impl Pending {
+impl TransactionChanges {
     pub(super) fn mark(&mut self, name: &[u8]) {
         self.savepoints.push(Savepoint {
             name: name.into(),
@@ -84,13 +84,13 @@ impl Pending {
     /// What binds its client: what is in doubt is so or not. `takes_back`: it is rolled back, but
     /// for DISCARD ALL, which some servers commit by itself.
     pub(super) fn doubts(&self, takes_back: bool) -> Pins {
-        let discards = |change: &Change| matches!(change, Change::Everything);
+        let discards = |change: &SettingChange| matches!(change, SettingChange::Everything);
         if takes_back && self.changes.iter().any(discards) {
             return Pins::of(&[Pin::Settings, Pin::Role]);
         }
         let in_doubt = self.changes.get(..self.in_doubt).unwrap_or_default();
         let is_of_role =
-            |change: &Change| change.touches(ROLE) || change.touches(SESSION_AUTHORIZATION);
+            |change: &SettingChange| change.touches(ROLE) || change.touches(SESSION_AUTHORIZATION);
         match in_doubt {
             [] => Pins::NONE,
             _ if in_doubt.iter().any(is_of_role) => Pins::of(&[Pin::Settings, Pin::Role]),
@@ -130,42 +130,42 @@ impl Pending {
     }
 }
 
-impl Change {
+impl SettingChange {
     pub(super) fn length(&self) -> usize {
         let own = match self {
-            Change::Set(name, value) => name.len() + value.len(),
-            Change::Reset(name) => name.len(),
-            Change::ResetAll | Change::Everything => 0,
+            SettingChange::Set(name, value) => name.len() + value.len(),
+            SettingChange::Reset(name) => name.len(),
+            SettingChange::ResetAll | SettingChange::Everything => 0,
         };
         CHANGE_LENGTH + own
     }
 
     pub(super) fn touches(&self, name: &[u8]) -> bool {
         match self {
-            Change::Set(own, _) | Change::Reset(own) => **own == *name,
-            Change::ResetAll => name != ROLE && name != SESSION_AUTHORIZATION,
-            Change::Everything => true,
+            SettingChange::Set(own, _) | SettingChange::Reset(own) => **own == *name,
+            SettingChange::ResetAll => name != ROLE && name != SESSION_AUTHORIZATION,
+            SettingChange::Everything => true,
         }
     }
 
     /// Makes it in a set that began as `startup`.
-    pub(super) fn make(&self, set: &mut Draft, startup: &Settings) {
+    pub(super) fn make(&self, set: &mut SettingSetBuilder, startup: &SettingSet) {
         match self {
-            Change::Set(name, value) => {
+            SettingChange::Set(name, value) => {
                 set.set(name, value);
                 if **name == *SESSION_AUTHORIZATION {
                     // "SET SESSION AUTHORIZATION … implies SET ROLE NONE".
                     set.remove(ROLE);
                 }
             }
-            Change::Reset(name) => {
+            SettingChange::Reset(name) => {
                 set.take_from(startup, name);
                 if **name == *SESSION_AUTHORIZATION {
                     set.take_from(startup, ROLE);
                 }
             }
-            Change::ResetAll => set.become_all_but(startup, &[ROLE, SESSION_AUTHORIZATION]),
-            Change::Everything => set.become_all_but(startup, &[]),
+            SettingChange::ResetAll => set.become_all_but(startup, &[ROLE, SESSION_AUTHORIZATION]),
+            SettingChange::Everything => set.become_all_but(startup, &[]),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::Settings;
+use super::SettingSet;
 use super::reported::FOLLOWED;
 
 /// Settings that names are looked up by.
@@ -43,27 +43,27 @@ pub(crate) fn is_of_names(name: &[u8]) -> bool {
 
 /// What texts are read by: the same numbers where the values are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct ReadBy {
+pub struct ParseSettings {
     /// The settings that names are looked up by. Servers do that again at each use, but refuse what
     /// has other types of parameters or results then.
     pub names: u64,
     /// The settings that make constants of literals.
-    pub literals: Literals,
+    pub literals: LiteralSettings,
 }
 
 /// Those that servers report, and the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Literals {
+pub struct LiteralSettings {
     reported: u64,
     others: u64,
 }
 
-impl ReadBy {
+impl ParseSettings {
     /// Of what a client has set, apart from what was reported.
-    pub(super) fn of(set: &Settings) -> ReadBy {
-        ReadBy {
+    pub(super) fn of(set: &SettingSet) -> ParseSettings {
+        ParseSettings {
             names: number(set, &OF_NAMES),
-            literals: Literals {
+            literals: LiteralSettings {
                 reported: 0,
                 others: number(set, &OF_LITERALS),
             },
@@ -71,18 +71,18 @@ impl ReadBy {
     }
 
     /// The same where this was reported, see [`of_reports`].
-    pub(super) fn told(mut self, reported: u64) -> ReadBy {
+    pub(super) fn told(mut self, reported: u64) -> ParseSettings {
         self.literals.reported = reported;
         self
     }
 }
 
 /// What servers' reports tell of it.
-pub(super) fn of_reports(told: &Settings) -> u64 {
+pub(super) fn of_reports(told: &SettingSet) -> u64 {
     number(told, &FOLLOWED)
 }
 
-fn number(settings: &Settings, names: &[&[u8]]) -> u64 {
+fn number(settings: &SettingSet, names: &[&[u8]]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for name in names {
         settings.get(name).hash(&mut hasher);

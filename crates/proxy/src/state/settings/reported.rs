@@ -2,7 +2,7 @@
 
 use evenkeel_wire::sql::postgres;
 
-use super::{Interner, OnServer, Settings, reading, values};
+use super::{Interner, ServerSessionState, SettingSet, reading, values};
 
 /// About the server itself, or the client's way to it: said at login and never again.
 const OF_SERVER: [&[u8]; 4] = [
@@ -52,8 +52,8 @@ pub(super) fn is_settable(name: &[u8]) -> bool {
 
 /// What one client was told.
 #[derive(Debug, Clone)]
-pub struct Reported {
-    told: Settings,
+pub struct ReportedParameters {
+    told: SettingSet,
     backslashes: bool,
     is_readable: bool,
     is_utf8: bool,
@@ -61,11 +61,11 @@ pub struct Reported {
     reading: u64,
 }
 
-impl Reported {
+impl ReportedParameters {
     /// As the client was greeted.
     #[must_use]
-    pub fn new(told: Settings) -> Reported {
-        let mut reported = Reported {
+    pub fn new(told: SettingSet) -> ReportedParameters {
+        let mut reported = ReportedParameters {
             told,
             backslashes: false,
             is_readable: true,
@@ -78,7 +78,7 @@ impl Reported {
 
     /// What it was told last, names in lower case.
     #[must_use]
-    pub fn told(&self) -> &Settings {
+    pub fn told(&self) -> &SettingSet {
         &self.told
     }
 
@@ -120,8 +120,8 @@ impl Reported {
     /// told, name and value as ParameterStatus has them, before the next ReadyForQuery.
     pub fn catch_up(
         &mut self,
-        on: &OnServer,
-        own: &Settings,
+        on: &ServerSessionState,
+        own: &SettingSet,
         interner: &Interner,
         mut tell: impl FnMut(&[u8], &[u8]),
     ) {

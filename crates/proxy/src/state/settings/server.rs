@@ -1,37 +1,37 @@
 //! What a server connection has: settings that were put in place on it, and what it reported.
 
 use super::reported::{self, FOLLOWED};
-use super::{Interner, Journal, Moved, Settings, difference};
+use super::{ExportedSettings, Interner, SessionState, SettingSet, difference};
 
 /// The settings of one server connection, which was opened without any of its own.
 #[derive(Debug, Clone)]
-pub struct OnServer {
+pub struct ServerSessionState {
     /// Those that differ from what it began with, by SET.
-    pub(super) now: Settings,
+    pub(super) now: SettingSet,
     /// What it reports where nothing is set: as it was opened, or a reload has made it since.
-    pub(super) login: Settings,
+    pub(super) login: SettingSet,
     /// What it has reported last.
-    pub(super) reports: Settings,
+    pub(super) reports: SettingSet,
     /// The same when last no transaction was open and all was explained.
-    pub(super) settled: Settings,
+    pub(super) settled: SettingSet,
     /// Of what it began with, that in which servers may differ and clients must not notice.
-    pub(super) defaults: Settings,
+    pub(super) defaults: SettingSet,
 }
 
 /// What is known of a server connection, on its way to another worker with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
-    now: Moved,
-    login: Moved,
-    reports: Moved,
-    settled: Moved,
+pub struct ExportedState {
+    now: ExportedSettings,
+    login: ExportedSettings,
+    reports: ExportedSettings,
+    settled: ExportedSettings,
 }
 
-impl OnServer {
+impl ServerSessionState {
     /// To another worker.
     #[must_use]
-    pub fn export(&self) -> Carried {
-        Carried {
+    pub fn export(&self) -> ExportedState {
+        ExportedState {
             now: self.now.export(),
             login: self.login.export(),
             reports: self.reports.export(),
@@ -41,9 +41,9 @@ impl OnServer {
 
     /// From another worker.
     #[must_use]
-    pub fn import(carried: &Carried, interner: &Interner) -> OnServer {
+    pub fn import(carried: &ExportedState, interner: &Interner) -> ServerSessionState {
         let login = interner.import(&carried.login);
-        OnServer {
+        ServerSessionState {
             now: interner.import(&carried.now),
             reports: interner.import(&carried.reports),
             settled: interner.import(&carried.settled),
@@ -57,14 +57,14 @@ impl OnServer {
     pub fn new<'a>(
         reports: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
         interner: &Interner,
-    ) -> OnServer {
+    ) -> ServerSessionState {
         let lower: Vec<(Vec<u8>, &[u8])> = reports
             .into_iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value))
             .collect();
         let kept = lower.iter().filter(|(name, _)| reported::is_kept(name));
         let login = interner.of(kept.map(|(name, value)| (&**name, *value)));
-        OnServer {
+        ServerSessionState {
             now: interner.empty(),
             reports: login.clone(),
             settled: login.clone(),
@@ -75,13 +75,13 @@ impl OnServer {
 
     /// What it reports where nothing is set: what a client is greeted with.
     #[must_use]
-    pub fn login(&self) -> &Settings {
+    pub fn login(&self) -> &SettingSet {
         &self.login
     }
 
     /// What it has now.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 
@@ -100,10 +100,10 @@ impl OnServer {
     #[must_use]
     pub fn prepare(
         &self,
-        journal: &Journal,
+        journal: &SessionState,
         interner: &Interner,
         out: &mut Vec<u8>,
-    ) -> Option<Settings> {
+    ) -> Option<SettingSet> {
         let wanted = self.wanted(journal, interner);
         if wanted == self.now {
             return None;
@@ -113,7 +113,7 @@ impl OnServer {
     }
 
     /// What [`OnServer::prepare`] wanted is in place.
-    pub fn placed(&mut self, wanted: Settings, interner: &Interner) {
+    pub fn placed(&mut self, wanted: SettingSet, interner: &Interner) {
         self.now = wanted;
         self.settle(interner);
     }
@@ -141,7 +141,7 @@ impl OnServer {
 
     /// The client's settings, and the defaults that it was greeted with where this server has
     /// others.
-    fn wanted(&self, journal: &Journal, interner: &Interner) -> Settings {
+    fn wanted(&self, journal: &SessionState, interner: &Interner) -> SettingSet {
         let own = journal.settings();
         let greeted = journal.defaults();
         if *greeted == self.defaults {
@@ -158,6 +158,6 @@ impl OnServer {
     }
 }
 
-fn defaults(login: &Settings, interner: &Interner) -> Settings {
+fn defaults(login: &SettingSet, interner: &Interner) -> SettingSet {
     interner.of(login.iter().filter(|(name, _)| FOLLOWED.contains(name)))
 }

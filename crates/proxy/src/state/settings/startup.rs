@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use super::interner::Draft;
-use super::{Interner, Settings, values};
+use super::interner::SettingSetBuilder;
+use super::{Interner, SettingSet, values};
 
 /// Parameters of the startup message that are no settings.
 const NOT_SETTINGS: [&[u8]; 4] = [b"database", b"options", b"replication", b"user"];
@@ -32,8 +32,8 @@ pub enum StartupError {
 pub fn from_startup<'a>(
     parameters: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     interner: &Interner,
-) -> Result<Settings, StartupError> {
-    let mut draft = Draft::default();
+) -> Result<SettingSet, StartupError> {
+    let mut draft = SettingSetBuilder::default();
     for (_, options) in parameters.clone().filter(|(name, _)| *name == b"options") {
         read_options(options, &mut draft)?;
     }
@@ -44,7 +44,7 @@ pub fn from_startup<'a>(
     Ok(interner.intern(draft))
 }
 
-fn put(draft: &mut Draft, name: &[u8], value: &[u8]) -> Result<(), StartupError> {
+fn put(draft: &mut SettingSetBuilder, name: &[u8], value: &[u8]) -> Result<(), StartupError> {
     let readable = str::from_utf8(value).is_ok();
     let known = values::name(name).filter(|_| readable);
     let known = known.ok_or_else(|| StartupError::Unreadable(lossy(name)))?;
@@ -53,7 +53,7 @@ fn put(draft: &mut Draft, name: &[u8], value: &[u8]) -> Result<(), StartupError>
 }
 
 /// `-c name=value`, `-cname=value` and `--name=value`, with blanks between them.
-fn read_options(options: &[u8], draft: &mut Draft) -> Result<(), StartupError> {
+fn read_options(options: &[u8], draft: &mut SettingSetBuilder) -> Result<(), StartupError> {
     let words = split(options);
     let mut words = words.iter();
     while let Some(word) = words.next() {

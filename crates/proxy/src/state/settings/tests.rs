@@ -22,8 +22,8 @@ const REPORTS: [(&[u8], &[u8]); 6] = [
 /// A client, its server connection, and what both know.
 struct Scene {
     interner: Interner,
-    on: OnServer,
-    journal: Journal,
+    on: ServerSessionState,
+    journal: SessionState,
     /// What the last `ready` said.
     owes: bool,
 }
@@ -35,13 +35,13 @@ impl Scene {
 
     fn with_startup(startup: &[(&str, &str)]) -> Scene {
         let interner = Interner::new();
-        let on = OnServer::new(REPORTS, &interner);
+        let on = ServerSessionState::new(REPORTS, &interner);
         let bytes = startup
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let startup = from_startup(bytes, &interner).unwrap();
-        let told = Proofs::default().greeting(&startup, &on, &interner);
-        let journal = Journal::new(startup, told, &on);
+        let told = AcceptedSettings::default().greeting(&startup, &on, &interner);
+        let journal = SessionState::new(startup, told, &on);
         Scene {
             interner,
             on,
@@ -93,7 +93,7 @@ impl Scene {
     }
 }
 
-fn shown(settings: &Settings) -> String {
+fn shown(settings: &SettingSet) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let pairs: Vec<String> = settings
         .iter()

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::name::identifier;
 
-use super::Settings;
+use super::SettingSet;
 
 /// Settings whose values are lists of names: SET quotes each of its values, `set_config` takes the
 /// whole list as it is.
@@ -62,7 +62,7 @@ pub(crate) fn is_role(name: &[u8]) -> bool {
 
 /// What settings bind by themselves: with `pg_temp` in the search path, any CREATE TABLE may make a
 /// temporary one.
-pub(super) fn bound_by(settings: &Settings) -> Pins {
+pub(super) fn bound_by(settings: &SettingSet) -> Pins {
     const TEMPORARY: &[u8] = b"pg_temp";
     let path = settings.get(b"search_path").unwrap_or_default();
     let mut places = path.windows(TEMPORARY.len());

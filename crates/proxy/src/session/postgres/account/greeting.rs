@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Reports;
 use crate::session::postgres::server::ServerConnection;
-use crate::state::settings::{self, Carried, Interner, Journal, OnServer, Proofs, Settings};
+use crate::state::settings::{
+    self, AcceptedSettings, ExportedState, Interner, ServerSessionState, SessionState, SettingSet,
+};
 use crate::upstream::lender::PoolUser;
 
 /// Those of users and databases without a session are forgotten when there are more.
@@ -31,17 +33,17 @@ pub(crate) struct BaselineEntry {
 struct Learned {
     /// What a server says of itself, and what a connection to it begins with.
     of_server: Arc<Reports>,
-    on: Option<Carried>,
+    on: Option<ExportedState>,
     /// Counts what was learned of that.
     version: u64,
-    proofs: Proofs,
+    proofs: AcceptedSettings,
 }
 
 /// As one worker has it.
 #[derive(Default)]
 pub(super) struct WorkerBaseline {
     of_server: Arc<Reports>,
-    on: Option<OnServer>,
+    on: Option<ServerSessionState>,
     version: u64,
 }
 
@@ -90,7 +92,7 @@ impl BaselineEntry {
     }
 
     /// A server connection has these settings in place.
-    pub(super) fn prove(&self, startup: &Settings, on: &OnServer) {
+    pub(super) fn prove(&self, startup: &SettingSet, on: &ServerSessionState) {
         lock(&self.learned).proofs.learn(startup, on);
     }
 
@@ -98,22 +100,22 @@ impl BaselineEntry {
     pub(super) fn journal(
         &self,
         greeter: &mut WorkerBaseline,
-        startup: &Settings,
+        startup: &SettingSet,
         interner: &Interner,
-    ) -> Option<Journal> {
+    ) -> Option<SessionState> {
         let learned = lock(&self.learned);
         if greeter.version != learned.version {
             greeter.version = learned.version;
             greeter.of_server = Arc::clone(&learned.of_server);
             let on = learned.on.as_ref();
-            greeter.on = on.map(|on| OnServer::import(on, interner));
+            greeter.on = on.map(|on| ServerSessionState::import(on, interner));
         }
         let on = greeter.on.as_ref()?;
         if learned.proofs.is_missing(startup) {
             return None;
         }
         let told = learned.proofs.greeting(startup, on, interner);
-        Some(Journal::new(startup.clone(), told, on))
+        Some(SessionState::new(startup.clone(), told, on))
     }
 }
 

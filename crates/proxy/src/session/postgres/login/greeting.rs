@@ -26,14 +26,14 @@ use crate::session::card::SessionHandle;
 use crate::session::placing::Placement;
 use crate::session::visit;
 use crate::state::meaning::Rereads;
-use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
+use crate::state::settings::{self, SessionState, SettingSet, StartupError, spelling};
 use crate::stream::Stream;
 use crate::upstream::lender::{Credential, PoolUser};
 
 /// What a session begins with.
 pub(super) struct InitialState {
     pub(super) account: Rc<Account>,
-    pub(super) journal: Journal,
+    pub(super) journal: SessionState,
     pub(super) key: cancel::Key,
     /// Of a client that replicates: the connection that it has from the first, and where that goes.
     pub(super) own: Option<(Box<ServerConnection>, Placement)>,
@@ -122,8 +122,8 @@ impl<'a> LoginHandler<'a> {
     async fn journal(
         &self,
         account: &Rc<Account>,
-        startup: Settings,
-    ) -> Result<Journal, LoginError> {
+        startup: SettingSet,
+    ) -> Result<SessionState, LoginError> {
         if let Some(journal) = account.journal(&startup, self.worker.interner()) {
             return Ok(journal);
         }
@@ -146,7 +146,7 @@ impl<'a> LoginHandler<'a> {
         &self,
         account: &Account,
         (server, view): (&Arc<Server>, &DatabaseSnapshot),
-        startup: &Settings,
+        startup: &SettingSet,
         patience: Duration,
     ) -> Result<(), ErrorReply> {
         let silent = || {
@@ -172,12 +172,12 @@ impl<'a> LoginHandler<'a> {
         &self,
         account: &Account,
         server: &mut ServerConnection,
-        startup: &Settings,
+        startup: &SettingSet,
     ) -> Result<(), ErrorReply> {
         let interner = self.worker.interner();
         account.learn_greeting(server);
         let told = server.settings.login().clone();
-        let journal = Journal::new(startup.clone(), told, &server.settings);
+        let journal = SessionState::new(startup.clone(), told, &server.settings);
         let mut sql = Vec::new();
         if let Some(wanted) = server.settings.prepare(&journal, interner, &mut sql) {
             server.run(self.worker, &[&sql]).await?;
@@ -271,7 +271,7 @@ fn refused_settings(error: &StartupError) -> ErrorReply {
 
 impl Account {
     /// What a server would report to a client with these settings.
-    fn write_greeting(&self, journal: &Journal, out: &mut Vec<u8>) {
+    fn write_greeting(&self, journal: &SessionState, out: &mut Vec<u8>) {
         self.with_greeting(|of_server| {
             for (name, value) in of_server {
                 build::parameter_status(out, name, value);

@@ -19,7 +19,7 @@ use crate::session::card::{SessionActivity, SessionHandle};
 use crate::session::placing::Placement;
 use crate::session::visit::{self, LoginConnection};
 use crate::state::PinSource;
-use crate::state::settings::Journal;
+use crate::state::settings::SessionState;
 use crate::stream::Stream;
 use crate::upstream::lender::Parameters;
 
@@ -115,10 +115,10 @@ impl LoginHandler<'_> {
     }
 
     /// Nothing is followed in it but what binds.
-    fn own_journal(&self, server: &ServerConnection) -> Journal {
+    fn own_journal(&self, server: &ServerConnection) -> SessionState {
         let told = server.settings.login().clone();
         let startup = self.worker.interner().empty();
-        let mut journal = Journal::new(startup, told, &server.settings);
+        let mut journal = SessionState::new(startup, told, &server.settings);
         journal.pins.add(Pin::Replication);
         journal
     }

@@ -6,11 +6,11 @@ use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Kind, Statement, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 
-use super::super::leftover::{InsertId, Left, Needs};
-use super::super::meaning::{ANYTHING, Does, Effect, IN_SCHEMA, Meaning, Thing, Value};
-use super::super::server::{self, Leftovers, OnServer};
+use super::super::leftover::{InfoNeeds, InsertId, StatementInfo};
+use super::super::meaning::{ANYTHING, Does, Effect, IN_SCHEMA, Meaning, SessionObject, Value};
+use super::super::server::{self, InfoOwners, ServerSessionState};
 use super::super::{values, variables};
-use super::{Heard, Journal, Reply};
+use super::{SessionState, StatementReply, TrackerUpdate};
 use crate::state::settings::Interner;
 
 /// The server does not understand the text: nothing of it was run.
@@ -34,15 +34,15 @@ pub(super) fn may_begin(statement: &Statement) -> bool {
     )
 }
 
-impl Journal {
+impl SessionState {
     /// An OK has come, or the end of a result, its trackers heard; `index`: how many came before it
     /// in this reply.
     pub fn succeeded(
         &mut self,
         meaning: &Meaning,
         index: usize,
-        reply: &Reply,
-        on: &mut OnServer,
+        reply: &StatementReply,
+        on: &mut ServerSessionState,
         interner: &Interner,
     ) {
         self.take_collation(on, interner);
@@ -58,7 +58,7 @@ impl Journal {
         let rows = statement.is_some_and(counts);
         // A command without a text, such as COM_STMT_PREPARE, leaves warnings as they are.
         let kept = self.left.diagnostics && meaning.statements.is_empty();
-        self.left = Left {
+        self.left = StatementInfo {
             diagnostics: reply.warnings > 0 || kept,
             found_rows: false,
             rows,
@@ -67,7 +67,7 @@ impl Journal {
         match rows {
             true => self.has_counted(on),
             // It may have run a SELECT, or not.
-            false if !meaning.is_counted => on.leftovers.counts_of = Leftovers::NOBODYS,
+            false if !meaning.is_counted => on.leftovers.counts_of = InfoOwners::NOBODYS,
             false => {}
         }
         let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
@@ -87,20 +87,20 @@ impl Journal {
         }
         self.explain(meaning);
         self.note_position(meaning);
-        self.heard = Heard::default();
+        self.heard = TrackerUpdate::default();
         self.done = index.saturating_add(1);
     }
 
     /// An ERR with this number has come: what follows in the text was not run.
-    pub fn failed(&mut self, meaning: &Meaning, code: u16, on: &mut OnServer) {
+    pub fn failed(&mut self, meaning: &Meaning, code: u16, on: &mut ServerSessionState) {
         on.leftovers.warned = true;
-        on.leftovers.counts_of = Leftovers::NOBODYS;
+        on.leftovers.counts_of = InfoOwners::NOBODYS;
         if meaning.writes {
             // Manual: "If the previous statement returned an error, the value … is undefined".
             self.insert_id = self.insert_id.in_doubt();
             self.has_insert_id_or_nobody(on);
         }
-        self.left = Left {
+        self.left = StatementInfo {
             diagnostics: true,
             found_rows: false,
             rows: true,
@@ -154,11 +154,16 @@ impl Journal {
 
     /// What the reply tells of LAST_INSERT_ID(). If the client gave the value it is as it was, be
     /// it another client's.
-    fn note_insert_id(&mut self, meaning: &Meaning, reply: &Reply, on: &mut OnServer) {
+    fn note_insert_id(
+        &mut self,
+        meaning: &Meaning,
+        reply: &StatementReply,
+        on: &mut ServerSessionState,
+    ) {
         let was_own = self.is_insert_id_on(on);
         if reply.insert_id != 0 {
             self.insert_id = InsertId::Likely(reply.insert_id);
-        } else if meaning.needs.any(Needs::INSERT_ID) && !meaning.is_counted {
+        } else if meaning.needs.any(InfoNeeds::INSERT_ID) && !meaning.is_counted {
             self.insert_id = self.insert_id.in_doubt();
         } else {
             return;
@@ -171,8 +176,8 @@ impl Journal {
 
     /// MariaDB's RETURNING, and a result for each row of a bulk: only the connection knows the id,
     /// which is its own unless nothing says so and nothing was inserted.
-    fn hide_insert_id(&mut self, meaning: &Meaning, on: &mut OnServer) {
-        if meaning.needs.any(Needs::INSERT_ID) || self.is_insert_id_on(on) {
+    fn hide_insert_id(&mut self, meaning: &Meaning, on: &mut ServerSessionState) {
+        if meaning.needs.any(InfoNeeds::INSERT_ID) || self.is_insert_id_on(on) {
             self.insert_id = InsertId::Unknown;
             return self.has_insert_id(on);
         }
@@ -180,18 +185,24 @@ impl Journal {
         self.has_insert_id_or_nobody(on);
     }
 
-    fn has_insert_id_or_nobody(&mut self, on: &mut OnServer) {
+    fn has_insert_id_or_nobody(&mut self, on: &mut ServerSessionState) {
         if self.insert_on != on.number || on.leftovers.insert_id_of != self.number {
-            on.leftovers.insert_id_of = Leftovers::NOBODYS;
+            on.leftovers.insert_id_of = InfoOwners::NOBODYS;
             self.insert_on = 0;
         }
     }
 
-    fn apply(&mut self, does: &Does, reply: &Reply, on: &mut OnServer, interner: &Interner) {
+    fn apply(
+        &mut self,
+        does: &Does,
+        reply: &StatementReply,
+        on: &mut ServerSessionState,
+        interner: &Interner,
+    ) {
         match does {
             Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
             Does::Release(Release::UnlockNamed) if self.is_limited_to_nothing() => {}
-            Does::Unmake(Thing::NamedLock, _) if self.is_limited_to_nothing() => {}
+            Does::Unmake(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
             Does::Release(release) => self.release(*release),
             Does::SetUser { name, value } => self.set_user(name, value, on, interner),
             Does::SetTimestamp(value) => {
@@ -232,11 +243,11 @@ impl Journal {
                 self.loosen(thing.pin());
             }
             Does::Renames => {
-                if self.things.has(Thing::TemporaryTable) {
-                    self.bind_thing(Thing::TemporaryTable);
+                if self.things.has(SessionObject::TemporaryTable) {
+                    self.bind_thing(SessionObject::TemporaryTable);
                 }
             }
-            Does::Prepare(name, binds) => self.make(Thing::Prepared, name, *binds),
+            Does::Prepare(name, binds) => self.make(SessionObject::Prepared, name, *binds),
             Does::Execute(name) => self.execute(name),
             Does::InsertId if reply.insert_id != 0 => {
                 self.insert_id = InsertId::Exact(reply.insert_id);
@@ -257,7 +268,13 @@ impl Journal {
     }
 
     /// By its text; `None`: as it is by itself.
-    fn set(&mut self, name: &[u8], value: Option<&[u8]>, on: &mut OnServer, interner: &Interner) {
+    fn set(
+        &mut self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        on: &mut ServerSessionState,
+        interner: &Interner,
+    ) {
         for now in [&mut self.now, &mut on.now] {
             *now = match value {
                 Some(value) => interner.with(now, name, value),
@@ -273,7 +290,7 @@ impl Journal {
         for effect in &meaning.effects {
             match effect.does {
                 Does::NextTransaction(_) => self.bind(Pin::Unknown),
-                Does::Renames => self.things.unknown(Thing::TemporaryTable),
+                Does::Renames => self.things.unknown(SessionObject::TemporaryTable),
                 Does::InsertId | Does::InsertIdUnknown => {
                     self.insert_id = InsertId::Unknown;
                     self.pins.add(Pin::InsertId);
@@ -285,7 +302,7 @@ impl Journal {
     }
 
     /// What was told of variables is over.
-    fn restore(&mut self, on: &mut OnServer, interner: &Interner) {
+    fn restore(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         let Some(before) = self.sent_in.clone() else {
             return;
         };
@@ -316,7 +333,7 @@ impl Journal {
 
     fn release(&mut self, release: Release) {
         if release == Release::UnlockNamed {
-            self.things.clear(Thing::NamedLock);
+            self.things.clear(SessionObject::NamedLock);
         }
         self.pins.release(release);
         self.lasting.release(release);
@@ -327,22 +344,22 @@ impl Journal {
         self.now.get(b"sql_select_limit") == Some(b"0")
     }
 
-    fn make(&mut self, thing: Thing, name: &[u8], binds: Pins) {
+    fn make(&mut self, thing: SessionObject, name: &[u8], binds: Pins) {
         let name = self.full_name(thing, name);
         self.things.make(thing, &name, binds);
         self.pins.add(thing.pin());
     }
 
-    fn bind_thing(&mut self, thing: Thing) {
+    fn bind_thing(&mut self, thing: SessionObject) {
         self.things.unknown(thing);
         self.pins.add(thing.pin());
     }
 
     /// A table belongs to a schema.
-    fn full_name(&self, thing: Thing, name: &[u8]) -> Box<[u8]> {
+    fn full_name(&self, thing: SessionObject, name: &[u8]) -> Box<[u8]> {
         let schema = self.schema.as_deref().unwrap_or_default();
         match thing {
-            Thing::TemporaryTable if !name.contains(&IN_SCHEMA) => {
+            SessionObject::TemporaryTable if !name.contains(&IN_SCHEMA) => {
                 [schema, &[IN_SCHEMA], name].concat().into()
             }
             _ => name.into(),
@@ -365,7 +382,13 @@ impl Journal {
         })
     }
 
-    fn set_user(&mut self, name: &[u8], value: &Value, on: &mut OnServer, interner: &Interner) {
+    fn set_user(
+        &mut self,
+        name: &[u8],
+        value: &Value,
+        on: &mut ServerSessionState,
+        interner: &Interner,
+    ) {
         let literal: Option<Rc<[u8]>> = match value {
             Value::Same(literal) => Some(literal.as_ref().into()),
             Value::String(string) if string.is_empty() && self.may_read_as_null() => None,

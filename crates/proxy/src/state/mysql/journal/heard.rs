@@ -6,13 +6,13 @@ use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::Change;
 
 use super::super::leftover::InsertId;
-use super::super::server::{self, OnServer};
+use super::super::server::{self, ServerSessionState};
 use super::super::values;
-use super::super::variables::{self, Treatment};
-use super::Journal;
+use super::super::variables::{self, VariableHandling};
+use super::SessionState;
 use crate::state::settings::Interner;
 
-impl Journal {
+impl SessionState {
     /// A tracker of an OK to a command of its own, or to a question.
     pub fn hear(&mut self, change: &Change<'_>, interner: &Interner) {
         match change {
@@ -48,21 +48,23 @@ impl Journal {
         }
         self.heard.names.push(name.into());
         match variables::treatment(name) {
-            Treatment::Told if !is_followable(name, value) => self.bind_setting(name.into()),
-            Treatment::Told => {
+            VariableHandling::Tracked if !is_followable(name, value) => {
+                self.bind_setting(name.into())
+            }
+            VariableHandling::Tracked => {
                 if name == variables::COLLATION {
                     self.heard.collation = Some(value.into());
                 }
                 server::hear(&mut self.now, name, value, interner);
                 self.look();
             }
-            Treatment::InsertId => {
+            VariableHandling::InsertId => {
                 let number = str::from_utf8(value)
                     .ok()
                     .and_then(|text| text.parse().ok());
                 self.insert_id = number.map_or(InsertId::Unknown, InsertId::Exact);
             }
-            Treatment::Binds(pin, harmless) => {
+            VariableHandling::Binds(pin, harmless) => {
                 self.binding.retain(|(bound, _)| **bound != *name);
                 match variables::is_one_of(value, harmless) {
                     true => self.loosen(pin),
@@ -73,9 +75,9 @@ impl Journal {
                 }
             }
             // Whatever has set our own trackers, we hear no more.
-            Treatment::Ours if self.is_asked || self.shown.is_some() => {}
-            Treatment::Ours => self.bind(Pin::Unknown),
-            Treatment::Timestamp | Treatment::Elsewhere => {}
+            VariableHandling::Ours if self.is_asked || self.shown.is_some() => {}
+            VariableHandling::Ours => self.bind(Pin::Unknown),
+            VariableHandling::Timestamp | VariableHandling::Elsewhere => {}
         }
     }
 
@@ -89,7 +91,12 @@ impl Journal {
         }
     }
 
-    pub(super) fn note_status(&mut self, status: Status, on: &mut OnServer, interner: &Interner) {
+    pub(super) fn note_status(
+        &mut self,
+        status: Status,
+        on: &mut ServerSessionState,
+        interner: &Interner,
+    ) {
         let autocommit = status.has(Status::AUTOCOMMIT);
         if autocommit != self.autocommit() {
             let value: &[u8] = if autocommit { b"ON" } else { b"OFF" };

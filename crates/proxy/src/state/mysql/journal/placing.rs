@@ -2,45 +2,45 @@
 
 use evenkeel_policy::pins::Pin;
 
-use super::super::leftover::{Asked, InsertId, Needs};
-use super::super::server::OnServer;
+use super::super::leftover::{InfoNeeds, InfoUsage, InsertId};
+use super::super::server::ServerSessionState;
 use super::super::variables;
-use super::{Heard, Journal, Question};
-use crate::state::settings::{Interner, Settings};
+use super::{SessionState, StateQuery, TrackerUpdate};
+use crate::state::settings::{Interner, SettingSet};
 
-impl Journal {
+impl SessionState {
     /// What the server must be asked before the connection is given away. `None`: all is known.
     #[must_use]
-    pub fn question(&mut self, asked: &Asked) -> Option<Question> {
+    pub fn question(&mut self, asked: &InfoUsage) -> Option<StateQuery> {
         let is_open = self.is_insert_id_open(asked);
         self.is_asked = is_open && self.is_by_place;
         match (self.owes_settings(), is_open) {
-            (_, true) if self.is_asked && !self.is_untold => Some(Question::BothByName),
-            (true, true) if self.is_asked => Some(Question::Collation),
-            (true, true) => Some(Question::Both),
-            (true, false) => Some(Question::Collation),
-            (false, true) => Some(Question::InsertId),
+            (_, true) if self.is_asked && !self.is_untold => Some(StateQuery::BothByName),
+            (true, true) if self.is_asked => Some(StateQuery::Collation),
+            (true, true) => Some(StateQuery::Both),
+            (true, false) => Some(StateQuery::Collation),
+            (false, true) => Some(StateQuery::InsertId),
             (false, false) => None,
         }
     }
 
-    fn is_insert_id_open(&self, asked: &Asked) -> bool {
+    fn is_insert_id_open(&self, asked: &InfoUsage) -> bool {
         match self.insert_id {
             InsertId::Exact(_) => false,
-            InsertId::Likely(_) => self.insert_on != 0 && asked.any(Needs::INSERT_ID),
+            InsertId::Likely(_) => self.insert_on != 0 && asked.any(InfoNeeds::INSERT_ID),
             InsertId::Unknown => true,
         }
     }
 
     /// The answer to the question has come, its trackers heard.
-    pub fn answered(&mut self, on: &mut OnServer, interner: &Interner) {
+    pub fn answered(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         self.take_collation(on, interner);
         let switched = self.is_by_place && self.has_heard(variables::AUTOCOMMIT);
         let other = self.is_by_place && self.heard.position.is_some();
         if self.is_untold && (self.has_heard(variables::TIMESTAMP) || switched || other) {
             self.bind(Pin::Settings);
         }
-        self.heard = Heard::default();
+        self.heard = TrackerUpdate::default();
         self.is_asked = false;
         self.is_untold = false;
         on.disturbed();
@@ -50,7 +50,7 @@ impl Journal {
 
     /// The server has run what [`difference`](super::super::differing::difference) asked for,
     /// and its trackers were heard.
-    pub fn placed(&mut self, on: &mut OnServer, interner: &Interner) {
+    pub fn restored(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         if self.without_number.take().is_some() {
             self.take_charset(&on.now, interner);
         }
@@ -74,19 +74,19 @@ impl Journal {
     }
 
     /// FOUND_ROWS() on the connection is about a SELECT of its own, or nobody's.
-    pub(super) fn has_counted(&mut self, on: &mut OnServer) {
+    pub(super) fn has_counted(&mut self, on: &mut ServerSessionState) {
         on.leftovers.counts_of = self.number;
         self.counted_on = on.number;
     }
 
     /// The connection has its insert id.
-    pub(super) fn has_insert_id(&mut self, on: &mut OnServer) {
+    pub(super) fn has_insert_id(&mut self, on: &mut ServerSessionState) {
         on.leftovers.insert_id_of = self.number;
         self.insert_on = on.number;
     }
 
     /// Whether the connection has its insert id, as far as that is known.
-    pub(in crate::state::mysql) fn is_insert_id_on(&self, on: &OnServer) -> bool {
+    pub(in crate::state::mysql) fn is_insert_id_on(&self, on: &ServerSessionState) -> bool {
         let own = on.leftovers.insert_id_of == self.number && self.insert_on == on.number;
         own || on.leftovers.insert_id_of == 0 && self.insert_id == InsertId::NONE
     }
@@ -102,7 +102,7 @@ impl Journal {
     }
 
     /// What the number of its collation stands for.
-    fn take_charset(&mut self, from: &Settings, interner: &Interner) {
+    fn take_charset(&mut self, from: &SettingSet, interner: &Interner) {
         for name in [variables::CLIENT, variables::RESULTS, variables::COLLATION] {
             if let Some(value) = from.get(name) {
                 self.now = interner.with(&self.now, name, value);
@@ -114,19 +114,19 @@ impl Journal {
 
     /// Whether it has kept the connection since its last statement: there all is as it made it,
     /// also what cannot be followed.
-    pub(in crate::state::mysql) fn has_kept(&self, on: &OnServer) -> bool {
+    pub(in crate::state::mysql) fn has_kept(&self, on: &ServerSessionState) -> bool {
         on.leftovers.holder == self.number && self.last_on == on.number
     }
 
     /// Whether the connection has what is somebody else's, or lacks what is its own, and a
     /// statement that asks `needs` would see that.
-    pub(in crate::state::mysql) fn lacks(&self, on: &OnServer, needs: Needs) -> bool {
+    pub(in crate::state::mysql) fn lacks(&self, on: &ServerSessionState, needs: InfoNeeds) -> bool {
         let left = on.leftovers;
         let is_last = left.last_user == self.number && self.last_on == on.number;
-        let insert_id = needs.any(Needs::INSERT_ID) && !self.is_insert_id_on(on);
+        let insert_id = needs.any(InfoNeeds::INSERT_ID) && !self.is_insert_id_on(on);
         let has_counted = left.counts_of == self.number && self.counted_on == on.number;
-        let counts = needs.any(Needs::FOUND_ROWS) && !has_counted;
-        let last = needs.any(Needs::DIAGNOSTICS.and(Needs::ROW_COUNT)) && !is_last;
+        let counts = needs.any(InfoNeeds::FOUND_ROWS) && !has_counted;
+        let last = needs.any(InfoNeeds::DIAGNOSTICS.and(InfoNeeds::ROW_COUNT)) && !is_last;
         // Not every statement clears what was there before it.
         let foreign = left.warned && left.last_user != self.number;
         insert_id || counts || last || foreign

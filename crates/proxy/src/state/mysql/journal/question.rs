@@ -2,7 +2,7 @@
 
 /// A text of ours; its trackers tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
+pub enum StateQuery {
     /// The collation, and with it the character set.
     Collation,
     /// LAST_INSERT_ID().
@@ -14,20 +14,20 @@ pub enum Question {
     BothByName,
 }
 
-impl Question {
+impl StateQuery {
     /// What the server is to run.
     #[must_use]
     pub const fn text(self) -> &'static [u8] {
         match self {
-            Question::Collation => {
+            StateQuery::Collation => {
                 b"SET @@session.collation_connection=@@session.collation_connection"
             }
-            Question::InsertId => b"SET @@session.last_insert_id=LAST_INSERT_ID()",
-            Question::Both => {
+            StateQuery::InsertId => b"SET @@session.last_insert_id=LAST_INSERT_ID()",
+            StateQuery::Both => {
                 b"SET @@session.collation_connection=@@session.collation_connection,\
                 @@session.last_insert_id=LAST_INSERT_ID()"
             }
-            Question::BothByName => {
+            StateQuery::BothByName => {
                 b"SET @@session.session_track_system_variables=\
                 'collation_connection,last_insert_id,*',\
                 @@session.collation_connection=@@session.collation_connection,\
@@ -39,6 +39,6 @@ impl Question {
     /// Whether [`trackers`](super::super::trackers) must be run behind it.
     #[must_use]
     pub const fn moves_trackers(self) -> bool {
-        matches!(self, Question::BothByName)
+        matches!(self, StateQuery::BothByName)
     }
 }

@@ -2,21 +2,21 @@
 
 use evenkeel_policy::pins::Pins;
 
-use super::super::meaning::Thing;
+use super::super::meaning::SessionObject;
 
 /// More are not told apart any more.
 const COUNT_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Things {
+pub(super) struct SessionObjects {
     known: Vec<Known>,
     /// Kinds of which there are some whose names are not known.
-    unknown: Vec<Thing>,
+    unknown: Vec<SessionObject>,
 }
 
 #[derive(Debug)]
 struct Known {
-    thing: Thing,
+    thing: SessionObject,
     name: Box<[u8]>,
     /// How often it was taken.
     count: u32,
@@ -24,11 +24,11 @@ struct Known {
     binds: Pins,
 }
 
-impl Things {
+impl SessionObjects {
     /// One is there, or a lock was taken once more.
-    pub(super) fn make(&mut self, thing: Thing, name: &[u8], binds: Pins) {
+    pub(super) fn make(&mut self, thing: SessionObject, name: &[u8], binds: Pins) {
         if let Some(known) = self.find(thing, name) {
-            if thing == Thing::NamedLock {
+            if thing == SessionObject::NamedLock {
                 known.count = known.count.saturating_add(1);
             }
             known.binds = binds;
@@ -46,7 +46,7 @@ impl Things {
     }
 
     /// One is gone, or a lock was given back once.
-    pub(super) fn unmake(&mut self, thing: Thing, name: &[u8]) {
+    pub(super) fn unmake(&mut self, thing: SessionObject, name: &[u8]) {
         if let Some(known) = self.find(thing, name) {
             known.count = known.count.saturating_sub(1);
             self.known.retain(|known| known.count > 0);
@@ -54,14 +54,14 @@ impl Things {
     }
 
     /// There may be others.
-    pub(super) fn unknown(&mut self, thing: Thing) {
+    pub(super) fn unknown(&mut self, thing: SessionObject) {
         if !self.unknown.contains(&thing) {
             self.unknown.push(thing);
         }
     }
 
     /// All of a kind are gone.
-    pub(super) fn clear(&mut self, thing: Thing) {
+    pub(super) fn clear(&mut self, thing: SessionObject) {
         self.known.retain(|known| known.thing != thing);
         self.unknown.retain(|unknown| *unknown != thing);
     }
@@ -73,7 +73,7 @@ impl Things {
         known.map(|known| &*known.name)
     }
 
-    pub(super) fn has(&self, thing: Thing) -> bool {
+    pub(super) fn has(&self, thing: SessionObject) -> bool {
         let mut known = self.known.iter();
         self.unknown.contains(&thing) || known.any(|known| known.thing == thing)
     }
@@ -81,11 +81,12 @@ impl Things {
     /// What executing a prepared statement of that name leaves behind; `None`: it is not known.
     pub(super) fn binds(&self, name: &[u8]) -> Option<Pins> {
         let mut known = self.known.iter();
-        let found = known.find(|known| known.thing == Thing::Prepared && *known.name == *name);
+        let found =
+            known.find(|known| known.thing == SessionObject::Prepared && *known.name == *name);
         found.map(|known| known.binds)
     }
 
-    fn find(&mut self, thing: Thing, name: &[u8]) -> Option<&mut Known> {
+    fn find(&mut self, thing: SessionObject, name: &[u8]) -> Option<&mut Known> {
         let mut known = self.known.iter_mut();
         known.find(|known| known.thing == thing && *known.name == *name)
     }

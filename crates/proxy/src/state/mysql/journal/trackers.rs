@@ -6,10 +6,10 @@ use evenkeel_wire::mysql::trackers::Change;
 use smallvec::SmallVec;
 
 use super::super::meaning::{Does, Meaning};
-use super::super::server::{Leftovers, OnServer};
+use super::super::server::{InfoOwners, ServerSessionState};
 use super::super::tracking;
 use super::super::variables;
-use super::{Heard, Journal};
+use super::{SessionState, TrackerUpdate};
 use crate::state::settings::Interner;
 
 /// Of a SET that is refused so, nothing was set: all names and rights are looked at before.
@@ -50,7 +50,7 @@ fn is_asked(name: &[u8]) -> bool {
     name == variables::RESULTS
 }
 
-impl Journal {
+impl SessionState {
     /// What puts the client's trackers on the connection. In a transaction, MySQL lets nobody set
     /// the one of GTIDs.
     pub fn show_trackers(&mut self, in_transaction: bool) -> Vec<u8> {
@@ -113,7 +113,7 @@ impl Journal {
     /// What the server is to run now.
     #[must_use]
     pub fn take_back(&mut self, version: u32, in_transaction: bool) -> TakeBack {
-        self.heard = Heard::default();
+        self.heard = TrackerUpdate::default();
         let mariadb = self.reading.mariadb;
         let shown = self.shown.get_or_insert_default();
         let telling = |name: &[u8]| {
@@ -141,7 +141,7 @@ impl Journal {
     pub fn took_back<'a>(
         &mut self,
         row: impl Iterator<Item = Option<&'a [u8]>>,
-        on: &mut OnServer,
+        on: &mut ServerSessionState,
         interner: &Interner,
     ) {
         let Some(shown) = self.shown.take() else {
@@ -155,7 +155,7 @@ impl Journal {
         for name in &shown.untold {
             self.expect(name);
         }
-        self.heard = Heard::default();
+        self.heard = TrackerUpdate::default();
         self.loosen(Pin::Settings);
     }
 
@@ -163,10 +163,10 @@ impl Journal {
         &mut self,
         row: &[Option<&[u8]>],
         shown: &Shown,
-        on: &mut OnServer,
+        on: &mut ServerSessionState,
         interner: &Interner,
     ) {
-        on.leftovers.counts_of = Leftovers::NOBODYS;
+        on.leftovers.counts_of = InfoOwners::NOBODYS;
         let count = 1 + tracking::names(self.reading.mariadb).len();
         let Some((results, trackers)) = row.split_first().filter(|_| row.len() == count) else {
             // It was longer than is kept.

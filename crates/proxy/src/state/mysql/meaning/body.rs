@@ -8,7 +8,7 @@ use evenkeel_wire::sql::token::Word;
 
 use super::{ANYTHING, Does, Meaning, calls};
 use crate::state::mysql::values;
-use crate::state::mysql::variables::{self, Treatment};
+use crate::state::mysql::variables::{self, VariableHandling};
 
 impl Meaning {
     /// All that it may leave behind, in a word: what it sets too, since nobody follows that where
@@ -249,8 +249,8 @@ impl<'a> Look<'a> {
         let name = values::bare(name).to_ascii_lowercase();
         self.found.settings = true;
         match variables::treatment(&name) {
-            Treatment::Binds(pin, _) if pin != Pin::Settings => self.found.others.add(pin),
-            Treatment::Ours => self.found.others.add(Pin::Unknown),
+            VariableHandling::Binds(pin, _) if pin != Pin::Settings => self.found.others.add(pin),
+            VariableHandling::Ours => self.found.others.add(Pin::Unknown),
             _ => {}
         }
     }
@@ -356,7 +356,7 @@ fn is_refused(name: &[u8]) -> bool {
     let refused: [&[u8]; 3] = [b"sql_mode", b"character_set_client", b"autocommit"];
     let follows = matches!(
         variables::treatment(&name),
-        Treatment::Told | Treatment::Timestamp
+        VariableHandling::Tracked | VariableHandling::Timestamp
     );
     !follows || refused.contains(&name.as_slice())
 }

@@ -5,7 +5,7 @@ use evenkeel_wire::sql::mysql::{self, Kind, Token, TokenKind, Tokens, Traits};
 use evenkeel_wire::sql::token::{Span, Word};
 
 use super::effects::Effects;
-use super::{Does, Lookup, Reader, Thing, tables as temporary};
+use super::{Does, Lookup, Reader, SessionObject, tables as temporary};
 use crate::state::mysql::values;
 
 /// Of components: they take locks that only the end of the connection gives back for certain.
@@ -256,8 +256,8 @@ fn lock_call(
         false => lower,
     };
     Some(Some(match takes {
-        true => Does::Make(Thing::NamedLock, name),
-        false => Does::Unmake(Thing::NamedLock, name),
+        true => Does::Make(SessionObject::NamedLock, name),
+        false => Does::Unmake(SessionObject::NamedLock, name),
     }))
 }
 

@@ -6,7 +6,7 @@ use evenkeel_wire::sql::mysql::{self, Kind, Scope, TokenKind, Traits};
 use evenkeel_wire::sql::token::{Span, Word};
 use smallvec::SmallVec;
 
-use super::{ANYTHING, Does, Effect, Reader, Thing, calls, parts, routing, set, tables};
+use super::{ANYTHING, Does, Effect, Reader, SessionObject, calls, parts, routing, set, tables};
 use crate::state::mysql::values;
 
 /// Where the effects of one statement are put.
@@ -123,11 +123,15 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
         Kind::Xa => xa(reader, statement, effects),
         Kind::LockTables => effects.pin_on_success(Pin::TableLock),
         Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),
-        Kind::LockInstance => {
-            effects.push(Does::Make(Thing::BackupLock, backup(reader, statement)))
-        }
+        Kind::LockInstance => effects.push(Does::Make(
+            SessionObject::BackupLock,
+            backup(reader, statement),
+        )),
         Kind::UnlockInstance => {
-            effects.push(Does::Unmake(Thing::BackupLock, backup(reader, statement)));
+            effects.push(Does::Unmake(
+                SessionObject::BackupLock,
+                backup(reader, statement),
+            ));
         }
         // MySQL may hold it although it fails to close the tables.
         Kind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
@@ -140,7 +144,7 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
         },
         Kind::Deallocate(name) => {
             if let Some(name) = prepared(name) {
-                effects.push(Does::Unmake(Thing::Prepared, name));
+                effects.push(Does::Unmake(SessionObject::Prepared, name));
             }
         }
         Kind::Ddl => tables::collect(reader, statement, effects),
@@ -282,7 +286,7 @@ fn handler(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
     }
     if verb.is(Word::of("close")) {
         let name = mysql::identifier(name.span.of(own));
-        return effects.push(Does::Unmake(Thing::Handler, (*name).into()));
+        return effects.push(Does::Unmake(SessionObject::Handler, (*name).into()));
     }
     if !verb.is(Word::of("open")) {
         return;
@@ -293,7 +297,7 @@ fn handler(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
     }
     let name = if alias.is_name() { alias } else { name };
     let name = mysql::identifier(name.span.of(own));
-    effects.push(Does::Make(Thing::Handler, (*name).into()));
+    effects.push(Does::Make(SessionObject::Handler, (*name).into()));
 }
 
 /// PREPARE of a literal is known by it; of a variable, by nothing.
@@ -304,7 +308,7 @@ fn prepare(
     effects: &mut Effects<'_>,
 ) {
     let Some(name) = name else {
-        return effects.push(Does::Unknown(Thing::Prepared));
+        return effects.push(Does::Unknown(SessionObject::Prepared));
     };
     let text = parts::prepared(statement.span.of(reader.text), reader.modes);
     let depth = reader.depth.saturating_add(1);

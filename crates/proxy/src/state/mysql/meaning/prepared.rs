@@ -2,7 +2,7 @@
 
 use evenkeel_policy::pins::Pin;
 
-use super::{Does, Meaning, Thing, Value};
+use super::{Does, Meaning, SessionObject, Value};
 use crate::state::mysql::values;
 
 impl Meaning {
@@ -11,11 +11,11 @@ impl Meaning {
     /// `character_set_client` and `collation_connection`.
     #[must_use]
     pub fn of_prepared(mut self, mode: &[u8], client: &[u8], collation: &[u8]) -> Meaning {
-        let is_drop = |does: &Does| matches!(does, Does::Unmake(Thing::TemporaryTable, _));
+        let is_drop = |does: &Does| matches!(does, Does::Unmake(SessionObject::TemporaryTable, _));
         self.effects.retain(|one| !is_drop(&one.does));
         for effect in &mut self.effects {
-            if let Does::Make(Thing::TemporaryTable, _) = effect.does {
-                effect.does = Does::Unknown(Thing::TemporaryTable);
+            if let Does::Make(SessionObject::TemporaryTable, _) = effect.does {
+                effect.does = Does::Unknown(SessionObject::TemporaryTable);
             }
             if let Does::SetUser { value, .. } = &mut effect.does
                 && let Value::String(string) = value

@@ -5,7 +5,7 @@ use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
 use evenkeel_wire::sql::mysql;
 use evenkeel_wire::sql::token::Word;
 
-use super::super::leftover::Needs;
+use super::super::leftover::InfoNeeds;
 use super::{Reader, calls, set};
 
 /// The router's view of a statement.
@@ -44,19 +44,19 @@ pub(super) fn changes_catalog(facts: &mysql::Statement, statement: &Statement) -
 }
 
 /// What it asks of the statement before it. What nobody can read may ask anything.
-pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
+pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> InfoNeeds {
     use mysql::{Kind as Found, Traits as Asks};
-    let of = |asks: Asks, needs: Needs| match facts.traits.any(asks) {
+    let of = |asks: Asks, needs: InfoNeeds| match facts.traits.any(asks) {
         true => needs,
-        false => Needs::NONE,
+        false => InfoNeeds::NONE,
     };
     let calls = !facts.functions.as_slice().is_empty();
     let hidden = match facts.kind {
-        Found::Call | Found::Execute(_) | Found::Unknown => Needs::ALL.perhaps(),
-        Found::GetDiagnostics => Needs::DIAGNOSTICS,
-        _ if asks_within(reader, facts) => Needs::ALL.perhaps(),
-        _ if calls => Needs::INSERT_ID.perhaps(),
-        _ => Needs::NONE,
+        Found::Call | Found::Execute(_) | Found::Unknown => InfoNeeds::ALL.perhaps(),
+        Found::GetDiagnostics => InfoNeeds::DIAGNOSTICS,
+        _ if asks_within(reader, facts) => InfoNeeds::ALL.perhaps(),
+        _ if calls => InfoNeeds::INSERT_ID.perhaps(),
+        _ => InfoNeeds::NONE,
     };
     // They may leave it as it is.
     let sets = match facts.kind {
@@ -66,16 +66,16 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
     };
     let sets = sets || facts.traits.any(Asks::SETS_INSERT_ID);
     let hidden = match sets {
-        true => hidden.and(Needs::INSERT_ID.perhaps()),
+        true => hidden.and(InfoNeeds::INSERT_ID.perhaps()),
         false => hidden,
     };
     hidden
-        .and(of(Asks::READS_INSERT_ID, Needs::INSERT_ID))
+        .and(of(Asks::READS_INSERT_ID, InfoNeeds::INSERT_ID))
         .and(match facts.traits.any(Asks::READS_FOUND_ROWS) {
             true => counts(reader, facts),
-            false => Needs::NONE,
+            false => InfoNeeds::NONE,
         })
-        .and(of(Asks::DIAGNOSTICS, Needs::DIAGNOSTICS))
+        .and(of(Asks::DIAGNOSTICS, InfoNeeds::DIAGNOSTICS))
 }
 
 /// Whether a function or view that it names asks about the statement before.
@@ -95,18 +95,18 @@ fn returns(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
 
 /// What the next statement of the same text may ask is this one's own. An insert may leave the
 /// insert id as it was.
-pub(super) fn answers(kind: mysql::Kind) -> Needs {
+pub(super) fn answers(kind: mysql::Kind) -> InfoNeeds {
     use mysql::Kind as Found;
     match kind {
-        Found::Select => Needs::FOUND_ROWS.and(Needs::ROW_COUNT),
-        Found::Write => Needs::ROW_COUNT.and(Needs::DIAGNOSTICS),
-        _ => Needs::NONE,
+        Found::Select => InfoNeeds::FOUND_ROWS.and(InfoNeeds::ROW_COUNT),
+        Found::Write => InfoNeeds::ROW_COUNT.and(InfoNeeds::DIAGNOSTICS),
+        _ => InfoNeeds::NONE,
     }
 }
 
 /// Which of FOUND_ROWS() and ROW_COUNT() it calls.
-fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
-    let mut needs = Needs::NONE;
+fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> InfoNeeds {
+    let mut needs = InfoNeeds::NONE;
     let own = facts.span.of(reader.text);
     let mut tokens = reader.tokens(facts);
     loop {
@@ -115,9 +115,9 @@ fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
             return needs;
         }
         if calls::is_named(token, own, b"found_rows") {
-            needs = needs.and(Needs::FOUND_ROWS);
+            needs = needs.and(InfoNeeds::FOUND_ROWS);
         } else if calls::is_named(token, own, b"row_count") {
-            needs = needs.and(Needs::ROW_COUNT);
+            needs = needs.and(InfoNeeds::ROW_COUNT);
         }
     }
 }

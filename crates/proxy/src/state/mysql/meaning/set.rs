@@ -6,10 +6,10 @@ use evenkeel_wire::sql::mysql::{self, Assignment, Scope, Target, TokenKind, Valu
 use evenkeel_wire::sql::token::{Span, Word};
 
 use super::effects::Effects;
-use super::{Does, Meaning, Needs, Reader, Value};
+use super::{Does, InfoNeeds, Meaning, Reader, Value};
 use crate::state::mysql::tracking;
 use crate::state::mysql::values;
-use crate::state::mysql::variables::{self, Treatment};
+use crate::state::mysql::variables::{self, VariableHandling};
 
 pub(super) fn collect(
     reader: &Reader<'_>,
@@ -46,7 +46,11 @@ pub(super) fn kind(reader: &Reader<'_>, statement: &mysql::Statement) -> Kind {
         Target::System(scope, name) => {
             let name = name_of(reader, name);
             let next = is_next(reader, scope, &name, one.target);
-            !next && matches!(treatment(reader, &name), Treatment::Told | Treatment::Ours)
+            !next
+                && matches!(
+                    treatment(reader, &name),
+                    VariableHandling::Tracked | VariableHandling::Ours
+                )
         }
     };
     let asks = !statement.functions.as_slice().is_empty()
@@ -93,7 +97,7 @@ pub(super) fn obscure(meaning: &mut Meaning) {
     meaning.writes = true;
     meaning.changes_catalog = true;
     meaning.is_counted = false;
-    meaning.needs = meaning.needs.and(Needs::ALL.perhaps());
+    meaning.needs = meaning.needs.and(InfoNeeds::ALL.perhaps());
 }
 
 fn changes_one(reader: &Reader<'_>, one: &Assignment) -> bool {
@@ -147,10 +151,10 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
         _ => None,
     };
     match treatment(reader, &name) {
-        Treatment::Told if value == Given::Default && variables::is_guarded(&name) => {
+        VariableHandling::Tracked if value == Given::Default && variables::is_guarded(&name) => {
             effects.push(Does::Defaults(name));
         }
-        Treatment::Told => {
+        VariableHandling::Tracked => {
             if variables::is_of_connection(&name) {
                 effects.push(Does::Collation);
             }
@@ -161,8 +165,8 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
                 None => Does::Told(name),
             });
         }
-        Treatment::InsertId => effects.push(Does::InsertIdUnknown),
-        Treatment::Timestamp => match value {
+        VariableHandling::InsertId => effects.push(Does::InsertIdUnknown),
+        VariableHandling::Timestamp => match value {
             Given::Default => effects.push(Does::SetTimestamp(None)),
             _ => match literal.filter(|literal| values::is_number(literal)) {
                 Some(literal) if values::is_zero(&literal) => {
@@ -173,14 +177,14 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
             },
         },
         // The server tells of it, too; what takes the pin away, only the server says.
-        Treatment::Binds(pin, harmless) => {
+        VariableHandling::Binds(pin, harmless) => {
             let is_harmless = literal.is_some_and(|value| variables::is_one_of(&value, harmless));
             if !is_harmless {
                 effects.pin_on_success(pin);
             }
         }
-        Treatment::Elsewhere => effects.pin_on_success(Pin::Settings),
-        Treatment::Ours => effects.push(Does::Track),
+        VariableHandling::Elsewhere => effects.pin_on_success(Pin::Settings),
+        VariableHandling::Ours => effects.push(Does::Track),
     }
 }
 
@@ -217,9 +221,9 @@ fn name_of(reader: &Reader<'_>, span: Span) -> Box<[u8]> {
 }
 
 /// MariaDB lacks the tracker of GTIDs, and says so itself.
-fn treatment(reader: &Reader<'_>, name: &[u8]) -> Treatment {
+fn treatment(reader: &Reader<'_>, name: &[u8]) -> VariableHandling {
     match reader.modes.mariadb && name == b"session_track_gtids" {
-        true => Treatment::Told,
+        true => VariableHandling::Tracked,
         false => variables::treatment(name),
     }
 }

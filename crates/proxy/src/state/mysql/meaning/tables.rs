@@ -5,7 +5,7 @@ use evenkeel_wire::sql::mysql::{self, Token, TokenKind, Tokens, Traits};
 use evenkeel_wire::sql::token::Word;
 
 use super::effects::Effects;
-use super::{Does, IN_SCHEMA, Reader, Thing};
+use super::{Does, IN_SCHEMA, Reader, SessionObject};
 
 const TABLE: Word = Word::of("table");
 
@@ -24,8 +24,8 @@ pub(super) fn collect(
     if verb.is(Word::of("create")) && is_temporary {
         let name = behind_table(&mut tokens).and_then(|first| name(&mut tokens, first, own));
         effects.push(match name {
-            Some((name, _)) if reader.is_single => Does::Make(Thing::TemporaryTable, name),
-            _ => Does::Unknown(Thing::TemporaryTable),
+            Some((name, _)) if reader.is_single => Does::Make(SessionObject::TemporaryTable, name),
+            _ => Does::Unknown(SessionObject::TemporaryTable),
         });
     } else if verb.is(Word::of("drop")) {
         if reader.is_single {
@@ -70,7 +70,7 @@ fn drop(tokens: &mut Tokens<'_>, own: &[u8], effects: &mut Effects<'_>) {
     }
     let mut begin = behind_if_exists(tokens);
     while let Some((name, next)) = name(tokens, begin, own) {
-        effects.push(Does::Unmake(Thing::TemporaryTable, name));
+        effects.push(Does::Unmake(SessionObject::TemporaryTable, name));
         if next.kind != TokenKind::Comma {
             return;
         }

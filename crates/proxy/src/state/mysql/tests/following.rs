@@ -17,7 +17,7 @@ fn between(first: &[&str], second: &[&str]) -> String {
     let mut sql = Vec::new();
     let on = &scene.lent[0].on;
     let wanted = &mut scene.clients[1].journal;
-    difference(on, wanted, Needs::NONE, &mut sql);
+    settings_diff(on, wanted, InfoNeeds::NONE, &mut sql);
     String::from_utf8(sql).unwrap()
 }
 
@@ -93,7 +93,7 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
     let mut sql = Vec::new();
     let on = &mut scene.lent[0].on;
     let journal = &mut scene.clients[1].journal;
-    difference(on, journal, Needs::NONE, &mut sql);
+    settings_diff(on, journal, InfoNeeds::NONE, &mut sql);
     assert_eq!(
         String::from_utf8(sql).unwrap(),
         "SET @@session.character_set_client=33,@@session.character_set_results=33,\
@@ -108,7 +108,7 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         on.hear(&Change::Variable { name, value }, &scene.interner);
     }
-    journal.placed(on, &scene.interner);
+    journal.restored(on, &scene.interner);
     let collation = journal.settings().get(b"collation_connection");
     assert_eq!(collation, Some(&b"utf8mb3_general_ci"[..]));
     assert!(!journal.not_placed(&scene.interner));
@@ -132,20 +132,20 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
     let mut scene = Scene::new(1, 1);
     scene.run(0, "SELECT 1", 0);
     let fresh: Vec<_> = Model::default().fresh().collect();
-    let begin = Beginning {
+    let begin = InitialSettings {
         collation: 0,
         schema: None,
         mariadb: true,
         version: MARIADB,
     };
-    let mut journal = Journal::new(fresh, begin, &scene.interner);
-    let found = difference(
+    let mut journal = SessionState::new(fresh, begin, &scene.interner);
+    let found = settings_diff(
         &scene.lent[0].on,
         &mut journal,
-        Needs::NONE,
+        InfoNeeds::NONE,
         &mut Vec::new(),
     );
-    assert_eq!(found, Difference::Unfit);
+    assert_eq!(found, SettingsDiff::Unfit);
 }
 
 /// What a client's statement about trackers does, where the server says that they are these now.
@@ -156,7 +156,7 @@ fn set_trackers(scene: &mut Scene, text: &str, row: [&str; 4]) {
     assert!(meaning.names_trackers, "{text}");
     journal.show_trackers(false);
     journal.sent(&meaning, on);
-    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
     let back = journal.take_back(MARIADB, false);
     assert!(back.question.is_some(), "{text}");
     let row = ["utf8mb4"].into_iter().chain(row);
@@ -210,7 +210,7 @@ fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
             journal.pins.has(Pin::Settings),
             "nobody else gets the connection"
         );
-        journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+        journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
         let back = journal.take_back(MARIADB, false);
         let tellings = back
             .tellings
@@ -254,7 +254,7 @@ fn a_carried_connection_is_what_it_was() {
     let on = &scene.lent[0].on;
     let carried = on.export();
     let other = Interner::new();
-    let found = OnServer::import(&carried, &other);
+    let found = ServerSessionState::import(&carried, &other);
     assert_eq!(found.export(), carried);
     assert_eq!(found.settings().get(b"@a"), Some(&b"1"[..]));
     assert_eq!(found.schema(), Some(&b"app"[..]));
@@ -277,7 +277,7 @@ fn a_reset_forgets_all_but_the_schema() {
     // What the server has now by itself nobody has said.
     let mut sql = Vec::new();
     let journal = &mut scene.clients[0].journal;
-    difference(&scene.lent[0].on, journal, Needs::NONE, &mut sql);
+    settings_diff(&scene.lent[0].on, journal, InfoNeeds::NONE, &mut sql);
     let sql = String::from_utf8(sql).unwrap();
     assert!(
         sql.starts_with("SET @@session.sql_mode='STRICT_TRANS_TABLES',"),
@@ -303,7 +303,7 @@ fn a_statement_that_sets_for_itself_alone_sets_nothing() {
         on.hear(&change, &scene.interner);
         journal.hear(&change, &scene.interner);
     }
-    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
     for settings in [journal.settings(), on.settings()] {
         assert_eq!(settings.get(b"time_zone"), Some(&b"+01:00"[..]));
         assert_eq!(settings.get(b"max_statement_time"), None);
@@ -356,7 +356,7 @@ fn a_comment_for_some_versions_binds_at_a_server_of_another_version() {
     ] {
         let mut scene = Scene::new(1, 1);
         let fresh = Model::default();
-        let on = OnServer::new(fresh.fresh(), None, &scene.interner);
+        let on = ServerSessionState::new(fresh.fresh(), None, &scene.interner);
         let mut on = on.at(true, version);
         let journal = &mut scene.clients[0].journal;
         let meaning = journal.read(text.as_bytes(), None);

@@ -43,10 +43,10 @@ fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
         let meaning = journal.read(text, None);
         assert!(meaning.makes_program);
         journal.sent(&meaning, on);
-        journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+        journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
         assert!(journal.pins.is_empty());
         match error {
-            None => journal.succeeded(&meaning, 1, &Reply::default(), on, &scene.interner),
+            None => journal.succeeded(&meaning, 1, &StatementReply::default(), on, &scene.interner),
             Some(code) => journal.failed(&meaning, code, on),
         }
         journal.pins.has(Pin::Unknown)
@@ -68,9 +68,9 @@ fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
         journal.sent(&meaning, on);
         journal.hear(&Change::Characteristics(told), &scene.interner);
         let status = status(in_transaction, true);
-        let reply = Reply {
+        let reply = StatementReply {
             status,
-            ..Reply::default()
+            ..StatementReply::default()
         };
         journal.succeeded(&meaning, 0, &reply, on, &scene.interner);
         journal.ready(Some(status), on, &scene.interner);
@@ -177,7 +177,7 @@ fn a_variable_that_the_server_did_not_tell_of_binds() {
     let on = &mut scene.lent[0].on;
     let meaning = journal.read(b"SET a_new_one = 5", None);
     journal.sent(&meaning, on);
-    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
     assert!(journal.pins.has(Pin::Settings));
 }
 
@@ -208,9 +208,9 @@ fn what_a_function_may_have_set_untold_is_asked_for_before_anybody_else_has_the_
     let meaning = journal.read(b"SELECT f()", Some(&Sets));
     let mut run = |tells, fails| {
         journal.sent(&meaning, on);
-        let reply = Reply {
+        let reply = StatementReply {
             tells,
-            ..Reply::default()
+            ..StatementReply::default()
         };
         match fails {
             true => journal.failed(&meaning, 1644, on),
@@ -242,7 +242,7 @@ fn a_change_that_no_text_explains_binds() {
     let meaning = journal.read(b"INSERT INTO t VALUES (1)", None);
     journal.sent(&meaning, on);
     journal.hear(&Change::State(true), &scene.interner);
-    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
     assert!(journal.pins.has(Pin::Variables) && journal.pins.has(Pin::TemporaryTable));
 }
 
@@ -257,7 +257,13 @@ fn what_a_trigger_switches_at_the_newer_of_two_servers_binds() {
         journal.sent(&meaning, &mut on);
         let (name, value) = (&b"autocommit"[..], &b"ON"[..]);
         journal.hear(&Change::Variable { name, value }, &scene.interner);
-        journal.succeeded(&meaning, 0, &Reply::default(), &mut on, &scene.interner);
+        journal.succeeded(
+            &meaning,
+            0,
+            &StatementReply::default(),
+            &mut on,
+            &scene.interner,
+        );
         assert_eq!(journal.pins.has(Pin::Settings), binds, "{version}");
     }
 }

@@ -70,7 +70,7 @@ fn clients_that_share_connections_see_what_they_would_see_on_their_own() {
     for seed in 1..=count {
         let mut dice = Dice(seed * 0x9e37_79b9);
         let mut scene = Scene::new(CLIENTS, CLIENTS + 1);
-        scene.asked.note(Needs::ALL);
+        scene.asked.note(InfoNeeds::ALL);
         let mut own: Vec<Model> = vec![Model::default(); CLIENTS];
         for model in &mut own {
             model.run("USE app");

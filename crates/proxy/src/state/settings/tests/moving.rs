@@ -9,7 +9,7 @@ fn sql(from: &[(&str, &str)], to: &[(&str, &str)]) -> String {
     String::from_utf8(out).unwrap()
 }
 
-fn set(interner: &Interner, pairs: &[(&str, &str)]) -> Settings {
+fn set(interner: &Interner, pairs: &[(&str, &str)]) -> SettingSet {
     interner.of(pairs
         .iter()
         .map(|(name, value)| (name.as_bytes(), value.as_bytes())))
@@ -49,7 +49,7 @@ fn what_is_known_of_a_connection_moves_with_it() {
     let carried = scene.on.export();
     let carried = std::thread::spawn(move || carried).join().unwrap();
     let there = Interner::new();
-    let arrived = OnServer::import(&carried, &there);
+    let arrived = ServerSessionState::import(&carried, &there);
     assert_eq!(shown(arrived.settings()), "a.b=1");
     assert_eq!(arrived.export(), scene.on.export());
 }

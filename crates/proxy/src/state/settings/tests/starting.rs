@@ -65,16 +65,16 @@ fn what_cannot_be_taken_is_named() {
 #[test]
 fn a_server_is_asked_once_whether_a_setting_is_one() {
     let interner = Interner::new();
-    let mut on = OnServer::new(REPORTS, &interner);
+    let mut on = ServerSessionState::new(REPORTS, &interner);
     let startup = interner.of([(&b"timezone"[..], &b"utc"[..]), (b"application_name", b"a")]);
-    let mut proofs = Proofs::default();
+    let mut proofs = AcceptedSettings::default();
     assert!(proofs.is_missing(&startup));
     let named = interner.of([(&b"application_name"[..], &b"b"[..])]);
     assert!(!proofs.is_missing(&named), "any name is right");
     on.hear(b"TimeZone", b"UTC", &interner);
     proofs.learn(&startup, &on);
     assert!(!proofs.is_missing(&startup));
-    let other = OnServer::new(REPORTS, &interner);
+    let other = ServerSessionState::new(REPORTS, &interner);
     let told = proofs.greeting(&startup, &other, &interner);
     assert_eq!(
         told.get(b"timezone"),
@@ -87,8 +87,8 @@ fn a_server_is_asked_once_whether_a_setting_is_one() {
 #[test]
 fn proofs_are_bounded() {
     let interner = Interner::new();
-    let on = OnServer::new(REPORTS, &interner);
-    let mut proofs = Proofs::default();
+    let on = ServerSessionState::new(REPORTS, &interner);
+    let mut proofs = AcceptedSettings::default();
     for number in 0..3000_u32 {
         let value = number.to_string();
         proofs.learn(&interner.of([(&b"a.b"[..], value.as_bytes())]), &on);
@@ -101,7 +101,7 @@ fn proofs_are_bounded() {
 #[test]
 fn whether_a_role_is_a_superuser_is_no_default_of_its_connection() {
     let interner = Interner::new();
-    let mut on = OnServer::new(REPORTS, &interner);
+    let mut on = ServerSessionState::new(REPORTS, &interner);
     let before = on.login().get(b"is_superuser").map(<[u8]>::to_vec);
     on.hear(b"is_superuser", b"off", &interner);
     on.placed(interner.of([(&b"role"[..], &b"r"[..])]), &interner);

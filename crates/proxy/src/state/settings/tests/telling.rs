@@ -105,7 +105,7 @@ fn what_a_client_knows_or_need_not_know_is_not_told() {
         (b"default_transaction_read_only", b"on"),
         (b"client_encoding", b"LATIN1"),
     ];
-    scene.on = OnServer::new(others, &scene.interner);
+    scene.on = ServerSessionState::new(others, &scene.interner);
     assert_eq!(told(&mut scene), "client_encoding=LATIN1");
 }
 
@@ -116,7 +116,7 @@ fn a_server_with_other_defaults_is_made_to_look_like_the_one_that_greeted() {
         (&b"TimeZone"[..], &b"Europe/Rome"[..]),
         (b"DateStyle", b"ISO, MDY"),
     ];
-    scene.on = OnServer::new(others, &scene.interner);
+    scene.on = ServerSessionState::new(others, &scene.interner);
     let mut out = Vec::new();
     let wanted = scene
         .on

@@ -102,7 +102,10 @@ fn temporary_tables_have_names() {
         ("DROP TABLE x; SELECT 1", &[]),
     ]);
     let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared(b"", b"", b"");
-    assert_eq!(made.effects[0].does, Does::Unknown(Thing::TemporaryTable));
+    assert_eq!(
+        made.effects[0].does,
+        Does::Unknown(SessionObject::TemporaryTable)
+    );
     assert!(
         read("DROP TABLE x")
             .of_prepared(b"", b"", b"")
