@@ -25,17 +25,17 @@ setup: ## install the servers and load generators that are missing (asks apt; ne
 	  echo 'cargo not found: install Rust first, see https://rustup.rs' >&2; exit 1; }
 	@scripts/install-packages
 
-rivals: setup ## make the root file system with the servers Debian stable lacks (once, about a minute; root)
+rivals: setup ## build a root file system with the servers that Debian stable lacks (once, about a minute; needs root)
 	$(call step,rivals,cargo xtask rivals)
 
 build: ## compile everything, for development
 	$(call step,build,cargo build --workspace)
 
-demo: setup ## real databases, the balancer in front, one killed under load (STAY=1 leaves it up)
+demo: setup ## run real databases behind the balancer and kill one under load (STAY=1 keeps it running)
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab demo
 
-check: ## the fast part of the tests: style, documentation, units, laws, simulations, dependencies
+check: ## run the fast checks: style, documentation, unit tests, laws, simulations, dependencies
 	$(call step,lint tools,scripts/install-lints)
 	$(call step,formatting,cargo fmt --all --check)
 	$(call step,tidy,cargo xtask tidy)
@@ -44,7 +44,7 @@ check: ## the fast part of the tests: style, documentation, units, laws, simulat
 	$(call step,tests without servers,scripts/run-fast-tests)
 	$(call step,dependencies,cargo deny --log-level error check bans licenses sources)
 
-test: setup ## everything a change must pass
+test: setup ## run all checks and tests
 	@printf '\n== rivals\n'; cargo xtask rivals || \
 	  echo 'going on without: tests of what runs in it say "skipped"' >&2
 	$(call step,lint tools,scripts/install-lints)
@@ -54,19 +54,19 @@ test: setup ## everything a change must pass
 	$(call step,build,cargo build --quiet -p evenkeel -p evenkeel-lab)
 	$(call step,tests,scripts/run-tests)
 
-bench: setup ## measure against nginx and HAProxy, print ratios
+bench: setup ## benchmark against nginx and HAProxy
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab measure
 
-compat: rivals ## other people's tests, of databases and their clients, directly and through Evenkeel
+compat: rivals ## run third-party database and client test suites, directly and through Evenkeel
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab compat
 
-chaos: setup ## ten minutes of clients and servers killed, and what came of it (CLUSTER=galera: others than postgres)
+chaos: setup ## kill clients and servers for ten minutes and check the results (CLUSTER=galera for other clusters)
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab chaos $(if $(CLUSTER),--cluster $(CLUSTER))
 
-bench-quick: setup ## the five published experiments again, under 40 minutes, with a report (as root: all of it)
+bench-quick: setup ## repeat the five published experiments in under 40 minutes, with a report (root: complete)
 	@cargo xtask rivals || echo 'going on without: balancers and servers of it are missing in the report' >&2
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab bench all --quick $(if $(OUT),--out $(OUT))

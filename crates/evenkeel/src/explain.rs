@@ -400,6 +400,6 @@ mod tests {
         let listen = explained("LISTEN news", &Known::Nobody);
         assert_eq!(listen.binds.len(), 1, "{listen:?}");
         let hint = explained("/* evenkeel: server=two */ SELECT 1", &Known::Nobody);
-        assert_eq!(hint.target, "the server two");
+        assert_eq!(hint.target, "server two");
     }
 }

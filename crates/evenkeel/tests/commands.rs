@@ -358,5 +358,5 @@ fn nobody_and_a_stranger_at_the_socket_are_told_apart() {
     let stranger = thread::spawn(move || drop(listener.accept()));
     let text = ask(&path);
     stranger.join().expect("the stranger ends");
-    assert!(text.contains("gave no good answer"), "{text}");
+    assert!(text.contains("unexpected response"), "{text}");
 }

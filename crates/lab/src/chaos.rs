@@ -93,7 +93,7 @@ pub struct Options {
     /// Send all reads to the primary.
     #[arg(long)]
     pub no_split: bool,
-    /// A further line of Evenkeel's `[service.split]`: `galera_wait = true`…
+    /// Additional line for Evenkeel's `[service.split]`, for example `galera_wait = true`.
     #[arg(long)]
     pub split: Vec<String>,
 }

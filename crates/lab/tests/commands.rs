@@ -14,7 +14,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 fn servers_of_one_terminal_are_listed_killed_and_started_from_another_until_they_are_stopped() {
     let home = tempfile::tempdir().unwrap();
     let terminal = Terminal(home.path().to_owned());
-    assert!(terminal.fails(&["list"]).contains("no lab of yours runs"));
+    assert!(
+        terminal
+            .fails(&["list"])
+            .contains("no lab of yours is running")
+    );
     let mut up = terminal.start(&["up", "web", "--servers", "2"]);
     let list = eventually(LIMIT, "a list", || Ok(terminal.succeeds(&["list"]))).unwrap();
     assert!(list.contains("web-1") && list.contains("web-2"), "{list}");

@@ -156,7 +156,7 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
         let rows = stage.show(&console, "CLIENTS");
         seen = rows.iter().map(|row| text(row, "doing")).collect();
         seen.sort();
-        seen == ["bound", "idle", "idle in transaction", "waiting"]
+        seen == ["idle", "idle in transaction", "pinned", "waiting"]
     });
     let pools = stage.show(&console, "POOLS");
     let [pool] = &pools[..] else {
@@ -175,15 +175,15 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
     assert_eq!(shown, ["sbtest", "sbtest", "3", "1", "2", "0", "orders"]);
     assert_eq!(stage.show(&console, "SERVERS").len(), 2);
     let clients = stage.show(&console, "CLIENTS");
-    let listener = clients.iter().find(|row| text(row, "doing") == "bound");
+    let listener = clients.iter().find(|row| text(row, "doing") == "pinned");
     let listener = listener.unwrap();
-    assert_eq!(text(listener, "bound_by"), "LISTEN");
+    assert_eq!(text(listener, "pinned_by"), "LISTEN");
     let pid = stage.value(&bound, "SELECT pg_backend_pid()");
     assert_eq!(text(listener, "remote_pid"), pid);
-    let joined = "SELECT c.bound_by, s.remote_pid, count(*) OVER () AS clients FROM clients c \
-                  LEFT JOIN servers s ON s.client_id = c.id ORDER BY c.bound_by DESC LIMIT 1";
+    let joined = "SELECT c.pinned_by, s.remote_pid, count(*) OVER () AS clients FROM clients c \
+                  LEFT JOIN servers s ON s.client_id = c.id ORDER BY c.pinned_by DESC LIMIT 1";
     let joined = stage.runtime.block_on(console.query(joined, &[])).unwrap();
-    let joined = ["bound_by", "remote_pid", "clients"].map(|column| text(&joined[0], column));
+    let joined = ["pinned_by", "remote_pid", "clients"].map(|column| text(&joined[0], column));
     assert_eq!(joined, ["LISTEN", &*pid, "4"]);
     let told = stage
         .run(&console, "SELECT 1 FROM pragma_table_list")
@@ -339,7 +339,7 @@ fn a_pause_that_does_not_come_about_is_taken_back() {
         &stage.balancer,
         &["pause", "orders", "sbtest", "--limit-ms", "100"],
     );
-    assert!(told.contains("taken back"), "{told}");
+    assert!(told.contains("pause was cancelled"), "{told}");
     assert_eq!(stage.value(&other, "SELECT 1"), "1");
     let told = refused(&stage.balancer, &["pause", "nobody"]);
     assert!(told.contains("no service"), "{told}");

@@ -127,7 +127,7 @@ fn a_file_that_is_not_there_is_named() {
     std::fs::remove_file(path).unwrap();
     let said = rig::refused(&balancer, &["reload"]);
     assert!(
-        said.contains(path) && said.contains("nothing is changed"),
+        said.contains(path) && said.contains("configuration unchanged"),
         "{said}"
     );
     rig::open(&balancer, "good", listen);
@@ -221,7 +221,7 @@ fn a_proxy_header_from_a_stranger_ends_his_connection_and_no_other() {
             "a warning that needs no log of connections",
             || {
                 let log = balancer.log();
-                log.contains("clients turned away: 1: a PROXY header")
+                log.contains("clients rejected: 1: PROXY header")
             },
         );
         let errors = service(&balancer.status().unwrap(), "odd")["errors"].clone();

@@ -87,7 +87,7 @@ fn a_start_a_reload_and_a_stop_are_told() {
     assert_eq!(managed.hears("READY=1"), "READY=1");
     let status = managed.hears("STATUS=");
     assert!(
-        status.starts_with("STATUS=1 service; 2 of 2 servers take clients"),
+        status.starts_with("STATUS=1 service; 2 of 2 servers accepting clients"),
         "{status}"
     );
     managed.hears("WATCHDOG=1");

@@ -83,7 +83,7 @@ fn the_unpacked_program_takes_the_example_of_its_config() {
             .expect("it runs")
     };
     assert!(
-        words(&check()).contains("there is no service"),
+        words(&check()).contains("defines no service"),
         "{}",
         words(&check())
     );

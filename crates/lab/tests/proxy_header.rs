@@ -192,7 +192,7 @@ fn a_listed_peer_that_is_slow_with_its_header_is_not_waited_for(io: &str) {
     drop(gone);
     end_of(&silent);
     end_of(&half);
-    stage.assert_told(3, "none within 300 ms");
+    stage.assert_told(3, "not received within 300 ms");
     stage.assert_server_saw_nothing();
 }
 

@@ -155,7 +155,7 @@ fn a_wrong_file_changes_nothing_and_says_where_by_command_and_by_signal() {
     let wrong = good.replace("servers", "server");
     let error = balancer.reload(&wrong).unwrap_err().to_string();
     for part in [
-        "not reloaded, nothing is changed",
+        "not reloaded, configuration unchanged",
         ":4:1",
         "E_UNKNOWN_KEY",
         "servers",
@@ -193,7 +193,7 @@ fn a_port_that_is_taken_keeps_the_old_config_and_is_named() {
     let error = balancer.reload(&format!("{good}{more}")).unwrap_err();
     let error = error.to_string();
     let address = taken.address().to_string();
-    for part in ["nothing is changed", "more", &address, "in use"] {
+    for part in ["configuration unchanged", "more", &address, "in use"] {
         assert!(error.contains(part), "{part} in {error}");
     }
     let status = balancer.status().unwrap();
@@ -218,7 +218,7 @@ fn a_wider_address_on_our_own_port_is_refused_with_the_reason() {
         1,
     );
     let error = balancer.reload(&wider).unwrap_err().to_string();
-    for part in ["nothing is changed", "this process", "restart"] {
+    for part in ["configuration unchanged", "this process", "restart"] {
         assert!(error.contains(part), "{part} in {error}");
     }
     open(&balancer, "front", listen);

@@ -46,7 +46,7 @@ pub(crate) fn event() -> TimelineEvent {
         severity: Severity::Warning,
         server: Some("db1".into()),
         service: Some("orders".into()),
-        what: "db1 is the primary, db2 no longer is".into(),
+        what: "db1 is the primary, replacing db2".into(),
         cause: "db2 is down".into(),
         sessions_cut: Some(12),
         queued: 4,
@@ -301,7 +301,7 @@ fn db1() -> ServerStatus {
         work: Some(work()),
         latency_us: Some(640),
         history: history(),
-        differs_from_file: Some("weight 2 by command, 1 in the file".into()),
+        differs_from_file: Some("weight 2 set by operator, 1 in the file".into()),
         ..ServerStatus::default()
     }
 }
@@ -313,13 +313,13 @@ fn db2() -> ServerStatus {
         weight: 1,
         file_weight: 1,
         state: ServerState::Down,
-        reason: "connect refused, 3 probes in a row".into(),
+        reason: "3 probes failed: connection refused".into(),
         since_unix_ms: 1_767_229_100_000,
         last_probe: Some(LastProbe {
             ok: false,
             took_us: 90,
             at_unix_ms: 1_767_229_199_000,
-            message: "connect refused by 10.0.0.2:3306".into(),
+            message: "connection refused".into(),
         }),
         errors: ServerErrors {
             connect: 4,
@@ -339,18 +339,18 @@ fn db3() -> ServerStatus {
         file_weight: 1,
         backup: true,
         state: ServerState::Draining,
-        reason: "by command".into(),
+        reason: "drained by operator".into(),
         since_unix_ms: 1_767_229_000_000,
         role: Some(RoleStatus {
             role: RoleName::Replica,
-            reason: "as it says".into(),
+            reason: "replicates from db1".into(),
             lag_ms: Some(1_250),
             lag_bytes: Some(16_384),
             since_unix_ms: 1_767_229_000_000,
         }),
-        unused_because: Some("it is a replica".into()),
+        unused_because: Some("server is a replica".into()),
         monitor_problem: Some("access denied for 'monitor'@'10.0.0.9'".into()),
-        differs_from_file: Some("drained by command".into()),
+        differs_from_file: Some("drained by operator".into()),
         ..ServerStatus::default()
     }
 }

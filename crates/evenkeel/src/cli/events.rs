@@ -80,7 +80,7 @@ mod tests {
             kind: EventKind::Primary,
             severity: Severity::Warning,
             service: Some("orders".to_owned()),
-            what: "db2 is the primary, db1 no longer is".to_owned(),
+            what: "db2 is the primary, replacing db1".to_owned(),
             cause: "db1 is down".to_owned(),
             sessions_cut: Some(3),
             queued: 2,
@@ -88,8 +88,8 @@ mod tests {
         };
         assert_eq!(
             line(&event),
-            "2026-02-28T23:59:59.042Z ! [orders] db2 is the primary, db1 no longer is: db1 is down \
-             (sessions cut: 3, clients waiting: 2)"
+            "2026-02-28T23:59:59.042Z ! [orders] db2 is the primary, replacing db1: db1 is down \
+             (sessions terminated: 3, clients waiting: 2)"
         );
     }
 }

@@ -86,7 +86,7 @@ fn rendered(explanation: &Explanation) -> String {
     line("servers", servers);
     let rules: Vec<String> = explanation.rules.iter().map(fit).collect();
     line("rules", &rules);
-    line("tried", explanation.tried.as_slice());
+    line("rule test", explanation.tried.as_slice());
     let limit = explanation.timeout_ms.map(limit);
     line("timeout", limit.as_slice());
     let statements = explanation.statements.iter();
@@ -97,7 +97,7 @@ fn rendered(explanation: &Explanation) -> String {
     if explanation.obstacles.len() > 1 {
         line("obstacles", &explanation.obstacles);
     }
-    line("binds", &explanation.binds);
+    line("pins", &explanation.binds);
     let digest = format!("{} {}", explanation.digest, explanation.normalised);
     line("digest", &[digest]);
     for assumed in &explanation.assumed {
@@ -130,7 +130,7 @@ mod tests {
             service: "db".to_owned(),
             target: "a replica".to_owned(),
             servers: vec!["two".to_owned(), "three".to_owned()],
-            why: "a read: to a replica".to_owned(),
+            why: "read-only".to_owned(),
             rules: vec![RuleFit {
                 name: "old".to_owned(),
                 active: false,
@@ -142,8 +142,8 @@ mod tests {
         };
         assert_eq!(
             rendered(&explanation),
-            "to a replica: a read: to a replica\n  service    db\n  servers    two, three\n  \
-             rules      old (not active)\n  timeout    5 ms\n  \
+            "to a replica: read-only\n  service    db\n  servers    two, three\n  \
+             rules      old (inactive)\n  timeout    5 ms\n  \
              digest     00000000000000fe select ?\n"
         );
     }

@@ -46,6 +46,7 @@ pub enum RoleName {
     /// Follows the primary.
     Replica,
     /// Alive, and to be used as neither.
+    #[serde(rename = "unusable")]
     Unfit,
 }
 

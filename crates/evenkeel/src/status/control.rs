@@ -412,7 +412,7 @@ mod tests {
         assert!(reply.ok, "{reply:?}");
         assert_eq!(told, [pause("one"), pause("two")]);
         let (reply, told) = commands(&["one", "busy"]).await;
-        assert!(reply.message.contains("taken back"), "{reply:?}");
+        assert!(reply.message.contains("pause was cancelled"), "{reply:?}");
         let all = [pause("one"), pause("busy"), resume("busy"), resume("one")];
         assert_eq!(told, all);
     }
@@ -420,7 +420,7 @@ mod tests {
     #[tokio::test]
     async fn a_pause_that_somebody_else_began_is_not_taken_back() {
         let (reply, told) = commands(&["paused and busy"]).await;
-        assert!(!reply.ok && reply.message.contains("as it was before"));
+        assert!(!reply.ok && reply.message.contains("it remains paused"));
         assert_eq!(told, [pause("paused and busy")]);
         let (reply, told) = commands(&["paused", "busy"]).await;
         assert!(!reply.ok);

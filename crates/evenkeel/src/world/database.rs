@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn a_server_that_the_cluster_refuses_is_asked_nothing() {
         let mut seen = Seen::default();
-        seen.add(1, &Role::Unfit("an old primary that came back".to_owned()));
+        seen.add(1, &Role::Unfit("a former primary".to_owned()));
         seen.add(2, &Role::Unknown);
         seen.add(3, &Role::Primary);
         seen.add(4, &Role::Replica(Lag::UNKNOWN));

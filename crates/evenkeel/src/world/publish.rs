@@ -74,7 +74,8 @@ impl World {
             State::Up => "all eligible servers accept new clients".to_owned(),
             _ => self.reason(offer, state),
         };
-        let news = News::new(EventKind::State, severity, state.name()).cause(cause);
+        let what = format!("service is {}", state.name());
+        let news = News::new(EventKind::State, severity, what).cause(cause);
         let queued = offer.service.queued() as u64;
         let news = news.service(&offer.plan.name).cut(Vec::new(), queued);
         self.tell_later(news);

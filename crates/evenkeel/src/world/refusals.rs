@@ -59,10 +59,7 @@ mod tests {
         let mut refusals = Refusals::default();
         assert!(refusals.lines(0, [0; 6]).is_empty());
         let first = refusals.lines(1_000, [0, 0, 1, 0, 0, 0]);
-        assert_eq!(
-            first,
-            ["clients turned away: 1: the queue is full (queue.length)"]
-        );
+        assert_eq!(first, ["clients rejected: 1: queue full (queue.length)"]);
         assert!(refusals.lines(2_000, [0, 0, 9, 0, 0, 0]).is_empty());
         let later = refusals.lines(11_000, [2, 0, 9, 0, 0, 0]);
         assert_eq!(later.len(), 2);

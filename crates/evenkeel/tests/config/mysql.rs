@@ -68,7 +68,7 @@ fn what_only_postgresql_has_is_told_what_to_do_instead() {
     check_mysql(
         "[service.pool]\ndatabase_size = 1",
         "E_PROTOCOL_KEY 7:1",
-        "from schema to schema",
+        "not tied to a schema",
     );
     check_mysql(
         "[service.pool.databases.d]\nsize = 1",
@@ -80,7 +80,7 @@ fn what_only_postgresql_has_is_told_what_to_do_instead() {
         "E_PROTOCOL_KEY 7:1",
         "`mysql.user`",
     );
-    check_mysql("role = 'primary'", "E_PROTOCOL_KEY 6:1", "serves both");
+    check_mysql("role = 'primary'", "E_PROTOCOL_KEY 6:1", "handles both");
     check_mysql("send_proxy = 'v2'", "E_PROTOCOL_KEY 6:1", "`allow_from`");
     check_mysql(
         "[service.health]\nprobe='postgres'",
@@ -148,15 +148,15 @@ fn a_user_of_the_file_has_a_password_or_what_the_server_keeps_of_it() {
         let told = user_of(lines).expect_err("a problem");
         assert!(told.contains(words), "{told}");
     };
-    wrong("verifier = '*12'", "is not a verifier");
+    wrong("verifier = '*12'", "is not a valid password hash");
     wrong(
         &format!("verifier = 'md5{}'", "0a".repeat(16)),
-        "not a verifier",
+        "not a valid password hash",
     );
     wrong(
         &format!("md5 = 'md5{}'", "0a".repeat(16)),
         "`protocol = \"postgres\"`",
     );
-    wrong("certificate = true", "nothing logs in to the servers");
-    wrong("server_user = 'x'", "nothing to log in with");
+    wrong("certificate = true", "no credential for the servers");
+    wrong("server_user = 'x'", "no credentials");
 }

@@ -185,7 +185,7 @@ fn a_key_of_another_protocol_is_told_what_to_do_instead() {
     check_postgres(
         "role = 'primary'",
         "E_PROTOCOL_KEY 6:1",
-        "one service serves both",
+        "one service handles both",
     );
     check_postgres(
         "on_primary_change = 'cut'",
@@ -243,7 +243,7 @@ fn roles_are_asked_by_an_account_in_the_servers_own_protocol() {
     check(
         &bare(two, auth),
         "E_NO_MONITOR 5:1",
-        "which of the servers is the primary",
+        "which server is the primary",
     );
     check(
         &bare("'e:1'", ""),
@@ -273,12 +273,12 @@ fn roles_are_asked_by_an_account_in_the_servers_own_protocol() {
     check_postgres(
         "[service.health]\nprobe='tcp'",
         "E_ROLE_PROBE 7:7",
-        "asks no database",
+        "requires a database probe",
     );
     check_postgres(
         "[service.health]\nprobe='http'",
         "E_ROLE_PROBE 7:7",
-        "does not speak",
+        "does not support",
     );
     check_postgres(
         "[service.health]\nprobe='mysql'",
@@ -514,7 +514,7 @@ fn wrong_peers_are_told() {
     check(
         "addresses = { 2 = 'a:1', 3 = 'a:1' }",
         "E_DUPLICATE_SERVER 10:30",
-        "one address",
+        "have the same address",
     );
     check(
         "addresses = { 2 = '127.0.0.1:3306' }",
@@ -538,5 +538,5 @@ fn our_certificate_for_servers_needs_its_key() {
     let words = "[service.server_tls] has no `key`";
     check_postgres(&keyless, "E_MISSING_KEY 6:10", words);
     let off = lines.replace("encrypt", "off");
-    check_postgres(&off, "W_NO_EFFECT 8:1", "nothing is encrypted");
+    check_postgres(&off, "W_NO_EFFECT 8:1", "disables TLS");
 }

@@ -132,7 +132,7 @@ fn a_file_of_users_is_told_apart_from_the_config_with_line_and_column() {
     );
     check("[users]\napp = 'hunter2'", "E_TYPE", "[users.NAME]");
     check("users = 1", "E_TYPE", "[users.NAME]");
-    check("", "E_FILE", "there are no users");
+    check("", "E_FILE", "defines no users");
     check("[users.'']\npassword = 'hunter2'", "E_NAME", "is empty");
 }
 
@@ -152,14 +152,14 @@ fn what_cannot_log_in_is_told() {
     check(&no_rounds, "E_VALUE", "pg_authid");
     let short = format!("[users.app]\nverifier = 'SCRAM-SHA-256$1:c2FsdA==$c2FsdA==:{KEY}'");
     check(&short, "E_VALUE", "pg_authid");
-    check("[users.app]", "E_MISSING_KEY", "nothing to log in with");
+    check("[users.app]", "E_MISSING_KEY", "no credentials");
     let other = "[users.app]\nmd5 = 'md500000000000000000000000000000000'\nserver_user = 'x'";
-    check(other, "E_MISSING_KEY", "another user");
+    check(other, "E_MISSING_KEY", "a different `server_user`");
     Files::new("source = 'file'").check(
         "[users.app]\nserver_password = 'hunter2'",
         0o600,
         "E_MISSING_KEY",
-        "nothing to log in with",
+        "no credentials",
     );
 }
 
@@ -190,12 +190,12 @@ fn a_login_by_certificate_needs_who_signs_it_and_a_password_for_the_servers() {
 #[test]
 fn a_password_as_it_is_needs_tls_and_postgres() {
     let users = "[users.app]\ncleartext = true";
-    Files::new("").check(users, 0o600, "W_NO_EFFECT", "over TLS only");
+    Files::new("").check(users, 0o600, "W_NO_EFFECT", "requires TLS");
     let pair = super::postgres::Pair::new("ca");
     let with_tls = Files::new(&format!("[service.tls]\n{}", pair.lines()));
     assert!(with_tls.auth(users).users["app"].cleartext);
     let nothing = Files::new(&format!("source = 'file'\n[service.tls]\n{}", pair.lines()));
-    nothing.check(users, 0o600, "E_MISSING_KEY", "nothing to log in with");
+    nothing.check(users, 0o600, "E_MISSING_KEY", "no credentials");
 }
 
 #[test]

@@ -128,7 +128,11 @@ fn what_is_planned_is_told_from_what_is_unknown() {
 
 #[test]
 fn a_role_is_asked_of_a_database() {
-    check_service("role = \"primary\"", "E_ROLE_PROBE 5:8", "asks no database");
+    check_service(
+        "role = \"primary\"",
+        "E_ROLE_PROBE 5:8",
+        "requires a database probe",
+    );
     check_service(
         "role = \"primry\"",
         "E_UNKNOWN_WORD 5:8",
@@ -338,7 +342,7 @@ fn what_is_missing_is_named() {
     check(
         "[[service]]\nname='a'\nservers=['e:1']",
         "E_MISSING_KEY 1:1",
-        "listens nowhere",
+        "no `listen` address",
     );
     check(
         "[[service]]\nname='a'\nlisten='*:1'\nservers=[{ weight=1 }]",
@@ -419,7 +423,7 @@ fn names_and_servers_are_unique() {
     check(
         &with("{ address='e:1', weight=0 }"),
         "W_ALL_ZERO 4:1",
-        "no client is served",
+        "not serve any client",
     );
 }
 

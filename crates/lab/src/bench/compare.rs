@@ -310,7 +310,7 @@ mod tests {
             |pair: &Pair| [&pair.key.target, &pair.key.to].contains(&&"haproxy".to_owned());
         assert!(!thin.is_empty() && thin.iter().all(is_of_haproxy));
         let text = told(&a, &b, &solid, thin.len());
-        assert!(text.contains("have no interval"), "{text}");
+        assert!(text.contains("and therefore no interval"), "{text}");
     }
 
     #[test]

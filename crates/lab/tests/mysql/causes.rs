@@ -23,13 +23,13 @@ const CASES: [(&str, &str, &str, &str); 7] = [
     ),
     (
         "prepare s from 'select 1'",
-        "PREPARE in SQL",
+        "SQL PREPARE",
         "s",
         "prepare s from ?",
     ),
     (
         "set @a = 1 + 1",
-        "user variables that cannot be followed",
+        "untracked user variables",
         "",
         "set @a = ?",
     ),
@@ -41,7 +41,7 @@ const CASES: [(&str, &str, &str, &str); 7] = [
     ),
     (
         "set @@sql_select_limit = 5 + 0",
-        "settings that cannot be followed",
+        "untracked settings",
         "sql_select_limit",
         "@@sql_select_limit",
     ),

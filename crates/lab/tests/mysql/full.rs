@@ -52,7 +52,7 @@ fn a_time_limit_waits_for_the_connection_that_it_needs_and_tells_when_there_is_n
         assert_eq!(client.reply()[1], "row 0", "{io}");
         direct.value("select 1");
         let log = stage.balancer.log();
-        assert!(log.contains("a query was not cancelled"), "{io}: {log}");
+        assert!(log.contains("cannot cancel query"), "{io}: {log}");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::rig::{DRIVERS, LIMIT, engine, service};
 
 /// What a client is told of a rule's statements.
 fn told(rule: &str, words: &str) -> String {
-    format!("error 1148 42000 rule \"{rule}\" refuses it: {words}")
+    format!("error 1148 42000 rejected by rule \"{rule}\": {words}")
 }
 
 /// How often a rule has fitted.
@@ -239,7 +239,7 @@ fn explains_rules(stage: &split::Stage, report: &str) {
     assert_eq!(told["rules"][0]["name"], "reports");
     assert_eq!(
         tried(stage, "anywhere")["tried"],
-        "anywhere does not fit: see its `match`"
+        "anywhere does not match: see its `match`"
     );
 }
 

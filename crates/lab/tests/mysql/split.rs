@@ -178,7 +178,10 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
     // It cannot write, and the server says so itself.
     for text in [LOCKING, "update counters set v = 1 where id = 1"] {
         let told = client.refusal(text);
-        assert!(!told.contains("bound to a replica"), "{text}: {told}");
+        assert!(
+            !told.contains("pinned to a read-only replica"),
+            "{text}: {told}"
+        );
     }
     // That is an own lock at each server, READ ONLY or not.
     for text in NAMED {

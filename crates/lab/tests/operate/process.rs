@@ -155,7 +155,7 @@ fn a_service_from_the_command_line_needs_no_file() {
         .unwrap();
     assert_eq!(status.status.code(), Some(1));
     assert!(
-        rig::said(&status).contains("started without a file"),
+        rig::said(&status).contains("started without a config file"),
         "{}",
         rig::said(&status)
     );

@@ -41,19 +41,19 @@ const CASES: [(&str, &str, &str, &str); 11] = [
     ),
     (
         "select set_config('work_mem', current_setting('work_mem'), false)",
-        "settings that cannot be followed",
+        "untracked settings",
         "setting work_mem",
         "select set_config(?",
     ),
     (
         "select set_config('app.' || 'x', 'y', false)",
-        "settings that cannot be followed",
+        "untracked settings",
         "setting that the text does not name",
         "select set_config(?",
     ),
     (
         "prepare p as select 1",
-        "PREPARE in SQL",
+        "SQL PREPARE",
         "",
         "prepare p as select ?",
     ),
@@ -71,7 +71,7 @@ const CASES: [(&str, &str, &str, &str); 11] = [
     ),
     (
         "insert into cause_written values (1)",
-        "settings that cannot be followed",
+        "untracked settings",
         "table or view cause_written",
         "insert into cause_written",
     ),
@@ -178,11 +178,7 @@ fn a_prepared_statement_that_pins_is_named() {
             .execute()
             .sync();
         client.ask(&script, 1);
-        let wanted = (
-            "settings that cannot be followed",
-            "setting app.tenant",
-            "set_config(?",
-        );
+        let wanted = ("untracked settings", "setting app.tenant", "set_config(?");
         expect(&stage, 0, wanted);
     }
 }
@@ -194,11 +190,7 @@ fn a_text_that_is_too_long_to_be_read_is_named_so() {
         let stage = Stage::set_as(io, ONE, &Login::default());
         let mut client = stage.client();
         client.run(&format!("select length('{}')", "x".repeat(2 << 20)));
-        let wanted = (
-            "something that cannot be told",
-            "",
-            "a text of more than 1 MiB",
-        );
+        let wanted = ("unknown session state", "", "a text of more than 1 MiB");
         expect(&stage, 0, wanted);
     }
 }

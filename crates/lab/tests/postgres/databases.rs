@@ -401,7 +401,7 @@ fn the_catalog_of_a_dropped_database_is_nobody_s_trouble() {
         clients[1].run(plain);
         wait_until(&place.stage.balancer, "a reading", || {
             let log = place.stage.balancer.log();
-            !log.contains("is not read") && clients[2].value("select plain()") == "7"
+            !log.contains("cannot read the catalog") && clients[2].value("select plain()") == "7"
         });
     }
 }

@@ -70,7 +70,7 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
             "{io}: {said}"
         );
         let said = psql(stage.address, "sslmode=disable");
-        assert!(said.contains("wants TLS"), "{io}: {said}");
+        assert!(said.contains("requires TLS"), "{io}: {said}");
         let bound = format!("{full} channel_binding=require");
         let said = psql(stage.address, &bound);
         assert!(said.starts_with("in\n"), "{io}: {said}");
@@ -196,7 +196,7 @@ fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
             assert!(said.contains("authentication failed"), "{io}: {said}");
         }
         let said = psql(stage.address, "sslmode=disable");
-        assert!(said.contains("over TLS only"), "{io}: {said}");
+        assert!(said.contains("requires TLS"), "{io}: {said}");
     }
 }
 

@@ -251,7 +251,7 @@ fn the_status_says_where_nobody_can_read_what_functions_do() {
     let monitor = "[service.monitor]\nuser = \"watcher\"\npassword = \"watcher\"\n";
     for (account, said) in [
         (monitor, "the catalog of the database 'sbtest' is not read"),
-        ("", "no account reads what functions"),
+        ("", "no monitor account is configured"),
     ] {
         let stage = Stage::start(
             |address| {

@@ -275,7 +275,7 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
         assert_eq!(fourth.refusal("select 1"), "53300", "{io}");
         assert!(
             began.elapsed() < Duration::from_millis(1_000),
-            "the queue is full"
+            "queue full (queue.length)"
         );
         assert_eq!(third.reply(), ["E 53300", "Z Idle"]);
         // Who is known logs in, on whichever worker, though there is no connection to be had.

@@ -417,8 +417,9 @@ fn the_status_shows_what_it_is() {
         wait_until(&stage.balancer, "a pin that is shown", || {
             let database = stage.status()["database"].clone();
             let pins = database["pins"].as_array().unwrap().clone();
-            let is_it =
-                |pin: &serde_json::Value| pin["what"] == "replication stream" && pin["count"] == 1;
+            let is_it = |pin: &serde_json::Value| {
+                pin["what"] == "replication connection" && pin["count"] == 1
+            };
             let clients = database["clients"].as_array().unwrap().clone();
             let active = |one: &serde_json::Value| one["what"] == "active" && one["count"] == 1;
             pins.iter().any(is_it) && clients.iter().any(active)

@@ -42,7 +42,7 @@ fn sessions_on_an_old_primary_are_cut_or_left_as_configured_and_the_story_is_tol
     let told = [
         format!("{new} is the primary"),
         format!("{old} is a replica"),
-        format!("{old} gets clients"),
+        format!("{old} receives clients again"),
     ];
     for step in told {
         assert!(story.contains(&step), "{step:?} is not in\n{story}");
@@ -90,7 +90,7 @@ fn a_monitor_that_lacks_a_right_is_told_with_the_grant_and_others_are_not_concer
          REVOKE REPLICATION CLIENT, SLAVE MONITOR ON *.* FROM {account}; KILL USER {account}"
     ))
     .unwrap();
-    stage.wait_role(poor, "unfit", "GRANT SLAVE MONITOR ON *.* TO 'monitor'");
+    stage.wait_role(poor, "unusable", "GRANT SLAVE MONITOR ON *.* TO 'monitor'");
     stage.wait_not_read_by(&reader, poor);
     stage.wait_read_by(&reader, stage.server(2));
     assert_eq!(

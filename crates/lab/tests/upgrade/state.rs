@@ -59,7 +59,7 @@ fn what_operators_and_probes_have_found_outlives_an_upgrade(io: &str) {
             .for_each(|key| same(key));
         assert_eq!(
             after["servers"][1]["differs_from_file"],
-            "weight 0 by command, 1 in the file"
+            "weight 0 set by operator, 1 in the file"
         );
         let down = &after["servers"][3];
         assert_eq!(

@@ -237,7 +237,7 @@ impl Cluster {
         let unasked = self.members.iter().filter(|one| one.word == Word::Unasked);
         let names: Vec<&str> = unasked.map(|one| one.name.as_str()).collect();
         format!(
-            "accepts writes; not used until {} has responded or is down",
+            "accepts writes; not used until these servers respond or are down: {}",
             contest::listed(&names)
         )
     }

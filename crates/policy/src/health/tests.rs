@@ -110,7 +110,7 @@ fn failed_clients_count_like_failed_probes() {
         .expect("the third");
     assert_eq!(
         change.reason,
-        "1 probe and 2 connections failed: it closed a client's connection before any byte"
+        "1 probe and 2 client connections failed: closed without sending data"
     );
 }
 

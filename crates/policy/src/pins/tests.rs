@@ -67,13 +67,13 @@ fn reset_all_releases_neither_a_lock_nor_a_role() {
 fn what_survives_a_reset_is_known() {
     assert_eq!(
         survivors(Release::DiscardAll),
-        "replication stream, transaction, seed of random(), loaded library, \
-         what a procedural language keeps, something that cannot be told"
+        "replication connection, transaction, random() seed, loaded library, procedural language \
+         state, unknown session state"
     );
     assert_eq!(
         survivors(Release::ResetConnection),
-        "replication stream, XA transaction, global read lock, backup lock, \
-         something that cannot be told"
+        "replication connection, XA transaction, global read lock, backup lock, unknown session \
+         state"
     );
 }
 

@@ -250,7 +250,7 @@ mod tests {
         let book = book(vec![refusing("cut", when)]);
         let rejection = |text| book.rejection(&book.judge(&said(text)));
         let told = rejection(" DELETE FROM t WHERE id = 22 ");
-        assert_eq!(told.as_deref(), Some("rule \"cut\" refuses it: not now"));
+        assert_eq!(told.as_deref(), Some("rejected by rule \"cut\": not now"));
         assert_eq!(rejection("DELETE FROM t"), None);
     }
 

@@ -350,6 +350,9 @@ fn direct_tls_must_name_the_protocol() {
     assert_eq!(shake(&silent, false), Ok(()));
     for is_direct in [true, false] {
         let other = shake(&old_connector(&[b"http/1.1"]), is_direct).unwrap_err();
-        assert!(other.to_string().contains("another protocol"), "{other}");
+        assert!(
+            other.to_string().contains("ALPN protocol other than"),
+            "{other}"
+        );
     }
 }

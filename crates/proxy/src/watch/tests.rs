@@ -30,7 +30,7 @@ fn a_value_is_read_by_its_column_and_says_what_is_wrong_with_it() {
     let wrong = |told: Result<u32, row::Nonsense>| told.unwrap_err().to_string();
     assert!(wrong(row.number(&["word"])).ends_with("word is \"x\""));
     assert!(wrong(row.number(&["null"])).ends_with("null is NULL"));
-    assert!(wrong(row.number(&["gone", "lost"])).ends_with("there is no gone or lost"));
+    assert!(wrong(row.number(&["gone", "lost"])).ends_with("column gone or lost is missing"));
     assert!(row.flag(&["empty"]).is_err());
 }
 
@@ -184,7 +184,7 @@ fn a_connection_that_failed_or_was_silent_is_never_used_again() {
     bench.check("a", false, (2, true));
     bench.behaviour.store(IS_SILENT, Relaxed);
     let silent = bench.ask("a", false).unwrap_err().to_string();
-    assert_eq!(silent, "timed out after 20 ms while asking for its role");
+    assert_eq!(silent, "timed out after 20 ms while querying its role");
     bench.behaviour.store(ANSWERS, Relaxed);
     bench.check("a", false, (3, true));
 }

@@ -256,8 +256,8 @@ fn check_bonds(catalog: &Catalog, expect: &[(&str, Option<&str>)]) {
 }
 
 const LOCKS: &str = "advisory or named locks";
-const SETS: &str = "settings that cannot be followed";
-const DRAWS: &str = "values of sequences";
+const SETS: &str = "untracked settings";
+const DRAWS: &str = "sequence values";
 
 #[test]
 fn functions_bind_by_their_bodies_and_by_what_these_call() {

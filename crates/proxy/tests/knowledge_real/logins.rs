@@ -75,10 +75,7 @@ fn an_account_that_may_not_read_them_says_what_to_grant_and_a_function_will_do()
     }
     let narrow = asker("door", Some("SELECT 'guest', $1"));
     let told = ask(&server, &narrow, "guest").unwrap_err().to_string();
-    assert!(
-        told.contains("the query of [service.auth] failed"),
-        "{told}"
-    );
+    assert!(told.contains("query of [service.auth] failed"), "{told}");
 }
 
 #[test]

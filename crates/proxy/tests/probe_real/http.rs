@@ -89,13 +89,13 @@ fn status_body_and_host_are_asked_and_judged() {
     assert_passed(&ask_it(get("/moved")));
     assert_failed(
         &ask_it(get("/down")),
-        "answered 503 Service Unavailable, wanted 200-399",
+        "status 503 Service Unavailable, expected 200-399",
     );
     assert_passed(&ask_it(with_body("/ok", "is well")));
     let missing = ask_it(with_body("/ok", "is ill"));
     assert_failed(
         &missing,
-        "\"is ill\" is not in the first 11 bytes of the body",
+        "\"is ill\" not found in the first 11 bytes of the body",
     );
     assert_passed(&ask_it(get("/big")));
     assert_failed(&ask_it(with_body("/big", "y")), "in the first 65536 bytes");
@@ -115,7 +115,7 @@ fn status_body_and_host_are_asked_and_judged() {
     };
     assert_failed(
         &ask_it(only),
-        "answered 301 Moved Permanently, wanted 200-204, 418",
+        "status 301 Moved Permanently, expected 200-204, 418",
     );
     let seen = "200 host=shop.test agent=evenkeel-probe connection=close";
     server.until("nginx saw our headers", || {
@@ -148,13 +148,13 @@ fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
         server_name: "db.test".to_owned(),
         identity: None,
     };
-    assert_failed(&tls(public), "certificate not trusted");
+    assert_failed(&tls(public), "server certificate is not trusted");
     server.signal(libc::SIGSTOP);
     let limit = Duration::from_millis(500);
     let frozen = ask(get("/ok"), None, Tls::Off, &server.tcp(), limit);
     assert_failed(
         &frozen,
-        "timed out after 500 ms while waiting for the HTTP answer",
+        "timed out after 500 ms while waiting for the HTTP response",
     );
     server.kill();
     for probe in [get("/ok"), Probe::Tcp] {

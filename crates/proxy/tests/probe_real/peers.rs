@@ -100,7 +100,7 @@ fn a_silent_peer_is_given_up_at_the_time_limit_and_left_without_a_connection() {
     let http_silent = peer.ask(http(), Tls::Off);
     assert_failed(
         &http_silent,
-        "timed out after 400 ms while waiting for the HTTP answer",
+        "timed out after 400 ms while waiting for the HTTP response",
     );
     assert_failed(
         &peer.ask(http(), Tls::Encrypt(None)),
@@ -122,13 +122,13 @@ fn a_peer_that_speaks_something_else_is_quoted() {
             read_to_the_end(stream);
         });
         let quoted = banner[..8].escape_ascii().to_string();
-        let no = |protocol: &str| format!("speaks no {protocol}: it began with \"{quoted}");
+        let no = |protocol: &str| format!("not a {protocol} server: received \"{quoted}");
         assert_failed(&peer.ask(mysql(), Tls::Off), &no("MySQL"));
         assert_failed(&peer.ask(postgres(), Tls::Off), &no("PostgreSQL"));
         assert_failed(&peer.ask(http(), Tls::Off), &no("HTTP"));
         assert_failed(
             &peer.ask(http(), Tls::Encrypt(None)),
-            "the answer is not TLS",
+            "the server's response is not TLS",
         );
     }
 }
@@ -141,7 +141,7 @@ fn a_postgres_error_in_plain_text_is_not_taken_for_a_message_of_a_gigabyte() {
     });
     assert_failed(
         &peer.ask(postgres(), Tls::Off),
-        "speaks no PostgreSQL: it began with \"ERROR",
+        "not a PostgreSQL server: received \"ERROR",
     );
 }
 

@@ -424,7 +424,7 @@ function serverView(serviceName) {
     setText(role, server.role ? roleText(server.role) : "");
     setData(role, "role", server.role ? server.role.role : "");
     // A replica behind a port for writes is where it should be.
-    setData(unused, "expected", String(/^it is (a replica|the primary)$/.test(server.unused_because || "")));
+    setData(unused, "expected", String(/^server is (a replica|the primary)$/.test(server.unused_because || "")));
     setText(unused, server.unused_because && server.state === "up" ? `not used by this service: ${server.unused_because}` : "");
     state.update(server.state);
     setText(age, since(server));

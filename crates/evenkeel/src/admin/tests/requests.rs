@@ -330,7 +330,7 @@ async fn services_are_paused_and_their_clients_shown_and_killed() {
     let body = "{\"database\":\"shop\",\"limit_ms\":1}";
     let answer = post("other/pause", body).await;
     assert_eq!(answer.code, 422);
-    assert!(answer.reply().message.contains("taken back"));
+    assert!(answer.reply().message.contains("pause was cancelled"));
     assert_eq!(post("orders/kill", "{\"client\":7}").await.code, 200);
     assert_eq!(post("orders/reconnect", "{}").await.code, 200);
     for wrong in [

@@ -46,10 +46,10 @@ fn the_table_shows_state_reason_age_and_difference() {
     let text = rendered(&sample());
     for part in [
         "up 1 min 5 s",
-        "service orders: degraded (1 of 2 servers is down), since 5 s",
+        "service orders: degraded (1 of 2 servers is down), for 5 s",
         "0.4 of 2",
         "3 probes failed: connection refused",
-        "differs from the file:\n  orders/db1: weight 2, in the file 1",
+        "differences from the config file:\n  orders/db1: weight 2, in the file 1",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

@@ -29,7 +29,7 @@ fn a_bad_address_is_refused_with_advice() {
     check("::1", "`[::1]:PORT`");
     check("fe80::1:3306", "brackets");
     check("[::1]", "port");
-    check("[db1]:80", "only IPv6");
+    check("[db1]:80", "only an IPv6");
     check(":3306", "127.0.0.1:3306");
     check("*:3306", "name the server");
     check("db1:0", "1 to 65535");

@@ -180,22 +180,22 @@ mod tests {
     fn a_position_that_moves_on_is_no_news() {
         let told = [problem(
             None,
-            "two primaries (at 0/16B3748, 0/16B0000): name one",
+            "two primaries (at 0/16B3748, 0/16B0000): select one",
         )];
-        let moved = problem(None, "two primaries (at 0/16B9999, 0/16B0000): name one");
+        let moved = problem(None, "two primaries (at 0/16B9999, 0/16B0000): select one");
         assert!(!is_news(&moved, &told));
     }
 
     #[test]
     fn another_servers_name_is_news_though_it_has_a_digit() {
-        let told = [problem(None, "db1 and db2 take writes")];
-        assert!(is_news(&problem(None, "db1 and db3 take writes"), &told));
+        let told = [problem(None, "db1 and db2 accept writes")];
+        assert!(is_news(&problem(None, "db1 and db3 accept writes"), &told));
     }
 
     #[test]
     fn another_server_or_another_matter_is_news() {
-        let told = [problem(Some(1), "it is read only")];
-        assert!(is_news(&problem(Some(2), "it is read only"), &told));
-        assert!(is_news(&problem(Some(1), "it was expelled"), &told));
+        let told = [problem(Some(1), "read_only is ON")];
+        assert!(is_news(&problem(Some(2), "read_only is ON"), &told));
+        assert!(is_news(&problem(Some(1), "expelled from the group"), &told));
     }
 }

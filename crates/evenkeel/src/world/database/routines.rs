@@ -113,8 +113,8 @@ impl Reader {
         let (_, tables) = routines.count();
         let mut lacks = Vec::new();
         if tables == 0 && self.matters && !routines.sees_tables() {
-            let why = "the account sees no tables: the user of [service.monitor] needs GRANT SHOW \
-                       VIEW ON *.*";
+            let why = "the monitor account sees no tables: if there are any, GRANT SHOW VIEW ON \
+                       *.* to the user of [service.monitor]";
             lacks.push(not_known(why));
         }
         if let Some(schema) = routines.blind().first() {

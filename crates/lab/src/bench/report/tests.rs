@@ -232,7 +232,7 @@ fn an_empty_experiment_gives_a_page_all_the_same() {
     }
     outcome.ended_unix_s = None;
     let page = page(&outcome);
-    assert!(page.contains("ended before its time"));
+    assert!(page.contains("aborted"));
     assert!(page.contains("not shown here"));
     assert!(!page.contains("<svg"));
 }

@@ -170,7 +170,7 @@ fn what_was_written_during_a_late_event_is_kept() {
     report.keep_logs(&happened, "early\nlate\n");
     assert_eq!(
         report.late,
-        ["failover, killed, as the balancer told it:\nlate\n"]
+        ["failover, killed, log of the balancer:\nlate\n"]
     );
 }
 
@@ -199,6 +199,6 @@ fn what_was_written_behind_a_stale_read_is_kept() {
     report.keep_logs(&happened, "early\nthen\n");
     assert_eq!(
         report.late,
-        ["failover, killed, as the balancer told it:\nthen\n"]
+        ["failover, killed, log of the balancer:\nthen\n"]
     );
 }

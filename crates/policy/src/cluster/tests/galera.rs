@@ -40,13 +40,13 @@ fn a_node_that_cannot_serve_is_unfit() {
         (|node| node.in_primary_component = false, "no quorum"),
         (
             |node| node.state = GaleraState::Joining,
-            "has not received the state",
+            "state transfer not complete",
         ),
         (|node| node.ready = false, "wsrep_ready"),
-        (|node| node.set_aside = true, "set it aside"),
+        (|node| node.set_aside = true, "taken out of service"),
         (
             |node| node.cluster_uuid = "other".to_owned(),
-            "another cluster: it says Galera cluster other",
+            "another cluster: it reports Galera cluster other",
         ),
     ];
     for (hurt, because) in table {
@@ -62,8 +62,8 @@ fn a_node_that_cannot_serve_is_unfit() {
 #[test]
 fn a_node_that_is_behind_the_others_serves_only_for_want_of_them() {
     for (state, because) in [
-        (GaleraState::Donor, "feeds a joining node"),
-        (GaleraState::Joined, "still catches up"),
+        (GaleraState::Donor, "donor for a joining node"),
+        (GaleraState::Joined, "still catching up"),
     ] {
         let behind = Galera { state, ..node() };
         let mut bench = trio();
@@ -90,7 +90,7 @@ fn a_node_that_closed_the_connection_and_is_silent_gives_way_until_it_answers() 
     bench.cluster.fell_silent(1);
     let verdict = bench.cluster.verdict();
     assert_eq!(verdict.primary, Some(2));
-    is_unfit(&verdict, 1, "does not answer");
+    is_unfit(&verdict, 1, "does not respond");
     let verdict = bench.hears(1, node());
     assert_eq!(verdict.primary, Some(2), "no failback");
     is_replica(&verdict, 1, Some(0));

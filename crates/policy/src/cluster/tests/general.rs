@@ -34,7 +34,11 @@ fn nobody_is_primary_before_everybody_answered_or_was_found_down() {
     bench.hears(1, primary_on(1, 10));
     let verdict = bench.hears_fresh(1, primary_on(1, 10));
     assert_eq!(verdict.primary, None);
-    is_unfit(&verdict, 1, "not used before db2, db3 and db4");
+    is_unfit(
+        &verdict,
+        1,
+        "not used until these servers respond or are down: db2, db3 and db4",
+    );
     assert_eq!(verdict.problems, vec![]);
     bench.hears(2, standby_on(1, 10));
     bench.cannot_tell(3);
@@ -133,8 +137,8 @@ fn a_replica_that_cannot_tell_is_unfit_and_a_lost_one_unknown() {
     let mut bench = Bench::new(2);
     bench.all_say(&[(1, primary_on(1, 10)), (2, standby_on(1, 10))]);
     let verdict = bench.cannot_tell(2);
-    is_unfit(&verdict, 2, "its role is not known");
-    has_problem(&verdict, Some(2), "db2: its role is not known");
+    is_unfit(&verdict, 2, "role unknown");
+    has_problem(&verdict, Some(2), "db2: role unknown");
     assert_eq!(*role(&bench.loses(2), 2), Role::Unknown);
 }
 
@@ -143,7 +147,7 @@ fn a_cluster_without_a_claimant_says_what_its_members_are() {
     let mut bench = Bench::new(2);
     bench.hears(1, standby_on(1, 10));
     let verdict = bench.loses(2);
-    has_problem(&verdict, None, "db1: a replica; db2: down");
+    has_problem(&verdict, None, "db1: replica; db2: down");
 }
 
 #[test]
@@ -166,7 +170,11 @@ fn a_name_lapses_when_the_named_one_is_lost_or_claims_no_more() {
     assert_eq!(bench.names(2).primary, Some(2));
     let verdict = bench.loses(2);
     assert_eq!(verdict.primary, Some(1));
-    has_problem(&verdict, Some(2), "is down; the name holds no more");
+    has_problem(
+        &verdict,
+        Some(2),
+        "operator override dropped: server is down",
+    );
     bench.hears(2, primary_on(1, 10));
     let verdict = bench.hears_fresh(2, primary_on(1, 10));
     assert_eq!(
@@ -180,7 +188,7 @@ fn a_name_lapses_when_the_named_one_is_lost_or_claims_no_more() {
     has_problem(
         &verdict,
         Some(2),
-        "takes writes no more; the name holds no more",
+        "operator override dropped: server no longer accepts writes",
     );
     assert_eq!(verdict.primary, Some(1));
 }
@@ -194,7 +202,7 @@ fn a_name_for_a_server_that_takes_no_writes_waits_and_says_so() {
     has_problem(
         &verdict,
         Some(2),
-        "now: a replica; the name counts once it takes writes",
+        "not usable: replica; takes effect once it accepts writes",
     );
     bench.hears(2, primary_on(1, 10));
     assert_eq!(bench.hears_fresh(2, primary_on(1, 10)).primary, Some(2));
@@ -208,7 +216,11 @@ fn of_mixed_kinds_the_one_that_most_say_counts_then_the_first() {
     bench.hears(3, Said::from(replica(3, &[(2, 1)])));
     let verdict = bench.hears_fresh(2, Said::from(writer(2, &[(2, 1)])));
     assert_eq!(verdict.primary, Some(2));
-    is_unfit(&verdict, 1, "is of another kind: it says Galera cluster");
+    is_unfit(
+        &verdict,
+        1,
+        "is of a different cluster type: it reports Galera cluster",
+    );
 
     let mut bench = Bench::new(2);
     bench.hears(2, Said::from(writer(2, &[(2, 1)])));

@@ -35,7 +35,7 @@ fn a_member_without_quorum_is_unfit_whatever_it_claims() {
         is_unfit(
             &verdict,
             1,
-            &format!("sees only {reachable} of {members} members: no quorum"),
+            &format!("no quorum: sees only {reachable} of {members} members"),
         );
     }
 }
@@ -43,10 +43,10 @@ fn a_member_without_quorum_is_unfit_whatever_it_claims() {
 #[test]
 fn states_other_than_online_are_unfit() {
     let table = [
-        (MemberState::Recovering, "catches up"),
-        (MemberState::Offline, "does not run"),
+        (MemberState::Recovering, "catching up"),
+        (MemberState::Offline, "is not running"),
         (MemberState::Error, "expelled"),
-        (MemberState::Unreachable, "suspects"),
+        (MemberState::Unreachable, "suspected"),
     ];
     for (state, because) in table {
         let mut bench = trio();
@@ -70,12 +70,12 @@ fn the_only_primary_of_a_later_view_succeeds_one_that_cannot_be_asked() {
     is_unfit(
         &verdict,
         1,
-        "db2 is the only primary of the group's view 6 since",
+        "db2 is the only primary since view 6 of the group",
     );
     assert_eq!(verdict.problems, vec![], "it may not have heard yet");
     let verdict = bench.hears(1, group_member(1, true, 5));
     assert_eq!(verdict.primary, Some(2));
-    has_problem(&verdict, Some(1), "left behind");
+    has_problem(&verdict, Some(1), "outdated member");
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn where_several_may_write_the_later_view_wins_once_the_other_was_asked_again() 
     is_unfit(
         &verdict,
         1,
-        "of view 5 of the group, but db2 is one of view 6",
+        "in view 5 of the group, but db2 is primary in view 6",
     );
-    has_problem(&verdict, Some(1), "left behind");
+    has_problem(&verdict, Some(1), "outdated member");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_group_that_was_bootstrapped_anew_beside_the_old_one_is_a_tie_whatever_its_v
         has_problem(
             &verdict,
             None,
-            &format!("their views are 17952095631563150:5, 17999999999999999:{view}"),
+            &format!("(views: 17952095631563150:5, 17999999999999999:{view})"),
         );
         assert_eq!(bench.names(3).primary, Some(3));
     }

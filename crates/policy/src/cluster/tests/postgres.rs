@@ -19,7 +19,7 @@ fn the_higher_timeline_wins_and_the_old_primary_is_fenced() {
     is_unfit(
         &verdict,
         1,
-        "its timeline 3 is behind the cluster's 4 (seen at db2)",
+        "timeline 3 is behind the cluster's timeline 4 (seen on db2)",
     );
     has_problem(&verdict, Some(1), "pg_rewind");
 }
@@ -34,8 +34,8 @@ fn an_old_primary_stays_out_though_the_new_one_is_down() {
     bench.hears(1, primary_on(3, 110));
     let verdict = bench.hears_fresh(1, primary_on(3, 110));
     assert_eq!(verdict.primary, None);
-    is_unfit(&verdict, 1, "an old primary that came back");
-    has_problem(&verdict, None, "nobody takes writes");
+    is_unfit(&verdict, 1, "a former primary");
+    has_problem(&verdict, None, "no server accepts writes");
 }
 
 /// db2 was promoted to timeline 4, and db1 is still the primary that it was on timeline 3.
@@ -57,14 +57,14 @@ fn a_promotion_by_mistake_is_taken_back_by_a_name_once_its_timeline_is_gone() {
     has_problem(
         &verdict,
         Some(1),
-        "If timeline 4 is gone for good, name this one: `evenkeel primary db1`",
+        "If timeline 4 is lost for good, select this server: `evenkeel primary db1`",
     );
     let verdict = bench.names(1);
     assert_eq!(verdict.primary, Some(1));
     has_problem(
         &verdict,
         Some(1),
-        "has been on timeline 4, which is higher than its own: that counts no more",
+        "has reached timeline 4, which is higher than its own; the higher timeline is now ignored",
     );
     bench.cluster.name_primary(None);
     let verdict = bench.hears(1, primary_on(3, 150));
@@ -79,8 +79,13 @@ fn a_name_does_not_overrule_a_timeline_that_somebody_is_on_nor_later_when_he_is_
     let mut bench = promoted_by_mistake();
     let verdict = bench.names(1);
     assert_eq!(verdict.primary, Some(2));
-    has_problem(&verdict, Some(1), "is named the primary, but now");
-    let is_lifted = |one: &super::super::Problem| one.message.contains("counts no more");
+    has_problem(
+        &verdict,
+        Some(1),
+        "selected as primary by the operator, but not usable",
+    );
+    let is_lifted =
+        |one: &super::super::Problem| one.message.contains("the higher timeline is now ignored");
     assert!(!verdict.problems.iter().any(is_lifted));
     assert_eq!(bench.loses(2).primary, None, "named while db2 was there");
     assert_eq!(bench.hears(1, primary_on(3, 150)).primary, None);
@@ -99,7 +104,11 @@ fn a_name_in_vain_lets_nobody_else_in_either() {
     bench.loses(2);
     bench.hears_fresh(3, primary_on(4, 110));
     assert_eq!(bench.names(1).primary, None);
-    is_unfit(&bench.cluster.verdict(), 3, "behind the cluster's 5");
+    is_unfit(
+        &bench.cluster.verdict(),
+        3,
+        "behind the cluster's timeline 5",
+    );
 }
 
 #[test]
@@ -113,7 +122,11 @@ fn the_name_of_a_replica_lifts_no_fence() {
     bench.all_say(&words);
     bench.loses(2);
     assert_eq!(bench.names(3).primary, None);
-    is_unfit(&bench.cluster.verdict(), 1, "behind the cluster's 4");
+    is_unfit(
+        &bench.cluster.verdict(),
+        1,
+        "behind the cluster's timeline 4",
+    );
 }
 
 #[test]
@@ -128,9 +141,17 @@ fn a_timeline_is_forgotten_with_the_last_member_that_was_on_it() {
     assert_eq!(bench.all_say(&words).primary, Some(2));
     bench.hears_fresh(1, primary_on(3, 100));
     bench.cluster.set_members(of(&[1, 3]));
-    is_unfit(&bench.cluster.verdict(), 1, "the cluster's 4 (seen at db3)");
+    is_unfit(
+        &bench.cluster.verdict(),
+        1,
+        "the cluster's timeline 4 (seen on db3)",
+    );
     bench.loses(3);
-    is_unfit(&bench.cluster.verdict(), 1, "the cluster's 4 (seen at db3)");
+    is_unfit(
+        &bench.cluster.verdict(),
+        1,
+        "the cluster's timeline 4 (seen on db3)",
+    );
     bench.cluster.set_members(of(&[1]));
     assert_eq!(bench.cluster.verdict().primary, Some(1));
 }
@@ -140,7 +161,7 @@ fn a_replica_on_a_higher_timeline_fences_too() {
     let mut bench = pair();
     let verdict = bench.hears(2, standby_on(4, 120));
     assert_eq!(verdict.primary, None);
-    is_unfit(&verdict, 1, "behind the cluster's 4");
+    is_unfit(&verdict, 1, "behind the cluster's timeline 4");
 }
 
 #[test]
@@ -159,12 +180,12 @@ fn one_timeline_claimed_twice_stops_all_until_one_is_named() {
     has_problem(
         &verdict,
         None,
-        "db1 and db2 are all primaries on timeline 3 (at 0/6E, 16/90)",
+        "db1 and db2 all claim to be primary on timeline 3 (at 0/6E, 16/90)",
     );
-    is_unfit(&verdict, 1, "and so do others");
+    is_unfit(&verdict, 1, "as do other servers");
     let verdict = bench.names(2);
     assert_eq!(verdict.primary, Some(2));
-    is_unfit(&verdict, 1, "an operator named db2");
+    is_unfit(&verdict, 1, "the operator selected db2");
 }
 
 #[test]
@@ -189,12 +210,12 @@ fn a_server_of_another_cluster_is_refused_with_both_names() {
     is_unfit(
         &verdict,
         2,
-        "another cluster: it says PostgreSQL system identifier 88",
+        "another cluster: it reports PostgreSQL system identifier 88",
     );
     has_problem(
         &verdict,
         Some(2),
-        "the cluster's (db1) is PostgreSQL system identifier 77",
+        "the cluster (db1) is PostgreSQL system identifier 77",
     );
     assert_eq!(
         bench.names(2).primary,
@@ -230,8 +251,16 @@ fn two_clusters_of_equal_size_are_a_tie_until_one_is_named() {
     let mut bench = Bench::new(2);
     let verdict = bench.all_say(&[(1, primary_on(3, 10)), (2, stranger)]);
     assert_eq!(verdict.primary, None);
-    has_problem(&verdict, None, "two clusters are mixed");
-    has_problem(&verdict, None, "db2 says PostgreSQL system identifier 88");
+    has_problem(
+        &verdict,
+        None,
+        "servers of two clusters are listed together",
+    );
+    has_problem(
+        &verdict,
+        None,
+        "db2 reports PostgreSQL system identifier 88",
+    );
     let verdict = bench.names(1);
     assert_eq!(verdict.primary, Some(1));
     is_unfit(&verdict, 2, "another cluster");

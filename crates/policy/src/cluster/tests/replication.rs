@@ -79,10 +79,10 @@ fn diverged_sets_stop_all_until_one_is_named() {
         "db2 lacks 17 transactions (up to 0-1-117) of db1",
     );
     has_problem(&verdict, None, "evenkeel primary SERVER");
-    is_unfit(&verdict, 1, "and so do others");
+    is_unfit(&verdict, 1, "as do other servers");
     let verdict = bench.names(1);
     assert_eq!(verdict.primary, Some(1));
-    is_unfit(&verdict, 2, "an operator named db1");
+    is_unfit(&verdict, 2, "the operator selected db1");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn equal_sets_stop_all() {
     bench.hears_fresh(2, writer(2, &[(1, 100)]));
     let verdict = bench.hears(1, writer(1, &[(1, 100)]));
     assert_eq!(verdict.primary, None);
-    has_problem(&verdict, None, "all have the same");
+    has_problem(&verdict, None, "all sets are equal");
     let verdict = bench.hears(2, replica(2, &[(1, 100)]));
     assert_eq!(verdict.primary, Some(1), "until one steps back");
 }
@@ -139,7 +139,7 @@ fn an_old_primary_that_was_never_made_a_replica_stays_out_while_the_new_one_is_d
         bench.hears(1, old.clone());
         let verdict = bench.hears_fresh(1, old.clone());
         assert_eq!(verdict.primary, None);
-        is_unfit(&verdict, 1, "took writes before db2 did, which is down");
+        is_unfit(&verdict, 1, "accepted writes before db2, which is down");
         // A replica that is promoted now takes the place of the new one, whatever it lacks.
         let promoted = writer(3, &[(1, 100), (2, 110)]);
         let mut other = bench.clone();
@@ -182,14 +182,14 @@ fn a_writable_replica_stays_a_replica_with_a_warning() {
     has_problem(
         &verdict,
         Some(2),
-        "takes writes although it replicates from 10.0.0.1:3306",
+        "accepts writes although it replicates from 10.0.0.1:3306",
     );
     let verdict = bench.loses(1);
     assert_eq!(
         verdict.primary, None,
         "the death of the primary promotes nobody"
     );
-    has_problem(&verdict, Some(2), "stop its replication or name it");
+    has_problem(&verdict, Some(2), "stop its replication or select it");
     assert_eq!(bench.names(2).primary, Some(2));
 }
 
@@ -237,7 +237,7 @@ fn a_ring_has_no_primary_until_one_is_named() {
     has_problem(
         &verdict,
         None,
-        "db1, db2 and db3 all take writes and all replicate: a ring",
+        "db1, db2 and db3 all accept writes and all replicate (ring",
     );
     is_replica(&verdict, 1, Some(30));
     let verdict = bench.names(2);
@@ -268,7 +268,7 @@ fn replicas_that_were_left_writable_are_no_ring_when_their_primary_is_down() {
     has_problem(
         &verdict,
         None,
-        "db1, the primary, is down, and nobody was promoted: db2 and db3 take writes",
+        "primary db1 is down and no replica was promoted: db2 and db3 accept writes",
     );
     assert_eq!(bench.names(2).primary, Some(2));
 }
@@ -302,8 +302,8 @@ fn clones_do_not_become_primary() {
     bench.hears(2, clone.clone());
     let verdict = bench.hears_fresh(2, clone.clone());
     assert_eq!(verdict.primary, Some(1), "the current one is known");
-    is_unfit(&verdict, 2, "has the server id 1 of db1");
-    has_problem(&verdict, Some(1), "has the server id 1 of db2");
+    is_unfit(&verdict, 2, "duplicate server id 1, also used by db1");
+    has_problem(&verdict, Some(1), "duplicate server id 1, also used by db2");
     let mut bench = Bench::new(2);
     assert_eq!(
         bench.all_say(&[(1, clone.clone()), (2, clone)]).primary,
@@ -328,15 +328,15 @@ fn a_replica_whose_threads_do_not_run_is_unfit() {
     let table: [(Hurt, &str); 3] = [
         (
             |at| at.applier_runs = false,
-            "its applier is stopped: Duplicate entry",
+            "applier thread is not running: Duplicate entry",
         ),
         (
             |at| at.receiver = Receiver::Stopped,
-            "its receiver is stopped: Duplicate entry",
+            "receiver thread is not running: Duplicate entry",
         ),
         (
             |at| (at.receiver, at.applier_runs) = (Receiver::Connecting, false),
-            "its applier is stopped",
+            "applier thread is not running",
         ),
     ];
     for (hurt, because) in table {
@@ -357,7 +357,7 @@ fn a_replica_whose_threads_do_not_run_is_unfit() {
     is_unfit(
         &trio().hears(2, demoted),
         2,
-        "read only, and replicates from nobody",
+        "read_only is ON, but replication is not configured",
     );
 }
 
@@ -406,7 +406,7 @@ fn a_silent_primary_gives_way_to_a_promoted_server_that_has_all_it_told() {
         bench.cluster.fell_silent(1);
         let verdict = bench.cluster.verdict();
         assert_eq!((verdict.primary, &verdict.verify[..]), (Some(2), &[][..]));
-        is_unfit(&verdict, 1, "does not answer");
+        is_unfit(&verdict, 1, "does not respond");
         assert_eq!(verdict.problems, vec![]);
     }
 }
@@ -448,7 +448,7 @@ fn a_silent_replica_leaves_and_a_silent_primary_stays() {
     bench.cluster.fell_silent(2);
     let verdict = bench.cluster.verdict();
     assert_eq!(verdict.primary, Some(1));
-    is_unfit(&verdict, 2, "does not answer");
+    is_unfit(&verdict, 2, "does not respond");
     is_replica(&bench.hears(2, replica(2, &[(1, 100)])), 2, Some(30));
 }
 
@@ -514,7 +514,7 @@ fn a_replica_with_transactions_of_its_own_is_told_and_stays() {
     has_problem(
         &verdict,
         Some(2),
-        "db2: has 3 transactions (up to 0-2-103) that db1",
+        "db2: has 3 transactions (up to 0-2-103) that the primary db1",
     );
     is_replica(&verdict, 2, Some(30));
     assert_eq!(bench.hears(2, replica(2, &[(1, 100)])).problems, vec![]);

@@ -222,7 +222,7 @@ fn who_writes_is_bound_by_triggers_of_what_is_changed_along_and_who_reads_by_vie
         ("updatable", LOCKS, ""),
         ("locking", LOCKS, LOCKS),
         ("over_locking", LOCKS, LOCKS),
-        ("drawn", "values of sequences", ""),
+        ("drawn", "sequence values", ""),
         ("plain", "", ""),
     ] {
         let name = name.as_bytes();
@@ -331,7 +331,7 @@ fn operators_and_event_triggers_bind_by_code_that_users_can_replace() {
 
 #[test]
 fn what_may_run_anything_may_call_what_an_added_language_keeps() {
-    const KEPT: &str = "what a procedural language keeps";
+    const KEPT: &str = "procedural language state";
     let mut builder = Builder::default();
     builder.function(with_body(20_000, "runs", "BEGIN EXECUTE $1; END"));
     builder.function(with_body(20_001, "reads", "BEGIN RETURN 1; END"));

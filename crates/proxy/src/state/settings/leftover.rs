@@ -215,7 +215,7 @@ mod tests {
         let bytes = [data_row("1", "7"), data_row("6", "jit, work_mem")].concat();
         let left = read(&bytes, 2);
         assert_eq!(left.pins, Pins::of(&[Pin::NamedLock, Pin::Settings]));
-        let names = "advisory or named locks (7), settings that cannot be followed (jit, work_mem)";
+        let names = "advisory or named locks (7), untracked settings (jit, work_mem)";
         assert_eq!(left.to_string(), names);
         assert_eq!(left.names(), "7, jit, work_mem");
     }

@@ -287,7 +287,7 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
         (&["LISTEN a!"], ""),
         (&["SELECT pg_advisory_lock(1)!"], "advisory or named locks"),
         (&["gibberish!"], ""),
-        (&["REPACK t"], "something that cannot be told"),
+        (&["REPACK t"], "unknown session state"),
         (&["LISTEN a", "UNLISTEN *"], ""),
         (&["LISTEN a", "BEGIN", "UNLISTEN *", "ROLLBACK"], "LISTEN"),
         (
@@ -308,8 +308,8 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
         (&["LISTEN a", "BEGIN", "UNLISTEN *"], "LISTEN"),
         (&["UNLISTEN *; LISTEN a"], "LISTEN"),
         (&["LISTEN a; UNLISTEN *"], ""),
-        (&["PREPARE p AS SELECT 1"], "PREPARE in SQL"),
-        (&["PREPARE p AS SELECT 1", "DEALLOCATE p"], "PREPARE in SQL"),
+        (&["PREPARE p AS SELECT 1"], "SQL PREPARE"),
+        (&["PREPARE p AS SELECT 1", "DEALLOCATE p"], "SQL PREPARE"),
         (&["PREPARE p AS SELECT 1", "DEALLOCATE ALL"], ""),
         (&["SELECT set_config('a', $1, false)", "RESET ALL"], ""),
         (
@@ -341,11 +341,11 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
         ),
         (
             &["SET ROLE admin", "SET log_statement = 'all'"],
-            "settings that cannot be followed",
+            "untracked settings",
         ),
         (
             &["BEGIN", "SET ROLE admin", "SET wal_compression = on"],
-            "settings that cannot be followed",
+            "untracked settings",
         ),
     ] {
         assert_eq!(pins(texts), expect, "{texts:?}");
@@ -387,7 +387,7 @@ fn a_release_ends_neither_what_may_still_run_nor_anything_once_it_is_rolled_back
                 "FETCH c",
                 "COMMIT",
             ],
-            "settings that cannot be followed",
+            "untracked settings",
         ),
     ] {
         assert_eq!(pins(texts), expect, "{texts:?}");
@@ -413,7 +413,7 @@ fn what_was_prepared_in_sql_binds_each_time_it_is_executed() {
                 "RESET ALL",
                 "EXECUTE p('evil'); DEALLOCATE ALL",
             ],
-            "settings that cannot be followed",
+            "untracked settings",
         ),
         (
             &[
@@ -462,7 +462,7 @@ fn reset_all_ends_what_cannot_be_followed_but_for_roles() {
     let role = "SELECT set_config('role', $1, false)";
     for (texts, expect) in [
         (["SELECT set_config('a.b', $1, false)", "RESET ALL"], ""),
-        ([role, "RESET ALL"], "a role that cannot be followed"),
+        ([role, "RESET ALL"], "untracked role"),
         ([role, "DISCARD ALL"], ""),
     ] {
         assert_eq!(pins(&texts), expect, "{texts:?}");

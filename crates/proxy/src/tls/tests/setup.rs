@@ -35,7 +35,7 @@ fn a_certificate_or_key_that_cannot_be_used_is_named() {
         "[service.tls] key: holds no PEM private key"
     );
     let encrypted = one.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
-    assert!(refused(&one.certificate, &encrypted).contains("without a passphrase"));
+    assert!(refused(&one.certificate, &encrypted).contains("remove the passphrase"));
     let broken = one.certificate.replacen("-----\nM", "-----\nA", 1);
     assert!(refused(&broken, &one.key).starts_with("[service.tls] certificate: not usable"));
 }

@@ -212,16 +212,16 @@ fn other_replies() {
 
 #[test]
 fn what_is_no_reply_is_invalid() {
-    let malformed = "a malformed beginning of a result";
+    let malformed = "malformed result set header";
     check(&packets(&[b"\x01x"]), NEW, Answer::Results, &[malformed]);
     check(&packets(&[b"\x05"]), NEW, Answer::Simple, &[malformed]);
     check(
         &packets(&[b"\0\0"]),
         NEW,
         Answer::Results,
-        &["a malformed OK packet"],
+        &["malformed OK packet"],
     );
-    let empty = "a malformed reply: a packet without payload";
+    let empty = "malformed reply (empty packet)";
     check(&packets(&[b""]), NEW, Answer::Results, &[empty]);
 }
 

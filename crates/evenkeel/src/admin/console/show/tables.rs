@@ -65,7 +65,7 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "doing",
             "server",
             "pinned_by",
-            "pinned_by",
+            "pinned_by_statement",
             "service",
         ],
     ),

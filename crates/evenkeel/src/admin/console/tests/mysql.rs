@@ -407,7 +407,7 @@ async fn whoever_breaks_the_protocol_is_told_and_sent_away() {
 async fn from_elsewhere_everybody_must_show_the_token() {
     let elsewhere = "192.0.2.1".parse().unwrap();
     for (token, given, expect) in [
-        (None, "", Err("1045 reading from elsewhere")),
+        (None, "", Err("1045 remote access requires")),
         (Some("sesame"), "", Err("1045 Access denied")),
         (Some("sesame"), "sesame", Ok(())),
     ] {

@@ -121,6 +121,26 @@ fn capital(words: &str) -> String {
 fn how_to_read(html: &mut Html) {
     html.inside("details class=\"reading\"", |html| {
         html.element("summary", "How to read this");
-        html.raw("rewrite, see below");
+        html.raw(
+            "<p>Load generator, balancer and servers share one machine. Absolute rates therefore \
+             do not transfer to other machines; the <em>ratio</em> of two targets of the same \
+             block and the CPU time per request do.</p>\n<p>Each block runs every target once, in \
+             rotating order. A ratio is computed within each block; shown is the median of the \
+             blocks with a 95 % interval (bootstrap over the blocks; with fewer than six blocks, \
+             where a bootstrap is too narrow, Student's t on the logarithms). An interval within \
+             3 % of 1 means no difference; one that includes both sides of a limit is \
+             inconclusive. Bands and whiskers in figures span the lowest to the highest block. \
+             After a ratio, ▲ means the first target is better, ▼ worse, ≈ no difference, \
+             ? inconclusive.</p>\n<p>A finding <em>holds</em> if the whole interval is on the \
+             side the study claims, <em>does not hold</em> if it is entirely on the other side, \
+             and is <em>not shown here</em> otherwise, or if something it needs is not installed. \
+             Only shapes are judged (order, ratio, knee), never absolute numbers. \
+             <em>Holds if</em> is the limit that was set.</p>\n<p>In the summary, the recommended \
+             target wins most comparisons by the median. <em>Behind</em> means worse by more than \
+             3 % over the whole interval. Targets without a significant difference may be equally \
+             good: decide by something else, or run more blocks.</p>\n<p>A closed loop waits for \
+             each answer, so a stall hides the requests that would have shown it; an open loop \
+             sends on a schedule and measures latency from the intended start.</p>\n",
+        );
     });
 }

@@ -60,7 +60,7 @@ fn a_rate_that_was_not_offered_is_named_with_its_place() {
     assert_eq!(found[0].kind, Kind::RateNotOffered);
     assert_eq!(
         found[0].seen,
-        "the load generator offered less than the given rate, up to 12 %, in 1 of 10 runs: \
+        "the load generator offered less than the requested rate, up to 12 %, in 1 of 10 runs: \
          read, 8 threads"
     );
 }

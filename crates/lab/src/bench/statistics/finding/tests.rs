@@ -99,12 +99,12 @@ fn an_order_holds_when_each_is_better_than_the_next() {
         ])
     };
     let numbers = "a has 1.50 times (1.50 to 1.50) the requests per second of b (read, 5 blocks); \
-        b has 2.00 times (2.00 to 2.00) the requests per second of c \
-         (read, 5 blocks); holds if over 1.03";
+                   b has 2.00 times (2.00 to 2.00) the requests per second of c (read, 5 blocks); \
+                   holds if above 1.03";
     judged(of(200.0), ORDER, Verdict::Holds, numbers);
     let numbers = "a has 2.94 times (2.94 to 2.94) the requests per second of b (read, 5 blocks); \
-        b has 1.02 times (1.02 to 1.02) the requests per second of c \
-         (read, 5 blocks); holds if over 1.03";
+                   b has 1.02 times (1.02 to 1.02) the requests per second of c (read, 5 blocks); \
+                   holds if above 1.03";
     judged(of(102.0), ORDER, Verdict::DoesNotHold, numbers);
 }
 
@@ -115,8 +115,8 @@ fn of_latencies_the_smaller_is_better() {
         cell.values = BTreeMap::from([(Metric::P95Ms, cell.values[&Metric::Rate])]);
     }
     let check = "check = \"order\"\nload = \"read\"\nmetric = \"p95-ms\"\ntargets = [\"a\", \"b\"]";
-    let numbers = "b has 2.00 times (2.00 to 2.00) the 95th percentile of latency of a \
-         (read, 5 blocks); holds if over 1.03";
+    let numbers = "b has 2.00 times (2.00 to 2.00) the 95th percentile of latency of a (read, 5 \
+                   blocks); holds if above 1.03";
     judged(experiment, check, Verdict::Holds, numbers);
 }
 
@@ -244,7 +244,7 @@ fn an_outage_must_be_short_and_lose_nothing() {
     let numbers = "own: outage 400 ms (300 to 500), 3 trials, lost 0, doubled 0, not caught up 0; \
         holds if at most 2000 ms";
     judged(trials(&short, 0), check, Verdict::Holds, numbers);
-    let numbers = "own: 3 trials, lost 3, doubled 0, not caught up 0, without end 0";
+    let numbers = "own: 3 trials, lost 3, doubled 0, not caught up 0, never ended 0";
     judged(trials(&short, 1), check, Verdict::DoesNotHold, numbers);
     let numbers = "own: outage 2400 ms (2100 to 2500), 3 trials, lost 0, doubled 0, \
         not caught up 0; holds if at most 2000 ms";

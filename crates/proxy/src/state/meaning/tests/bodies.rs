@@ -2,7 +2,7 @@
 
 use crate::state::meaning::Body;
 
-const ROLES: &str = "settings that cannot be followed, a role that cannot be followed";
+const ROLES: &str = "untracked settings, untracked role";
 
 #[track_caller]
 fn check_bodies(table: &[(&str, &str, &str)]) {
@@ -14,15 +14,15 @@ fn check_bodies(table: &[(&str, &str, &str)]) {
 
 #[test]
 fn a_function_binds_by_what_its_body_says() {
-    const ALL: &str = "cursor WITH HOLD, temporary tables, LISTEN, advisory or named locks, \
-        PREPARE in SQL, settings that cannot be followed, a role that cannot be followed";
+    const ALL: &str = "cursor WITH HOLD, temporary tables, LISTEN, advisory or named locks, SQL \
+                       PREPARE, untracked settings, untracked role";
     check_bodies(&[
         ("sql", "SELECT a FROM t", ""),
         ("sql", "SELECT set_config('a.b', $1, true)", ""),
         (
             "sql",
             "SELECT set_config('a.b', $1, false)",
-            "settings that cannot be followed",
+            "untracked settings",
         ),
         ("sql", "SELECT set_config($1, $2, false)", ROLES),
         (
@@ -43,18 +43,18 @@ fn a_function_binds_by_what_its_body_says() {
         (
             "plpgsql",
             "BEGIN SET LOCAL search_path = a; SET LOCAL work_mem = 1; END",
-            "settings of the transaction",
+            "parser settings of this transaction",
         ),
         (
             "sql",
             "SELECT set_config('TimeZone', $1, true)",
-            "settings of the transaction",
+            "parser settings of this transaction",
         ),
         ("plpgsql", "BEGIN SET LOCAL a.b = 1; END", ""),
         (
             "plpgsql",
             "BEGIN PERFORM nextval('s'); END",
-            "values of sequences",
+            "sequence values",
         ),
         // What is run is made of the strings, or comes from elsewhere.
         (
@@ -75,7 +75,7 @@ fn a_function_binds_by_what_its_body_says() {
         (
             "plpgsql",
             "BEGIN EXECUTE format('SET LOCAL %I = 1', x); END",
-            "settings of the transaction",
+            "parser settings of this transaction",
         ),
         ("plpgsql", "BEGIN RAISE NOTICE 'Set it'; END", ""),
         ("plpgsql", "BEGIN EXECUTE $1; END", ALL),
@@ -86,12 +86,8 @@ fn a_function_binds_by_what_its_body_says() {
 #[test]
 fn a_function_binds_by_what_it_prepares_and_holds_open() {
     check_bodies(&[
-        (
-            "plpgsql",
-            "BEGIN PREPARE p AS SELECT 1; END",
-            "PREPARE in SQL",
-        ),
-        ("sql", "PREPARE p AS SELECT $1", "PREPARE in SQL"),
+        ("plpgsql", "BEGIN PREPARE p AS SELECT 1; END", "SQL PREPARE"),
+        ("sql", "PREPARE p AS SELECT $1", "SQL PREPARE"),
         ("plpgsql", "BEGIN x := y.prepare; END", ""),
         (
             "plpgsql",
@@ -110,7 +106,7 @@ fn a_function_binds_by_what_it_prepares_and_holds_open() {
 fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name() {
     check_bodies(&[
         ("c", "ST_Area", ""),
-        ("c", "dblink_connect", "something that cannot be told"),
+        ("c", "dblink_connect", "unknown session state"),
         (
             "internal",
             "pg_advisory_lock_int8",
@@ -122,7 +118,7 @@ fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name(
         (
             "plpython3u",
             "plpy.execute(\"set search_path = %s\" % x)",
-            "settings that cannot be followed",
+            "untracked settings",
         ),
         (
             "plperl",
@@ -148,7 +144,7 @@ fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name(
         (
             "plperl",
             "spi_exec_query(\"PREPARE p AS SELECT 1\");",
-            "PREPARE in SQL",
+            "SQL PREPARE",
         ),
         (
             "pltcl",
@@ -160,7 +156,7 @@ fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name(
 
 #[test]
 fn a_function_binds_by_what_its_language_keeps_for_it() {
-    const KEPT: &str = "what a procedural language keeps";
+    const KEPT: &str = "procedural language state";
     check_bodies(&[
         ("plperl", "$_SHARED{x} = $_[0];", KEPT),
         ("plperl", "my $all = \\%_SHARED; return $all->{x};", KEPT),

@@ -91,13 +91,10 @@ fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
 #[test]
 fn what_ends_the_connection_binds_to_it() {
     for ends in ["COMMIT RELEASE", "ROLLBACK AND NO CHAIN RELEASE"] {
-        check(&[
-            ("BEGIN", "transaction"),
-            (ends, "something that cannot be told"),
-        ]);
+        check(&[("BEGIN", "transaction"), (ends, "unknown session state")]);
     }
     check(&[("BEGIN", "transaction"), ("COMMIT NO RELEASE", "")]);
-    let settings = "settings that cannot be followed";
+    let settings = "untracked settings";
     check(&[
         ("SET completion_type = 'CHAIN'", ""),
         ("SET completion_type = 'RELEASE'", settings),
@@ -163,10 +160,10 @@ fn things_with_names_bind_until_all_are_gone() {
 
 #[test]
 fn what_cannot_be_followed_binds_until_a_reset() {
-    let variables = "user variables that cannot be followed";
+    let variables = "untracked user variables";
     check(&[("SELECT @a := 1", variables), ("SET @a = 1", variables)]);
-    let all = "temporary tables, advisory or named locks, PREPARE in SQL, values of sequences, \
-               user variables that cannot be followed, something that cannot be told";
+    let all = "temporary tables, advisory or named locks, SQL PREPARE, sequence values, untracked \
+               user variables, unknown session state";
     check(&[("CALL p()", all), ("SELECT 1", all)]);
 }
 
@@ -281,10 +278,7 @@ fn variables_that_bind_let_go_as_the_server_tells() {
     assert_eq!(hear("gtid_next", "a:5"), "sql_log_bin or gtid_next");
     assert_eq!(hear("sql_log_bin", "ON"), "sql_log_bin or gtid_next");
     assert_eq!(hear("gtid_next", "AUTOMATIC"), "");
-    assert_eq!(
-        hear("session_track_schema", "OFF"),
-        "something that cannot be told"
-    );
+    assert_eq!(hear("session_track_schema", "OFF"), "unknown session state");
 }
 
 #[test]
@@ -305,7 +299,7 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     assert!(locked.contains("named locks"), "{locked}");
     assert_eq!(
         after("SELECT @a := (SELECT 1 UNION SELECT 2)", 1242),
-        "user variables that cannot be followed"
+        "untracked user variables"
     );
     assert_eq!(after("SET time_zone = 'x'", 1298), "");
     assert_eq!(
@@ -316,7 +310,7 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     assert_eq!(after(global, 1788), "transaction");
     let both = after("SET @a = 1, @@global.gtid_mode = ON", 1788);
     assert!(both.contains("user variables"), "{both}");
-    assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("cannot be told"));
+    assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("unknown session state"));
     assert!(after("CALL p()", 1064).contains("temporary tables"));
     assert_eq!(after("SELECT 1", 1045), "");
     // The tables were not closed in time, and the lock is held.

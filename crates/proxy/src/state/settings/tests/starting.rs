@@ -50,9 +50,12 @@ fn what_cannot_be_taken_is_named() {
     for (options, expect) in [
         ("-c a", "-c a requires a value"),
         ("-c", "-c  requires a value"),
-        ("-F", "unsupported switch in startup options: -F"),
+        (
+            "-F",
+            "unsupported switch in startup options: -F; use -c name=value",
+        ),
         ("x", "unsupported switch in startup options: x"),
-        ("-c =1", "the startup parameter \"\" cannot be read"),
+        ("-c =1", "invalid startup parameter \"\""),
     ] {
         let told = start(&[("options", options)]).unwrap_err().to_string();
         assert!(told.starts_with(expect), "{told}");

@@ -127,7 +127,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ),
         (
             "PREPARE p FROM 'CALL pure(1, ?)'",
-            &["prepare p (user variables that cannot be followed)"],
+            &["prepare p (untracked user variables)"],
         ),
         ("SELECT locks(1)", &["Pin(NamedLock)"]),
         ("SELECT strange(1) FROM t", &ANY),
@@ -141,7 +141,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ("PREPARE p FROM 'SELECT 1'", &["prepare p ()"]),
         (
             "PREPARE P FROM 'SET @a = 1'",
-            &["prepare p (user variables that cannot be followed)"],
+            &["prepare p (untracked user variables)"],
         ),
         ("EXECUTE p USING @a", &["execute p"]),
         ("DEALLOCATE PREPARE p", &["unmake Prepared p"]),

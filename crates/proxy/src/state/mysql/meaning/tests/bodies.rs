@@ -7,51 +7,38 @@ fn bodies_of_routines_are_looked_through() {
     for (body, expect) in [
         ("BEGIN SELECT 1; INSERT INTO t VALUES (@user); END", ""),
         ("RETURN (SELECT MAX(a) FROM t WHERE b = @c)", ""),
-        (
-            "BEGIN SET @a = 1; END",
-            "user variables that cannot be followed",
-        ),
+        ("BEGIN SET @a = 1; END", "untracked user variables"),
         ("SET NEW.a = 1", ""),
-        (
-            "BEGIN SELECT 1 INTO @a; END",
-            "user variables that cannot be followed",
-        ),
+        ("BEGIN SELECT 1 INTO @a; END", "untracked user variables"),
         (
             "BEGIN CREATE TEMPORARY TABLE x (a INT); END",
             "temporary tables",
         ),
         ("BEGIN DO GET_LOCK('a', 1); END", "advisory or named locks"),
-        ("RETURN NEXTVAL(s)", "values of sequences"),
+        ("RETURN NEXTVAL(s)", "sequence values"),
         (
             "BEGIN PREPARE p FROM @a; EXECUTE p; END",
-            "temporary tables, advisory or named locks, PREPARE in SQL, values of sequences, \
-             settings that cannot be followed, user variables that cannot be followed, \
-             something that cannot be told",
+            "temporary tables, advisory or named locks, SQL PREPARE, sequence values, untracked \
+             settings, untracked user variables, unknown session state",
         ),
         (
             "SET x = (SELECT 1 FROM t), @a = 1",
-            "settings that cannot be followed, user variables that cannot be followed",
+            "untracked settings, untracked user variables",
         ),
-        (
-            "GET DIAGNOSTICS @a = NUMBER",
-            "user variables that cannot be followed",
-        ),
-        ("SET ROLE r", "something that cannot be told"),
+        ("GET DIAGNOSTICS @a = NUMBER", "untracked user variables"),
+        ("SET ROLE r", "unknown session state"),
         (
             "SET session_track_schema = 0",
-            "settings that cannot be followed, something that cannot be told",
+            "untracked settings, unknown session state",
         ),
-        (
-            "SET rand_seed1 = 5",
-            "seed of random(), settings that cannot be followed",
-        ),
+        ("SET rand_seed1 = 5", "random() seed, untracked settings"),
         ("CALL p(1)", ""),
         ("RETURN FOUND_ROWS()", "FOUND_ROWS()"),
         ("RETURN `found_rows`()", "FOUND_ROWS()"),
         ("RETURN `Get_Lock` ('a', 0)", "advisory or named locks"),
         (
             "DO service_get_write_locks('a', 'b', 0)",
-            "something that cannot be told",
+            "unknown session state",
         ),
         ("BEGIN FLUSH TABLES WITH READ LOCK; END", "global read lock"),
         ("FLUSH LOCAL TABLES a FOR EXPORT", "global read lock"),
