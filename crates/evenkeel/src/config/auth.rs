@@ -15,7 +15,7 @@ const SERVER_KEYS: [&str; 5] = ["user", "password", "password_file", "database",
 /// What only PostgreSQL's servers are asked with.
 const POSTGRES_KEYS: [(&str, &str); 1] = [(
     "query",
-    "remove it: the account of the user is read from `mysql.user`; docs/mysql.md has the grant",
+    "remove it: the account of the user is read from `mysql.user`; docs/logins.md has the grant",
 )];
 
 /// Users that `allow_from` does not name.
@@ -109,7 +109,7 @@ fn read_query(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) ->
     if !query.contains("$1") {
         let message = "`query` has no `$1`, so it does not select one user";
         let help = "write `query = \"SELECT rolname, rolpassword, valid_until FROM \
-                    evenkeel_login($1)\"`; docs/postgres.md has the function";
+                    evenkeel_login($1)\"`; docs/logins.md has the function";
         problems.error(&table.value_place("query"), "E_VALUE", message, help);
     }
     Some(query.to_owned())
