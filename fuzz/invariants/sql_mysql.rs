@@ -2,7 +2,9 @@
 
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
-use evenkeel_wire::sql::mysql::{Kind, Modes, Target, Value, assignments, facts, has_odd_blank};
+use evenkeel_wire::sql::mysql::{
+    LexerModes, StatementKind, Target, Value, assignments, facts, has_odd_blank,
+};
 
 /// Panics if reading `bytes` breaks a promise.
 pub(crate) fn check(bytes: &[u8]) {
@@ -10,7 +12,7 @@ pub(crate) fn check(bytes: &[u8]) {
         return;
     };
     let mariadb = choice & 4 != 0;
-    let modes = Modes {
+    let modes = LexerModes {
         ansi_quotes: choice & 1 != 0,
         no_backslash_escapes: choice & 2 != 0,
         odd_blank: if choice & 8 != 0 { 0xa0 } else { 0 },
@@ -28,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
         for name in names.chain(statement.functions.as_slice()) {
             assert!(!name.name.of(text).is_empty());
         }
-        if statement.kind == Kind::Set {
+        if statement.kind == StatementKind::Set {
             read_assignments(text, assignments(text, statement, modes));
         }
     }
@@ -42,7 +44,7 @@ pub(crate) fn check(bytes: &[u8]) {
 }
 
 /// What is shown of a text has its digest, unless its bytes cannot be shown.
-fn check_digest(text: &[u8], modes: Modes) {
+fn check_digest(text: &[u8], modes: LexerModes) {
     let dialect = Dialect::Mysql(modes);
     let number = digest(text, dialect);
     assert_eq!(digest(&[b" /* c */ ", text].concat(), dialect), number);

@@ -2,10 +2,10 @@
 
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
-use evenkeel_wire::sql::facts::Statement;
+use evenkeel_wire::sql::facts::StatementFacts;
 use evenkeel_wire::sql::name::{identifier, literal};
 use evenkeel_wire::sql::postgres::{Tokens, facts, set_configs};
-use evenkeel_wire::sql::token::Kind;
+use evenkeel_wire::sql::token::TokenKind;
 
 /// Panics if reading `text` breaks a promise.
 pub(crate) fn check(text: &[u8]) {
@@ -38,8 +38,8 @@ fn check_tokens(text: &[u8], backslashes: bool) {
     loop {
         let token = tokens.next_token();
         assert!(end <= token.span.start, "tokens overlap");
-        if token.kind == Kind::End {
-            assert_eq!(tokens.next_token().kind, Kind::End);
+        if token.kind == TokenKind::End {
+            assert_eq!(tokens.next_token().kind, TokenKind::End);
             return;
         }
         assert!(token.span.start < token.span.end, "no progress");
@@ -48,7 +48,7 @@ fn check_tokens(text: &[u8], backslashes: bool) {
     }
 }
 
-fn check_names(text: &[u8], statement: &Statement) {
+fn check_names(text: &[u8], statement: &StatementFacts) {
     for names in [&statement.functions, &statement.tables] {
         for name in names.as_slice() {
             assert!(!name.name.is_empty());

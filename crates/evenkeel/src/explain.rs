@@ -3,11 +3,13 @@
 mod ruled;
 
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Unit, Volatility};
+use evenkeel_policy::route::{
+    self, Decision, Kind, ResolvedHint, Statement, Target, Unit, Volatility,
+};
 use evenkeel_proxy::knowledge::{Catalog, Routines};
 use evenkeel_proxy::state::meaning;
 use evenkeel_proxy::state::mysql::{self, SessionObject};
-use evenkeel_wire::sql::mysql::Modes;
+use evenkeel_wire::sql::mysql::LexerModes;
 
 use crate::config::plan::{Plan, Protocol, ServicePlan};
 use crate::status::{Explanation, Question, StatementStatus};
@@ -21,7 +23,7 @@ pub(crate) struct Cast<'a> {
     /// The replicas that take reads.
     pub(crate) replicas: Vec<usize>,
     /// How servers of MySQL read texts.
-    pub(crate) modes: Modes,
+    pub(crate) modes: LexerModes,
 }
 
 /// What is known of the functions and tables that a text names.
@@ -39,7 +41,7 @@ pub(crate) enum Known<'a> {
 /// Without a running process every function and table is taken for one that only reads.
 struct Trusting;
 
-impl meaning::Lookup for Trusting {
+impl meaning::CatalogLookup for Trusting {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }
@@ -49,7 +51,7 @@ impl meaning::Lookup for Trusting {
     }
 }
 
-impl mysql::Lookup for Trusting {
+impl mysql::CatalogLookup for Trusting {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }
@@ -66,7 +68,7 @@ impl mysql::Lookup for Trusting {
 /// What a text means, in either protocol.
 struct Read {
     statements: Vec<Statement>,
-    hint: Option<meaning::Hint>,
+    hint: Option<meaning::RoutingHint>,
     writes: bool,
     binds: Pins,
 }
@@ -123,8 +125,8 @@ pub(crate) fn explain(
 }
 
 fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
-    use meaning::Does;
-    let lookup: Option<&dyn meaning::Lookup> = match known {
+    use meaning::EffectKind;
+    let lookup: Option<&dyn meaning::CatalogLookup> = match known {
         Known::Catalog(_, catalog) => Some(*catalog),
         Known::Nothing(_) | Known::Routines(_) => None,
         Known::Nobody => Some(&Trusting),
@@ -132,11 +134,11 @@ fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
     let meaning = meaning::read(sql.as_bytes(), false, lookup);
     let mut binds = Pins::NONE;
     for effect in &meaning.effects {
-        if let Does::Pin(pin) | Does::PinOnSuccess(pin) = &effect.does {
+        if let EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) = &effect.kind {
             binds.add(*pin);
         }
     }
-    if meaning.draws {
+    if meaning.uses_nextval {
         binds.add(Pin::Sequence);
     }
     Read {
@@ -147,9 +149,9 @@ fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
     }
 }
 
-fn of_mysql(sql: &str, modes: Modes, known: &Known<'_>) -> Read {
-    use mysql::Does;
-    let lookup: Option<&dyn mysql::Lookup> = match known {
+fn of_mysql(sql: &str, modes: LexerModes, known: &Known<'_>) -> Read {
+    use mysql::EffectKind;
+    let lookup: Option<&dyn mysql::CatalogLookup> = match known {
         Known::Routines(routines) => Some(*routines),
         Known::Nothing(_) | Known::Catalog(..) => None,
         Known::Nobody => Some(&Trusting),
@@ -158,9 +160,9 @@ fn of_mysql(sql: &str, modes: Modes, known: &Known<'_>) -> Read {
     let mut binds = Pins::NONE;
     for effect in &meaning.effects {
         match &effect.does {
-            Does::Pin(pin) | Does::PinOnSuccess(pin) => binds.add(*pin),
-            Does::Make(thing, _) | Does::Unknown(thing) => binds.add(pin_of(*thing)),
-            Does::Prepare(..) => binds.add(Pin::Prepared),
+            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => binds.add(*pin),
+            EffectKind::Make(thing, _) | EffectKind::Unknown(thing) => binds.add(pin_of(*thing)),
+            EffectKind::Prepare(..) => binds.add(Pin::Prepared),
             _ => {}
         }
     }
@@ -189,7 +191,7 @@ pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation,
         service,
         primary: Some(0),
         replicas: (1..service.servers.len()).collect(),
-        modes: Modes::default(),
+        modes: LexerModes::default(),
     };
     let mut explanation = explain(question, &cast, &Known::Nobody)?;
     // Which server is what is not in the file.
@@ -246,7 +248,7 @@ fn decide(unit: &Unit<'_>, session: &route::Session, cast: &Cast<'_>) -> Decisio
     route::decide(unit, session, &settings, &view)
 }
 
-fn hint_of(hint: &meaning::Hint, cast: &Cast<'_>) -> Hint {
+fn hint_of(hint: &meaning::RoutingHint, cast: &Cast<'_>) -> ResolvedHint {
     let mut servers = cast.service.servers.iter();
     hint.routed(|name| servers.position(|server| server.name.as_bytes() == name))
 }
@@ -347,7 +349,7 @@ mod tests {
             service: &plan.services[0],
             primary: Some(0),
             replicas: vec![1],
-            modes: Modes::default(),
+            modes: LexerModes::default(),
         };
         let question = Question {
             sql: sql.to_owned(),

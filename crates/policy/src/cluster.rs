@@ -29,7 +29,7 @@ pub use report::Report;
 use fence::Fence;
 use identity::Identity;
 use member::{Member, Word};
-use postgres::Track;
+use postgres::PrimaryLsnHistory;
 use report::Said;
 use succession::Succession;
 
@@ -103,7 +103,7 @@ pub struct Cluster {
     /// PostgreSQL: the highest timeline seen, by system identifier.
     fences: BTreeMap<u64, Fence>,
     /// PostgreSQL: where the current primary was, and when.
-    track: Track,
+    track: PrimaryLsnHistory,
     /// MySQL and MariaDB replication: what the current or last primary told.
     succession: Option<Succession>,
     named: Option<Named>,
@@ -133,7 +133,7 @@ impl Cluster {
             last_primary: None,
             identity: None,
             fences: BTreeMap::new(),
-            track: Track::default(),
+            track: PrimaryLsnHistory::default(),
             succession: None,
             named: None,
             lapse: None,

@@ -14,7 +14,9 @@ pub mod rescue;
 mod tests;
 
 use crate::rules::{Destination, Group};
-pub use facts::{Hint, Isolation, Kind, Modes, Statement, Traits, Unit, Volatility};
+pub use facts::{
+    Isolation, Kind, ResolvedHint, Statement, Traits, TransactionModes, Unit, Volatility,
+};
 
 /// The part of the configuration that a decision depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub struct Session {
     pub autocommit: bool,
     /// What a transaction begins with, if it does not say (`default_transaction_read_only` and
     /// isolation; MySQL's `transaction_read_only`), with what SET TRANSACTION said of the next one.
-    pub defaults: Modes,
+    pub defaults: TransactionModes,
     /// It has changed the catalog (DDL), and its own view of it may be newer than a replica's.
     pub changed_catalog: bool,
 }
@@ -41,7 +43,7 @@ impl Default for Session {
     fn default() -> Session {
         Session {
             autocommit: true,
-            defaults: Modes::default(),
+            defaults: TransactionModes::default(),
             changed_catalog: false,
         }
     }
@@ -123,13 +125,15 @@ pub fn is_beyond_replica(unit: &Unit<'_>, session: &Session) -> bool {
 fn hinted(unit: &Unit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
     let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Doubt::None);
     Some(match unit.hint? {
-        Hint::Primary => primary("hint: primary"),
-        Hint::Replica | Hint::Server(Some(_)) if writes => {
+        ResolvedHint::Primary => primary("hint: primary"),
+        ResolvedHint::Replica | ResolvedHint::Server(Some(_)) if writes => {
             primary("hint ignored: the statement writes")
         }
-        Hint::Replica => decision(Target::Readers { and_primary: false }, "hint: replica"),
-        Hint::Server(Some(index)) => decision(Target::Server(index), "hint: server"),
-        Hint::Server(None) => primary("hint ignored: the service has no server of that name"),
+        ResolvedHint::Replica => decision(Target::Readers { and_primary: false }, "hint: replica"),
+        ResolvedHint::Server(Some(index)) => decision(Target::Server(index), "hint: server"),
+        ResolvedHint::Server(None) => {
+            primary("hint ignored: the service has no server of that name")
+        }
     })
 }
 
@@ -250,7 +254,7 @@ fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
     None
 }
 
-fn of_modes(modes: Modes, session: &Session) -> Option<Obstacle> {
+fn of_modes(modes: TransactionModes, session: &Session) -> Option<Obstacle> {
     let modes = modes.or(session.defaults);
     if modes.read_only != Some(true) {
         return possible("transaction is not READ ONLY");

@@ -19,48 +19,48 @@ use arc_swap::{ArcSwapOption, Guard};
 use evenkeel_policy::causality::Writes;
 use tokio::sync::Notify;
 
-pub use accounts::{AccountRow, Accounts, Requires, Way};
+pub use accounts::{AuthMethod, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement};
 pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 pub(crate) use databases::FIRST_READING_LIMIT;
 pub use databases::{Database, Databases};
-pub use logins::{Login, NoLogin, Request, Verifier};
-pub use positions::{Applied, Positions, Track};
+pub use logins::{LookupError, LookupRequest, PostgresAuthRecord, Verifier};
+pub use positions::{PositionTracker, Positions, ReplicaProgress};
 pub use routines::Routines;
 
-use logins::Desk;
+use logins::LookupQueue;
 
 /// One service's, shared by all workers.
 #[derive(Debug)]
-pub struct Knowledge {
+pub struct ServerInfo {
     databases: Databases,
-    track: Track,
-    logins: Desk<Login>,
-    accounts: Desk<Accounts>,
+    track: PositionTracker,
+    logins: LookupQueue<PostgresAuthRecord>,
+    accounts: LookupQueue<MysqlAuthRecords>,
     routines: ArcSwapOption<Routines>,
     routines_changed: Notify,
     /// Their first reading is under way.
     routines_pending: AtomicBool,
     routines_read: Notify,
     problems: Mutex<Vec<String>>,
-    doubts: Mutex<BTreeSet<u64>>,
+    role_checks: Mutex<BTreeSet<u64>>,
     doubted: Notify,
 }
 
-impl Knowledge {
+impl ServerInfo {
     /// Nothing is known yet, but that others may have written until now.
     #[must_use]
     pub fn new(workers: usize, now_us: u64) -> Arc<Self> {
         Arc::new(Self {
             databases: Databases::default(),
-            track: Track::new(workers, now_us),
-            logins: Desk::default(),
-            accounts: Desk::default(),
+            track: PositionTracker::new(workers, now_us),
+            logins: LookupQueue::default(),
+            accounts: LookupQueue::default(),
             routines: ArcSwapOption::empty(),
             routines_changed: Notify::new(),
             routines_pending: AtomicBool::new(false),
             routines_read: Notify::new(),
             problems: Mutex::default(),
-            doubts: Mutex::default(),
+            role_checks: Mutex::default(),
             doubted: Notify::new(),
         })
     }
@@ -167,7 +167,7 @@ impl Knowledge {
     }
 
     /// The control plane's side of the positions.
-    pub fn track(&self) -> &Track {
+    pub fn track(&self) -> &PositionTracker {
         &self.track
     }
 
@@ -175,12 +175,12 @@ impl Knowledge {
     ///
     /// # Errors
     /// If there is no such user, or nobody can tell.
-    pub async fn login(&self, user: &str) -> Result<Login, NoLogin> {
+    pub async fn login(&self, user: &str) -> Result<PostgresAuthRecord, LookupError> {
         self.logins.ask(user).await
     }
 
     /// The next request for a login; for the control plane. Those who went meanwhile are left out.
-    pub async fn next_login(&self) -> Request<Login> {
+    pub async fn next_login(&self) -> LookupRequest<PostgresAuthRecord> {
         self.logins.next().await
     }
 
@@ -189,29 +189,35 @@ impl Knowledge {
     ///
     /// # Errors
     /// If nobody can tell.
-    pub async fn accounts(&self, user: &str) -> Result<Accounts, NoLogin> {
+    pub async fn accounts(&self, user: &str) -> Result<MysqlAuthRecords, LookupError> {
         self.accounts.ask(user).await
     }
 
     /// The next request for a user's account rows; for the control plane, as [`Self::next_login`].
-    pub async fn next_accounts(&self) -> Request<Accounts> {
+    pub async fn next_accounts(&self) -> LookupRequest<MysqlAuthRecords> {
         self.accounts.next().await
     }
 
     /// Something in the traffic says that a server's role is not what was thought (25006, 57P01, a
     /// broken connection): it is asked at once.
-    pub fn doubt(&self, server_id: u64) {
-        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn request_role_check(&self, server_id: u64) {
+        let mut doubts = self
+            .role_checks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if doubts.insert(server_id) {
             self.doubted.notify_one();
         }
     }
 
     /// The servers that sessions doubt, each once; for the control plane, one caller at a time.
-    pub async fn next_doubts(&self) -> BTreeSet<u64> {
+    pub async fn next_role_checks(&self) -> BTreeSet<u64> {
         loop {
             let doubts = {
-                let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut doubts = self
+                    .role_checks
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 std::mem::take(&mut *doubts)
             };
             if !doubts.is_empty() {

@@ -198,9 +198,9 @@ impl Prober {
         let (outcome, note) = match ended {
             Ok(Ok(())) => (Outcome::Passed, None),
             // Full is not dead: taking such a server out would only move its load to the next one.
-            Ok(Err(Failure::Full(note))) => (Outcome::Passed, Some(note)),
-            Ok(Err(Failure::Failed(why))) => (Outcome::Failed(why), None),
-            Ok(Err(Failure::LoginRefused(why) | Failure::NoDatabase(why))) => {
+            Ok(Err(ProbeFailure::Full(note))) => (Outcome::Passed, Some(note)),
+            Ok(Err(ProbeFailure::Failed(why))) => (Outcome::Failed(why), None),
+            Ok(Err(ProbeFailure::LoginRefused(why) | ProbeFailure::NoDatabase(why))) => {
                 (Outcome::LoginRefused(why), None)
             }
             Err(_) => (Outcome::Failed(progress.timed_out(timeout)), None),
@@ -212,7 +212,7 @@ impl Prober {
         }
     }
 
-    async fn run(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
+    async fn run(&self, target: &Target, progress: &Progress) -> Result<(), ProbeFailure> {
         match &self.0 {
             ProbeImpl::Tcp => tcp::ask(target, progress).await,
             ProbeImpl::Http(request) => request.ask(target, progress).await,
@@ -237,7 +237,7 @@ impl fmt::Debug for Prober {
 
 /// Why a server could not be asked.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ProbeFailure {
     Failed(String),
     LoginRefused(String),
     /// It lives, and has no database of that name.
@@ -246,7 +246,7 @@ pub(crate) enum Failure {
     Full(String),
 }
 
-impl From<String> for Failure {
+impl From<String> for ProbeFailure {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }

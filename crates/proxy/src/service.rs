@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use evenkeel_policy::places::Permits;
 use evenkeel_policy::pool::{MemberSet, Pick, PickRequest, ServerSet};
-use evenkeel_wire::sql::mysql::Modes;
+use evenkeel_wire::sql::mysql::LexerModes;
 
 use crate::clock;
 use crate::counters::ServiceCounters;
@@ -143,7 +143,7 @@ impl Service {
 
     /// How MySQL's servers read the texts of clients that have set nothing; `None`: no server has
     /// greeted yet, or they are others'.
-    pub fn mysql_modes(&self) -> Option<Modes> {
+    pub fn mysql_modes(&self) -> Option<LexerModes> {
         self.database.as_ref()?.of_mysql()?.modes(&self.snapshot())
     }
 

@@ -13,12 +13,12 @@ use std::{fmt, time::Duration};
 
 use evenkeel_policy::cluster::Report;
 
-use self::keeper::Keeper;
-pub use self::mysql::logins::AccountAsker;
-pub use self::mysql::routines::RoutineAsker;
-pub use self::position::{Place, PositionAsker};
-pub use self::postgres::{catalog::CatalogAsker, logins::LoginAsker};
-use crate::probe::{Failure, MonitorAccount, ProbeSetupError, Target, Tls};
+use self::keeper::PersistentConnection;
+pub use self::mysql::logins::MysqlAuthQuery;
+pub use self::mysql::routines::RoutineReader;
+pub use self::position::{PositionQuery, ServerPosition};
+pub use self::postgres::{catalog::CatalogReader, logins::PostgresAuthQuery};
+use crate::probe::{MonitorAccount, ProbeFailure, ProbeSetupError, Target, Tls};
 
 /// Which protocol the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,26 +46,26 @@ pub enum WatchError {
     CannotTell(String),
 }
 
-impl From<Failure> for WatchError {
-    fn from(failure: Failure) -> Self {
+impl From<ProbeFailure> for WatchError {
+    fn from(failure: ProbeFailure) -> Self {
         match failure {
-            Failure::Failed(why) => Self::Away(why),
-            Failure::LoginRefused(why) => Self::LoginRefused(why),
-            Failure::NoDatabase(why) => Self::NoDatabase(why),
-            Failure::Full(why) => Self::CannotTell(why),
+            ProbeFailure::Failed(why) => Self::Away(why),
+            ProbeFailure::LoginRefused(why) => Self::LoginRefused(why),
+            ProbeFailure::NoDatabase(why) => Self::NoDatabase(why),
+            ProbeFailure::Full(why) => Self::CannotTell(why),
         }
     }
 }
 
 /// Asks one server for its role, as often as it is told to. Build one per server.
-pub struct Watcher(Kind);
+pub struct RoleMonitor(Kind);
 
 enum Kind {
-    Mysql(Box<Keeper<mysql::Monitor>>),
-    Postgres(Box<Keeper<postgres::Monitor>>),
+    Mysql(Box<PersistentConnection<mysql::Monitor>>),
+    Postgres(Box<PersistentConnection<postgres::Monitor>>),
 }
 
-impl Watcher {
+impl RoleMonitor {
     /// Checks everything that can be checked without the server. `lag_query` has one row and one
     /// column: how many milliseconds a replica is behind, or NULL; it is run on replicas only.
     pub fn new(
@@ -77,11 +77,11 @@ impl Watcher {
         Ok(Self(match database {
             Database::Mysql => {
                 let monitor = mysql::Monitor::new(account, tls, lag_query)?;
-                Kind::Mysql(Box::new(Keeper::new(monitor)))
+                Kind::Mysql(Box::new(PersistentConnection::new(monitor)))
             }
             Database::Postgres => {
                 let monitor = postgres::Monitor::new(account, &tls, lag_query)?;
-                Kind::Postgres(Box::new(Keeper::new(monitor)))
+                Kind::Postgres(Box::new(PersistentConnection::new(monitor)))
             }
         }))
     }
@@ -130,7 +130,7 @@ impl Watcher {
     }
 }
 
-impl fmt::Debug for Watcher {
+impl fmt::Debug for RoleMonitor {
     // The libraries' own options would print the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let database = match &self.0 {

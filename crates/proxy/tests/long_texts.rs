@@ -8,7 +8,7 @@ use evenkeel_policy::route::Volatility;
 use evenkeel_proxy::state::{meaning, mysql};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
-use evenkeel_wire::sql::mysql::Modes;
+use evenkeel_wire::sql::mysql::LexerModes;
 
 /// Sessions read no longer one.
 const LENGTH: usize = 1024 * 1024;
@@ -16,7 +16,7 @@ const LENGTH: usize = 1024 * 1024;
 /// Without optimisation, beside other tests: what took a square of the text's length took minutes.
 const LIMIT: Duration = Duration::from_secs(10);
 
-const MARIADB: Modes = Modes {
+const MARIADB: LexerModes = LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
     odd_blank: 0,
@@ -26,7 +26,7 @@ const MARIADB: Modes = Modes {
 
 struct NothingKnown;
 
-impl meaning::Lookup for NothingKnown {
+impl meaning::CatalogLookup for NothingKnown {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Unknown
     }
@@ -137,17 +137,17 @@ fn a_text_that_leaves_too_much_behind_binds_and_keeps_its_hint() {
     let set = |times: usize| format!("{text}{}", ",set_config('a.b','',false)".repeat(times - 1));
     let read = |times| meaning::read(set(times).as_bytes(), false, None);
     assert_eq!(read(1_000).effects.len(), 1_000);
-    let too_much = meaning::Meaning {
-        hint: Some(meaning::Hint::Primary),
-        rereads: meaning::Rereads::Anything,
-        sets_path: true,
+    let too_much = meaning::TextAnalysis {
+        hint: Some(meaning::RoutingHint::Primary),
+        parsing_change: meaning::ParsingChange::Anything,
+        may_set_search_path: true,
         may_run_later: true,
-        ..meaning::Meaning::unreadable()
+        ..meaning::TextAnalysis::unreadable()
     };
     assert_eq!(read(1_001), too_much);
     let text = format!("set @a=1{}", ",@a=1".repeat(1_000));
     let found = mysql::read(text.as_bytes(), MARIADB, None);
-    assert_eq!(found, mysql::Meaning::unreadable());
+    assert_eq!(found, mysql::TextAnalysis::unreadable());
 }
 
 #[test]

@@ -16,13 +16,13 @@ use std::process::Command;
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::Volatility;
 use evenkeel_proxy::state::mysql::{
-    FOLLOWED, HoldPolicy, InfoNeeds, InfoUsage, InitialSettings, Lookup, Meaning,
-    ServerSessionState, SessionState, SettingsDiff, StatementReply, bound_by_body, settings_diff,
+    CatalogLookup, FOLLOWED, HoldPolicy, InfoNeeds, InfoUsage, InitialSettings, ServerSessionState,
+    SessionState, SettingsDiff, StatementReply, TextAnalysis, bound_by_body, settings_diff,
     trackers,
 };
 use evenkeel_proxy::state::settings::Interner;
 use evenkeel_wire::mysql::trackers::Trackers;
-use evenkeel_wire::sql::mysql::Modes;
+use evenkeel_wire::sql::mysql::LexerModes;
 use rig::{Server, is_root, program, run};
 use session::{Answer, Connection, Part};
 
@@ -107,7 +107,7 @@ fn connect(server: &Place, collation: u8, schema: &str) -> std::io::Result<Conne
 /// What has been read of the servers' routines and triggers: a part.
 struct Learnt;
 
-impl Lookup for Learnt {
+impl CatalogLookup for Learnt {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Unknown
     }
@@ -118,7 +118,7 @@ impl Lookup for Learnt {
 
     fn triggers(&self, name: &[u8]) -> Pins {
         match name {
-            b"triggered" => bound_by_body(b"SET @hidden = 5", Modes::default()),
+            b"triggered" => bound_by_body(b"SET @hidden = 5", LexerModes::default()),
             _ => Pins::NONE,
         }
     }
@@ -307,7 +307,7 @@ impl Scene {
     }
 
     /// Makes a connection fit for a client: any one, unless it has one.
-    fn lend(&mut self, client: usize, meaning: &Meaning, any: usize) {
+    fn lend(&mut self, client: usize, meaning: &TextAnalysis, any: usize) {
         let needs = self.asked.needs(meaning);
         if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);

@@ -17,7 +17,7 @@ pub mod token;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// As MySQL or MariaDB does.
-    Mysql(mysql::Modes),
+    Mysql(mysql::LexerModes),
     /// As PostgreSQL does.
     Postgres {
         /// The session's `standard_conforming_strings` is off.

@@ -18,10 +18,12 @@ use evenkeel_policy::causality::{Lsn, Position};
 use evenkeel_policy::cluster::report::{Group, Replication, Said};
 use evenkeel_policy::cluster::{Report, Role};
 use evenkeel_policy::health::Standing;
-use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::knowledge::ServerInfo;
 use evenkeel_proxy::probe::{MonitorAccount, ProbeSetupError, Tls};
 use evenkeel_proxy::record::CutReason;
-use evenkeel_proxy::watch::{AccountAsker, Database, LoginAsker, PositionAsker, RoutineAsker};
+use evenkeel_proxy::watch::{
+    Database, MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -37,7 +39,7 @@ use roster::{Era, Listed, Roster};
 
 /// One service's tasks, and what they were told last; they end when this is dropped.
 pub(super) struct Learning {
-    knowledge: Arc<Knowledge>,
+    knowledge: Arc<ServerInfo>,
     sources: Sources,
     roster: watch::Sender<Roster>,
     era: Era,
@@ -117,7 +119,7 @@ impl Learning {
     /// Starts the tasks. `before`: those of the same service until now.
     fn start(
         before: Option<Learning>,
-        knowledge: Arc<Knowledge>,
+        knowledge: Arc<ServerInfo>,
         (plan, sources, servers): (&ServicePlan, Sources, Vec<Listed>),
         reports: &mpsc::Sender<probing::Report>,
     ) -> Result<Learning, String> {
@@ -156,7 +158,7 @@ impl Learning {
         let knowledge = Arc::clone(&self.knowledge);
         self.run(async move {
             loop {
-                let doubts = knowledge.next_doubts().await;
+                let doubts = knowledge.next_role_checks().await;
                 let report = probing::Report::Doubted(doubts);
                 if reports.send(report).await.is_err() {
                     return;
@@ -173,7 +175,7 @@ impl Learning {
         let samples = watch::Sender::new(0);
         let database = self.sources.database();
         for listed in servers {
-            let asker = PositionAsker::new(database, account.clone(), &listed.tls);
+            let asker = PositionQuery::new(database, account.clone(), &listed.tls);
             let follower = Follower {
                 server_id: listed.id(),
                 tells: Asked {
@@ -209,7 +211,7 @@ impl Learning {
     ) -> Result<(), String> {
         let mut askers = Vec::new();
         for listed in servers {
-            let asker = RoutineAsker::new(account.clone(), &listed.tls);
+            let asker = RoutineReader::new(account.clone(), &listed.tls);
             let asker = asker.map_err(|error| error.to_string())?;
             askers.push((listed.clone(), asker));
         }
@@ -229,9 +231,9 @@ impl Learning {
     fn start_logins(&mut self, servers: Vec<Listed>) -> Result<(), String> {
         let query = self.sources.query.clone();
         match self.sources.protocol {
-            Protocol::Mysql => self.start_askers(servers, AccountAsker::new),
+            Protocol::Mysql => self.start_askers(servers, MysqlAuthQuery::new),
             Protocol::Postgres | Protocol::Tcp => self.start_askers(servers, |account, tls| {
-                LoginAsker::new(account, tls, query.as_deref())
+                PostgresAuthQuery::new(account, tls, query.as_deref())
             }),
         }
     }
@@ -343,7 +345,7 @@ impl World {
         self.brief();
     }
 
-    fn start_learning(&mut self, index: usize, sources: Sources, knowledge: Arc<Knowledge>) {
+    fn start_learning(&mut self, index: usize, sources: Sources, knowledge: Arc<ServerInfo>) {
         let service = &mut self.services[index];
         let before = service.learning.take();
         let servers = listed(&service.plan, &self.servers);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_policy::pool::ServerSet;
-use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::knowledge::ServerInfo;
 use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::{Server, ServiceSnapshot, now_ms, now_us};
 
@@ -329,7 +329,7 @@ impl World {
         };
         let workers = self.engine.workers();
         let database = plan.database.as_deref();
-        let knowledge = database.map(|_| Knowledge::new(workers, now_us()));
+        let knowledge = database.map(|_| ServerInfo::new(workers, now_us()));
         let shared = database
             .zip(knowledge.as_ref())
             .map(|(database, knowledge)| {

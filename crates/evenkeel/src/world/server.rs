@@ -9,7 +9,7 @@ use evenkeel_proxy::probe::{
     Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Tls,
 };
 use evenkeel_proxy::tls::TlsIdentity;
-use evenkeel_proxy::watch::{Database, Watcher};
+use evenkeel_proxy::watch::{Database, RoleMonitor};
 use evenkeel_proxy::{Endpoint, Server, fast_random, now_ms};
 use tokio::sync::mpsc;
 
@@ -76,7 +76,7 @@ impl Watch {
     }
 
     /// What asks for the role.
-    pub(super) fn watcher(&self, address: &Address) -> Result<Watcher, String> {
+    pub(super) fn watcher(&self, address: &Address) -> Result<RoleMonitor, String> {
         let database = match (self.protocol, &self.health.probe) {
             (Protocol::Postgres, _) | (Protocol::Tcp, plan::Probe::Postgres { .. }) => {
                 Database::Postgres
@@ -85,7 +85,7 @@ impl Watch {
         };
         let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
         let account = self.account().ok_or("no monitor account configured")?;
-        Watcher::new(database, account, self.tls(address)?, lag_query)
+        RoleMonitor::new(database, account, self.tls(address)?, lag_query)
             .map_err(|error| error.to_string())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::pool::RotationCursor;
 use evenkeel_proxy::engine::Engine;
-use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::knowledge::ServerInfo;
 use evenkeel_proxy::rules::RuleBook;
 use evenkeel_proxy::tls::Acceptor;
 use evenkeel_proxy::{Service, now_us};
@@ -39,7 +39,7 @@ pub(super) struct ServiceState {
     pub(super) state: status::ServiceState,
     pub(super) state_since_ms: u64,
     /// What its sessions know of the servers, if it speaks PostgreSQL.
-    pub(super) knowledge: Option<Arc<Knowledge>>,
+    pub(super) knowledge: Option<Arc<ServerInfo>>,
     /// Since when its sessions note what they write, so that their reads see it; zero: always.
     pub(super) noted_since_us: u64,
     /// TLS towards its clients.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use evenkeel_proxy::Server;
-use evenkeel_proxy::watch::{WatchError, Watcher};
+use evenkeel_proxy::watch::{RoleMonitor, WatchError};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
@@ -62,7 +62,7 @@ impl Watching {
     pub(super) fn start(
         address: Address,
         server: Arc<Server>,
-        watcher: Watcher,
+        watcher: RoleMonitor,
         times: Times,
         reports: mpsc::Sender<Report>,
     ) -> Self {
@@ -141,7 +141,7 @@ fn is_away(outcome: &Outcome) -> bool {
 struct Asking {
     address: Address,
     server: Arc<Server>,
-    watcher: Watcher,
+    watcher: RoleMonitor,
     timeout: Duration,
     pace: Arc<Pace>,
     reports: mpsc::Sender<Report>,
@@ -302,7 +302,7 @@ mod tests {
                 port,
             },
             server: Arc::new(server),
-            watcher: Watcher::new(Database::Mysql, account, Tls::Off, None).unwrap(),
+            watcher: RoleMonitor::new(Database::Mysql, account, Tls::Off, None).unwrap(),
             timeout: Duration::from_secs(2),
             pace: Arc::default(),
             reports,

@@ -12,12 +12,12 @@ const TRACK_LENGTH_MAX: usize = 64;
 
 /// Where the primary was at what time: what a replica's position is held against.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Track {
+pub(super) struct PrimaryLsnHistory {
     /// (asked, position), rising.
     samples: VecDeque<(u64, u64)>,
 }
 
-impl Track {
+impl PrimaryLsnHistory {
     pub(super) fn clear(&mut self) {
         self.samples.clear();
     }
@@ -119,7 +119,12 @@ fn positions(candidates: &[Candidate<'_>]) -> String {
 }
 
 /// A replica's lag while there is a primary.
-pub(super) fn lag(asked_ms: u64, replica: &Postgres, primary: &Postgres, track: &Track) -> Lag {
+pub(super) fn lag(
+    asked_ms: u64,
+    replica: &Postgres,
+    primary: &Postgres,
+    track: &PrimaryLsnHistory,
+) -> Lag {
     // On an older timeline it has not found the new primary yet, or follows an old one: positions
     // of two timelines cannot be compared.
     if replica.timeline < primary.timeline {

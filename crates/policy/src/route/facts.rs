@@ -8,7 +8,7 @@ pub struct Unit<'a> {
     /// Its statements, in order. EXECUTE and Bind stand for the statement that was prepared.
     pub statements: &'a [Statement],
     /// What a comment asks for.
-    pub hint: Option<Hint>,
+    pub hint: Option<ResolvedHint>,
     /// What a rule asks for.
     pub rule: Option<&'a Destination>,
 }
@@ -50,7 +50,7 @@ pub enum Kind {
     /// Changes the catalog, or maintains it.
     Ddl,
     /// BEGIN, START TRANSACTION.
-    Begin(Modes),
+    Begin(TransactionModes),
     /// COMMIT, ROLLBACK, SAVEPOINT and others that belong to a transaction. Outside of one it does
     /// nothing.
     EndTransaction,
@@ -73,18 +73,18 @@ pub enum Kind {
 
 /// The modes of a transaction, where given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Modes {
+pub struct TransactionModes {
     /// READ ONLY or READ WRITE.
     pub read_only: Option<bool>,
     /// ISOLATION LEVEL.
     pub isolation: Option<Isolation>,
 }
 
-impl Modes {
+impl TransactionModes {
     /// These where they say something, the others where not.
     #[must_use]
-    pub fn or(self, others: Modes) -> Modes {
-        Modes {
+    pub fn or(self, others: TransactionModes) -> TransactionModes {
+        TransactionModes {
             read_only: self.read_only.or(others.read_only),
             isolation: self.isolation.or(others.isolation),
         }
@@ -102,7 +102,7 @@ pub enum Isolation {
 
 /// What a comment asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hint {
+pub enum ResolvedHint {
     /// The primary.
     Primary,
     /// A replica.

@@ -44,25 +44,25 @@ const CALLS: [Volatility; 5] = [
     Volatility::Unknown,
 ];
 
-const HINTS: [Option<Hint>; 5] = [
+const HINTS: [Option<ResolvedHint>; 5] = [
     None,
-    Some(Hint::Primary),
-    Some(Hint::Replica),
-    Some(Hint::Server(Some(1))),
-    Some(Hint::Server(None)),
+    Some(ResolvedHint::Primary),
+    Some(ResolvedHint::Replica),
+    Some(ResolvedHint::Server(Some(1))),
+    Some(ResolvedHint::Server(None)),
 ];
 
-const READ_WRITE: Modes = Modes {
+const READ_WRITE: TransactionModes = TransactionModes {
     read_only: None,
     isolation: None,
 };
 
-const READ_ONLY: Modes = Modes {
+const READ_ONLY: TransactionModes = TransactionModes {
     read_only: Some(true),
     isolation: None,
 };
 
-const SERIALIZABLE: Modes = Modes {
+const SERIALIZABLE: TransactionModes = TransactionModes {
     read_only: Some(true),
     isolation: Some(Isolation::Serializable),
 };
@@ -150,7 +150,7 @@ fn several_statements_go_as_one() {
 
 #[test]
 fn transactions_go_to_a_replica_only_if_read_only_and_not_serializable() {
-    let plain = Modes::default();
+    let plain = TransactionModes::default();
     for (modes, defaults, expected) in [
         (READ_WRITE, plain, Target::Primary),
         (READ_ONLY, plain, READERS),
@@ -212,7 +212,7 @@ fn hints_choose_but_never_send_a_write_to_a_replica() {
     let of_reads = [READERS, Target::Primary, REPLICAS, server, Target::Primary];
     assert_eq!(HINTS.map(|hint| hinted(READ, hint)), of_reads);
     let volatile = calling(Volatility::Volatile);
-    assert_eq!(hinted(volatile, Some(Hint::Replica)), REPLICAS);
+    assert_eq!(hinted(volatile, Some(ResolvedHint::Replica)), REPLICAS);
     for hint in HINTS {
         assert_eq!(hinted(of(Kind::Write), hint), Target::Primary, "{hint:?}");
         let locking = with(Traits::LOCKS_ROWS);
@@ -275,7 +275,7 @@ fn rules_choose_among_those_that_may_read_and_hints_come_before_them() {
         (servers(&[0, 2]), READERS),
     ] {
         assert_eq!(ruled(READ, None, group.clone(), false), target, "{group:?}");
-        let hint = Some(Hint::Server(Some(1)));
+        let hint = Some(ResolvedHint::Server(Some(1)));
         let hinted = ruled(READ, hint, group.clone(), false);
         assert_eq!(hinted, Target::Server(1), "{group:?}");
         for unknown in [calling(Volatility::Unknown), of(Kind::Routine)] {
@@ -429,9 +429,9 @@ fn without_a_split_all_goes_to_the_primary() {
 #[test]
 fn who_is_bound_to_a_replica_goes_on_there_with_all_but_what_it_would_refuse() {
     let begins = |read_only| {
-        Kind::Begin(Modes {
+        Kind::Begin(TransactionModes {
             read_only,
-            ..Modes::default()
+            ..TransactionModes::default()
         })
     };
     let statement = |kind, traits| Statement {
@@ -464,9 +464,9 @@ fn who_is_bound_to_a_replica_goes_on_there_with_all_but_what_it_would_refuse() {
         let session = Session::default();
         assert_eq!(is_beyond_replica(&unit, &session), expect, "{kind:?}");
         let reader = Session {
-            defaults: Modes {
+            defaults: TransactionModes {
                 read_only: Some(true),
-                ..Modes::default()
+                ..TransactionModes::default()
             },
             ..session
         };

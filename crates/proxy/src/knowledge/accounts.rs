@@ -14,7 +14,7 @@ mod tests;
 /// The rows of one user, and of nobody, as one server has them. Asked for at each login, never
 /// kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accounts {
+pub struct MysqlAuthRecords {
     /// Some errors have other numbers there.
     pub mariadb: bool,
     /// What the server takes us for when we connect: a host name, an address, or both.
@@ -24,26 +24,26 @@ pub struct Accounts {
     /// client's. Where clients may come from is said by `allow_from` of `[service.auth]`.
     pub from: Vec<String>,
     /// The rows, in whatever order.
-    pub rows: Vec<AccountRow>,
+    pub rows: Vec<MysqlAuthRecord>,
     /// The plugin that most accounts have: users who do not exist are asked by it.
     pub usual_plugin: String,
 }
 
 /// One account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AccountRow {
+pub struct MysqlAuthRecord {
     /// Empty: anybody.
     pub user: String,
     /// Where from, with wildcards or a network.
     pub host: String,
     /// How it may be proved: each plugin alone is enough.
-    pub ways: Vec<Way>,
+    pub ways: Vec<AuthMethod>,
     /// ACCOUNT LOCK.
     pub is_locked: bool,
     /// The password must be changed first.
     pub is_expired: bool,
     /// What the connection must be like.
-    pub requires: Requires,
+    pub requires: TlsRequirement,
     /// Its global privileges and default role, which connections of before do not get; in no
     /// particular form.
     pub rights: String,
@@ -51,7 +51,7 @@ pub struct AccountRow {
 
 /// REQUIRE of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Requires {
+pub enum TlsRequirement {
     /// NONE.
     #[default]
     Nothing,
@@ -63,7 +63,7 @@ pub enum Requires {
 
 /// A plugin, and what is stored for it. The latter is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct AuthMethod {
     /// As the server calls it.
     pub plugin: String,
     /// `authentication_string`
@@ -72,13 +72,13 @@ pub struct Way {
     pub retained: Zeroizing<Vec<u8>>,
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for AuthMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Way({}, hidden)", self.plugin)
     }
 }
 
-impl Accounts {
+impl MysqlAuthRecords {
     /// The server looks up the names of who connects.
     #[must_use]
     pub fn by_name(&self) -> bool {
@@ -89,8 +89,8 @@ impl Accounts {
     /// The row that the server chooses for a user who comes from where we come from: that of the
     /// most specific host; among equal ones that of the user before that of nobody.
     #[must_use]
-    pub fn chosen(&self) -> Option<&AccountRow> {
-        let fits = |row: &&AccountRow| self.from.iter().any(|from| matches(&row.host, from));
+    pub fn chosen(&self) -> Option<&MysqlAuthRecord> {
+        let fits = |row: &&MysqlAuthRecord| self.from.iter().any(|from| matches(&row.host, from));
         let mut fitting: Vec<_> = self.rows.iter().filter(fits).collect();
         // Stable: what is equal stays in the server's order.
         fitting.sort_by_key(|row| (Reverse(specificity(&row.host)), row.user.is_empty()));

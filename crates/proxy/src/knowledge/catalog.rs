@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
 
-use code::Code;
+use code::UserCode;
 pub use resolve::{Builder, Changes, Function, Relation, RelationKind};
 
 /// By name, whatever the schema: which one a session means depends on its search path, so the worst
@@ -31,7 +31,7 @@ pub struct Catalog {
     /// Of these, such as `row.name` calls, if that changes anything or leaves anything behind.
     of_rows: HashSet<Box<[u8]>>,
     has_languages: bool,
-    code: Code,
+    code: UserCode,
     /// Only what leaves anything behind.
     binds: HashMap<Box<[u8]>, Pins>,
     triggers: HashMap<Box<[u8]>, Pins>,

@@ -10,7 +10,7 @@ const REQUESTS_WAITING_MAX: usize = 4_096;
 
 /// A user's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct PostgresAuthRecord {
     /// What is kept of the password.
     pub verifier: Verifier,
     /// Whether it may log in at all (`rolcanlogin`).
@@ -63,7 +63,7 @@ impl fmt::Debug for Verifier {
 
 /// Why there is no row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoLogin {
+pub enum LookupError {
     /// The servers know no such user.
     #[error("no such user")]
     NoSuchUser,
@@ -75,20 +75,23 @@ pub enum NoLogin {
 /// A session waits for what a server has of a user: a [`Login`], or MySQL's
 /// [`Accounts`](super::Accounts).
 #[derive(Debug)]
-pub struct Request<A> {
+pub struct LookupRequest<A> {
     /// Who logs in.
     pub user: String,
     /// Where the answer goes.
-    pub reply: oneshot::Sender<Result<A, NoLogin>>,
+    pub reply: oneshot::Sender<Result<A, LookupError>>,
 }
 
 /// Where sessions leave their requests.
 #[derive(Debug)]
-pub(super) struct Desk<A> {
-    requests: (flume::Sender<Request<A>>, flume::Receiver<Request<A>>),
+pub(super) struct LookupQueue<A> {
+    requests: (
+        flume::Sender<LookupRequest<A>>,
+        flume::Receiver<LookupRequest<A>>,
+    ),
 }
 
-impl<A> Default for Desk<A> {
+impl<A> Default for LookupQueue<A> {
     fn default() -> Self {
         Self {
             requests: flume::bounded(REQUESTS_WAITING_MAX),
@@ -96,15 +99,15 @@ impl<A> Default for Desk<A> {
     }
 }
 
-impl<A> Desk<A> {
-    pub(super) async fn ask(&self, user: &str) -> Result<A, NoLogin> {
+impl<A> LookupQueue<A> {
+    pub(super) async fn ask(&self, user: &str) -> Result<A, LookupError> {
         loop {
             let (reply, answer) = oneshot::channel();
             let user = user.to_owned();
-            let request = Request { user, reply };
+            let request = LookupRequest { user, reply };
             if self.requests.0.try_send(request).is_err() {
                 let why = "too many user lookups pending";
-                return Err(NoLogin::Unavailable(why.to_owned()));
+                return Err(LookupError::Unavailable(why.to_owned()));
             }
             // Whoever is replaced by a reload answers nothing: his successor is asked.
             if let Ok(answer) = answer.await {
@@ -113,7 +116,7 @@ impl<A> Desk<A> {
         }
     }
 
-    pub(super) async fn next(&self) -> Request<A> {
+    pub(super) async fn next(&self) -> LookupRequest<A> {
         loop {
             match self.requests.1.recv_async().await {
                 Ok(request) if request.reply.is_closed() => {}
@@ -131,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_nobody_answers_any_more_is_asked_again() {
-        let desk = Desk::<u32>::default();
+        let desk = LookupQueue::<u32>::default();
         let answering = async {
             drop(desk.next().await);
             let again = desk.next().await;

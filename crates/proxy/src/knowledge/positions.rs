@@ -19,14 +19,14 @@ pub struct Positions {
     pub primary: Option<u64>,
     /// Where the primary was; of an earlier epoch until the first of the present one has come.
     pub sample: Option<Sample>,
-    servers: Vec<(u64, Applied)>,
+    servers: Vec<(u64, ReplicaProgress)>,
     /// Those that can wait for all that their cluster has committed.
     causal: Vec<u64>,
 }
 
 /// How far a replica is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct ReplicaProgress {
     /// What it had replayed when it was asked; none if it has not told.
     pub position: Option<Position>,
     /// When that was asked.
@@ -37,9 +37,9 @@ pub struct Applied {
     pub wait: Wait,
 }
 
-impl Applied {
+impl ReplicaProgress {
     /// Nothing is known.
-    pub const UNKNOWN: Applied = Applied {
+    pub const UNKNOWN: ReplicaProgress = ReplicaProgress {
         position: None,
         asked_us: 0,
         lag_ms: None,
@@ -61,7 +61,7 @@ impl Applied {
 impl Positions {
     /// How far a server is, if it is listed.
     #[must_use]
-    pub fn applied(&self, server_id: u64) -> Option<&Applied> {
+    pub fn applied(&self, server_id: u64) -> Option<&ReplicaProgress> {
         let found = self.servers.iter().find(|(id, _)| *id == server_id);
         found.map(|(_, applied)| applied)
     }
@@ -69,7 +69,7 @@ impl Positions {
     /// The same for the choice among replicas; of one that is not listed nothing is known.
     #[must_use]
     pub fn replica(&self, server_id: u64) -> Replica<'_> {
-        const UNKNOWN: &Applied = &Applied::UNKNOWN;
+        const UNKNOWN: &ReplicaProgress = &ReplicaProgress::UNKNOWN;
         let replica = self.applied(server_id).unwrap_or(UNKNOWN).as_replica();
         match self.is_causal(server_id) {
             true => Replica {
@@ -99,7 +99,7 @@ impl Positions {
         }
     }
 
-    fn entry(&mut self, server_id: u64) -> Option<&mut Applied> {
+    fn entry(&mut self, server_id: u64) -> Option<&mut ReplicaProgress> {
         let mut servers = self.servers.iter_mut();
         let found = servers.find(|(id, _)| *id == server_id);
         found.map(|(_, applied)| applied)
@@ -108,7 +108,7 @@ impl Positions {
 
 /// Keeps the picture: sessions look and mark their writes, the control plane asks and replaces.
 #[derive(Debug)]
-pub struct Track {
+pub struct PositionTracker {
     positions: ArcSwap<Positions>,
     writes: Writes,
     /// The control plane sleeps until the next write.
@@ -119,7 +119,7 @@ pub struct Track {
     wanted: Notify,
 }
 
-impl Track {
+impl PositionTracker {
     pub(super) fn new(workers: usize, now_us: u64) -> Self {
         Self {
             positions: ArcSwap::default(),
@@ -205,9 +205,9 @@ impl Track {
         self.change(|positions| {
             let listed = servers.iter().map(|(id, lag_ms)| {
                 let known = positions.applied(*id).cloned();
-                let applied = known.unwrap_or(Applied::UNKNOWN);
+                let applied = known.unwrap_or(ReplicaProgress::UNKNOWN);
                 let lag_ms = *lag_ms;
-                (*id, Applied { lag_ms, ..applied })
+                (*id, ReplicaProgress { lag_ms, ..applied })
             });
             positions.servers = listed.collect();
         });
@@ -253,7 +253,7 @@ impl Track {
     pub fn forget(&self, server_id: u64) {
         self.change(|positions| {
             if let Some(applied) = positions.entry(server_id) {
-                *applied = Applied::UNKNOWN;
+                *applied = ReplicaProgress::UNKNOWN;
             }
         });
     }

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
-use evenkeel_wire::sql::mysql::{self, Modes};
+use evenkeel_wire::sql::mysql::{self, LexerModes};
 use smallvec::SmallVec;
 
-use crate::state::mysql::{Lookup, bound_by_body};
+use crate::state::mysql::{CatalogLookup, bound_by_body};
 
 /// Longer names are allocated when they are looked up.
 const NAME_LENGTH: usize = 64;
@@ -39,7 +39,7 @@ pub struct Routines {
     /// Whoever asked sees all tables.
     sees_tables: bool,
     /// Schemas whose triggers are hidden.
-    blind: Vec<String>,
+    hidden_schemas: Vec<String>,
 }
 
 /// A function or procedure, as the server lists it.
@@ -59,7 +59,7 @@ pub struct Routine {
 
 /// A view.
 #[derive(Debug, Clone, Default)]
-pub struct View {
+pub struct ViewDefinition {
     /// Its name.
     pub name: String,
     /// Its query; `None`: it is hidden from whoever asked.
@@ -79,7 +79,7 @@ pub struct Trigger {
 
 /// All that a server lists.
 #[derive(Debug, Clone, Default)]
-pub struct Listed {
+pub struct RoutineListing {
     /// It is a MariaDB.
     pub mariadb: bool,
     /// Whoever asked sees all tables: where none is listed, there is none.
@@ -87,7 +87,7 @@ pub struct Listed {
     /// Names of tables.
     pub tables: Vec<String>,
     /// Views.
-    pub views: Vec<View>,
+    pub views: Vec<ViewDefinition>,
     /// Functions and procedures.
     pub routines: Vec<Routine>,
     /// Triggers.
@@ -99,7 +99,7 @@ pub struct Listed {
 impl Routines {
     /// Draws the conclusions. A later reading has a higher generation.
     #[must_use]
-    pub fn new(generation: u64, listed: &Listed) -> Routines {
+    pub fn new(generation: u64, listed: &RoutineListing) -> Routines {
         let mut routines = Routines {
             generation,
             functions: functions(listed),
@@ -109,7 +109,7 @@ impl Routines {
             views: Named::default(),
             has_bonds: false,
             sees_tables: listed.sees_tables,
-            blind: listed.blind.clone(),
+            hidden_schemas: listed.blind.clone(),
         };
         for routine in &listed.routines {
             routines.binds.insert(key(&routine.name), NOTHING);
@@ -174,7 +174,7 @@ impl Routines {
     /// Schemas whose triggers nobody may see: what they leave in a session is not known.
     #[must_use]
     pub fn blind(&self) -> &[String] {
-        &self.blind
+        &self.hidden_schemas
     }
 
     /// Whether all tables are visible: where none is known, there is none.
@@ -189,7 +189,7 @@ impl Routines {
         (self.functions.len(), self.relations.len())
     }
 
-    fn note_bound(&mut self, routine: &Routine, listed: &Listed) {
+    fn note_bound(&mut self, routine: &Routine, listed: &RoutineListing) {
         let modes = listed.modes(&routine.sql_mode);
         let body = routine.body.as_ref();
         let pins = body.and_then(|body| self.bound(body.as_bytes(), modes));
@@ -199,7 +199,7 @@ impl Routines {
         );
     }
 
-    fn note_trigger(&mut self, trigger: &Trigger, listed: &Listed) {
+    fn note_trigger(&mut self, trigger: &Trigger, listed: &RoutineListing) {
         let pins = self.bound(trigger.body.as_bytes(), listed.modes(&trigger.sql_mode));
         let known = self.triggers.entry(key(&trigger.table));
         let known = known.or_insert(Pins::NONE);
@@ -207,7 +207,7 @@ impl Routines {
         pins.iter().for_each(|pin| known.add(pin));
     }
 
-    fn note_view(&mut self, view: &View, listed: &Listed) {
+    fn note_view(&mut self, view: &ViewDefinition, listed: &RoutineListing) {
         let definition = view.definition.as_ref();
         let pins = definition.and_then(|text| {
             let (text, modes) = (text.as_bytes(), listed.modes(""));
@@ -220,7 +220,7 @@ impl Routines {
     }
 
     /// What is written to a view may be written to each table that it names, whose triggers run.
-    fn note_written_through(&mut self, view: &View, table: &[u8]) {
+    fn note_written_through(&mut self, view: &ViewDefinition, table: &[u8]) {
         let pins = self.triggers(table);
         let known = self.triggers.entry(key(&view.name));
         let known = known.or_insert(Pins::NONE);
@@ -229,7 +229,7 @@ impl Routines {
 
     /// What a body may leave behind, as far as its callees and triggers are known; `None`: it calls
     /// one that is hidden.
-    fn bound(&self, body: &[u8], modes: Modes) -> Option<Pins> {
+    fn bound(&self, body: &[u8], modes: LexerModes) -> Option<Pins> {
         let mut pins = Some(bound_by_body(body, modes));
         let found = body::look(body, modes);
         for callee in &found.calls {
@@ -255,7 +255,7 @@ impl Routines {
     }
 
     /// A view is what it calls and reads from; one of views, when they are known.
-    fn resolve_views(&mut self, listed: &Listed) {
+    fn resolve_views(&mut self, listed: &RoutineListing) {
         for _ in 0..ROUNDS_MAX {
             let found: Vec<_> = listed
                 .views
@@ -278,7 +278,7 @@ impl Routines {
         }
     }
 
-    fn of_view(&self, view: &View, listed: &Listed) -> Volatility {
+    fn of_view(&self, view: &ViewDefinition, listed: &RoutineListing) -> Volatility {
         let Some(definition) = &view.definition else {
             return Volatility::Unknown;
         };
@@ -299,7 +299,7 @@ impl Routines {
     }
 }
 
-impl Lookup for Routines {
+impl CatalogLookup for Routines {
     fn function(&self, name: &[u8]) -> Volatility {
         let known = find(&self.functions, name).copied();
         known.unwrap_or(Volatility::Unknown)
@@ -336,7 +336,7 @@ const NOTHING: Option<Pins> = Some(Pins::NONE);
 
 /// What a body that is hidden may leave behind.
 fn anything() -> Pins {
-    bound_by_body(b"EXECUTE", Modes::default())
+    bound_by_body(b"EXECUTE", LexerModes::default())
 }
 
 /// The worst of two.
@@ -347,11 +347,11 @@ fn add(known: &mut Option<Pins>, pins: Option<Pins>) {
     });
 }
 
-impl Listed {
+impl RoutineListing {
     /// How a text of that `sql_mode` is read. Stored texts have no comments of other versions.
-    fn modes(&self, sql_mode: &str) -> Modes {
+    fn modes(&self, sql_mode: &str) -> LexerModes {
         let has = |mode: &str| sql_mode.split(',').any(|one| one == mode);
-        Modes {
+        LexerModes {
             ansi_quotes: has("ANSI_QUOTES"),
             no_backslash_escapes: has("NO_BACKSLASH_ESCAPES"),
             odd_blank: 0,
@@ -365,7 +365,7 @@ impl Listed {
 type Calls = (Box<[u8]>, Vec<Box<[u8]>>);
 
 /// What each function does: its own text, and that of the functions that it calls.
-fn functions(listed: &Listed) -> Named<Volatility> {
+fn functions(listed: &RoutineListing) -> Named<Volatility> {
     let mut functions: Named<Volatility> = Named::default();
     let mut calls: Vec<Calls> = Vec::new();
     for routine in listed.routines.iter().filter(|one| one.is_function) {

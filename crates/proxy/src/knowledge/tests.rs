@@ -39,7 +39,7 @@ fn sample(epoch: u64, asked_us: u64, lsn: u64) -> Sample {
 
 #[test]
 fn a_write_wakes_who_waits_for_one_and_nobody_else() {
-    let knowledge = Knowledge::new(2, 0);
+    let knowledge = ServerInfo::new(2, 0);
     let bell = Arc::new(Bell::default());
     let mut waiting = Box::pin(knowledge.track().written_after(0));
     assert!(poll(&mut waiting, &bell).is_pending());
@@ -56,7 +56,7 @@ fn a_write_wakes_who_waits_for_one_and_nobody_else() {
 
 #[test]
 fn a_read_that_wants_to_know_wakes_who_waits_and_is_not_told_again_at_once() {
-    let knowledge = Knowledge::new(1, 0);
+    let knowledge = ServerInfo::new(1, 0);
     let bell = Arc::new(Bell::default());
     let mut waiting = Box::pin(knowledge.track().wanted_after(0));
     assert!(poll(&mut waiting, &bell).is_pending());
@@ -74,7 +74,7 @@ fn a_read_that_wants_to_know_wakes_who_waits_and_is_not_told_again_at_once() {
 #[test]
 fn no_write_is_slept_through_while_two_workers_write() {
     const LAST_US: u64 = 50_000;
-    let knowledge = Knowledge::new(2, 0);
+    let knowledge = ServerInfo::new(2, 0);
     let write = |worker: usize| {
         let knowledge = Arc::clone(&knowledge);
         std::thread::spawn(move || {
@@ -107,7 +107,7 @@ fn no_write_is_slept_through_while_two_workers_write() {
 
 #[test]
 fn a_sample_counts_while_its_primarys_time_lasts() {
-    let knowledge = Knowledge::new(1, 0);
+    let knowledge = ServerInfo::new(1, 0);
     let track = knowledge.track();
     assert!(!track.sampled(&sample(0, 1, 1)), "there is no primary");
     track.set_primary(Some(1), true);
@@ -120,7 +120,7 @@ fn a_sample_counts_while_its_primarys_time_lasts() {
 
 #[test]
 fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
-    let knowledge = Knowledge::new(1, 0);
+    let knowledge = ServerInfo::new(1, 0);
     let track = knowledge.track();
     track.applied(7, at(5), 10, None);
     assert_eq!(knowledge.positions().applied(7), None, "it is not listed");
@@ -129,7 +129,7 @@ fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
     track.applied(7, at(4), 9, None);
     track.list(&[(7, Some(4))]);
     let positions = knowledge.positions();
-    let expect = Applied {
+    let expect = ReplicaProgress {
         position: Some(at(5)),
         asked_us: 10,
         lag_ms: Some(4),
@@ -143,12 +143,15 @@ fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
     track.sampled(&sample(1, 12, 6));
     assert!(!knowledge.positions().has_last_sample(7));
     track.forget(7);
-    assert_eq!(knowledge.positions().applied(7), Some(&Applied::UNKNOWN));
+    assert_eq!(
+        knowledge.positions().applied(7),
+        Some(&ReplicaProgress::UNKNOWN)
+    );
 }
 
 #[test]
 fn a_node_that_can_wait_for_its_cluster_can_before_it_is_listed_and_until_it_says_otherwise() {
-    let knowledge = Knowledge::new(1, 0);
+    let knowledge = ServerInfo::new(1, 0);
     let track = knowledge.track();
     track.set_causal(7, true);
     track.set_causal(7, true);
@@ -160,7 +163,7 @@ fn a_node_that_can_wait_for_its_cluster_can_before_it_is_listed_and_until_it_say
 
 #[test]
 fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_or_used_again() {
-    let knowledge = Knowledge::new(1, 0);
+    let knowledge = ServerInfo::new(1, 0);
     let (databases, bell) = (knowledge.databases(), Arc::new(Bell::default()));
     let news = || poll(&mut Box::pin(databases.news()), &bell).is_ready();
     assert!(knowledge.catalog("shop").is_none() && databases.all().is_empty() && !news());
@@ -182,7 +185,7 @@ fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_o
 
 #[test]
 fn a_login_is_answered_by_the_control_plane_and_a_session_that_left_is_passed_over() {
-    let knowledge = Knowledge::new(1, 0);
+    let knowledge = ServerInfo::new(1, 0);
     let bell = Arc::new(Bell::default());
     let mut left = Box::pin(knowledge.login("left"));
     let mut stays = Box::pin(knowledge.login("stays"));
@@ -193,10 +196,10 @@ fn a_login_is_answered_by_the_control_plane_and_a_session_that_left_is_passed_ov
         panic!("a request waits");
     };
     assert_eq!(request.user, "stays");
-    request.reply.send(Err(NoLogin::NoSuchUser)).unwrap();
+    request.reply.send(Err(LookupError::NoSuchUser)).unwrap();
     assert_eq!(
         poll(&mut stays, &bell),
-        Poll::Ready(Err(NoLogin::NoSuchUser))
+        Poll::Ready(Err(LookupError::NoSuchUser))
     );
 }
 
@@ -217,30 +220,30 @@ fn no_debug_output_shows_a_verifier() {
 
 #[test]
 fn each_doubted_server_is_told_once() {
-    let knowledge = Knowledge::new(1, 0);
+    let knowledge = ServerInfo::new(1, 0);
     let bell = Arc::new(Bell::default());
-    let mut doubts = Box::pin(knowledge.next_doubts());
+    let mut doubts = Box::pin(knowledge.next_role_checks());
     assert!(poll(&mut doubts, &bell).is_pending());
-    knowledge.doubt(3);
-    knowledge.doubt(3);
-    knowledge.doubt(1);
+    knowledge.request_role_check(3);
+    knowledge.request_role_check(3);
+    knowledge.request_role_check(1);
     assert_eq!(
         poll(&mut doubts, &bell),
         Poll::Ready(BTreeSet::from([1, 3]))
     );
-    let mut doubts = Box::pin(knowledge.next_doubts());
+    let mut doubts = Box::pin(knowledge.next_role_checks());
     assert!(poll(&mut doubts, &bell).is_pending());
 }
 
 #[test]
 fn whoever_comes_in_waits_for_the_first_reading_of_routines_and_for_no_other() {
-    let (knowledge, bell) = (Knowledge::new(1, 0), Arc::new(Bell::default()));
+    let (knowledge, bell) = (ServerInfo::new(1, 0), Arc::new(Bell::default()));
     let mut nobody_reads = Box::pin(knowledge.routines_expected());
     assert!(poll(&mut nobody_reads, &bell).is_ready());
     knowledge.expect_routines();
     let mut waiting = Box::pin(knowledge.routines_expected());
     assert!(poll(&mut waiting, &bell).is_pending());
-    let listed = routines::Listed::default();
+    let listed = routines::RoutineListing::default();
     knowledge.learn_routines(Some(Arc::new(Routines::new(1, &listed))));
     assert!(bell.0.load(Relaxed) && poll(&mut waiting, &bell).is_ready());
     knowledge.expect_routines();

@@ -15,7 +15,7 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    Failure, ProbeSetupError, Progress, Target, Tls,
+    ProbeFailure, ProbeSetupError, Progress, Target, Tls,
     stream::{self, CheckedStream, Plausible, ReceivedPrefix, Socket},
     tls, words,
 };
@@ -60,7 +60,11 @@ impl HttpProbe {
         })
     }
 
-    pub(super) async fn ask(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
+    pub(super) async fn ask(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(), ProbeFailure> {
         let socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
         let plausible: Plausible = if self.tls_config.is_some() {
             |_| true
@@ -81,7 +85,7 @@ impl HttpProbe {
         };
         answer.map_err(|e| match e {
             Ended::Broken(e) => explain(&e, &heard).into(),
-            Ended::Unwanted(why) => Failure::Failed(why),
+            Ended::Unwanted(why) => ProbeFailure::Failed(why),
         })
     }
 
@@ -90,7 +94,7 @@ impl HttpProbe {
         socket: CheckedStream,
         target: &Target,
         progress: &Progress,
-    ) -> Result<Box<dyn Socket>, Failure> {
+    ) -> Result<Box<dyn Socket>, ProbeFailure> {
         let (Some(config), Target::Tcp(_)) = (&self.tls_config, target) else {
             return Ok(Box::new(socket));
         };

@@ -4,7 +4,7 @@ mod login;
 
 use mysql_async::prelude::Queryable;
 
-use super::{Failure, MonitorAccount, ProbeSetupError, Progress, QUERY, Target, Tls};
+use super::{MonitorAccount, ProbeFailure, ProbeSetupError, Progress, QUERY, Target, Tls};
 
 pub(crate) use self::login::{Login, calmly, malformed};
 
@@ -24,7 +24,11 @@ impl MysqlProbe {
         Ok(Self { login, query })
     }
 
-    pub(super) async fn ask(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
+    pub(super) async fn ask(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(), ProbeFailure> {
         let mut connection = self.login.connect(target, progress).await?;
         progress.logged_in(QUERY);
         let talk = calmly(async {

@@ -10,7 +10,7 @@ use futures_util::{
 };
 use tokio_postgres::{Client, Error};
 
-use super::{Failure, MonitorAccount, ProbeSetupError, Progress, QUERY, Target, Tls};
+use super::{MonitorAccount, ProbeFailure, ProbeSetupError, Progress, QUERY, Target, Tls};
 
 pub(crate) use self::login::{Connection, Driver, Login};
 pub(crate) use super::stream::ReceivedPrefix;
@@ -31,7 +31,11 @@ impl MysqlProbe {
         Ok(Self { login, query })
     }
 
-    pub(super) async fn ask(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
+    pub(super) async fn ask(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(), ProbeFailure> {
         let Connection {
             client,
             driver,

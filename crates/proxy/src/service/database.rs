@@ -21,11 +21,11 @@ use super::doorstep::LoginLimiter;
 use super::figures::{ServiceStats, UserStats};
 use super::line::SharedFailoverQueue;
 use super::rules::{Hits, RuleBook};
-use crate::knowledge::Knowledge;
+use crate::knowledge::ServerInfo;
 use crate::server::Server;
 use crate::session::pinning::PinCauses;
 use crate::session::{mysql, postgres};
-use crate::state::meaning::Hint;
+use crate::state::meaning::RoutingHint;
 use crate::tls::{Acceptor, Connector, ServerEncryption};
 use crate::upstream::join::ConnectError;
 use crate::upstream::lender::{PoolRegistry, PoolUser};
@@ -185,7 +185,7 @@ impl DatabaseSnapshot {
     }
 
     /// A hint in a comment, for the router.
-    pub(crate) fn routed(&self, hint: &Hint) -> route::Hint {
+    pub(crate) fn routed(&self, hint: &RoutingHint) -> route::ResolvedHint {
         hint.routed(|name| self.names.iter().position(|known| known.as_bytes() == name))
     }
 }
@@ -219,7 +219,7 @@ impl Sizes {
 pub struct DatabaseService {
     pub(crate) lender: Arc<PoolRegistry>,
     /// What the control plane learns of the servers.
-    pub knowledge: Arc<Knowledge>,
+    pub knowledge: Arc<ServerInfo>,
     pub(crate) line: SharedFailoverQueue,
     pub(crate) own: ProtocolService,
     figures: Box<[ServiceStats]>,
@@ -274,7 +274,7 @@ impl DatabaseService {
     /// For PostgreSQL: nothing is open and nobody waits.
     pub fn postgres(
         workers: usize,
-        knowledge: Arc<Knowledge>,
+        knowledge: Arc<ServerInfo>,
         lending: lending::PoolSettings,
         waiting: waiting::Settings,
     ) -> Self {
@@ -285,7 +285,7 @@ impl DatabaseService {
     /// The same for MySQL.
     pub fn mysql(
         workers: usize,
-        knowledge: Arc<Knowledge>,
+        knowledge: Arc<ServerInfo>,
         lending: lending::PoolSettings,
         waiting: waiting::Settings,
     ) -> Self {
@@ -295,7 +295,7 @@ impl DatabaseService {
 
     fn new(
         workers: usize,
-        knowledge: Arc<Knowledge>,
+        knowledge: Arc<ServerInfo>,
         lending: lending::PoolSettings,
         waiting: waiting::Settings,
         own: ProtocolService,

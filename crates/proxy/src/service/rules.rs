@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    const MYSQL: Dialect = Dialect::Mysql(evenkeel_wire::sql::mysql::Modes {
+    const MYSQL: Dialect = Dialect::Mysql(evenkeel_wire::sql::mysql::LexerModes {
         ansi_quotes: false,
         no_backslash_escapes: false,
         odd_blank: 0,

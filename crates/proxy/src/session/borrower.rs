@@ -270,7 +270,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
                 AcquireOutcome::Reroute
             }
             WaitResult::Failed(error) if error.is_passing() => {
-                self.service.knowledge.doubt(error.server_id);
+                self.service.knowledge.request_role_check(error.server_id);
                 AcquireOutcome::Exhausted
             }
             WaitResult::Failed(error) => {

@@ -15,7 +15,7 @@ use evenkeel_policy::rules::Group;
 
 use crate::clock;
 use crate::dice::fast_random;
-use crate::knowledge::{Knowledge, Positions};
+use crate::knowledge::{Positions, ServerInfo};
 use crate::server::Server;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
@@ -112,7 +112,7 @@ impl Drop for Placement {
 
 /// A read that is to be placed.
 pub(super) struct ReadRequest<'a> {
-    pub(super) knowledge: &'a Knowledge,
+    pub(super) knowledge: &'a ServerInfo,
     /// What its session wrote.
     pub(super) token: &'a mut Token,
     /// Servers that failed it.
@@ -215,7 +215,7 @@ impl ReadCandidates {
 
     /// A read that no replica may serve yet makes their positions worth asking for; what goes to
     /// the primary anyway does not.
-    pub(super) fn want_positions(&self, decision: &Decision, knowledge: &Knowledge) {
+    pub(super) fn want_positions(&self, decision: &Decision, knowledge: &ServerInfo) {
         if decision.is_read && self.readers.fresh == 0 && self.readers.replicas > 0 {
             knowledge.track().want(self.now_us);
         }

@@ -66,7 +66,7 @@ use crate::session::hello;
 use crate::session::input::Input;
 use crate::socket::{Chunk, Socket};
 use crate::state::PinSource;
-use crate::state::meaning::Rereads;
+use crate::state::meaning::ParsingChange;
 use crate::state::settings::leftover::Rows;
 use crate::state::settings::{SessionState, SettingSet};
 use crate::stream::Stream;
@@ -145,7 +145,7 @@ struct Session<'a> {
     /// What it reset is to be as the client began with.
     must_restore_startup: bool,
     /// What the open transaction may have changed about how texts are read.
-    rereads: Rereads,
+    rereads: ParsingChange,
     /// The transaction's search path may hold `pg_temp`: it was set by what its text does not tell.
     has_unknown_search_path: bool,
     /// Statements that were run on the connection that it has.

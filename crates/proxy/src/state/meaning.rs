@@ -17,12 +17,12 @@ mod unnamed;
 pub use body::Body;
 pub use parts::parts;
 pub use pins::of_function;
-pub use rereads::{Rereads, sets_anything};
+pub use rereads::{ParsingChange, sets_anything};
 
 use std::sync::Arc;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_policy::route::{self, Kind, Statement, Traits, TransactionModes, Volatility};
 use evenkeel_wire::sql::facts::{self, Discard};
 use evenkeel_wire::sql::{hint, postgres};
 use smallvec::{SmallVec, smallvec};
@@ -34,7 +34,7 @@ use crate::knowledge::Catalog;
 pub(super) const EFFECTS_MAX: usize = 1_000;
 
 /// What is known of a database's functions and relations.
-pub trait Lookup {
+pub trait CatalogLookup {
     /// The worst of all functions of that name.
     fn function(&self, name: &[u8]) -> Volatility;
 
@@ -104,7 +104,7 @@ pub trait Lookup {
     }
 }
 
-impl Lookup for Catalog {
+impl CatalogLookup for Catalog {
     fn function(&self, name: &[u8]) -> Volatility {
         Catalog::function(self, name)
     }
@@ -160,11 +160,11 @@ impl Lookup for Catalog {
 
 /// What a text means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meaning {
+pub struct TextAnalysis {
     /// For the router: its statements, in order.
     pub statements: SmallVec<[Statement; 1]>,
     /// Where a comment wants it.
-    pub hint: Option<Hint>,
+    pub hint: Option<RoutingHint>,
     /// What it leaves behind, in the order of its statements; mostly nothing.
     pub effects: SmallVec<[Effect; 1]>,
     /// The catalog of the database may be another behind it.
@@ -172,22 +172,22 @@ pub struct Meaning {
     /// Functions may be others behind it.
     pub changes_functions: bool,
     /// Something temporary may hide what names have meant so far.
-    pub hides_tables: bool,
+    pub may_shadow_tables: bool,
     /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
-    pub draws: bool,
+    pub uses_nextval: bool,
     /// It asks what was drawn from sequences, for all that is known.
-    pub asks: bool,
+    pub uses_lastval: bool,
     /// Nobody can tell whether it asks.
-    pub may_ask: bool,
+    pub may_use_lastval: bool,
     /// It calls what may act outside of its transaction, so that an end of that says nothing.
-    pub acts_outside: bool,
+    pub has_external_effects: bool,
     /// What it changes about how the texts behind it are read.
-    pub rereads: Rereads,
+    pub parsing_change: ParsingChange,
     /// What it leaves behind may come later than its end: by a cursor, a statement that it
     /// prepares, or a trigger that waits for COMMIT.
     pub may_run_later: bool,
     /// It may set the search path by what it does not tell, be it for its transaction.
-    pub sets_path: bool,
+    pub may_set_search_path: bool,
     /// It may write: who must see it needs a position sampled after its commit.
     pub writes: bool,
     /// Its text's, under which it is counted; zero: none.
@@ -213,7 +213,7 @@ pub struct Vacating {
 
 /// Where a comment wants a text to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hint {
+pub enum RoutingHint {
     /// On the primary.
     Primary,
     /// On a replica.
@@ -222,14 +222,14 @@ pub enum Hint {
     Server(Box<[u8]>),
 }
 
-impl Hint {
+impl RoutingHint {
     /// For the router; `place` finds a server of the service by its name.
     #[must_use]
-    pub fn routed(&self, place: impl FnOnce(&[u8]) -> Option<usize>) -> route::Hint {
+    pub fn routed(&self, place: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
         match self {
-            Hint::Primary => route::Hint::Primary,
-            Hint::Replica => route::Hint::Replica,
-            Hint::Server(name) => route::Hint::Server(place(name)),
+            RoutingHint::Primary => route::ResolvedHint::Primary,
+            RoutingHint::Replica => route::ResolvedHint::Replica,
+            RoutingHint::Server(name) => route::ResolvedHint::Server(place(name)),
         }
     }
 }
@@ -240,13 +240,13 @@ pub struct Effect {
     /// Which statement of the text, from 0.
     pub statement: u32,
     /// What.
-    pub does: Does,
+    pub kind: EffectKind,
 }
 
 /// What a statement does to its session. All but [`Does::Pin`] counts only once the server says
 /// that the statement is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Does {
+pub enum EffectKind {
     /// Binds from the moment it is sent: it holds though the statement fails.
     Pin(Pin),
     /// Binds when it is complete: a failure takes it back.
@@ -265,7 +265,7 @@ pub enum Does {
     /// RESET ALL.
     ResetAll,
     /// The modes of this transaction only.
-    SetTransaction(Modes),
+    SetTransaction(TransactionModes),
     /// COMMIT, PREPARE TRANSACTION.
     Commit,
     /// ROLLBACK.
@@ -288,7 +288,7 @@ pub enum Does {
     Discard(Discard),
 }
 
-impl Meaning {
+impl TextAnalysis {
     /// Whether other literals in its text would make no difference: one plain read or write that
     /// leaves nothing behind.
     #[must_use]
@@ -342,20 +342,20 @@ impl Meaning {
     }
 
     /// Of a text with more in it than is followed.
-    fn too_much(hint: Option<Hint>) -> Meaning {
-        Meaning {
+    fn too_much(hint: Option<RoutingHint>) -> TextAnalysis {
+        TextAnalysis {
             hint,
-            rereads: Rereads::Anything,
-            sets_path: true,
+            parsing_change: ParsingChange::Anything,
+            may_set_search_path: true,
             may_run_later: true,
-            ..Meaning::unreadable()
+            ..TextAnalysis::unreadable()
         }
     }
 
     /// Of a text that cannot be read, because its encoding hides what it says.
     #[must_use]
-    pub fn unreadable() -> Meaning {
-        Meaning {
+    pub fn unreadable() -> TextAnalysis {
+        TextAnalysis {
             statements: smallvec![Statement {
                 kind: Kind::Unknown,
                 traits: Traits::OBSCURE,
@@ -364,17 +364,17 @@ impl Meaning {
             hint: None,
             effects: smallvec![Effect {
                 statement: 0,
-                does: Does::Pin(Pin::Unknown),
+                kind: EffectKind::Pin(Pin::Unknown),
             }],
             changes_catalog: true,
             changes_functions: true,
-            hides_tables: true,
-            draws: false,
-            asks: false,
-            may_ask: true,
-            acts_outside: true,
-            rereads: Rereads::Nothing,
-            sets_path: false,
+            may_shadow_tables: true,
+            uses_nextval: false,
+            uses_lastval: false,
+            may_use_lastval: true,
+            has_external_effects: true,
+            parsing_change: ParsingChange::Nothing,
+            may_set_search_path: false,
             may_run_later: false,
             writes: true,
             digest: 0,
@@ -389,7 +389,7 @@ impl Meaning {
 /// whose `client_encoding` is not [`postgres::encoding_is_safe`] no text can be read, and
 /// [`Meaning::unreadable`] stands for it.
 #[must_use]
-pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Meaning {
+pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn CatalogLookup>) -> TextAnalysis {
     read_in_doubt(text, backslashes, catalog, false)
 }
 
@@ -398,26 +398,26 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
 pub fn read_in_doubt(
     text: &[u8],
     backslashes: bool,
-    catalog: Option<&dyn Lookup>,
+    catalog: Option<&dyn CatalogLookup>,
     doubts_functions: bool,
-) -> Meaning {
+) -> TextAnalysis {
     let facts = postgres::facts(text, backslashes);
     if facts.is_cut() {
-        return Meaning::too_much(facts.hint().map(owned_hint));
+        return TextAnalysis::too_much(facts.hint().map(owned_hint));
     }
-    let mut meaning = Meaning {
+    let mut meaning = TextAnalysis {
         statements: SmallVec::new(),
         hint: facts.hint().map(owned_hint),
         effects: SmallVec::new(),
         changes_catalog: false,
         changes_functions: false,
-        hides_tables: false,
-        draws: false,
-        asks: false,
-        may_ask: false,
-        acts_outside: false,
-        rereads: Rereads::Nothing,
-        sets_path: false,
+        may_shadow_tables: false,
+        uses_nextval: false,
+        uses_lastval: false,
+        may_use_lastval: false,
+        has_external_effects: false,
+        parsing_change: ParsingChange::Nothing,
+        may_set_search_path: false,
         may_run_later: false,
         writes: false,
         digest: 0,
@@ -425,7 +425,7 @@ pub fn read_in_doubt(
         source: None,
         vacating: None,
     };
-    let mut reader = Reader {
+    let mut reader = AnalysisContext {
         text,
         backslashes,
         catalog,
@@ -439,21 +439,21 @@ pub fn read_in_doubt(
         meaning.changes_functions |= changes_catalog && routing::names_routine(&reader, statement);
         meaning.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        let mut effects = effects::Effects::of(index, &mut meaning.effects);
+        let mut effects = effects::EffectCollector::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
         meaning.object = meaning.object.take().or_else(|| effects.object.take());
-        meaning.hides_tables |= effects.hides_tables(statement);
-        meaning.draws |= effects.draws;
-        meaning.asks |= effects.asks;
-        meaning.may_ask |= effects.may_ask;
+        meaning.may_shadow_tables |= effects.hides_tables(statement);
+        meaning.uses_nextval |= effects.draws;
+        meaning.uses_lastval |= effects.asks;
+        meaning.may_use_lastval |= effects.may_ask;
         meaning.vacating = meaning.vacating.or_else(|| vacating(&reader, statement));
-        meaning.acts_outside |= routing::acts_outside(&reader, statement);
-        meaning.may_run_later |= meaning.acts_outside || routing::may_run_later(statement);
+        meaning.has_external_effects |= routing::acts_outside(&reader, statement);
+        meaning.may_run_later |= meaning.has_external_effects || routing::may_run_later(statement);
         let rereads = rereads::of(&reader, statement, &effects);
-        meaning.rereads = meaning.rereads.max(rereads);
-        meaning.sets_path |= rereads::sets_path(&reader, statement, &effects);
+        meaning.parsing_change = meaning.parsing_change.max(rereads);
+        meaning.may_set_search_path |= rereads::sets_path(&reader, statement, &effects);
         if meaning.effects.len() > EFFECTS_MAX {
-            return Meaning::too_much(meaning.hint);
+            return TextAnalysis::too_much(meaning.hint);
         }
         reader.doubts_functions |= meaning.changes_functions;
     }
@@ -461,17 +461,20 @@ pub fn read_in_doubt(
 }
 
 /// What the parts that read a statement need.
-struct Reader<'a> {
+struct AnalysisContext<'a> {
     text: &'a [u8],
     backslashes: bool,
-    catalog: Option<&'a dyn Lookup>,
+    catalog: Option<&'a dyn CatalogLookup>,
     /// What the catalog knows of users' functions may be old.
     doubts_functions: bool,
 }
 
 /// Whole databases that a statement drops, renames, moves or copies.
-fn vacating(reader: &Reader<'_>, statement: &facts::Statement) -> Option<Box<Vacating>> {
-    if statement.kind != facts::Kind::Ddl {
+fn vacating(
+    reader: &AnalysisContext<'_>,
+    statement: &facts::StatementFacts,
+) -> Option<Box<Vacating>> {
+    if statement.kind != facts::StatementKind::Ddl {
         return None;
     }
     let found = postgres::vacating(reader.text, statement, reader.backslashes)?;
@@ -484,10 +487,10 @@ fn vacating(reader: &Reader<'_>, statement: &facts::Statement) -> Option<Box<Vac
     }))
 }
 
-fn owned_hint(hint: hint::Hint<'_>) -> Hint {
+fn owned_hint(hint: hint::HintComment<'_>) -> RoutingHint {
     match hint {
-        hint::Hint::Primary => Hint::Primary,
-        hint::Hint::Replica => Hint::Replica,
-        hint::Hint::Server(name) => Hint::Server(name.into()),
+        hint::HintComment::Primary => RoutingHint::Primary,
+        hint::HintComment::Replica => RoutingHint::Replica,
+        hint::HintComment::Server(name) => RoutingHint::Server(name.into()),
     }
 }

@@ -54,7 +54,8 @@ pub use identity::{IDENTIFYING, identity};
 pub use journal::{InitialSettings, SessionState, StateQuery, StatementReply, TakeBack};
 pub use leftover::{HoldPolicy, InfoNeeds, InfoUsage};
 pub use meaning::{
-    Does, Effect, Hint, Kill, Lookup, Meaning, SessionObject, Value, bound_by_body, parts, read,
+    CatalogLookup, Effect, EffectKind, Kill, RoutingHint, SessionObject, TextAnalysis, Value,
+    bound_by_body, parts, read,
 };
 pub use server::{ExportedState, ServerSessionState};
 pub use tracking::trackers;

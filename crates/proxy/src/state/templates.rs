@@ -17,7 +17,7 @@ const TRIED: usize = 8;
 
 /// Whose literals make no difference, and what that hangs on besides its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Within {
+pub struct TemplateContext {
     /// How texts are read.
     pub dialect: Dialect,
     /// What is known of the catalog.
@@ -26,22 +26,22 @@ pub struct Within {
 
 /// What texts mean, by their shape. The default keeps nothing yet and takes no memory.
 pub struct Templates<M> {
-    places: Vec<Place<M>>,
+    places: Vec<TemplateSlot<M>>,
     /// Places that texts fitted last: most come again and again.
     tried: [usize; TRIED],
     /// Which of those the next one replaces.
     oldest: usize,
 }
 
-struct Place<M> {
+struct TemplateSlot<M> {
     /// The shape that was looked for here last: what comes once only is not kept.
     shape: u64,
-    known: Option<Box<Known<M>>>,
+    known: Option<Box<CachedAnalysis<M>>>,
 }
 
-struct Known<M> {
+struct CachedAnalysis<M> {
     template: Template,
-    within: Within,
+    within: TemplateContext,
     meaning: M,
 }
 
@@ -51,12 +51,12 @@ impl<M: Clone> Templates<M> {
     pub fn meaning(
         &mut self,
         text: &[u8],
-        within: Within,
+        within: TemplateContext,
         is_fixed: impl FnOnce(&M) -> bool,
         read: impl FnOnce() -> M,
     ) -> M {
         if self.places.is_empty() {
-            self.places.resize_with(PLACES, Place::default);
+            self.places.resize_with(PLACES, TemplateSlot::default);
         }
         let mut tried = self.tried.iter();
         if let Some(known) = tried.find_map(|&index| self.places[index].known_of(text, within)) {
@@ -75,7 +75,7 @@ impl<M: Clone> Templates<M> {
         if is_known_shape && is_fixed(&meaning) {
             let template = Template::of(text, within.dialect);
             place.known = template.map(|template| {
-                Box::new(Known {
+                Box::new(CachedAnalysis {
                     template,
                     within,
                     meaning: meaning.clone(),
@@ -86,8 +86,8 @@ impl<M: Clone> Templates<M> {
     }
 }
 
-impl<M> Place<M> {
-    fn known_of(&self, text: &[u8], within: Within) -> Option<&M> {
+impl<M> TemplateSlot<M> {
+    fn known_of(&self, text: &[u8], within: TemplateContext) -> Option<&M> {
         let known = self.known.as_deref()?;
         let fits = known.within == within && known.template.fits(text);
         fits.then_some(&known.meaning)
@@ -104,7 +104,7 @@ impl<M> Default for Templates<M> {
     }
 }
 
-impl<M> Default for Place<M> {
+impl<M> Default for TemplateSlot<M> {
     fn default() -> Self {
         Self {
             shape: 0,

@@ -16,7 +16,7 @@ const GOODBYE_MS_MAX: u64 = 200;
 const STEP: &str = "querying its role";
 
 /// What is particular to a protocol.
-pub(super) trait Monitor: Send {
+pub(super) trait RoleQuery: Send {
     /// A connection, with what was learnt about the server behind it. To drop it is to take leave,
     /// in the background.
     type Link: Send;
@@ -44,17 +44,17 @@ pub(super) trait Monitor: Send {
 }
 
 /// One server's connection, and who asks over it.
-pub(super) struct Keeper<M: Monitor> {
+pub(super) struct PersistentConnection<M: RoleQuery> {
     monitor: M,
-    kept: Option<Kept<M::Link>>,
+    kept: Option<KeptConnection<M::Link>>,
 }
 
-struct Kept<L> {
+struct KeptConnection<L> {
     target: Target,
     link: L,
 }
 
-impl<M: Monitor> Keeper<M> {
+impl<M: RoleQuery> PersistentConnection<M> {
     pub(super) fn new(monitor: M) -> Self {
         Self {
             monitor,
@@ -76,7 +76,7 @@ impl<M: Monitor> Keeper<M> {
         match timeout(within, asking).await {
             Ok(Ok((report, link))) => {
                 let target = target.clone();
-                self.kept = Some(Kept { target, link });
+                self.kept = Some(KeptConnection { target, link });
                 Ok(report)
             }
             Ok(Err(error)) => Err(error),

@@ -37,19 +37,19 @@ pub(super) struct Link {
 }
 
 /// Why there is no answer.
-enum Trouble {
+enum QueryError {
     Library(Error),
     Nonsense(Nonsense),
     LagQuery(ServerError),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for QueryError {
     fn from(error: Error) -> Self {
         Self::Library(error)
     }
 }
 
-impl From<Nonsense> for Trouble {
+impl From<Nonsense> for QueryError {
     fn from(nonsense: Nonsense) -> Self {
         Self::Nonsense(nonsense)
     }
@@ -81,7 +81,7 @@ impl Monitor {
         })
     }
 
-    async fn ask(&self, link: &mut Link) -> Result<Said, Trouble> {
+    async fn ask(&self, link: &mut Link) -> Result<Said, QueryError> {
         let Link {
             connection,
             dialect,
@@ -114,11 +114,11 @@ impl Monitor {
         &self,
         connection: &mut Conn,
         lag_ms: &mut Option<u64>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), QueryError> {
         if let Some(query) = &self.lag_query {
             let answer = rows(connection, query).await.map_err(|error| match error {
-                Error::Server(error) => Trouble::LagQuery(error),
-                other => Trouble::Library(other),
+                Error::Server(error) => QueryError::LagQuery(error),
+                other => QueryError::Library(other),
             })?;
             *lag_ms = only(answer)?.lag_ms()?;
         }
@@ -127,15 +127,15 @@ impl Monitor {
 
     async fn judge(
         &self,
-        trouble: Trouble,
+        trouble: QueryError,
         dialect: Option<&Dialect>,
         target: &Target,
         progress: &Progress,
     ) -> WatchError {
         let error = match trouble {
-            Trouble::Library(error) => error,
-            Trouble::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
-            Trouble::LagQuery(error) => return lag_query_failed(&error),
+            QueryError::Library(error) => error,
+            QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            QueryError::LagQuery(error) => return lag_query_failed(&error),
         };
         match &error {
             Error::Server(server) => match server.code {
@@ -180,7 +180,7 @@ impl Monitor {
     }
 }
 
-impl keeper::Monitor for Monitor {
+impl keeper::RoleQuery for Monitor {
     type Link = Link;
 
     async fn connect(&self, target: &Target, progress: &Progress) -> Result<Link, WatchError> {
@@ -230,7 +230,7 @@ impl keeper::Monitor for Monitor {
     }
 }
 
-async fn learn(connection: &mut Conn) -> Result<Dialect, Trouble> {
+async fn learn(connection: &mut Conn) -> Result<Dialect, QueryError> {
     let variables = variables(connection).await?;
     let mut dialect = Dialect::new(&variables)?;
     if let Some(query) = dialect.may_see_workers() {

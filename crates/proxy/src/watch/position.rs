@@ -9,7 +9,7 @@ use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ServerPosition {
     /// Of one that takes writes: what another must have that is to have all of them.
     pub written: Option<Position>,
     /// Of one that may be a replica: what whoever reads there sees.
@@ -21,14 +21,14 @@ pub struct Place {
 }
 
 /// Asks one server, over a connection that it keeps.
-pub struct PositionAsker(Kind);
+pub struct PositionQuery(Kind);
 
 enum Kind {
     Mysql(Box<mysql::position::Asker>),
     Postgres(Box<postgres::position::Asker>),
 }
 
-impl PositionAsker {
+impl PositionQuery {
     /// Checks everything that can be checked without the server.
     pub fn new(
         database: Database,
@@ -44,7 +44,11 @@ impl PositionAsker {
     }
 
     /// Asks once, within `timeout`, over the kept connection if there is one to that target.
-    pub async fn ask(&mut self, target: &Target, timeout: Duration) -> Result<Place, WatchError> {
+    pub async fn ask(
+        &mut self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<ServerPosition, WatchError> {
         match &mut self.0 {
             Kind::Mysql(asker) => asker.ask(target, timeout).await,
             Kind::Postgres(asker) => asker.ask(target, timeout).await,

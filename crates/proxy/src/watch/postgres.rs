@@ -60,19 +60,19 @@ impl Drop for Driver {
 }
 
 /// Why there is no answer.
-enum Trouble {
+enum QueryError {
     Library(Error),
     Nonsense(Nonsense),
     LagQuery(Box<Error>),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for QueryError {
     fn from(error: Error) -> Self {
         Self::Library(error)
     }
 }
 
-impl From<Nonsense> for Trouble {
+impl From<Nonsense> for QueryError {
     fn from(nonsense: Nonsense) -> Self {
         Self::Nonsense(nonsense)
     }
@@ -92,24 +92,24 @@ impl Monitor {
         })
     }
 
-    async fn ask(&mut self, link: &mut Link) -> Result<Said, Trouble> {
+    async fn ask(&mut self, link: &mut Link) -> Result<Said, QueryError> {
         let row = only(link.rows(answer::QUESTION).await?)?;
         let mut read = answer::read(&row, link.own_default, &mut self.timelines)?;
         if let Some(query) = &self.lag_query
             && read.in_recovery
         {
-            let failed = |error| Trouble::LagQuery(Box::new(error));
+            let failed = |error| QueryError::LagQuery(Box::new(error));
             let rows = link.rows(query).await.map_err(failed)?;
             read.replay_age_ms = only(rows)?.lag_ms()?;
         }
         Ok(Said::Postgres(read))
     }
 
-    async fn judge(&self, trouble: Trouble, link: &mut Link, progress: &Progress) -> WatchError {
+    async fn judge(&self, trouble: QueryError, link: &mut Link, progress: &Progress) -> WatchError {
         let (error, lag_query) = match trouble {
-            Trouble::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
-            Trouble::Library(error) => (error, false),
-            Trouble::LagQuery(error) => (*error, true),
+            QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            QueryError::Library(error) => (error, false),
+            QueryError::LagQuery(error) => (*error, true),
         };
         let error = link.cause(error).await;
         let refused = error.as_db_error().filter(|db| is_about_the_question(db));
@@ -143,7 +143,7 @@ impl Monitor {
     }
 }
 
-impl keeper::Monitor for Monitor {
+impl keeper::RoleQuery for Monitor {
     type Link = Link;
 
     async fn connect(&self, target: &Target, progress: &Progress) -> Result<Link, WatchError> {
@@ -195,7 +195,7 @@ impl keeper::Monitor for Monitor {
 }
 
 impl Link {
-    async fn learn(&mut self) -> Result<(), Trouble> {
+    async fn learn(&mut self) -> Result<(), QueryError> {
         let row = only(self.rows(answer::SETTING).await?)?;
         self.own_default = answer::is_of_the_account(&row)?;
         Ok(())

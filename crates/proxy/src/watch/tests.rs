@@ -71,7 +71,7 @@ fn no_debug_output_shows_the_password() {
         database: None,
     };
     for database in [Database::Mysql, Database::Postgres] {
-        let watcher = Watcher::new(database, account.clone(), Tls::Off, None).unwrap();
+        let watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
         assert!(!format!("{watcher:?}").contains("s3cret"));
     }
 }
@@ -87,7 +87,7 @@ const ANSWERS: u32 = 0;
 const FAILS: u32 = 1;
 const IS_SILENT: u32 = 2;
 
-impl keeper::Monitor for Fake {
+impl keeper::RoleQuery for Fake {
     type Link = u32;
 
     async fn connect(&self, _: &Target, _: &Progress) -> Result<u32, WatchError> {
@@ -127,7 +127,7 @@ fn said(link: u32) -> Said {
 }
 
 struct Bench {
-    keeper: Keeper<Fake>,
+    keeper: PersistentConnection<Fake>,
     behaviour: Arc<AtomicU32>,
     runtime: tokio::runtime::Runtime,
 }
@@ -137,7 +137,7 @@ impl Bench {
         let fake = Fake::default();
         Self {
             behaviour: fake.behaviour.clone(),
-            keeper: Keeper::new(fake),
+            keeper: PersistentConnection::new(fake),
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()
@@ -213,7 +213,7 @@ fn a_question_may_be_asked_in_a_task_of_its_own() {
         .build()
         .unwrap();
     for database in [Database::Mysql, Database::Postgres] {
-        let mut watcher = Watcher::new(database, account.clone(), Tls::Off, None).unwrap();
+        let mut watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
         let target = Target::Unix("/nonexistent/socket".into());
         let ask = sendable(watcher.ask(&target, false, Duration::from_secs(5)));
         let told = bench.runtime.block_on(ask);

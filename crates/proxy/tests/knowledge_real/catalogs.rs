@@ -3,7 +3,7 @@
 use evenkeel_policy::route::Volatility::{self, Immutable, Stable, Unknown, Volatile};
 use evenkeel_proxy::knowledge::Catalog;
 use evenkeel_proxy::probe::Tls;
-use evenkeel_proxy::watch::{CatalogAsker, WatchError};
+use evenkeel_proxy::watch::{CatalogReader, WatchError};
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on, shared};
@@ -17,11 +17,11 @@ fn read(server: &Postgres, database: &str, sql: &str) -> Catalog {
         .unwrap()
 }
 
-fn asker(user: &str, database: &str) -> CatalogAsker {
-    CatalogAsker::new(account(user, Some(database)), &Tls::Off).unwrap()
+fn asker(user: &str, database: &str) -> CatalogReader {
+    CatalogReader::new(account(user, Some(database)), &Tls::Off).unwrap()
 }
 
-fn look(server: &Postgres, asker: &mut CatalogAsker) -> Result<Option<Catalog>, WatchError> {
+fn look(server: &Postgres, asker: &mut CatalogReader) -> Result<Option<Catalog>, WatchError> {
     block_on(asker.read(&server.target(), 1, PATIENCE))
 }
 

@@ -1,17 +1,21 @@
 //! Logins: what a real server has of its users.
 
-use evenkeel_proxy::knowledge::{Login, NoLogin, Verifier};
+use evenkeel_proxy::knowledge::{LookupError, PostgresAuthRecord, Verifier};
 use evenkeel_proxy::probe::Tls;
-use evenkeel_proxy::watch::LoginAsker;
+use evenkeel_proxy::watch::PostgresAuthQuery;
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on, shared};
 
-fn asker(user: &str, query: Option<&str>) -> LoginAsker {
-    LoginAsker::new(account(user, None), &Tls::Off, query).unwrap()
+fn asker(user: &str, query: Option<&str>) -> PostgresAuthQuery {
+    PostgresAuthQuery::new(account(user, None), &Tls::Off, query).unwrap()
 }
 
-fn ask(server: &Postgres, asker: &LoginAsker, user: &str) -> Result<Login, NoLogin> {
+fn ask(
+    server: &Postgres,
+    asker: &PostgresAuthQuery,
+    user: &str,
+) -> Result<PostgresAuthRecord, LookupError> {
     block_on(async {
         let answer = asker.ask(&server.target(), user, PATIENCE).await;
         // Each test's runtime ends with the question.
@@ -47,7 +51,7 @@ fn verifiers_and_what_a_user_may_are_read() {
     assert!(row("expired").expired && !row("young").expired);
     assert!(row("Odd 'name").can_login);
     for nobody in ["nobody", "SCRAMMED", "", "x' OR true --"] {
-        assert_eq!(ask(&server, &asker, nobody), Err(NoLogin::NoSuchUser));
+        assert_eq!(ask(&server, &asker, nobody), Err(LookupError::NoSuchUser));
     }
 }
 
@@ -71,7 +75,10 @@ fn an_account_that_may_not_read_them_says_what_to_grant_and_a_function_will_do()
     assert!(guest.can_login && !guest.expired);
     assert!(ask(&server, &by_function, "late").unwrap().expired);
     for nobody in ["nobody", "GUEST"] {
-        assert_eq!(ask(&server, &by_function, nobody), Err(NoLogin::NoSuchUser));
+        assert_eq!(
+            ask(&server, &by_function, nobody),
+            Err(LookupError::NoSuchUser)
+        );
     }
     let narrow = asker("door", Some("SELECT 'guest', $1"));
     let told = ask(&server, &narrow, "guest").unwrap_err().to_string();

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use evenkeel_policy::causality::{Lsn, Position, Wait};
 use evenkeel_proxy::now_us;
 use evenkeel_proxy::probe::Tls;
-use evenkeel_proxy::watch::{Database, Place, PositionAsker, WatchError};
+use evenkeel_proxy::watch::{Database, PositionQuery, ServerPosition, WatchError};
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on};
 
-fn asker() -> PositionAsker {
+fn asker() -> PositionQuery {
     let account = account("postgres", None);
-    PositionAsker::new(Database::Postgres, account, &Tls::Off).unwrap()
+    PositionQuery::new(Database::Postgres, account, &Tls::Off).unwrap()
 }
 
 fn lsn(position: Option<&Position>) -> Option<Lsn> {
@@ -24,23 +24,23 @@ fn lsn(position: Option<&Position>) -> Option<Lsn> {
 }
 
 /// Of a primary.
-fn written(place: &Place) -> Lsn {
+fn written(place: &ServerPosition) -> Lsn {
     assert_eq!(place.applied, None);
     lsn(place.written.as_ref()).unwrap()
 }
 
 /// Of a replica.
-fn replayed(place: &Place) -> Lsn {
+fn replayed(place: &ServerPosition) -> Lsn {
     assert_eq!(place.written, None);
     lsn(place.applied.as_ref()).unwrap()
 }
 
-async fn ask(server: &Postgres, asker: &mut PositionAsker) -> Place {
+async fn ask(server: &Postgres, asker: &mut PositionQuery) -> ServerPosition {
     asker.ask(&server.target(), PATIENCE).await.unwrap()
 }
 
 /// Asks the replica until it has what the primary had, or fails.
-async fn catch_up(primary: &Place, replica: &Postgres, asker: &mut PositionAsker) {
+async fn catch_up(primary: &ServerPosition, replica: &Postgres, asker: &mut PositionQuery) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let place = ask(replica, asker).await;

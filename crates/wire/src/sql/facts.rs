@@ -1,6 +1,6 @@
 //! What is known of a text's statements: the same words for every dialect.
 
-use super::hint::Hint;
+use super::hint::HintComment;
 use super::name::{Name, Names};
 use super::token::Span;
 
@@ -10,15 +10,15 @@ pub const STATEMENTS_MAX: usize = 1_000;
 
 /// What a text is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts<'a> {
+pub struct TextFacts<'a> {
     pub(crate) text: &'a [u8],
-    pub(crate) first: Statement,
-    pub(crate) more: Vec<Statement>,
+    pub(crate) first: StatementFacts,
+    pub(crate) more: Vec<StatementFacts>,
     pub(crate) is_cut: bool,
-    pub(crate) hint: Option<Hint<'a>>,
+    pub(crate) hint: Option<HintComment<'a>>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> TextFacts<'a> {
     /// The text, which the spans of its statements point into.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
@@ -26,14 +26,14 @@ impl<'a> Facts<'a> {
     }
 
     /// The statements in order; none for an empty text, and [`STATEMENTS_MAX`] at most.
-    pub fn statements(&self) -> impl Iterator<Item = &Statement> {
-        let first = (self.first.kind != Kind::Empty).then_some(&self.first);
+    pub fn statements(&self) -> impl Iterator<Item = &StatementFacts> {
+        let first = (self.first.kind != StatementKind::Empty).then_some(&self.first);
         first.into_iter().chain(&self.more)
     }
 
     /// The one statement, if there is just one.
     #[must_use]
-    pub fn single(&self) -> Option<&Statement> {
+    pub fn single(&self) -> Option<&StatementFacts> {
         let mut statements = self.statements();
         let first = statements.next();
         if statements.next().is_some() {
@@ -56,24 +56,24 @@ impl<'a> Facts<'a> {
 
     /// The first hint in the comments of what was read.
     #[must_use]
-    pub fn hint(&self) -> Option<Hint<'a>> {
+    pub fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
     /// Whether every statement only reads, as far as the text tells; see [`Statement::only_reads`].
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        !self.is_cut && self.statements().all(Statement::only_reads)
+        !self.is_cut && self.statements().all(StatementFacts::only_reads)
     }
 }
 
 /// One statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Statement {
+pub struct StatementFacts {
     /// What it is.
-    pub kind: Kind,
+    pub kind: StatementKind,
     /// What else about it matters.
-    pub traits: Traits,
+    pub traits: StatementTraits,
     /// The functions that it calls, by name.
     pub functions: Names,
     /// The tables and views that it names; names of its own WITH queries among them.
@@ -82,7 +82,7 @@ pub struct Statement {
     pub span: Span,
 }
 
-impl Statement {
+impl StatementFacts {
     /// Whether nothing in the text of it writes, locks, or changes the session.
     ///
     /// It may still call functions that do ([`Statement::functions`], unless the list
@@ -90,11 +90,15 @@ impl Statement {
     #[must_use]
     pub fn only_reads(&self) -> bool {
         match self.kind {
-            Kind::Select | Kind::CopyOut { to_client: true } => {
-                self.traits.is_subset(Traits::HARMLESS)
+            StatementKind::Select | StatementKind::CopyOut { to_client: true } => {
+                self.traits.is_subset(StatementTraits::HARMLESS)
             }
-            Kind::Explain { analyze: true } => self.traits.is_subset(Traits::HARMLESS),
-            Kind::Explain { analyze: false } | Kind::Show(_) | Kind::Empty => true,
+            StatementKind::Explain { analyze: true } => {
+                self.traits.is_subset(StatementTraits::HARMLESS)
+            }
+            StatementKind::Explain { analyze: false }
+            | StatementKind::Show(_)
+            | StatementKind::Empty => true,
             _ => false,
         }
     }
@@ -102,7 +106,7 @@ impl Statement {
 
 /// The kind of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum StatementKind {
     /// Nothing but blanks and comments.
     #[default]
     Empty,
@@ -113,7 +117,7 @@ pub enum Kind {
     /// CREATE, ALTER, DROP, GRANT, REVOKE, COMMENT and others that change the catalog.
     Ddl,
     /// BEGIN, START TRANSACTION.
-    Begin(Modes),
+    Begin(TransactionModes),
     /// COMMIT, END; `chain`: and begin another.
     Commit {
         /// AND CHAIN.
@@ -139,7 +143,7 @@ pub enum Kind {
     /// SET TRANSACTION, or SET SESSION CHARACTERISTICS.
     SetTransaction {
         /// What is set.
-        modes: Modes,
+        modes: TransactionModes,
         /// SESSION CHARACTERISTICS: for the transactions to come.
         session: bool,
         /// SNAPSHOT: the transaction takes another's.
@@ -222,7 +226,7 @@ pub enum Discard {
 
 /// The modes of a transaction, where given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Modes {
+pub struct TransactionModes {
     /// READ ONLY or READ WRITE.
     pub read_only: Option<bool>,
     /// ISOLATION LEVEL.
@@ -288,74 +292,74 @@ pub struct SetConfig {
 
 /// What a statement may do besides, by its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traits(u32);
+pub struct StatementTraits(u32);
 
-impl Traits {
+impl StatementTraits {
     /// Nothing.
-    pub const NONE: Traits = Traits(0);
+    pub const NONE: StatementTraits = StatementTraits(0);
     /// INSERT, UPDATE, DELETE or MERGE somewhere in it, be it inside WITH.
-    pub const WRITES: Traits = Traits(1);
+    pub const WRITES: StatementTraits = StatementTraits(1);
     /// FOR UPDATE, FOR SHARE and their kind.
-    pub const LOCKS_ROWS: Traits = Traits(1 << 1);
+    pub const LOCKS_ROWS: StatementTraits = StatementTraits(1 << 1);
     /// SELECT … INTO: makes a table.
-    pub const SELECT_INTO: Traits = Traits(1 << 2);
+    pub const SELECT_INTO: StatementTraits = StatementTraits(1 << 2);
     /// Makes something temporary, or names `pg_temp`.
-    pub const TEMPORARY: Traits = Traits(1 << 3);
+    pub const TEMPORARY: StatementTraits = StatementTraits(1 << 3);
     /// Advisory locks of the session or of the transaction.
-    pub const ADVISORY_LOCK: Traits = Traits(1 << 4);
+    pub const ADVISORY_LOCK: StatementTraits = StatementTraits(1 << 4);
     /// nextval, setval: writes, and currval remembers it in the session.
-    pub const NEXT_VALUE: Traits = Traits(1 << 5);
+    pub const NEXT_VALUE: StatementTraits = StatementTraits(1 << 5);
     /// currval, lastval: reads what the session remembers.
-    pub const CURRENT_VALUE: Traits = Traits(1 << 6);
+    pub const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 6);
     /// Changes settings in a way that its text does not tell.
-    pub const SETS_UNKNOWN: Traits = Traits(1 << 7);
+    pub const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 7);
     /// `SELECT set_config(…)` of literals and nothing else; see `postgres::set_configs`.
-    pub const SETS_LITERALS: Traits = Traits(1 << 8);
+    pub const SETS_LITERALS: StatementTraits = StatementTraits(1 << 8);
     /// setseed, or SET SEED: changes what random gives in this session.
-    pub const SEED: Traits = Traits(1 << 9);
+    pub const SEED: StatementTraits = StatementTraits(1 << 9);
     /// pg_notify.
-    pub const NOTIFIES: Traits = Traits(1 << 10);
+    pub const NOTIFIES: StatementTraits = StatementTraits(1 << 10);
     /// lo_* : large objects.
-    pub const LARGE_OBJECT: Traits = Traits(1 << 11);
+    pub const LARGE_OBJECT: StatementTraits = StatementTraits(1 << 11);
     /// Asks for a transaction id, which only a primary gives.
-    pub const TRANSACTION_ID: Traits = Traits(1 << 12);
+    pub const TRANSACTION_ID: StatementTraits = StatementTraits(1 << 12);
     /// A function that runs SQL given as text, here or elsewhere.
-    pub const RUNS_TEXT: Traits = Traits(1 << 13);
+    pub const RUNS_TEXT: StatementTraits = StatementTraits(1 << 13);
     /// Names written with escapes: what is named cannot be told.
-    pub const OBSCURE: Traits = Traits(1 << 14);
+    pub const OBSCURE: StatementTraits = StatementTraits(1 << 14);
     /// Names the catalogs (`pg_catalog`, `information_schema`, `pg_…`).
-    pub const CATALOG: Traits = Traits(1 << 15);
+    pub const CATALOG: StatementTraits = StatementTraits(1 << 15);
     /// The text ends inside a string or comment, or has a byte without meaning: the server will
     /// refuse all of it.
-    pub const BROKEN: Traits = Traits(1 << 16);
+    pub const BROKEN: StatementTraits = StatementTraits(1 << 16);
     /// Nested too deep to be followed.
-    pub const TOO_DEEP: Traits = Traits(1 << 17);
+    pub const TOO_DEEP: StatementTraits = StatementTraits(1 << 17);
 
     /// What a read may have.
-    const HARMLESS: Traits = Traits::CATALOG;
+    const HARMLESS: StatementTraits = StatementTraits::CATALOG;
 
     /// Whether it has any of these.
     #[must_use]
-    pub fn any(self, of: Traits) -> bool {
+    pub fn any(self, of: StatementTraits) -> bool {
         self.0 & of.0 != 0
     }
 
     /// Both together.
     #[must_use]
-    pub const fn and(self, other: Traits) -> Traits {
-        Traits(self.0 | other.0)
+    pub const fn and(self, other: StatementTraits) -> StatementTraits {
+        StatementTraits(self.0 | other.0)
     }
 
-    fn is_subset(self, of: Traits) -> bool {
+    fn is_subset(self, of: StatementTraits) -> bool {
         self.0 & !of.0 == 0
     }
 
-    pub(crate) fn add(&mut self, other: Traits) {
+    pub(crate) fn add(&mut self, other: StatementTraits) {
         self.0 |= other.0;
     }
 }
 
-impl Statement {
+impl StatementFacts {
     /// Whether it calls a function of that name, in whatever schema.
     #[must_use]
     pub fn calls(&self, text: &[u8], name: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 
 /// Where the application wants its text to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hint<'a> {
+pub enum HintComment<'a> {
     /// On the primary, though it may look like a read.
     Primary,
     /// On a replica, though it may look like a write.
@@ -13,7 +13,7 @@ pub enum Hint<'a> {
 
 /// Reads a comment with its marks. One that begins as ours but says something else is `None`.
 #[must_use]
-pub fn hint(comment: &[u8]) -> Option<Hint<'_>> {
+pub fn hint(comment: &[u8]) -> Option<HintComment<'_>> {
     let inside = comment
         .strip_prefix(b"/*")
         .map(|rest| rest.strip_suffix(b"*/").unwrap_or(rest))
@@ -21,12 +21,12 @@ pub fn hint(comment: &[u8]) -> Option<Hint<'_>> {
     let inside = inside.strip_prefix(b"+").unwrap_or(inside);
     let said = inside.trim_ascii().strip_prefix(b"evenkeel:")?.trim_ascii();
     match said {
-        b"primary" => Some(Hint::Primary),
-        b"replica" => Some(Hint::Replica),
+        b"primary" => Some(HintComment::Primary),
+        b"replica" => Some(HintComment::Replica),
         _ => {
             let name = said.strip_prefix(b"server=")?;
             let plain = |byte: &u8| byte.is_ascii_graphic();
-            (!name.is_empty() && name.iter().all(plain)).then_some(Hint::Server(name))
+            (!name.is_empty() && name.iter().all(plain)).then_some(HintComment::Server(name))
         }
     }
 }
@@ -37,11 +37,11 @@ mod tests {
 
     #[test]
     fn hints_are_read_in_both_kinds_of_comment() {
-        assert_eq!(hint(b"/* evenkeel: primary */"), Some(Hint::Primary));
-        assert_eq!(hint(b"/*+evenkeel:replica*/"), Some(Hint::Replica));
+        assert_eq!(hint(b"/* evenkeel: primary */"), Some(HintComment::Primary));
+        assert_eq!(hint(b"/*+evenkeel:replica*/"), Some(HintComment::Replica));
         assert_eq!(
             hint(b"-- evenkeel: server=db2:5432"),
-            Some(Hint::Server(b"db2:5432"))
+            Some(HintComment::Server(b"db2:5432"))
         );
     }
 

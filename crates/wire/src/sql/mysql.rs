@@ -14,11 +14,12 @@ mod words;
 mod tests;
 
 pub use facts::{
-    Assignment, Ending, Facts, Isolation, Kind, Scope, Statement, Target, Traits, Value,
+    Assignment, Ending, Isolation, Scope, StatementFacts, StatementKind, StatementTraits, Target,
+    TextFacts, Value,
 };
 pub use names::{identifier, literal};
 
-pub use lexer::{Kind as TokenKind, Token, Tokens};
+pub use lexer::{Token, TokenKind, Tokens};
 
 use scan::Scan;
 use words as w;
@@ -28,7 +29,7 @@ use super::token::Word;
 
 /// What the session and its servers read a text by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Modes {
+pub struct LexerModes {
     /// `sql_mode` has ANSI_QUOTES: `"` quotes names.
     pub ansi_quotes: bool,
     /// `sql_mode` has NO_BACKSLASH_ESCAPES.
@@ -41,7 +42,7 @@ pub struct Modes {
     pub version: u32,
 }
 
-impl Modes {
+impl LexerModes {
     /// Whether the content of a comment is run (manual: "Comments"; MariaDB: "Comment Syntax").
     fn runs(self, for_mariadb: bool, version: u32) -> bool {
         if for_mariadb && !self.mariadb {
@@ -58,24 +59,24 @@ impl Modes {
 /// Words are those of the server's grammar, so a text in a character set whose characters may
 /// contain ASCII bytes cannot be read ([`charset_is_safe`]).
 #[must_use]
-pub fn facts(text: &[u8], modes: Modes) -> Facts<'_> {
+pub fn facts(text: &[u8], modes: LexerModes) -> TextFacts<'_> {
     let mut statements = statements(text, modes);
-    let mut facts = Facts {
+    let mut facts = TextFacts {
         text,
-        ..Facts::default()
+        ..TextFacts::default()
     };
     for statement in statements.by_ref().take(STATEMENTS_MAX) {
-        if facts.first.kind == Kind::Empty {
+        if facts.first.kind == StatementKind::Empty {
             facts.first = statement;
         } else {
             facts.more.push(statement);
         }
     }
     facts.is_cut = statements.next().is_some();
-    if statements.tokens.take_versioned() && facts.first.kind == Kind::Empty {
+    if statements.tokens.take_versioned() && facts.first.kind == StatementKind::Empty {
         // Nothing but comments that other servers may run.
-        facts.first.kind = Kind::Unknown;
-        facts.first.traits.add(Traits::VERSIONED);
+        facts.first.kind = StatementKind::Unknown;
+        facts.first.traits.add(StatementTraits::VERSIONED);
     }
     facts.hint = statements.tokens.hint();
     facts
@@ -83,7 +84,7 @@ pub fn facts(text: &[u8], modes: Modes) -> Facts<'_> {
 
 /// The statements of a text, however many, one after the other; see [`facts`].
 #[must_use]
-pub fn statements(text: &[u8], modes: Modes) -> Statements<'_> {
+pub fn statements(text: &[u8], modes: LexerModes) -> Statements<'_> {
     Statements {
         tokens: Tokens::new(text, modes),
         text,
@@ -100,9 +101,9 @@ pub struct Statements<'a> {
 }
 
 impl Iterator for Statements<'_> {
-    type Item = Statement;
+    type Item = StatementFacts;
 
-    fn next(&mut self) -> Option<Statement> {
+    fn next(&mut self) -> Option<StatementFacts> {
         while !self.is_over {
             let token = self.tokens.next_token();
             match token.kind {
@@ -111,7 +112,7 @@ impl Iterator for Statements<'_> {
                 _ => {
                     let (mut statement, end) = statement(&mut self.tokens, self.text, token);
                     if self.tokens.take_versioned() {
-                        statement.traits.add(Traits::VERSIONED);
+                        statement.traits.add(StatementTraits::VERSIONED);
                     }
                     self.is_over = end.kind == TokenKind::End;
                     return Some(statement);
@@ -125,7 +126,11 @@ impl Iterator for Statements<'_> {
 /// What a statement of the kind [`Kind::Set`] sets, in order; `None`: it is not built as
 /// documented.
 #[must_use]
-pub fn assignments(text: &[u8], statement: &Statement, modes: Modes) -> Option<Vec<Assignment>> {
+pub fn assignments(
+    text: &[u8],
+    statement: &StatementFacts,
+    modes: LexerModes,
+) -> Option<Vec<Assignment>> {
     // A text may have very many of them: none is read from the text's beginning.
     let mut tokens = Tokens::from(text, modes, statement.span.start, statement.in_comment);
     tokens.next_token();
@@ -164,7 +169,7 @@ pub fn odd_blank(charset: &[u8]) -> u8 {
 
 /// Whether a text has [`Modes::odd_blank`] outside of quotes, where we take it for part of a name.
 #[must_use]
-pub fn has_odd_blank(text: &[u8], modes: Modes) -> bool {
+pub fn has_odd_blank(text: &[u8], modes: LexerModes) -> bool {
     let odd = modes.odd_blank;
     if odd == 0 || memchr::memchr(odd, text).is_none() {
         return false;
@@ -181,13 +186,13 @@ pub fn has_odd_blank(text: &[u8], modes: Modes) -> bool {
     }
 }
 
-fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Statement, Token) {
+fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (StatementFacts, Token) {
     let kind = match first.kind {
         TokenKind::Word => head::kind(first.word, tokens),
         TokenKind::Open => parenthesised(tokens),
-        _ => Kind::Unknown,
+        _ => StatementKind::Unknown,
     };
-    let behind_first = (kind == Kind::Set).then(|| tokens.clone());
+    let behind_first = (kind == StatementKind::Set).then(|| tokens.clone());
     let in_comment = tokens.in_comment();
     let (mut statement, end) = Scan::run(tokens, text, first, kind);
     statement.in_comment = in_comment;
@@ -195,21 +200,21 @@ fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Stat
         let traits = set::traits(set::assignments(&behind).as_deref());
         statement.traits.add(traits);
     }
-    if matches!(kind, Kind::SetTransaction { scope, .. } if scope == Scope::Global) {
-        statement.traits.add(Traits::SETS_GLOBAL);
+    if matches!(kind, StatementKind::SetTransaction { scope, .. } if scope == Scope::Global) {
+        statement.traits.add(StatementTraits::SETS_GLOBAL);
     }
     (statement, end)
 }
 
 /// `(SELECT …) UNION …`: the first word inside decides.
-fn parenthesised(tokens: &Tokens<'_>) -> Kind {
+fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
     let mut ahead = tokens.clone();
     loop {
         let token = ahead.next_token();
         match token.kind {
             TokenKind::Open => {}
-            TokenKind::Word if is_query(token.word) => return Kind::Select,
-            _ => return Kind::Unknown,
+            TokenKind::Word if is_query(token.word) => return StatementKind::Select,
+            _ => return StatementKind::Unknown,
         }
     }
 }

@@ -26,21 +26,21 @@ use scan::Scan;
 use words as w;
 
 use super::facts::{
-    Facts, Kind as StatementKind, STATEMENTS_MAX, SetConfig, SettingName, SettingValue, Statement,
-    Traits,
+    STATEMENTS_MAX, SetConfig, SettingName, SettingValue, StatementFacts, StatementKind,
+    StatementTraits, TextFacts,
 };
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 
 /// What a text is. `backslashes`: the session's `standard_conforming_strings` is off.
 ///
 /// Words are those of the server's grammar, so a text in an encoding whose characters may contain
 /// ASCII bytes cannot be read ([`encoding_is_safe`]).
 #[must_use]
-pub fn facts(text: &[u8], backslashes: bool) -> Facts<'_> {
+pub fn facts(text: &[u8], backslashes: bool) -> TextFacts<'_> {
     let mut statements = statements(text, backslashes);
-    let mut facts = Facts {
+    let mut facts = TextFacts {
         text,
-        ..Facts::default()
+        ..TextFacts::default()
     };
     for statement in statements.by_ref().take(STATEMENTS_MAX) {
         if facts.first.kind == StatementKind::Empty {
@@ -73,18 +73,18 @@ pub struct Statements<'a> {
 }
 
 impl Iterator for Statements<'_> {
-    type Item = Statement;
+    type Item = StatementFacts;
 
     #[inline]
-    fn next(&mut self) -> Option<Statement> {
+    fn next(&mut self) -> Option<StatementFacts> {
         while !self.is_over {
             let token = self.tokens.next_token();
             match token.kind {
-                Kind::End => self.is_over = true,
-                Kind::Semicolon => {}
+                TokenKind::End => self.is_over = true,
+                TokenKind::Semicolon => {}
                 _ => {
                     let (statement, end) = statement(&mut self.tokens, self.text, token);
-                    self.is_over = end.kind == Kind::End;
+                    self.is_over = end.kind == TokenKind::End;
                     return Some(statement);
                 }
             }
@@ -96,7 +96,7 @@ impl Iterator for Statements<'_> {
 /// The settings that a `SELECT set_config(…)` of literals changes, which has the trait
 /// [`Traits::SETS_LITERALS`].
 #[must_use]
-pub fn set_configs(text: &[u8], statement: &Statement, backslashes: bool) -> Vec<SetConfig> {
+pub fn set_configs(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Vec<SetConfig> {
     let start = statement.span.start;
     let mut tokens = Tokens::new(statement.span.of(text), backslashes);
     tokens.next_token();
@@ -142,17 +142,17 @@ const UNSAFE_ENCODINGS: [&[u8]; 17] = [
     b"windows950",
 ];
 
-fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Statement, Token) {
+fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (StatementFacts, Token) {
     let kind = match first.kind {
-        Kind::Word => head::kind(first.word, tokens),
-        Kind::Open => parenthesised(tokens),
+        TokenKind::Word => head::kind(first.word, tokens),
+        TokenKind::Open => parenthesised(tokens),
         _ => StatementKind::Unknown,
     };
     let behind_first = (first.word == w::SELECT).then(|| tokens.clone());
     let (mut statement, end) = Scan::run(tokens, text, first, kind);
     let literals = |behind: Tokens<'_>| set::set_configs(&behind).is_some();
-    if statement.traits.any(Traits::SETS_UNKNOWN) && behind_first.is_some_and(literals) {
-        statement.traits = Traits::SETS_LITERALS;
+    if statement.traits.any(StatementTraits::SETS_UNKNOWN) && behind_first.is_some_and(literals) {
+        statement.traits = StatementTraits::SETS_LITERALS;
     }
     refine(&mut statement, text);
     (statement, end)
@@ -164,8 +164,8 @@ fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
     loop {
         let token = ahead.next_token();
         match token.kind {
-            Kind::Open => {}
-            Kind::Word if matches!(token.word, w::SELECT | w::VALUES | w::TABLE | w::WITH) => {
+            TokenKind::Open => {}
+            TokenKind::Word if matches!(token.word, w::SELECT | w::VALUES | w::TABLE | w::WITH) => {
                 return StatementKind::Select;
             }
             _ => return StatementKind::Unknown,
@@ -174,22 +174,22 @@ fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
 }
 
 /// What only the whole statement tells.
-fn refine(statement: &mut Statement, text: &[u8]) {
+fn refine(statement: &mut StatementFacts, text: &[u8]) {
     match statement.kind {
         StatementKind::Explain { analyze: true } if !explains_query(statement, text) => {
-            statement.traits.add(Traits::WRITES);
+            statement.traits.add(StatementTraits::WRITES);
         }
         StatementKind::Set(setting) => {
             if matches!(setting.name, SettingName::Written(name) if is_seed(name.of(text))) {
-                statement.traits.add(Traits::SEED);
+                statement.traits.add(StatementTraits::SEED);
             }
             match setting.value {
-                SettingValue::Unknown => statement.traits.add(Traits::SETS_UNKNOWN),
+                SettingValue::Unknown => statement.traits.add(StatementTraits::SETS_UNKNOWN),
                 SettingValue::Literals(value) => note_pg_temp(statement, value.of(text)),
                 SettingValue::Default => {}
             }
         }
-        _ if statement.traits.any(Traits::SETS_LITERALS) => {
+        _ if statement.traits.any(StatementTraits::SETS_LITERALS) => {
             note_pg_temp(statement, statement.span.of(text));
         }
         _ => {}
@@ -201,26 +201,26 @@ fn is_seed(name: &[u8]) -> bool {
 }
 
 /// With `pg_temp` first in the search path, a plain CREATE TABLE makes a temporary one.
-fn note_pg_temp(statement: &mut Statement, value: &[u8]) {
+fn note_pg_temp(statement: &mut StatementFacts, value: &[u8]) {
     let named = b"pg_temp";
     let mut places = value.windows(named.len());
     if places.any(|place| place.eq_ignore_ascii_case(named)) {
-        statement.traits.add(Traits::TEMPORARY);
+        statement.traits.add(StatementTraits::TEMPORARY);
     }
 }
 
 /// Whether what EXPLAIN explains is a query, by the first word that begins a command.
-fn explains_query(statement: &Statement, text: &[u8]) -> bool {
+fn explains_query(statement: &StatementFacts, text: &[u8]) -> bool {
     let mut tokens = Tokens::new(statement.span.of(text), true);
     tokens.next_token();
     let mut depth = 0_u32;
     loop {
         let token = tokens.next_token();
         match token.kind {
-            Kind::End => return false,
-            Kind::Open => depth = depth.saturating_add(1),
-            Kind::Close => depth = depth.saturating_sub(1),
-            Kind::Word => match token.word {
+            TokenKind::End => return false,
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Word => match token.word {
                 w::SELECT | w::VALUES | w::TABLE | w::WITH => return true,
                 w::ANALYZE | w::ANALYSE | w::VERBOSE => {}
                 _ if depth > 0 => {}

@@ -36,7 +36,7 @@ impl Span {
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum TokenKind {
     /// The end of the text.
     #[default]
     End,
@@ -78,7 +78,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Token {
     /// What it is.
-    pub kind: Kind,
+    pub kind: TokenKind,
     /// Where it is.
     pub span: Span,
     /// For words of at most 16 bytes and for operators: the bytes, ASCII letters in lower case.
@@ -108,13 +108,16 @@ impl Token {
     #[must_use]
     #[inline]
     pub fn is(self, keyword: Word) -> bool {
-        self.word == keyword && self.kind == Kind::Word
+        self.word == keyword && self.kind == TokenKind::Word
     }
 
     /// Whether it can stand for the name of something.
     #[must_use]
     #[inline]
     pub fn is_name(self) -> bool {
-        matches!(self.kind, Kind::Word | Kind::QuotedName | Kind::EscapedName)
+        matches!(
+            self.kind,
+            TokenKind::Word | TokenKind::QuotedName | TokenKind::EscapedName
+        )
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_proxy::knowledge::{Database, Knowledge};
+use evenkeel_proxy::knowledge::{Database, ServerInfo};
 use evenkeel_proxy::probe::MonitorAccount;
-use evenkeel_proxy::watch::{CatalogAsker, WatchError};
+use evenkeel_proxy::watch::{CatalogReader, WatchError};
 use evenkeel_proxy::{now_ms, now_us};
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ pub(super) struct Reader {
     pub(super) service: String,
     pub(super) servers: Vec<Listed>,
     pub(super) account: MonitorAccount,
-    pub(super) knowledge: Arc<Knowledge>,
+    pub(super) knowledge: Arc<ServerInfo>,
     pub(super) roster: watch::Receiver<Roster>,
 }
 
@@ -43,7 +43,7 @@ struct Shelf {
     turn: Turn,
     /// No server was there to be asked.
     is_away: bool,
-    asker: Option<(u64, CatalogAsker)>,
+    asker: Option<(u64, CatalogReader)>,
     /// The problem that was told.
     problem: Option<String>,
 }
@@ -264,7 +264,7 @@ impl Reader {
         listed: &Listed,
         database: &Database,
         shelf: &'a mut Shelf,
-    ) -> Result<&'a mut CatalogAsker, WatchError> {
+    ) -> Result<&'a mut CatalogReader, WatchError> {
         let known = shelf.asker.take().filter(|(id, _)| *id == listed.id());
         let asker = match known {
             Some(known) => known,
@@ -273,7 +273,7 @@ impl Reader {
                     database: Some(database.name().to_owned()),
                     ..self.account.clone()
                 };
-                let made = CatalogAsker::new(account, &listed.tls);
+                let made = CatalogReader::new(account, &listed.tls);
                 let made = made.map_err(|error| WatchError::CannotTell(error.to_string()))?;
                 (listed.id(), made)
             }

@@ -5,9 +5,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_proxy::knowledge::{Accounts, Knowledge, Login, NoLogin, Request};
+use evenkeel_proxy::knowledge::{
+    LookupError, LookupRequest, MysqlAuthRecords, PostgresAuthRecord, ServerInfo,
+};
 use evenkeel_proxy::probe::Target;
-use evenkeel_proxy::watch::{AccountAsker, LoginAsker};
+use evenkeel_proxy::watch::{MysqlAuthQuery, PostgresAuthQuery};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -23,23 +25,23 @@ const WAITING_MAX: usize = 10_000;
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(10);
 
-type Answer<A> = Result<A, NoLogin>;
+type Answer<A> = Result<A, LookupError>;
 type Reply<A> = oneshot::Sender<Answer<A>>;
 
 /// What a server has of a user.
 pub(super) trait OfUser: Clone + Debug + Send + Sync + 'static {
     /// The next session that wants to know.
-    fn next(knowledge: &Knowledge) -> impl Future<Output = Request<Self>> + Send;
+    fn next(knowledge: &ServerInfo) -> impl Future<Output = LookupRequest<Self>> + Send;
 }
 
-impl OfUser for Login {
-    async fn next(knowledge: &Knowledge) -> Request<Login> {
+impl OfUser for PostgresAuthRecord {
+    async fn next(knowledge: &ServerInfo) -> LookupRequest<PostgresAuthRecord> {
         knowledge.next_login().await
     }
 }
 
-impl OfUser for Accounts {
-    async fn next(knowledge: &Knowledge) -> Request<Accounts> {
+impl OfUser for MysqlAuthRecords {
+    async fn next(knowledge: &ServerInfo) -> LookupRequest<MysqlAuthRecords> {
         knowledge.next_accounts().await
     }
 }
@@ -52,7 +54,7 @@ pub(super) trait Knows: Send + Sync + 'static {
 }
 
 /// Answers the sessions of a service; never ends.
-pub(super) async fn answer<K: Knows>(knowledge: Arc<Knowledge>, knows: Arc<K>) {
+pub(super) async fn answer<K: Knows>(knowledge: Arc<ServerInfo>, knows: Arc<K>) {
     let mut book = Book::<K::Of>::default();
     let mut asking: JoinSet<(String, Answer<K::Of>)> = JoinSet::new();
     loop {
@@ -74,9 +76,9 @@ pub(super) async fn answer<K: Knows>(knowledge: Arc<Knowledge>, knows: Arc<K>) {
     }
 }
 
-fn too_late() -> NoLogin {
+fn too_late() -> LookupError {
     let limit_ms = LIMIT.as_millis();
-    NoLogin::Unavailable(format!(
+    LookupError::Unavailable(format!(
         "user lookup not answered by any server within {limit_ms} ms"
     ))
 }
@@ -120,12 +122,12 @@ impl<A> Default for Waiting<A> {
 }
 
 impl<A: Clone> Book<A> {
-    fn take(&mut self, request: Request<A>) {
-        let Request { user, reply } = request;
+    fn take(&mut self, request: LookupRequest<A>) {
+        let LookupRequest { user, reply } = request;
         if self.waiting >= WAITING_MAX {
             let why = format!("too many user lookups pending ({WAITING_MAX})");
             // A session that left needs no answer.
-            let _ = reply.send(Err(NoLogin::Unavailable(why)));
+            let _ = reply.send(Err(LookupError::Unavailable(why)));
             return;
         }
         self.waiting += 1;
@@ -179,18 +181,23 @@ pub(super) trait Asks: Send + Sync + 'static {
     ) -> impl Future<Output = Answer<Self::Of>> + Send;
 }
 
-impl Asks for LoginAsker {
-    type Of = Login;
+impl Asks for PostgresAuthQuery {
+    type Of = PostgresAuthRecord;
 
-    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<Login> {
+    async fn ask(
+        &self,
+        target: &Target,
+        user: &str,
+        limit: Duration,
+    ) -> Answer<PostgresAuthRecord> {
         self.ask(target, user, limit).await
     }
 }
 
-impl Asks for AccountAsker {
-    type Of = Accounts;
+impl Asks for MysqlAuthQuery {
+    type Of = MysqlAuthRecords;
 
-    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<Accounts> {
+    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<MysqlAuthRecords> {
         self.ask(target, user, limit).await
     }
 }
@@ -210,10 +217,10 @@ impl<A: Asks> Knows for Servers<A> {
         if self.askers.is_empty() {
             let why = "no account configured for user lookups: set user in [service.auth] or \
                        [service.monitor]";
-            return Err(NoLogin::Unavailable(why.to_owned()));
+            return Err(LookupError::Unavailable(why.to_owned()));
         }
         let order = self.order().await;
-        let mut answer = Err(NoLogin::Unavailable("no server available".to_owned()));
+        let mut answer = Err(LookupError::Unavailable("no server available".to_owned()));
         let last = order.len().saturating_sub(1);
         for (index, id) in order.into_iter().enumerate() {
             // A server that is merely busy is waited for if there is no other one.
@@ -222,7 +229,7 @@ impl<A: Asks> Knows for Servers<A> {
                 answer = self.ask(id, user, limit) => answer,
                 () = self.steps_down(id), if index != last => continue,
             };
-            if !matches!(answer, Err(NoLogin::Unavailable(_))) {
+            if !matches!(answer, Err(LookupError::Unavailable(_))) {
                 break;
             }
         }
@@ -263,14 +270,14 @@ impl<A: Asks> Servers<A> {
         let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
         let Some((listed, target, asker)) = target else {
             let why = "server host name not resolved".to_owned();
-            return Err(NoLogin::Unavailable(why));
+            return Err(LookupError::Unavailable(why));
         };
         let answer = Asks::ask(asker, &target, user, limit).await;
         answer.map_err(|error| match error {
-            NoLogin::Unavailable(why) => {
-                NoLogin::Unavailable(format!("{}: {why}", listed.server.name))
+            LookupError::Unavailable(why) => {
+                LookupError::Unavailable(format!("{}: {why}", listed.server.name))
             }
-            NoLogin::NoSuchUser => NoLogin::NoSuchUser,
+            LookupError::NoSuchUser => LookupError::NoSuchUser,
         })
     }
 }

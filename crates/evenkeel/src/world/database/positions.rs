@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use evenkeel_policy::causality::{self, Position, Sample, Sampler};
-use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::knowledge::ServerInfo;
 use evenkeel_proxy::now_us;
-use evenkeel_proxy::watch::{Place, PositionAsker, WatchError};
+use evenkeel_proxy::watch::{PositionQuery, ServerPosition, WatchError};
 use tokio::sync::watch;
 
 use super::roster::{Duty, Listed, Roster};
@@ -39,7 +39,7 @@ const SPIN_US_MAX: u64 = 50;
 
 /// Who tells where a server is.
 pub(super) trait Tells: Send {
-    fn ask(&mut self) -> impl Future<Output = Result<Place, WatchError>> + Send;
+    fn ask(&mut self) -> impl Future<Output = Result<ServerPosition, WatchError>> + Send;
 
     /// Is over once it has applied what was acknowledged before its time as the primary.
     fn catch_up(&mut self) -> impl Future<Output = Result<(), WatchError>> + Send;
@@ -48,11 +48,11 @@ pub(super) trait Tells: Send {
 /// A server, asked over a connection that is kept.
 pub(super) struct Asked {
     pub(super) listed: Listed,
-    pub(super) asker: PositionAsker,
+    pub(super) asker: PositionQuery,
 }
 
 impl Tells for Asked {
-    async fn ask(&mut self) -> Result<Place, WatchError> {
+    async fn ask(&mut self) -> Result<ServerPosition, WatchError> {
         match self.listed.target() {
             Some(target) => self.asker.ask(&target, ANSWER_LIMIT).await,
             None => Err(not_resolved()),
@@ -75,7 +75,7 @@ fn not_resolved() -> WatchError {
 pub(super) struct Follower<T> {
     pub(super) server_id: u64,
     pub(super) tells: T,
-    pub(super) knowledge: Arc<Knowledge>,
+    pub(super) knowledge: Arc<ServerInfo>,
     pub(super) roster: watch::Receiver<Roster>,
     /// How many samples there were, for the followers of one service.
     pub(super) samples: watch::Sender<u64>,
@@ -162,7 +162,7 @@ impl<T: Tells> Follower<T> {
         }
     }
 
-    fn note(&self, applied: Position, place: &Place, pace: &mut Pace) {
+    fn note(&self, applied: Position, place: &ServerPosition, pace: &mut Pace) {
         pace.asked(&applied);
         let track = self.knowledge.track();
         track.applied(self.server_id, applied, place.asked_us, Some(place.wait));
@@ -170,7 +170,7 @@ impl<T: Tells> Follower<T> {
 
     /// It is not what it was thought to be, or away: that is for those to find out who watch roles.
     async fn give_pause(&self) {
-        self.knowledge.doubt(self.server_id);
+        self.knowledge.request_role_check(self.server_id);
         tokio::time::sleep(Duration::from_millis(FAILED_INTERVAL_MS)).await;
     }
 }

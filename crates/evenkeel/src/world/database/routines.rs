@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_proxy::knowledge::{Knowledge, Routines};
+use evenkeel_proxy::knowledge::{Routines, ServerInfo};
 use evenkeel_proxy::now_us;
-use evenkeel_proxy::watch::{RoutineAsker, WatchError};
+use evenkeel_proxy::watch::{RoutineReader, WatchError};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -30,8 +30,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Reads them from one server after the other.
 pub(super) struct Reader {
     pub(super) service: String,
-    pub(super) askers: Vec<(Listed, RoutineAsker)>,
-    pub(super) knowledge: Arc<Knowledge>,
+    pub(super) askers: Vec<(Listed, RoutineReader)>,
+    pub(super) knowledge: Arc<ServerInfo>,
     pub(super) roster: watch::Receiver<Roster>,
     /// Reads are to go to replicas.
     pub(super) matters: bool,

@@ -12,7 +12,7 @@ use evenkeel_policy::{causality, lending, route, waiting};
 use evenkeel_proxy::database::{
     Auth, DatabaseService, DatabaseSnapshot, FileCredential, FileUser, LoginLimits, Sizes, Times,
 };
-use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::knowledge::ServerInfo;
 use evenkeel_proxy::tls::{
     Acceptor, AlpnProtocol, Authorities, Connector, ServerEncryption, SetupError, TlsIdentity,
 };
@@ -36,7 +36,7 @@ const IDLE_MS_AT_THE_END: u64 = 1_000;
 pub(in crate::world) fn shared(
     (protocol, plan): (Protocol, &DatabasePlan),
     workers: usize,
-    knowledge: &Arc<Knowledge>,
+    knowledge: &Arc<ServerInfo>,
 ) -> Arc<DatabaseService> {
     let make = match protocol {
         Protocol::Mysql => DatabaseService::mysql,

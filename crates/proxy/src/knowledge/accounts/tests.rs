@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn row(user: &str, host: &str) -> AccountRow {
-    AccountRow {
+fn row(user: &str, host: &str) -> MysqlAuthRecord {
+    MysqlAuthRecord {
         user: user.to_owned(),
         host: host.to_owned(),
-        ..AccountRow::default()
+        ..MysqlAuthRecord::default()
     }
 }
 
 fn chosen(from: &[&str], rows: &[(&str, &str)]) -> Option<(String, String)> {
-    let accounts = Accounts {
+    let accounts = MysqlAuthRecords {
         mariadb: false,
         from: from.iter().map(|&one| one.to_owned()).collect(),
         rows: rows.iter().map(|(user, host)| row(user, host)).collect(),
@@ -84,7 +84,7 @@ fn wildcards_are_those_of_like() {
 
 #[test]
 fn a_stored_password_is_not_shown() {
-    let way = Way {
+    let way = AuthMethod {
         plugin: "mysql_native_password".to_owned(),
         stored: Zeroizing::new(b"*ABCDEF".to_vec()),
         retained: Zeroizing::new(b"*ABCDEF".to_vec()),

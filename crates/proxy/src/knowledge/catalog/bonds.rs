@@ -10,7 +10,7 @@ use crate::state::meaning::{Body, of_function};
 
 /// By oid; only what leaves anything behind.
 #[derive(Debug, Default)]
-pub(super) struct Bonds {
+pub(super) struct RoutinePins {
     calls: ByOid,
     reads: ByOid,
     writes: ByOid,
@@ -19,11 +19,15 @@ pub(super) struct Bonds {
 type ByOid = HashMap<u32, Pins>;
 type ByName = HashMap<Box<[u8]>, Pins>;
 
-impl Bonds {
+impl RoutinePins {
     /// Functions call functions and change tables, whose triggers are functions: repeated until
     /// nothing is new.
-    pub(super) fn of(functions: &[Function], relations: &[Relation], events: &[u32]) -> Bonds {
-        let mut bonds = Bonds::default();
+    pub(super) fn of(
+        functions: &[Function],
+        relations: &[Relation],
+        events: &[u32],
+    ) -> RoutinePins {
+        let mut bonds = RoutinePins::default();
         let has_languages = functions.iter().any(calls_a_language);
         let own = functions
             .iter()

@@ -6,14 +6,14 @@ use super::resolve::{FIRST_USER_OID, Relation};
 
 /// By name.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Code {
+pub(super) struct UserCode {
     reads: HashSet<Box<[u8]>>,
     writes: HashSet<Box<[u8]>>,
 }
 
-impl Code {
+impl UserCode {
     /// Views stand on views, and a trigger changes other tables: repeated until nothing is new.
-    pub(super) fn of(relations: &[Relation]) -> Code {
+    pub(super) fn of(relations: &[Relation]) -> UserCode {
         let mut reads = HashSet::new();
         let mut writes = HashSet::new();
         loop {
@@ -29,7 +29,7 @@ impl Code {
                 }
             }
             if known == reads.len() + writes.len() {
-                return Code {
+                return UserCode {
                     reads: names(relations, &reads),
                     writes: names(relations, &writes),
                 };

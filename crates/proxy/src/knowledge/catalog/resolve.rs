@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
 
-use super::bonds::Bonds;
-use super::code::Code;
+use super::bonds::RoutinePins;
+use super::code::UserCode;
 use super::{Catalog, harmless};
 use crate::state::meaning::Body;
 
@@ -104,7 +104,7 @@ impl Builder {
     /// Draws the conclusions.
     #[must_use]
     pub fn build(&self, generation: u64) -> Catalog {
-        let bonds = Bonds::of(&self.functions, &self.relations, &self.events);
+        let bonds = RoutinePins::of(&self.functions, &self.relations, &self.events);
         let functions = worst_of_functions(&self.functions, &bonds);
         let relations = worst_of_relations(&self.relations, &functions);
         // The server's own are what they were made to be.
@@ -124,7 +124,7 @@ impl Builder {
             of_users: of_users().map(|one| one.name.as_bytes().into()).collect(),
             of_rows: of_rows.map(|one| one.name.as_bytes().into()).collect(),
             has_languages: self.functions.iter().any(calls_a_language),
-            code: Code::of(&self.relations),
+            code: UserCode::of(&self.relations),
             implied: worst(own.copied(), &functions),
             implied_code: self.code_of(&self.implied, &bonds),
             event_code: self.code_of(&self.events, &bonds),
@@ -137,7 +137,7 @@ impl Builder {
     }
 
     /// What these functions leave behind; `None`: nobody can replace the code of any.
-    fn code_of(&self, oids: &[u32], bonds: &Bonds) -> Option<Pins> {
+    fn code_of(&self, oids: &[u32], bonds: &RoutinePins) -> Option<Pins> {
         let is_code = |one: &&Function| one.body.is_code && oids.contains(&one.oid);
         let pins = bonds.worst_of_calls(oids);
         let has_code = self.functions.iter().any(|one| is_code(&one));
@@ -153,7 +153,7 @@ pub(super) fn calls_a_language(function: &Function) -> bool {
 
 type ByOid = HashMap<u32, Volatility>;
 
-fn worst_of_functions(all: &[Function], bonds: &Bonds) -> ByOid {
+fn worst_of_functions(all: &[Function], bonds: &RoutinePins) -> ByOid {
     let declared = all.iter().map(|one| {
         let own = own_of_function(one);
         // One that was declared otherwise must not bind its callers to a replica.

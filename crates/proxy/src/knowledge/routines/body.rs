@@ -1,6 +1,6 @@
 //! The body of a stored function, by its words: whether it may write, and what it calls.
 
-use evenkeel_wire::sql::mysql::{Modes, TokenKind, Tokens, identifier};
+use evenkeel_wire::sql::mysql::{LexerModes, TokenKind, Tokens, identifier};
 
 /// What was seen.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const DOING: [&[u8]; 6] = [
 ];
 
 /// Looks at every word.
-pub(super) fn look(body: &[u8], modes: Modes) -> Found {
+pub(super) fn look(body: &[u8], modes: LexerModes) -> Found {
     let mut found = Found {
         writes: false,
         calls: Vec::new(),

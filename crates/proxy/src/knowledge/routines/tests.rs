@@ -14,20 +14,20 @@ fn function(name: &str, access: &str, body: &str) -> Routine {
     }
 }
 
-fn view(name: &str, definition: &str) -> View {
-    View {
+fn view(name: &str, definition: &str) -> ViewDefinition {
+    ViewDefinition {
         name: name.to_owned(),
         definition: Some(definition.to_owned()),
     }
 }
 
-fn of(routines: Vec<Routine>, views: Vec<View>) -> Routines {
-    let listed = Listed {
+fn of(routines: Vec<Routine>, views: Vec<ViewDefinition>) -> Routines {
+    let listed = RoutineListing {
         mariadb: true,
         tables: vec!["T".to_owned(), "plain".to_owned()],
         views,
         routines,
-        ..Listed::default()
+        ..RoutineListing::default()
     };
     Routines::new(1, &listed)
 }
@@ -108,7 +108,7 @@ fn a_view_is_the_worst_of_what_it_is_made_of() {
             view("writes", "select `d`.`w`() AS `w`"),
             view("over", "select * from `d`.`writes` join `d`.`first`"),
             view("unknown", "select * from `d`.`no_such_table`"),
-            View {
+            ViewDefinition {
                 name: "hidden".to_owned(),
                 definition: None,
             },
@@ -131,12 +131,12 @@ fn a_view_is_the_worst_of_what_it_is_made_of() {
 
 #[test]
 fn what_routines_and_triggers_leave_in_the_session_is_known_by_their_bodies() {
-    let mut listed = Listed {
+    let mut listed = RoutineListing {
         routines: vec![
             function("sets", "NO SQL", "begin set @a = 1; return 1; end"),
             function("plain", "NO SQL", "return 1"),
         ],
-        ..Listed::default()
+        ..RoutineListing::default()
     };
     listed.triggers.push(Trigger {
         table: "Watched".to_owned(),
@@ -158,7 +158,7 @@ fn what_routines_and_triggers_leave_in_the_session_is_known_by_their_bodies() {
 #[test]
 fn what_binds_is_found_through_calls_views_and_triggers() {
     let no_sql = "NO SQL";
-    let listed = Listed {
+    let listed = RoutineListing {
         mariadb: true,
         tables: vec!["t".to_owned(), "u".to_owned()],
         views: vec![
@@ -194,7 +194,7 @@ fn what_binds_is_found_through_calls_views_and_triggers() {
             body: "set new.a = calls()".to_owned(),
             sql_mode: String::new(),
         }],
-        ..Listed::default()
+        ..RoutineListing::default()
     };
     let known = Routines::new(1, &listed);
     let variables = |pins: Pins| pins.has(Pin::Variables);

@@ -15,7 +15,9 @@ use tokio::{
 };
 
 use crate::{
-    probe::{Failure, MonitorAccount, ProbeSetupError, Progress, Target, Tls, stream, tls, words},
+    probe::{
+        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, stream, tls, words,
+    },
     tls::{check_name, words::with_server},
 };
 
@@ -60,7 +62,7 @@ impl Login {
         &self,
         target: &Target,
         progress: &Progress,
-    ) -> Result<Conn, Failure> {
+    ) -> Result<Conn, ProbeFailure> {
         progress.step("connecting or logging in");
         let login = pin!(calmly(Conn::new(self.opts(target))));
         let stalled = pin!(look_when_stalled(target, progress));
@@ -107,7 +109,7 @@ impl Login {
         error: Error,
         target: &Target,
         progress: &Progress,
-    ) -> Failure {
+    ) -> ProbeFailure {
         if let Some(tls) = words::tls_inside(&error) {
             return with_server(tls).into();
         }
@@ -125,13 +127,13 @@ impl Login {
         }
     }
 
-    fn judge_answer(&self, error: &ServerError, progress: &Progress) -> Failure {
+    fn judge_answer(&self, error: &ServerError, progress: &Progress) -> ProbeFailure {
         let said = words::clipped(&error.message);
         let monitor =
             "user, password and database in [service.monitor], and the account on the server";
         match error.code {
             // Too many connections; the account's own limit, by variable and by resource option.
-            1040 | 1203 | 1226 => Failure::Full(format!(
+            1040 | 1203 | 1226 => ProbeFailure::Full(format!(
                 "too many connections on the server: {said} (error {})",
                 error.code
             )),
@@ -163,8 +165,8 @@ impl Login {
         }
     }
 
-    fn refused(&self, said: &str, hint: &str) -> Failure {
-        Failure::LoginRefused(words::login_refused(&self.account.user, said, hint))
+    fn refused(&self, said: &str, hint: &str) -> ProbeFailure {
+        ProbeFailure::LoginRefused(words::login_refused(&self.account.user, said, hint))
     }
 }
 
@@ -240,12 +242,12 @@ pub(crate) async fn calmly<T>(talk: impl Future<Output = T>) -> Option<T> {
 }
 
 /// What to say of a peer whose packet made the library stumble.
-pub(crate) async fn malformed(target: &Target) -> Failure {
+pub(crate) async fn malformed(target: &Target) -> ProbeFailure {
     nonsense(target, "malformed packet").await
 }
 
 /// What was wrong with a peer that ended the conversation by an answer that made no sense.
-async fn nonsense(target: &Target, seen: &str) -> Failure {
+async fn nonsense(target: &Target, seen: &str) -> ProbeFailure {
     let looked = timeout(Duration::from_millis(LOOK_MS_MAX), look(target, None)).await;
     match looked {
         Ok(Ok(Some(why))) => why.into(),

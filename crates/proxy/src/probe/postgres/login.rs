@@ -13,7 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{
     probe::{
-        Failure, MonitorAccount, ProbeSetupError, Progress, Target, Tls,
+        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls,
         stream::{self, CheckedStream, ReceivedPrefix},
         tls, words,
     },
@@ -68,7 +68,7 @@ impl Login {
         &self,
         target: &Target,
         progress: &Progress,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Connection, ProbeFailure> {
         let socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
         progress.step("logging in");
         let mut config = self.config.clone();
@@ -101,7 +101,7 @@ impl Login {
         error: &Error,
         heard: &ReceivedPrefix,
         progress: &Progress,
-    ) -> Failure {
+    ) -> ProbeFailure {
         if let Some(first) = heard.implausible() {
             return words::speaks_no("PostgreSQL", &first).into();
         }
@@ -116,7 +116,7 @@ impl Login {
             return words::no_tls().into();
         }
         if text.contains("authentication") {
-            return Failure::LoginRefused(self.refused(&text));
+            return ProbeFailure::LoginRefused(self.refused(&text));
         }
         match words::io_inside(error) {
             Some(io) => words::io(io).into(),
@@ -125,7 +125,7 @@ impl Login {
         }
     }
 
-    fn judge_answer(&self, error: &DbError, progress: &Progress) -> Failure {
+    fn judge_answer(&self, error: &DbError, progress: &Progress) -> ProbeFailure {
         let said = words::clipped(error.message());
         // A session that the server ends says nothing of the query that it was at.
         let ended = matches!(
@@ -134,16 +134,16 @@ impl Login {
         );
         let at_login = !progress.is_logged_in();
         match error.code() {
-            &SqlState::TOO_MANY_CONNECTIONS => Failure::Full(format!(
+            &SqlState::TOO_MANY_CONNECTIONS => ProbeFailure::Full(format!(
                 "too many connections on the \
                                                                       server: {said}"
             )),
             &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-                Failure::LoginRefused(self.refused(&said))
+                ProbeFailure::LoginRefused(self.refused(&said))
             }
-            &SqlState::INVALID_CATALOG_NAME => Failure::NoDatabase(self.refused(&said)),
+            &SqlState::INVALID_CATALOG_NAME => ProbeFailure::NoDatabase(self.refused(&said)),
             &SqlState::INSUFFICIENT_PRIVILEGE if at_login => {
-                Failure::LoginRefused(self.refused(&said))
+                ProbeFailure::LoginRefused(self.refused(&said))
             }
             // Starting up, shutting down, a standby that takes no connections: the text says which.
             &SqlState::CANNOT_CONNECT_NOW => said.into(),
@@ -171,10 +171,13 @@ where
     Ok((client, Box::pin(connection)))
 }
 
-fn connector(config: &Arc<ClientConfig>, server_name: String) -> Result<TlsConnector, Failure> {
+fn connector(
+    config: &Arc<ClientConfig>,
+    server_name: String,
+) -> Result<TlsConnector, ProbeFailure> {
     let mut make = MakeRustlsConnect::new(ClientConfig::clone(config));
     MakeTlsConnect::<CheckedStream>::make_tls_connect(&mut make, &server_name)
-        .map_err(|e| Failure::Failed(e.to_string()))
+        .map_err(|e| ProbeFailure::Failed(e.to_string()))
 }
 
 /// "The server then responds with a single byte containing S or N" (Protocol Flow, SSL); old ones

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::join::Baseline;
 use super::server::ServerConnection;
 use crate::service::database::DatabaseService;
-use crate::state::mysql::Meaning;
+use crate::state::mysql::TextAnalysis;
 use crate::state::templates::Templates;
 use crate::upstream::lender::PoolUser;
 use crate::upstream::lending;
@@ -29,7 +29,7 @@ const SCHEMA_MS: u64 = 10_000;
 pub(crate) struct UserState {
     learned: Arc<BaselineEntry>,
     /// What its texts mean.
-    pub(super) templates: RefCell<Templates<Arc<Meaning>>>,
+    pub(super) templates: RefCell<Templates<Arc<TextAnalysis>>>,
 }
 
 /// All of a service.

@@ -11,7 +11,7 @@ use super::complaint::ErrorReply;
 use super::unit::{CommandKind, CommandStatement};
 use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::session::cancel::{KillOutcome, KillRequest, forward_kill, kill};
-use crate::state::mysql::Meaning;
+use crate::state::mysql::TextAnalysis;
 
 /// What becomes of a command.
 pub(super) enum RequestDisposition {
@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
         let is_whole = self.rest.is_over();
         let meaning = match is_whole {
             true => self.read_query(text),
-            false => Arc::new(Meaning::unreadable()),
+            false => Arc::new(TextAnalysis::unreadable()),
         };
         if is_whole && self.answers_alone(text) {
             return RequestDisposition::Done;
@@ -100,7 +100,7 @@ impl<'a> Session<'a> {
         if let Some((id, only_query)) = self.kill_of(&meaning) {
             return self.kill(id, only_query);
         }
-        if meaning.kills_stranger {
+        if meaning.kills_unknown_connection {
             return RequestDisposition::Refuse(ErrorReply::kill_of_stranger());
         }
         self.rule(is_whole.then_some(text));

@@ -331,7 +331,7 @@ impl Session<'_> {
             || report.is_without_cluster()
             || report.is_read_only() && !at.is_replica;
         if is_doubtful {
-            self.service.knowledge.doubt(at.server.id);
+            self.service.knowledge.request_role_check(at.server.id);
         }
     }
 

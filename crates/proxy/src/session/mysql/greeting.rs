@@ -10,7 +10,7 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::greeting::Greeting;
 use evenkeel_wire::mysql::password::{self, Nonce};
 use evenkeel_wire::mysql::{build, build::GreetingFields};
-use evenkeel_wire::sql::mysql::Modes;
+use evenkeel_wire::sql::mysql::LexerModes;
 use tokio::sync::Notify;
 
 use super::join;
@@ -227,12 +227,12 @@ impl ServerGreetings {
     }
 
     /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
-    pub(super) fn modes(&self, view: &ServiceSnapshot) -> Option<Modes> {
+    pub(super) fn modes(&self, view: &ServiceSnapshot) -> Option<LexerModes> {
         let version = self.known(view, true)?.version;
-        Some(Modes {
+        Some(LexerModes {
             mariadb: version.mariadb,
             version: version.number(),
-            ..Modes::default()
+            ..LexerModes::default()
         })
     }
 

@@ -228,7 +228,8 @@ impl Session<'_> {
             return None;
         };
         // What cannot be read may be several.
-        let is_known = |one: &Statement| one.kind != Kind::Unknown && !meaning.makes_program;
+        let is_known =
+            |one: &Statement| one.kind != Kind::Unknown && !meaning.defines_stored_program;
         let is_one = matches!(&*meaning.statements, [one] if is_known(one));
         (!is_one).then_some(self.takes_several)
     }

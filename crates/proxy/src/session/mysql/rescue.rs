@@ -17,7 +17,7 @@ use super::unit::CommandKind;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::clock;
 use crate::session::card::SessionActivity;
-use crate::state::mysql::{Does, Effect, Meaning};
+use crate::state::mysql::{Effect, EffectKind, TextAnalysis};
 
 /// A command that fails again and again has a reason of its own.
 const RETRIES_MAX: u32 = 3;
@@ -84,7 +84,7 @@ impl Session<'_> {
         {
             // That a replica is late is known.
             if mishap != Mishap::NotFresh {
-                self.service.knowledge.doubt(at.server.id);
+                self.service.knowledge.request_role_check(at.server.id);
             }
             self.unit.tried.push(at.server.id);
         }
@@ -301,7 +301,7 @@ impl Session<'_> {
             return Ok(());
         };
         if let Some(at) = &self.borrower.at {
-            self.service.knowledge.doubt(at.server.id);
+            self.service.knowledge.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
         tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");
@@ -410,13 +410,13 @@ impl Session<'_> {
 }
 
 /// Whether a transaction may be over behind it, one way or the other.
-pub(super) fn ends_transactions(meaning: &Meaning) -> bool {
+pub(super) fn ends_transactions(meaning: &TextAnalysis) -> bool {
     let goes_on = |one: &Statement| {
         let kinds = [Kind::Empty, Kind::Read, Kind::Write, Kind::Setting];
         kinds.contains(&one.kind)
     };
     // `SET autocommit = 1` commits.
-    let commits = |effect: &Effect| effect.does == Does::Told((*b"autocommit").into());
+    let commits = |effect: &Effect| effect.does == EffectKind::Told((*b"autocommit").into());
     !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
 }
 

@@ -1,6 +1,6 @@
 //! What the workers of a service share that speaks MySQL, beside what every database has.
 
-use evenkeel_wire::sql::mysql::Modes;
+use evenkeel_wire::sql::mysql::LexerModes;
 
 use super::login::Logins;
 use super::statements::Interned;
@@ -18,7 +18,7 @@ pub(crate) struct PostgresService {
 
 impl PostgresService {
     /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
-    pub(crate) fn modes(&self, view: &ServiceSnapshot) -> Option<Modes> {
+    pub(crate) fn modes(&self, view: &ServiceSnapshot) -> Option<LexerModes> {
         self.logins.faces.modes(view)
     }
 }

@@ -9,13 +9,13 @@ use rustc_hash::FxHashMap;
 use super::executed::ExecutionHistory;
 use crate::service::rules::Ruling;
 use crate::session::interned::{self, MemorySize, OF_CLIENT_MAX, StatementBudget, new_id};
-use crate::state::mysql::{Effect, Meaning};
+use crate::state::mysql::{Effect, TextAnalysis};
 
 /// A statement as clients prepare it.
-pub(crate) type Statement = interned::SharedStatement<PrepareContext, Meaning>;
+pub(crate) type Statement = interned::SharedStatement<PrepareContext, TextAnalysis>;
 
 /// All statements of a service.
-pub(crate) type Interned = interned::StatementInterner<PrepareContext, Meaning>;
+pub(crate) type Interned = interned::StatementInterner<PrepareContext, TextAnalysis>;
 
 impl Statement {
     /// The same, and yet another for the servers.
@@ -36,7 +36,7 @@ impl MemorySize for PrepareContext {
 /// What modes, a character set and a collation take, as a rule.
 const READING_WEIGHT: usize = 200;
 
-impl MemorySize for Meaning {
+impl MemorySize for TextAnalysis {
     fn weight(&self) -> usize {
         size_of_val(&*self.statements) + self.effects.len() * (size_of::<Effect>() + EFFECT)
     }
@@ -480,7 +480,7 @@ mod tests {
             b"SELECT 1",
             &PrepareContext::default(),
             0,
-            Meaning::default,
+            TextAnalysis::default,
         );
         let mut numbers = ClientStatements::default();
         numbers.prepared(&statement, 0, None);
@@ -503,7 +503,7 @@ mod tests {
                 b"SELECT ?",
                 &PrepareContext::default(),
                 catalog,
-                Meaning::default,
+                TextAnalysis::default,
             )
         };
         let mut numbers = ClientStatements::default();
@@ -529,7 +529,7 @@ mod tests {
             b"SELECT ?",
             &PrepareContext::default(),
             0,
-            Meaning::default,
+            TextAnalysis::default,
         );
         let sent_behind = |before: &dyn Fn(&mut ClientStatements), is_held: bool| {
             let mut numbers = ClientStatements::default();
@@ -556,7 +556,7 @@ mod tests {
     fn a_client_has_so_many_statements_and_no_more() {
         let statement = |text: &[u8]| {
             let within = PrepareContext::default();
-            Interned::default().statement(text, &within, 0, Meaning::default)
+            Interned::default().statement(text, &within, 0, TextAnalysis::default)
         };
         let (one, long) = (statement(b"SELECT 1"), statement(&[b' '; 1024 * 1024]));
         let mut numbers = ClientStatements::default();
@@ -582,7 +582,7 @@ mod tests {
             b"SELECT ?",
             &PrepareContext::default(),
             0,
-            Meaning::default,
+            TextAnalysis::default,
         );
         let mut numbers = ClientStatements::default();
         let types = [7; 128 * 1024];

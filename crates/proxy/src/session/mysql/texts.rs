@@ -20,31 +20,33 @@ use super::unit::{CommandKind, CommandStatement};
 use crate::clock;
 use crate::session::pinning;
 use crate::state::PinSource;
-use crate::state::mysql::{self, Lookup, Meaning, SessionState, StatementReply};
+use crate::state::mysql::{self, CatalogLookup, SessionState, StatementReply, TextAnalysis};
 use crate::state::settings::SettingSet;
 use crate::state::templates;
 
 impl Session<'_> {
     /// What a text means.
-    pub(super) fn read(&self, text: &[u8]) -> Meaning {
+    pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
         let routines = self.service.knowledge.routines();
-        let lookup = routines.as_deref().map(|routines| routines as &dyn Lookup);
+        let lookup = routines
+            .as_deref()
+            .map(|routines| routines as &dyn CatalogLookup);
         let meaning = self.journal.read(text, lookup);
         self.shared.asked.note(meaning.needs);
         meaning
     }
 
     /// The same of a text that is run, and counted under its digest.
-    pub(super) fn read_query(&self, text: &[u8]) -> Arc<Meaning> {
+    pub(super) fn read_query(&self, text: &[u8]) -> Arc<TextAnalysis> {
         let Some(dialect) = self.journal.dialect() else {
             return Arc::new(self.read(text));
         };
-        let within = templates::Within {
+        let within = templates::TemplateContext {
             dialect,
             catalog: self.catalog(),
         };
         let mut templates = self.account.known.templates.borrow_mut();
-        let is_fixed = |meaning: &Arc<Meaning>| meaning.is_fixed();
+        let is_fixed = |meaning: &Arc<TextAnalysis>| meaning.is_fixed();
         let meaning = templates.meaning(text, within, is_fixed, || {
             let mut meaning = self.read(text);
             meaning.digest = digest(text, dialect).0;
@@ -57,19 +59,21 @@ impl Session<'_> {
     }
 
     /// What a text means that was prepared within these.
-    fn read_prepared(&self, text: &[u8], within: &PrepareContext) -> Meaning {
+    fn read_prepared(&self, text: &[u8], within: &PrepareContext) -> TextAnalysis {
         let [mode, client, collation, ..] = &within.reading;
         let [mode, client, collation] =
             [mode, client, collation].map(|value| value.as_deref().unwrap_or_default());
         let dialect = self.journal.dialect_in(mode, client);
         let routines = self.service.knowledge.routines();
-        let lookup = routines.as_deref().map(|routines| routines as &dyn Lookup);
+        let lookup = routines
+            .as_deref()
+            .map(|routines| routines as &dyn CatalogLookup);
         let mut meaning = match dialect {
             Some(Dialect::Mysql(modes)) => {
                 let meaning = mysql::read(text, modes, lookup);
                 meaning.of_prepared(mode, client, collation)
             }
-            _ => Meaning::unreadable(),
+            _ => TextAnalysis::unreadable(),
         };
         self.shared.asked.note(meaning.needs);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
@@ -132,7 +136,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return;
         };
-        let nothing = Meaning::default();
+        let nothing = TextAnalysis::default();
         let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
         let is_text = matches!(self.unit.what, CommandKind::Query | CommandKind::Execute(_));
         self.unit.is_atomic = is_text && meaning.is_atomic;
@@ -170,7 +174,7 @@ impl Session<'_> {
         };
         let index = self.unit.results;
         self.unit.results += 1;
-        let nothing = Meaning::default();
+        let nothing = TextAnalysis::default();
         let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
         if let Some(at) = &mut self.borrower.at {
             let is_last = !reply.status.has(Status::MORE_RESULTS);
@@ -193,7 +197,7 @@ impl Session<'_> {
 
     /// The client's command failed.
     pub(super) fn text_failed(&mut self, server: &mut ServerConnection, code: u16) {
-        let nothing = Meaning::default();
+        let nothing = TextAnalysis::default();
         let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
         self.journal.failed(meaning, code, &mut server.settings);
         if let Some(at) = &mut self.borrower.at {
@@ -273,7 +277,7 @@ impl Session<'_> {
     }
 
     /// KILL of a connection by its number, as the client knows it.
-    pub(super) fn kill_of(&self, meaning: &Meaning) -> Option<(u64, bool)> {
+    pub(super) fn kill_of(&self, meaning: &TextAnalysis) -> Option<(u64, bool)> {
         let kill = meaning.kill.as_ref()?;
         Some((kill.connection, kill.query))
     }
@@ -326,7 +330,7 @@ fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
 pub(super) fn effective<'u>(
     what: &CommandKind,
     sense: &'u CommandStatement,
-) -> Option<&'u Meaning> {
+) -> Option<&'u TextAnalysis> {
     match what {
         CommandKind::Query | CommandKind::Execute(_) | CommandKind::Bulk(_) => sense.meaning(),
         _ => None,

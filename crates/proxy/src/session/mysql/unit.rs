@@ -16,7 +16,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::Ruling;
 use crate::session::placing::{CatchUpTarget, PlacementTarget, ReadRequest};
-use crate::state::mysql::Meaning;
+use crate::state::mysql::TextAnalysis;
 
 /// So long a session reads at the primary that no replica could be made fit for.
 const UNFIT_MS: u64 = 1_000;
@@ -126,13 +126,13 @@ pub(super) enum CommandStatement {
     #[default]
     Nothing,
     /// Its text was read.
-    Text(Arc<Meaning>),
+    Text(Arc<TextAnalysis>),
     /// It executes what was prepared.
     Statement(Arc<statements::Statement>),
 }
 
 impl CommandStatement {
-    pub(super) fn meaning(&self) -> Option<&Meaning> {
+    pub(super) fn meaning(&self) -> Option<&TextAnalysis> {
         match self {
             CommandStatement::Nothing => None,
             CommandStatement::Text(meaning) => Some(meaning),
@@ -324,7 +324,7 @@ fn only_read(statements: &[Statement]) -> bool {
 
 /// Whether it asks about the statement before, which only the server that ran that can answer, and
 /// does nothing else but read.
-fn only_asks(meaning: &Meaning) -> bool {
+fn only_asks(meaning: &TextAnalysis) -> bool {
     const ASKS: Traits = Traits::REMEMBERS;
     let asked = meaning.statements.iter().map(|one| Statement {
         kind: match one.kind {

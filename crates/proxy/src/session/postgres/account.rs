@@ -11,7 +11,7 @@ use super::server::ServerConnection;
 use super::shared::UserHistory;
 use crate::knowledge::{Catalog, Database};
 use crate::service::database::DatabaseService;
-use crate::state::meaning::Meaning;
+use crate::state::meaning::TextAnalysis;
 use crate::state::settings::{Interner, ServerSessionState, SessionState, SettingSet};
 use crate::state::templates::Templates;
 use crate::upstream::lender::{Parameters, PoolUser};
@@ -25,7 +25,7 @@ pub(crate) struct UserState {
     greeting: Arc<BaselineEntry>,
     greeter: RefCell<WorkerBaseline>,
     /// What its texts mean.
-    pub(crate) templates: RefCell<Templates<Arc<Meaning>>>,
+    pub(crate) templates: RefCell<Templates<Arc<TextAnalysis>>>,
     pub(crate) habits: Arc<UserHistory>,
     /// Once a client has come in, and so it is there.
     database: OnceCell<Arc<Database>>,

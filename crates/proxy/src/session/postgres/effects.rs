@@ -10,7 +10,7 @@ use evenkeel_wire::postgres::conversation::Token;
 use evenkeel_wire::sql::facts::Discard;
 
 use super::prepared::{PARSE, UNNAMED, UNREAD, unnamed_of};
-use crate::state::meaning::{Does, Effect, Meaning};
+use crate::state::meaning::{Effect, EffectKind, TextAnalysis};
 
 /// The statement without a name, as the client knows it.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(super) struct UnnamedStatement {
     pub(super) id: u64,
     pub(super) text: Vec<u8>,
     pub(super) types: Vec<u8>,
-    pub(super) meaning: Option<Arc<Meaning>>,
+    pub(super) meaning: Option<Arc<TextAnalysis>>,
     /// The server has taken its Parse.
     pub(super) is_parsed: bool,
     /// In which batch a Parse or Close of it is under way.
@@ -82,14 +82,14 @@ impl UnnamedStatement {
 #[derive(Default)]
 pub(super) struct PendingEffects {
     /// The meaning of the Query that comes next, if it was read to decide where it runs.
-    pub(super) read_ahead: Option<Arc<Meaning>>,
-    pending: VecDeque<(u64, Arc<Meaning>)>,
+    pub(super) read_ahead: Option<Arc<TextAnalysis>>,
+    pending: VecDeque<(u64, Arc<TextAnalysis>)>,
     pub(super) last: u64,
 }
 
 impl PendingEffects {
     /// Notes what a text leaves behind; the token of its request.
-    pub(super) fn note(&mut self, meaning: &Arc<Meaning>) -> Token {
+    pub(super) fn note(&mut self, meaning: &Arc<TextAnalysis>) -> Token {
         if !meaning.is_of_consequence() {
             return Token(0);
         }
@@ -105,7 +105,7 @@ impl PendingEffects {
     }
 
     /// What the request of a token meant, of whose statements one has ended well.
-    pub(super) fn completed(&mut self, token: Token) -> Option<&Meaning> {
+    pub(super) fn completed(&mut self, token: Token) -> Option<&TextAnalysis> {
         if token.0 == 0 || token.0 & (PARSE | UNNAMED) != 0 {
             return None;
         }
@@ -118,7 +118,7 @@ impl PendingEffects {
 
     /// A COMMIT is under way, or its end is.
     pub(super) fn may_end_transaction(&self) -> bool {
-        let commits = |effect: &Effect| effect.does == Does::Commit;
+        let commits = |effect: &Effect| effect.kind == EffectKind::Commit;
         let mut under_way = self.pending.iter();
         under_way.any(|(_, meaning)| meaning.effects.iter().any(commits))
     }
@@ -132,26 +132,28 @@ impl PendingEffects {
 /// DEALLOCATE ALL and DISCARD ALL take the protocol's statements along.
 pub(super) fn takes_statements_away(effect: &Effect) -> bool {
     matches!(
-        effect.does,
-        Does::DeallocateAll | Does::Discard(Discard::All)
+        effect.kind,
+        EffectKind::DeallocateAll | EffectKind::Discard(Discard::All)
     )
 }
 
 /// Whether a statement of it makes the connection forget what it drew from sequences.
-pub(super) fn discards_draws(meaning: &Meaning, statement: usize) -> bool {
-    let discards = |does: &Does| matches!(does, Does::Discard(Discard::All | Discard::Sequences));
+pub(super) fn discards_draws(meaning: &TextAnalysis, statement: usize) -> bool {
+    let discards =
+        |does: &EffectKind| matches!(does, EffectKind::Discard(Discard::All | Discard::Sequences));
     let of_statement = |effect: &&Effect| usize::try_from(effect.statement) == Ok(statement);
     let mut own = meaning.effects.iter().filter(of_statement);
-    own.any(|effect| discards(&effect.does))
+    own.any(|effect| discards(&effect.kind))
 }
 
 /// Whether a part of it may be committed before it ends.
-pub(super) fn may_commit(meaning: &Meaning) -> bool {
+pub(super) fn may_commit(meaning: &TextAnalysis) -> bool {
     meaning.statements.iter().any(|one| one.kind == Kind::Ddl)
 }
 
 /// Whether it was run as a whole or not at all: it has no COMMIT of its own, and acts nowhere else.
-pub(super) fn is_atomic(meaning: &Meaning) -> bool {
+pub(super) fn is_atomic(meaning: &TextAnalysis) -> bool {
     let is_plain = |kind| !matches!(kind, Kind::Routine | Kind::Unknown | Kind::EndTransaction);
-    !meaning.acts_outside && matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
+    !meaning.has_external_effects
+        && matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
 }

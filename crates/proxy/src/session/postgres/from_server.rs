@@ -21,7 +21,7 @@ use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::session::pinning;
 use crate::socket::Chunk;
-use crate::state::meaning::Does;
+use crate::state::meaning::EffectKind;
 
 /// What a walk through a server's bytes has led to.
 #[derive(Default)]
@@ -298,7 +298,9 @@ impl Session<'_> {
             self.used_nextval = false;
         }
         let effects = meaning.effects_of(statement);
-        effects.iter().any(|effect| effect.does == Does::Commit)
+        effects
+            .iter()
+            .any(|effect| effect.kind == EffectKind::Commit)
     }
 
     /// A statement is there.
@@ -335,7 +337,7 @@ impl Session<'_> {
         if let Some(at) = &self.borrower.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
         {
-            self.shared.knowledge.doubt(at.server.id);
+            self.shared.knowledge.request_role_check(at.server.id);
         }
     }
 

@@ -12,7 +12,7 @@ use evenkeel_wire::postgres::names::names;
 use super::Session;
 use super::effects::{is_atomic, may_commit, takes_statements_away};
 use super::statements::Statement;
-use crate::state::meaning::{Meaning, Rereads};
+use crate::state::meaning::{ParsingChange, TextAnalysis};
 
 /// The portals that may be there, if one of their name has left something behind.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Portals {
 }
 
 struct Portal {
-    meaning: Arc<Meaning>,
+    meaning: Arc<TextAnalysis>,
     /// In which batch it was bound.
     segment: u64,
     /// It was bound to something else before, and still is if the Bind has failed.
@@ -31,7 +31,7 @@ struct Portal {
 }
 
 impl Portals {
-    fn bind(&mut self, portal: &[u8], meaning: &Arc<Meaning>, segment: u64) {
+    fn bind(&mut self, portal: &[u8], meaning: &Arc<TextAnalysis>, segment: u64) {
         if let Some(known) = self.known.get_mut(portal) {
             known.is_replaced |= known.meaning != *meaning;
             known.meaning.clone_from(meaning);
@@ -48,11 +48,11 @@ impl Portals {
 
     /// What an Execute in this batch runs, if its end matters. A Bind of the same
     /// batch has not failed: else the Execute is passed over.
-    fn meaning(&self, portal: &[u8], segment: u64) -> Option<Arc<Meaning>> {
+    fn meaning(&self, portal: &[u8], segment: u64) -> Option<Arc<TextAnalysis>> {
         let known = self.known.get(portal)?;
         let is_doubtful = self.has_failed && known.is_replaced && known.segment != segment;
         Some(match is_doubtful {
-            true => Arc::new(Meaning::unreadable()),
+            true => Arc::new(TextAnalysis::unreadable()),
             false => Arc::clone(&known.meaning),
         })
     }
@@ -99,7 +99,7 @@ impl Session<'_> {
     }
 
     /// What is prepared behind it in the same batch must not be taken for what it takes away.
-    fn outdate_for(&mut self, meaning: &Meaning) {
+    fn outdate_for(&mut self, meaning: &TextAnalysis) {
         self.discards_statements |= self.is_to_be_awaited(meaning);
         if !meaning.effects.iter().any(takes_statements_away) {
             return;
@@ -127,8 +127,8 @@ impl Session<'_> {
     /// behind binds when it is executed.
     pub(super) fn bind_unknown(&mut self, header: Header, message: &[u8]) {
         let portal = portal_of(header, message);
-        let unknown = Arc::new(Meaning::unreadable());
-        self.rereads = self.rereads.max(Rereads::Anything);
+        let unknown = Arc::new(TextAnalysis::unreadable());
+        self.rereads = self.rereads.max(ParsingChange::Anything);
         self.has_unknown_search_path = true;
         self.portals.bind(portal, &unknown, self.segment);
     }
@@ -142,7 +142,7 @@ impl Session<'_> {
         }
         let Some(meaning) = self.unnamed.meaning.take() else {
             self.asked.runs(0);
-            return self.take_hold(portal, &Arc::new(Meaning::unreadable()));
+            return self.take_hold(portal, &Arc::new(TextAnalysis::unreadable()));
         };
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(&meaning);
@@ -154,13 +154,13 @@ impl Session<'_> {
     }
 
     /// Pins hold from the Bind on, all else from the end of the Execute.
-    fn take_hold(&mut self, portal: &[u8], meaning: &Arc<Meaning>) {
+    fn take_hold(&mut self, portal: &[u8], meaning: &Arc<TextAnalysis>) {
         self.portals.bind(portal, meaning, self.segment);
         self.changes_catalog |= meaning.changes_catalog;
         self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
-        self.hides_tables |= meaning.hides_tables;
-        self.used_nextval |= meaning.draws;
+        self.hides_tables |= meaning.may_shadow_tables;
+        self.used_nextval |= meaning.uses_nextval;
         self.vacates(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {

@@ -18,7 +18,7 @@ use super::server::ServerConnection;
 use super::statements::ClientStatements;
 use super::statements::{self, NAME_PREFIX, is_ours, name_of};
 use super::{ExitReason, Session, sequences};
-use crate::state::meaning::{Does, Meaning};
+use crate::state::meaning::{EffectKind, TextAnalysis};
 
 /// Marks tokens of Parses that name a statement; the others' are not asked for.
 pub(super) const PARSE: u64 = 1 << 62;
@@ -50,7 +50,7 @@ pub(super) fn take_given(given: &mut Vec<(Box<[u8]>, u64)>, name: &[u8]) -> bool
 
 /// What was prepared behind it waits, or is still to be answered.
 pub(super) fn forget_statements(
-    meaning: &Meaning,
+    meaning: &TextAnalysis,
     statement: usize,
     server: &mut ServerConnection,
     names: &mut ClientStatements,
@@ -69,9 +69,11 @@ pub(super) const NOT_ITS_NAME: &str = "prepared statement names consisting of ev
      a number are reserved for the connection pool";
 
 /// Whether a text prepares, runs or takes away what is called as only we call statements.
-pub(super) fn names_ours(meaning: &Meaning) -> bool {
-    meaning.effects.iter().any(|effect| match &effect.does {
-        Does::Prepare(name) | Does::Execute(name) | Does::Deallocate(name) => is_ours(name),
+pub(super) fn names_ours(meaning: &TextAnalysis) -> bool {
+    meaning.effects.iter().any(|effect| match &effect.kind {
+        EffectKind::Prepare(name) | EffectKind::Execute(name) | EffectKind::Deallocate(name) => {
+            is_ours(name)
+        }
         _ => false,
     })
 }
@@ -194,7 +196,7 @@ impl Session<'_> {
     pub(super) fn refuses_meaning(
         &mut self,
         flight: &mut Flight<'_, '_>,
-        meaning: &Meaning,
+        meaning: &TextAnalysis,
     ) -> Option<&'static str> {
         if names_ours(meaning) {
             return Some(NOT_ITS_NAME);

@@ -10,7 +10,7 @@ use evenkeel_wire::sql::{Dialect, postgres};
 use super::Session;
 use super::server::ServerConnection;
 use super::statements::{PrepareContext, Statement, new_id};
-use crate::state::meaning::{Rereads, sets_anything};
+use crate::state::meaning::{ParsingChange, sets_anything};
 
 impl Session<'_> {
     /// How texts are read; `None`: they cannot be.
@@ -24,7 +24,8 @@ impl Session<'_> {
         let reported = &self.journal.reported;
         // In the batch of what sets it nobody tells whether it is set.
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        let is_told = self.rereads < Rereads::Texts || self.server.as_deref().is_none_or(is_quiet);
+        let is_told =
+            self.rereads < ParsingChange::Texts || self.server.as_deref().is_none_or(is_quiet);
         (is_told && reported.is_readable()).then(|| reported.backslashes())
     }
 
@@ -32,7 +33,7 @@ impl Session<'_> {
     /// of that comes with ReadyForQuery.
     pub(super) fn is_unreadable_yet(&self, request: Request) -> bool {
         let is_text = matches!(request, Request::Query | Request::Parse);
-        is_text && self.rereads >= Rereads::Anything
+        is_text && self.rereads >= ParsingChange::Anything
     }
 
     /// What a text is prepared in.
@@ -57,7 +58,7 @@ impl Session<'_> {
 
     /// Whether what is prepared now may be read by other settings than are known.
     fn reads_uncertainly(&self) -> bool {
-        self.rereads > Rereads::Nothing || sets_anything(self.journal.pins)
+        self.rereads > ParsingChange::Nothing || sets_anything(self.journal.pins)
     }
 
     /// Whether names may mean something temporary, here and to nobody else. A plan of before need
@@ -90,7 +91,7 @@ impl Session<'_> {
 
     /// No transaction is open and nothing under way: the settings are what they are known to be.
     pub(super) fn settings_settled(&mut self) {
-        self.rereads = Rereads::Nothing;
+        self.rereads = ParsingChange::Nothing;
         self.has_unknown_search_path = false;
         self.hides_tables = false;
         self.journal.settled();

@@ -93,7 +93,7 @@ impl Session<'_> {
         if let Some(at) = &self.borrower.at
             && mishap != Mishap::RecoveryConflict
         {
-            self.shared.knowledge.doubt(at.server.id);
+            self.shared.knowledge.request_role_check(at.server.id);
         }
         self.take_back(mishap, walked)
     }
@@ -183,7 +183,7 @@ impl Session<'_> {
             return Ok(());
         };
         if let Some(at) = &self.borrower.at {
-            self.shared.knowledge.doubt(at.server.id);
+            self.shared.knowledge.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
         tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");

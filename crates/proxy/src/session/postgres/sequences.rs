@@ -7,7 +7,7 @@ use evenkeel_wire::postgres::conversation::{Request, Token};
 
 use super::Session;
 use super::server::ServerConnection;
-use crate::state::meaning::Meaning;
+use crate::state::meaning::TextAnalysis;
 
 /// With which one is refused who asks too late to be told apart from others.
 pub(super) const REFUSAL: &str = "cannot evaluate currval() or lastval(): this server connection \
@@ -27,10 +27,10 @@ impl Session<'_> {
     pub(super) fn guard_sequences(
         &mut self,
         flight: &mut Flight<'_, '_>,
-        meaning: &Meaning,
+        meaning: &TextAnalysis,
     ) -> bool {
-        if !meaning.asks {
-            if meaning.may_ask {
+        if !meaning.uses_lastval {
+            if meaning.may_use_lastval {
                 self.forget_draws(flight);
             }
             return false;

@@ -8,7 +8,7 @@ use evenkeel_wire::sql::Dialect;
 use rustc_hash::FxHashMap;
 
 use crate::session::interned::{self, MemorySize, OF_CLIENT_MAX, StatementBudget};
-use crate::state::meaning::{Effect, Meaning};
+use crate::state::meaning::{Effect, TextAnalysis};
 use crate::state::settings::ParseSettings;
 
 pub(crate) use crate::session::interned::new_id;
@@ -20,10 +20,10 @@ pub(crate) const NAME_LENGTH: usize = 16;
 pub(crate) const NAME_PREFIX: &[u8] = b"evenkeel";
 
 /// A statement as clients prepare it.
-pub(crate) type Statement = interned::SharedStatement<PrepareContext, Arc<Meaning>>;
+pub(crate) type Statement = interned::SharedStatement<PrepareContext, Arc<TextAnalysis>>;
 
 /// All statements of a service.
-pub(crate) type Interned = interned::StatementInterner<PrepareContext, Arc<Meaning>>;
+pub(crate) type Interned = interned::StatementInterner<PrepareContext, Arc<TextAnalysis>>;
 
 /// What makes statements of one text different.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ impl MemorySize for PrepareContext {
     }
 }
 
-impl MemorySize for Arc<Meaning> {
+impl MemorySize for Arc<TextAnalysis> {
     fn weight(&self) -> usize {
         size_of_val(&*self.statements) + self.effects.len() * (size_of::<Effect>() + EFFECT)
     }

@@ -18,8 +18,8 @@ use super::unit::text_of_query;
 use super::{ExitReason, LONG_TEXT, Session, sequences};
 use crate::session::pinning;
 use crate::state::PinSource;
-use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
-use crate::state::templates::Within;
+use crate::state::meaning::{self, CatalogLookup, Effect, EffectKind, TextAnalysis};
+use crate::state::templates::TemplateContext;
 use crate::upstream::vacating::Vacating;
 
 impl Session<'_> {
@@ -69,15 +69,15 @@ impl Session<'_> {
     }
 
     /// What a text means takes hold as it is sent.
-    pub(super) fn meant(&mut self, meaning: &Arc<Meaning>) -> Token {
+    pub(super) fn meant(&mut self, meaning: &Arc<TextAnalysis>) -> Token {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
         self.unit.may_commit |= may_commit(meaning);
         self.changes_catalog |= meaning.changes_catalog;
         self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
-        self.hides_tables |= meaning.hides_tables;
-        self.used_nextval |= meaning.draws;
+        self.hides_tables |= meaning.may_shadow_tables;
+        self.used_nextval |= meaning.uses_nextval;
         self.vacates(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
@@ -87,7 +87,7 @@ impl Session<'_> {
     }
 
     /// Others are to leave the database that it acts on.
-    pub(super) fn vacates(&mut self, meaning: &Meaning) {
+    pub(super) fn vacates(&mut self, meaning: &TextAnalysis) {
         if let (Some(does), Some(at)) = (&meaning.vacating, &self.borrower.at) {
             self.vacating = Some(Vacating::begin(self.worker, at.server.id, does));
         }
@@ -95,10 +95,10 @@ impl Session<'_> {
 
     /// What a plain CREATE makes is temporary where `pg_temp` comes first in a search path that is
     /// the transaction's alone, and of which a text need not tell.
-    pub(super) fn take_rereads(&mut self, meaning: &Meaning) {
+    pub(super) fn take_rereads(&mut self, meaning: &TextAnalysis) {
         let before = self.has_unknown_search_path;
-        self.rereads = self.rereads.max(meaning.rereads);
-        self.has_unknown_search_path |= meaning.sets_path;
+        self.rereads = self.rereads.max(meaning.parsing_change);
+        self.has_unknown_search_path |= meaning.may_set_search_path;
         let may_be_temporary = match meaning.makes_tables() {
             true => self.has_unknown_search_path,
             // A block of code may; of what it sets itself its own code tells.
@@ -130,11 +130,11 @@ impl Session<'_> {
     }
 
     /// The name of a DEALLOCATE, if the client has prepared it by the protocol.
-    pub(super) fn deallocated<'m>(&self, meaning: &'m Meaning) -> Option<&'m [u8]> {
+    pub(super) fn deallocated<'m>(&self, meaning: &'m TextAnalysis) -> Option<&'m [u8]> {
         let [effect] = meaning.effects.as_slice() else {
             return None;
         };
-        let Does::Deallocate(name) = &effect.does else {
+        let EffectKind::Deallocate(name) = &effect.kind else {
             return None;
         };
         let is_ours = meaning.statements.len() == 1 && self.names.taken(name).is_some();
@@ -168,7 +168,7 @@ impl Session<'_> {
     pub(super) fn deallocate(
         &mut self,
         flight: &mut Flight<'_, '_>,
-        meaning: &Meaning,
+        meaning: &TextAnalysis,
         length: usize,
     ) -> Option<Sending> {
         let name = self.deallocated(meaning)?;
@@ -190,12 +190,16 @@ impl Session<'_> {
 
     /// EXECUTE of statements that the client has prepared by the protocol: they are given their own
     /// names on this server, which the client keeps from then on.
-    pub(super) fn prepare_for_execute(&mut self, flight: &mut Flight<'_, '_>, meaning: &Meaning) {
+    pub(super) fn prepare_for_execute(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        meaning: &TextAnalysis,
+    ) {
         if !self.server.as_deref().is_some_and(takes_parses) {
             return;
         }
         for effect in &meaning.effects {
-            if let Does::Execute(name) = &effect.does {
+            if let EffectKind::Execute(name) = &effect.kind {
                 self.give_name(flight, name);
             }
         }
@@ -247,13 +251,13 @@ impl Session<'_> {
             return false;
         }
         let meaning = self.read_query(text);
-        meaning.effects.iter().any(|effect| match &effect.does {
-            Does::Execute(name) => self.names.get(name).is_some() && !server.has_given(name),
+        meaning.effects.iter().any(|effect| match &effect.kind {
+            EffectKind::Execute(name) => self.names.get(name).is_some() && !server.has_given(name),
             _ => false,
         })
     }
 
-    pub(super) fn take_pins(&mut self, meaning: &Meaning) {
+    pub(super) fn take_pins(&mut self, meaning: &TextAnalysis) {
         self.discards_statements |= self.is_to_be_awaited(meaning);
         self.journal.sent(meaning);
         self.source.clone_from(&meaning.source);
@@ -261,24 +265,26 @@ impl Session<'_> {
     }
 
     /// Whether what comes behind it must not be sent before its end.
-    pub(super) fn is_to_be_awaited(&self, meaning: &Meaning) -> bool {
+    pub(super) fn is_to_be_awaited(&self, meaning: &TextAnalysis) -> bool {
         let journal = &self.journal;
         let takes_away =
-            |one: &Effect| takes_statements_away(one) || journal.is_to_restore(&one.does);
+            |one: &Effect| takes_statements_away(one) || journal.is_to_restore(&one.kind);
         meaning.effects.iter().any(takes_away)
     }
 
     /// What a text means; of a session whose encoding hides it, nothing can be told.
-    pub(super) fn read(&self, text: &[u8]) -> Meaning {
+    pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
         self.read_as(text, self.dialect())
     }
 
-    fn read_as(&self, text: &[u8], dialect: Option<Dialect>) -> Meaning {
+    fn read_as(&self, text: &[u8], dialect: Option<Dialect>) -> TextAnalysis {
         let Some(Dialect::Postgres { backslashes }) = dialect else {
-            return Meaning::unreadable();
+            return TextAnalysis::unreadable();
         };
         let catalog = self.account.catalog();
-        let lookup = catalog.as_deref().map(|catalog| catalog as &dyn Lookup);
+        let lookup = catalog
+            .as_deref()
+            .map(|catalog| catalog as &dyn CatalogLookup);
         meaning::read_in_doubt(text, backslashes, lookup, self.doubts_functions())
     }
 
@@ -294,16 +300,16 @@ impl Session<'_> {
     }
 
     /// What a text means that is run, and counted under its digest.
-    pub(super) fn read_query(&self, text: &[u8]) -> Arc<Meaning> {
+    pub(super) fn read_query(&self, text: &[u8]) -> Arc<TextAnalysis> {
         let Some(dialect) = self.dialect() else {
             return Arc::new(self.read(text));
         };
-        let within = Within {
+        let within = TemplateContext {
             dialect,
             catalog: self.catalog_version(),
         };
         let mut templates = self.account.known.templates.borrow_mut();
-        let is_fixed = |meaning: &Arc<Meaning>| meaning.is_fixed();
+        let is_fixed = |meaning: &Arc<TextAnalysis>| meaning.is_fixed();
         let meaning = templates.meaning(text, within, is_fixed, || {
             Arc::new(self.read_prepared(text, Some(dialect)))
         });
@@ -311,7 +317,7 @@ impl Session<'_> {
         meaning
     }
 
-    fn read_prepared(&self, text: &[u8], dialect: Option<Dialect>) -> Meaning {
+    fn read_prepared(&self, text: &[u8], dialect: Option<Dialect>) -> TextAnalysis {
         let mut meaning = self.read_as(text, dialect);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
         meaning.name_source(text, dialect);

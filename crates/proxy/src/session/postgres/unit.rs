@@ -21,7 +21,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::Ruling;
 use crate::session::placing::{PlacementTarget, ReadRequest};
-use crate::state::meaning::{self, Meaning};
+use crate::state::meaning::{self, TextAnalysis};
 
 /// Bytes of memory that a client keeps for its next unit.
 const SPARE_LENGTH_MAX: usize = 256;
@@ -140,7 +140,7 @@ pub(super) enum RequestDisposition {
 #[derive(Default)]
 pub(super) struct Draft {
     statements: SmallVec<[Statement; 4]>,
-    hint: Option<meaning::Hint>,
+    hint: Option<meaning::RoutingHint>,
     /// Its end is there: nothing comes behind it.
     has_end: bool,
     /// Its client wants an answer before it says more, or says what is too long to be read.
@@ -169,7 +169,7 @@ impl Draft {
         self.has_end || self.is_urgent
     }
 
-    fn add(&mut self, meaning: &Meaning) {
+    fn add(&mut self, meaning: &TextAnalysis) {
         self.statements.extend_from_slice(&meaning.statements);
         self.may_write |= meaning.writes;
         if self.hint.is_none() {

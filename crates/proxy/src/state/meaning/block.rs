@@ -1,17 +1,17 @@
 //! DO: a block of code given as a string, read for what it may leave behind.
 
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_wire::sql::facts::Statement;
+use evenkeel_wire::sql::facts::StatementFacts;
 use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres::{self, Tokens};
-use evenkeel_wire::sql::token::{Kind, Span, Token, Word};
+use evenkeel_wire::sql::token::{Span, Token, TokenKind, Word};
 
 use smallvec::SmallVec;
 
 use super::super::settings::values;
 use super::body::{Body, whole};
-use super::effects::Effects;
-use super::{Does, Reader, Rereads, languages, pins, rereads, unnamed};
+use super::effects::EffectCollector;
+use super::{AnalysisContext, EffectKind, ParsingChange, languages, pins, rereads, unnamed};
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
 pub(super) const ANYTHING: [Pin; 7] = [
@@ -24,7 +24,11 @@ pub(super) const ANYTHING: [Pin; 7] = [
     Pin::HeldCursor,
 ];
 
-pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+pub(super) fn collect(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
     let mut code = Span::default();
@@ -32,14 +36,14 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
     loop {
         let token = tokens.next_token();
         match token.kind {
-            Kind::End => break,
-            Kind::Word if token.is(Word::of("language")) => {
+            TokenKind::End => break,
+            TokenKind::Word if token.is(Word::of("language")) => {
                 let written = identifier(tokens.next_token().span.of(own));
                 language = String::from_utf8_lossy(&written)
                     .trim_matches('\'')
                     .to_owned();
             }
-            Kind::String => code = token.span,
+            TokenKind::String => code = token.span,
             _ => {}
         }
     }
@@ -75,14 +79,14 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
 /// What running this code in SQL or PL/pgSQL may leave behind, apart from what it calls, changes
 /// and makes at run time.
 pub(super) fn bound_by_code(code: &[u8]) -> Pins {
-    let reader = Reader {
+    let reader = AnalysisContext {
         text: code,
         backslashes: false,
         catalog: None,
         doubts_functions: false,
     };
     let mut list = SmallVec::new();
-    let mut effects = Effects::of(0, &mut list);
+    let mut effects = EffectCollector::of(0, &mut list);
     read(&reader, code, false, &mut effects);
     let passing = [
         (effects.draws, Pin::Sequence),
@@ -95,14 +99,14 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
         pins.add(*pin);
     }
     for effect in &list {
-        if let Does::Pin(pin) | Does::PinOnSuccess(pin) = effect.does {
+        if let EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) = effect.kind {
             pins.add(pin);
         }
     }
     pins
 }
 
-pub(super) fn anything(reader: &Reader<'_>, effects: &mut Effects<'_>) {
+pub(super) fn anything(reader: &AnalysisContext<'_>, effects: &mut EffectCollector<'_>) {
     effects.may_ask = true;
     for pin in ANYTHING {
         effects.pin(pin);
@@ -118,7 +122,12 @@ pub(super) fn anything(reader: &Reader<'_>, effects: &mut Effects<'_>) {
 /// Goes through code in PL/pgSQL word by word: it says too much rather than too little.
 ///
 /// `dynamic`: what it makes at run time may be anything.
-fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'_>) {
+fn read(
+    reader: &AnalysisContext<'_>,
+    code: &[u8],
+    dynamic: bool,
+    effects: &mut EffectCollector<'_>,
+) {
     let whole = whole(code);
     let sets = Sets {
         anything: !postgres::sets_locally(code, &whole, false),
@@ -130,26 +139,28 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
     let mut last = Token::default();
     let mut dropped = Dropped::default();
     let mut token = tokens.next_token();
-    while token.kind != Kind::End {
+    while token.kind != TokenKind::End {
         let next = tokens.next_token();
         match token.kind {
-            Kind::Broken | Kind::EscapedName if dynamic => anything(reader, effects),
-            Kind::Word | Kind::QuotedName if next.kind == Kind::Open => {
+            TokenKind::Broken | TokenKind::EscapedName if dynamic => anything(reader, effects),
+            TokenKind::Word | TokenKind::QuotedName if next.kind == TokenKind::Open => {
                 call(reader, &identifier(token.span.of(code)), &sets, effects);
             }
-            Kind::Word if dynamic && is_dynamic(token, next) => anything(reader, effects),
-            Kind::Word if is_set(token, last, next) => {
-                let name = (next.kind == Kind::Word).then(|| identifier(next.span.of(code)));
+            TokenKind::Word if dynamic && is_dynamic(token, next) => anything(reader, effects),
+            TokenKind::Word if is_set(token, last, next) => {
+                let name = (next.kind == TokenKind::Word).then(|| identifier(next.span.of(code)));
                 set(name.as_deref(), effects);
             }
-            Kind::Word if token.is(SET) && next.is(LOCAL) => set_locally(code, &tokens, effects),
-            Kind::Word if is_temporary(token, last, next) => {
+            TokenKind::Word if token.is(SET) && next.is(LOCAL) => {
+                set_locally(code, &tokens, effects)
+            }
+            TokenKind::Word if is_temporary(token, last, next) => {
                 match dropped.on_commit(token, &tokens) {
                     true => effects.hides = true,
                     false => effects.pin_on_success(Pin::TemporaryTable),
                 }
             }
-            Kind::Word => word(token, last, effects),
+            TokenKind::Word => word(token, last, effects),
             _ => {}
         }
         last = token;
@@ -158,11 +169,11 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
 }
 
 /// Whether a call of `set_config` sets by what texts are read.
-fn sets_what_is_read_by(code: &[u8], whole: &Statement) -> bool {
+fn sets_what_is_read_by(code: &[u8], whole: &StatementFacts) -> bool {
     let mut names = postgres::names_set(code, whole, false);
     names.any(|name| {
         let name = name.map(|name| name.to_ascii_lowercase());
-        rereads::of_name(name.as_deref()) > Rereads::Nothing
+        rereads::of_name(name.as_deref()) > ParsingChange::Nothing
     })
 }
 
@@ -172,7 +183,7 @@ struct Sets {
     role: bool,
 }
 
-fn call(reader: &Reader<'_>, name: &[u8], sets: &Sets, effects: &mut Effects<'_>) {
+fn call(reader: &AnalysisContext<'_>, name: &[u8], sets: &Sets, effects: &mut EffectCollector<'_>) {
     match name {
         b"set_config" => {
             if sets.anything {
@@ -199,7 +210,7 @@ fn is_set(token: Token, last: Token, next: Token) -> bool {
 }
 
 /// `name`: the first word behind SET, perhaps that of SESSION AUTHORIZATION.
-fn set(name: Option<&[u8]>, effects: &mut Effects<'_>) {
+fn set(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
     effects.pin_on_success(Pin::Settings);
     if name.is_none_or(|name| values::is_role(name) || name == b"session") {
         effects.pin_on_success(Pin::Role);
@@ -207,10 +218,10 @@ fn set(name: Option<&[u8]>, effects: &mut Effects<'_>) {
 }
 
 /// SET LOCAL: up to the end of the transaction, texts may be read by it.
-fn set_locally(code: &[u8], behind: &Tokens<'_>, effects: &mut Effects<'_>) {
+fn set_locally(code: &[u8], behind: &Tokens<'_>, effects: &mut EffectCollector<'_>) {
     let name = behind.clone().next_token();
-    let name = (name.kind == Kind::Word).then(|| identifier(name.span.of(code)));
-    effects.rereads |= rereads::of_name(name.as_deref()) > Rereads::Nothing;
+    let name = (name.kind == TokenKind::Word).then(|| identifier(name.span.of(code)));
+    effects.rereads |= rereads::of_name(name.as_deref()) > ParsingChange::Nothing;
 }
 
 /// Whether it runs SQL that is made at run time; GRANT EXECUTE ON … and CREATE TRIGGER … EXECUTE
@@ -248,10 +259,10 @@ impl Dropped {
         loop {
             let token = tokens.next_token();
             let until = match token.kind {
-                Kind::End => u32::MAX,
+                TokenKind::End => u32::MAX,
                 _ => token.span.end,
             };
-            let is_end = matches!(token.kind, Kind::End | Kind::Semicolon);
+            let is_end = matches!(token.kind, TokenKind::End | TokenKind::Semicolon);
             let is_so = token.is(DROP) && last[0].is(ON) && last[1].is(COMMIT);
             if is_end || is_so {
                 return Dropped { is_so, until };
@@ -261,7 +272,7 @@ impl Dropped {
     }
 }
 
-fn word(token: Token, last: Token, effects: &mut Effects<'_>) {
+fn word(token: Token, last: Token, effects: &mut EffectCollector<'_>) {
     match token.word {
         PG_TEMP => effects.pin_on_success(Pin::TemporaryTable),
         LISTEN if begins_statement(last) => effects.pin_on_success(Pin::Listen),
@@ -284,10 +295,10 @@ fn begins_statement(last: Token) -> bool {
         Word::of("declare"),
     ];
     match last.kind {
-        Kind::Semicolon | Kind::End => true,
+        TokenKind::Semicolon | TokenKind::End => true,
         // `<<label>>`
-        Kind::Operator => last.word == Word::of(">>"),
-        Kind::Word => BEFORE.contains(&last.word),
+        TokenKind::Operator => last.word == Word::of(">>"),
+        TokenKind::Word => BEFORE.contains(&last.word),
         _ => false,
     }
 }

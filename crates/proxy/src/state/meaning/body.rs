@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_wire::sql::facts::Statement;
+use evenkeel_wire::sql::facts::StatementFacts;
 use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres::{self, Tokens};
-use evenkeel_wire::sql::token::{Kind, Span, Token, Word};
+use evenkeel_wire::sql::token::{Span, Token, TokenKind, Word};
 
 use super::block::{ANYTHING, bound_by_code, is_dynamic};
 use super::{languages, pins};
@@ -85,8 +85,8 @@ impl Body {
         loop {
             let token = tokens.next_token();
             match token.kind {
-                Kind::End => break,
-                Kind::String => {}
+                TokenKind::End => break,
+                TokenKind::String => {}
                 _ => continue,
             }
             has_any = true;
@@ -104,28 +104,28 @@ impl Body {
         let mut tokens = Tokens::new(code, false);
         let (mut before, mut token) = (Token::default(), tokens.next_token());
         let mut listing = Listing::default();
-        while token.kind != Kind::End {
+        while token.kind != TokenKind::End {
             let next = tokens.next_token();
             self.defines |= DEFINING.contains(&token.word);
             match token.kind {
-                Kind::Open => listing.opens(),
-                Kind::Close => listing.closes(),
+                TokenKind::Open => listing.opens(),
+                TokenKind::Close => listing.closes(),
                 _ => {}
             }
             // `INTO schema.name`
-            if next.kind != Kind::Dot && token.kind != Kind::Dot {
+            if next.kind != TokenKind::Dot && token.kind != TokenKind::Dot {
                 let name = || identifier(token.span.of(code)).into();
-                let is_name = matches!(token.kind, Kind::Word | Kind::QuotedName);
-                if is_name && next.kind == Kind::Open {
+                let is_name = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
+                if is_name && next.kind == TokenKind::Open {
                     self.calls.insert(name());
                 }
-                let is_next = matches!(before.kind, Kind::Comma | Kind::Open);
+                let is_next = matches!(before.kind, TokenKind::Comma | TokenKind::Open);
                 if is_name && listing.may_name(before.word, is_next) {
                     self.relations.insert(name());
                 }
                 match token.kind {
-                    Kind::Word => listing.passes(token.word),
-                    Kind::Semicolon => listing = Listing::default(),
+                    TokenKind::Word => listing.passes(token.word),
+                    TokenKind::Semicolon => listing = Listing::default(),
                     _ => {}
                 }
                 before = token;
@@ -218,13 +218,13 @@ impl Listing {
 }
 
 /// A statement that is all of a text.
-pub(super) fn whole(text: &[u8]) -> Statement {
-    Statement {
+pub(super) fn whole(text: &[u8]) -> StatementFacts {
+    StatementFacts {
         span: Span {
             start: 0,
             end: u32::try_from(text.len()).unwrap_or(u32::MAX),
         },
-        ..Statement::default()
+        ..StatementFacts::default()
     }
 }
 
@@ -303,7 +303,7 @@ pub(super) fn words(code: &[u8]) -> impl Iterator<Item = Span> {
 fn makes_sql(code: &[u8]) -> bool {
     let mut tokens = Tokens::new(code, false);
     let mut token = tokens.next_token();
-    while token.kind != Kind::End {
+    while token.kind != TokenKind::End {
         let next = tokens.next_token();
         if is_dynamic(token, next) {
             return true;

@@ -2,8 +2,8 @@
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_wire::sql::facts::{
-    Discard, Isolation, Kind, Modes, SetConfig, Setting, SettingName, SettingValue, Statement,
-    Traits,
+    Discard, Isolation, SetConfig, Setting, SettingName, SettingValue, StatementFacts,
+    StatementKind, StatementTraits, TransactionModes,
 };
 use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres;
@@ -11,10 +11,10 @@ use evenkeel_wire::sql::token::Span;
 use smallvec::SmallVec;
 
 use super::super::settings::values;
-use super::{Does, Effect, Reader, block, pins, routing, unnamed};
+use super::{AnalysisContext, Effect, EffectKind, block, pins, routing, unnamed};
 
 /// Where the effects of one statement are put.
-pub(super) struct Effects<'a> {
+pub(super) struct EffectCollector<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
     /// It draws from sequences, which binds only where somebody asks for that.
@@ -36,7 +36,7 @@ pub(super) struct Effects<'a> {
     pins_on_success: Pins,
 }
 
-impl<'a> Effects<'a> {
+impl<'a> EffectCollector<'a> {
     pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
         Self {
             statement,
@@ -60,18 +60,21 @@ impl<'a> Effects<'a> {
 
     /// Whether what is temporary stands before what has borne its name so far, though it may be
     /// gone with the transaction.
-    pub(super) fn hides_tables(&self, statement: &Statement) -> bool {
+    pub(super) fn hides_tables(&self, statement: &StatementFacts) -> bool {
         let binds = self.pins.and(self.pins_on_success);
-        let is_run = statement.kind != (Kind::Explain { analyze: false });
+        let is_run = statement.kind != (StatementKind::Explain { analyze: false });
         binds.has(Pin::TemporaryTable)
             || self.hides
-            || is_run && statement.traits.any(Traits::TEMPORARY.and(Traits::OBSCURE))
+            || is_run
+                && statement
+                    .traits
+                    .any(StatementTraits::TEMPORARY.and(StatementTraits::OBSCURE))
     }
 
-    pub(super) fn push(&mut self, does: Does) {
+    pub(super) fn push(&mut self, does: EffectKind) {
         self.list.push(Effect {
             statement: self.statement,
-            does,
+            kind: does,
         });
     }
 
@@ -89,19 +92,23 @@ impl<'a> Effects<'a> {
     pub(super) fn pin(&mut self, pin: Pin) {
         if !self.pins.has(pin) {
             self.pins.add(pin);
-            self.push(Does::Pin(pin));
+            self.push(EffectKind::Pin(pin));
         }
     }
 
     pub(super) fn pin_on_success(&mut self, pin: Pin) {
         if !self.pins.and(self.pins_on_success).has(pin) {
             self.pins_on_success.add(pin);
-            self.push(Does::PinOnSuccess(pin));
+            self.push(EffectKind::PinOnSuccess(pin));
         }
     }
 }
 
-pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+pub(super) fn collect(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     of_kind(reader, statement, effects);
     if pins::may_be(reader, statement) {
         pins::collect(reader, statement, effects);
@@ -109,65 +116,73 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
     unnamed::collect(reader, statement, effects);
 }
 
-fn of_kind(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn of_kind(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let name = |span: Span| -> Box<[u8]> { identifier(span.of(reader.text)).into() };
     match statement.kind {
-        Kind::Select if statement.traits.any(Traits::SETS_LITERALS) => {
+        StatementKind::Select if statement.traits.any(StatementTraits::SETS_LITERALS) => {
             for call in postgres::set_configs(reader.text, statement, reader.backslashes) {
                 set_config(reader, call, effects);
             }
         }
-        Kind::Commit { .. } | Kind::PrepareTransaction => effects.push(Does::Commit),
-        Kind::Rollback { .. } => effects.push(Does::Rollback),
-        Kind::Savepoint(span) => effects.push(Does::Savepoint(name(span))),
-        Kind::Release(span) => effects.push(Does::ReleaseSavepoint(name(span))),
-        Kind::RollbackTo(span) => effects.push(Does::RollbackTo(name(span))),
-        Kind::Set(setting) => set(reader, setting, effects),
-        Kind::SetTransaction { modes, session, .. } => set_transaction(modes, session, effects),
-        Kind::Reset(setting) => reset(reader, setting, effects),
-        Kind::ResetAll => {
-            effects.push(Does::ResetAll);
-            effects.push(Does::Release(Release::ResetAll));
+        StatementKind::Commit { .. } | StatementKind::PrepareTransaction => {
+            effects.push(EffectKind::Commit)
         }
-        Kind::Listen(_) => effects.pin_on_success(Pin::Listen),
-        Kind::Unlisten(None) => effects.push(Does::Release(Release::UnlistenAll)),
-        Kind::Declare { hold: true, .. } => effects.pin_on_success(Pin::HeldCursor),
-        Kind::CloseCursor(None) => effects.push(Does::Release(Release::CloseAll)),
-        Kind::Prepare(span) => effects.push(Does::Prepare(name(span))),
-        Kind::Execute(span) => effects.push(Does::Execute(name(span))),
-        Kind::Explain { .. } | Kind::Ddl => {
+        StatementKind::Rollback { .. } => effects.push(EffectKind::Rollback),
+        StatementKind::Savepoint(span) => effects.push(EffectKind::Savepoint(name(span))),
+        StatementKind::Release(span) => effects.push(EffectKind::ReleaseSavepoint(name(span))),
+        StatementKind::RollbackTo(span) => effects.push(EffectKind::RollbackTo(name(span))),
+        StatementKind::Set(setting) => set(reader, setting, effects),
+        StatementKind::SetTransaction { modes, session, .. } => {
+            set_transaction(modes, session, effects)
+        }
+        StatementKind::Reset(setting) => reset(reader, setting, effects),
+        StatementKind::ResetAll => {
+            effects.push(EffectKind::ResetAll);
+            effects.push(EffectKind::Release(Release::ResetAll));
+        }
+        StatementKind::Listen(_) => effects.pin_on_success(Pin::Listen),
+        StatementKind::Unlisten(None) => effects.push(EffectKind::Release(Release::UnlistenAll)),
+        StatementKind::Declare { hold: true, .. } => effects.pin_on_success(Pin::HeldCursor),
+        StatementKind::CloseCursor(None) => effects.push(EffectKind::Release(Release::CloseAll)),
+        StatementKind::Prepare(span) => effects.push(EffectKind::Prepare(name(span))),
+        StatementKind::Execute(span) => effects.push(EffectKind::Execute(name(span))),
+        StatementKind::Explain { .. } | StatementKind::Ddl => {
             let executed = postgres::executed(reader.text, statement, reader.backslashes);
             if let Some(span) = executed {
-                effects.push(Does::Execute(name(span)));
+                effects.push(EffectKind::Execute(name(span)));
             }
         }
-        Kind::Deallocate(Some(span)) => effects.push(Does::Deallocate(name(span))),
-        Kind::Deallocate(None) => {
-            effects.push(Does::DeallocateAll);
-            effects.push(Does::Release(Release::DeallocateAll));
+        StatementKind::Deallocate(Some(span)) => effects.push(EffectKind::Deallocate(name(span))),
+        StatementKind::Deallocate(None) => {
+            effects.push(EffectKind::DeallocateAll);
+            effects.push(EffectKind::Release(Release::DeallocateAll));
         }
-        Kind::Discard(what) => discard(what, effects),
-        Kind::Load => effects.pin(Pin::Library),
-        Kind::Do => block::collect(reader, statement, effects),
+        StatementKind::Discard(what) => discard(what, effects),
+        StatementKind::Load => effects.pin(Pin::Library),
+        StatementKind::Do => block::collect(reader, statement, effects),
         // The server refuses what ends inside a string.
-        Kind::Unknown if !statement.traits.any(Traits::BROKEN) => {
+        StatementKind::Unknown if !statement.traits.any(StatementTraits::BROKEN) => {
             effects.pin_on_success(Pin::Unknown);
         }
         _ => {}
     }
 }
 
-fn discard(what: Discard, effects: &mut Effects<'_>) {
-    effects.push(Does::Discard(what));
+fn discard(what: Discard, effects: &mut EffectCollector<'_>) {
+    effects.push(EffectKind::Discard(what));
     match what {
-        Discard::All => effects.push(Does::Release(Release::DiscardAll)),
-        Discard::Sequences => effects.push(Does::Release(Release::DiscardSequences)),
-        Discard::Temp => effects.push(Does::Release(Release::DiscardTemp)),
+        Discard::All => effects.push(EffectKind::Release(Release::DiscardAll)),
+        Discard::Sequences => effects.push(EffectKind::Release(Release::DiscardSequences)),
+        Discard::Temp => effects.push(EffectKind::Release(Release::DiscardTemp)),
         Discard::Plans => {}
     }
 }
 
-fn set(reader: &Reader<'_>, setting: Setting, effects: &mut Effects<'_>) {
+fn set(reader: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectCollector<'_>) {
     let Some(name) = setting_name(reader, setting.name) else {
         if !setting.local {
             unfollowed(None, effects);
@@ -180,13 +195,13 @@ fn set(reader: &Reader<'_>, setting: Setting, effects: &mut Effects<'_>) {
     match setting.value {
         _ if &*name == b"seed" => effects.pin(Pin::Seed),
         _ if setting.local => {}
-        SettingValue::Default => effects.push(Does::Reset(name)),
+        SettingValue::Default => effects.push(EffectKind::Reset(name)),
         SettingValue::Unknown => unfollowed(Some(&name), effects),
         SettingValue::Literals(span) => {
             let written = span.of(reader.text);
             let values = postgres::set_values(written, reader.backslashes);
             match values.map(|values| values::flattened(&name, &values)) {
-                Some(value) => effects.push(Does::Set { name, value }),
+                Some(value) => effects.push(EffectKind::Set { name, value }),
                 None => unfollowed(Some(&name), effects),
             }
         }
@@ -195,8 +210,8 @@ fn set(reader: &Reader<'_>, setting: Setting, effects: &mut Effects<'_>) {
 
 /// A setting changed in a way that cannot be followed, for longer than its transaction; `None`: not
 /// even which.
-fn unfollowed(name: Option<&[u8]>, effects: &mut Effects<'_>) {
-    let collect = |effects: &mut Effects<'_>| {
+fn unfollowed(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
+    let collect = |effects: &mut EffectCollector<'_>| {
         effects.pin_on_success(Pin::Settings);
         if name.is_none_or(values::is_role) {
             effects.pin_on_success(Pin::Role);
@@ -208,14 +223,14 @@ fn unfollowed(name: Option<&[u8]>, effects: &mut Effects<'_>) {
     }
 }
 
-fn reset(reader: &Reader<'_>, setting: SettingName, effects: &mut Effects<'_>) {
+fn reset(reader: &AnalysisContext<'_>, setting: SettingName, effects: &mut EffectCollector<'_>) {
     match setting_name(reader, setting) {
-        Some(name) => effects.push(Does::Reset(name)),
+        Some(name) => effects.push(EffectKind::Reset(name)),
         None => unfollowed(None, effects),
     }
 }
 
-fn set_config(reader: &Reader<'_>, call: SetConfig, effects: &mut Effects<'_>) {
+fn set_config(reader: &AnalysisContext<'_>, call: SetConfig, effects: &mut EffectCollector<'_>) {
     let text = |span: Span| postgres::string_value(span.of(reader.text), reader.backslashes);
     let name = text(call.name).and_then(|name| values::name(&name));
     let is_null = call.value.of(reader.text).eq_ignore_ascii_case(b"null");
@@ -230,9 +245,9 @@ fn set_config(reader: &Reader<'_>, call: SetConfig, effects: &mut Effects<'_>) {
         return;
     }
     match value {
-        _ if is_null => effects.push(Does::Reset(name)),
+        _ if is_null => effects.push(EffectKind::Reset(name)),
         _ if &*name == b"seed" => effects.pin(Pin::Seed),
-        Some(value) => effects.push(Does::Set {
+        Some(value) => effects.push(EffectKind::Set {
             name,
             value: value.into(),
         }),
@@ -243,10 +258,10 @@ fn set_config(reader: &Reader<'_>, call: SetConfig, effects: &mut Effects<'_>) {
 /// The settings that every transaction begins anew: they follow nobody.
 fn of_transaction(
     name: &[u8],
-    effects: &mut Effects<'_>,
+    effects: &mut EffectCollector<'_>,
     value: impl Fn() -> Option<Vec<u8>>,
 ) -> bool {
-    let mut modes = Modes::default();
+    let mut modes = TransactionModes::default();
     match name {
         b"transaction_read_only" => modes.read_only = value().as_deref().and_then(values::boolean),
         b"transaction_isolation" => {
@@ -259,11 +274,11 @@ fn of_transaction(
         b"transaction_deferrable" => {}
         _ => return false,
     }
-    effects.push(Does::SetTransaction(routing::modes(modes)));
+    effects.push(EffectKind::SetTransaction(routing::modes(modes)));
     true
 }
 
-fn value_word(reader: &Reader<'_>, value: SettingValue) -> Option<Vec<u8>> {
+fn value_word(reader: &AnalysisContext<'_>, value: SettingValue) -> Option<Vec<u8>> {
     let SettingValue::Literals(span) = value else {
         return None;
     };
@@ -272,9 +287,9 @@ fn value_word(reader: &Reader<'_>, value: SettingValue) -> Option<Vec<u8>> {
 }
 
 /// SET TRANSACTION; SET SESSION CHARACTERISTICS sets the defaults of the transactions to come.
-fn set_transaction(modes: Modes, session: bool, effects: &mut Effects<'_>) {
+fn set_transaction(modes: TransactionModes, session: bool, effects: &mut EffectCollector<'_>) {
     if !session {
-        return effects.push(Does::SetTransaction(routing::modes(modes)));
+        return effects.push(EffectKind::SetTransaction(routing::modes(modes)));
     }
     let on = |on: bool| -> &'static [u8] { if on { b"on" } else { b"off" } };
     let isolation = modes.isolation.map(|isolation| -> &'static [u8] {
@@ -292,7 +307,7 @@ fn set_transaction(modes: Modes, session: bool, effects: &mut Effects<'_>) {
     ];
     for (name, value) in settings {
         if let Some(value) = value {
-            effects.push(Does::Set {
+            effects.push(EffectKind::Set {
                 name: name.into(),
                 value: value.into(),
             });
@@ -300,7 +315,7 @@ fn set_transaction(modes: Modes, session: bool, effects: &mut Effects<'_>) {
     }
 }
 
-pub(super) fn setting_name(reader: &Reader<'_>, name: SettingName) -> Option<Box<[u8]>> {
+pub(super) fn setting_name(reader: &AnalysisContext<'_>, name: SettingName) -> Option<Box<[u8]>> {
     match name {
         SettingName::Known(name) => Some(name.as_bytes().into()),
         SettingName::Written(span) => values::written_name(span.of(reader.text)),

@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use evenkeel_wire::sql::facts::Statement;
+use evenkeel_wire::sql::facts::StatementFacts;
 use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres::Tokens;
-use evenkeel_wire::sql::token::{Kind, Token};
+use evenkeel_wire::sql::token::{Token, TokenKind};
 
-use super::Reader;
+use super::AnalysisContext;
 
 /// The functions that a statement may call so, of those that are no mere reads.
 pub(super) fn called<'a>(
-    reader: &Reader<'a>,
-    statement: &Statement,
+    reader: &AnalysisContext<'a>,
+    statement: &StatementFacts,
 ) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let catalog = reader.catalog.filter(|catalog| catalog.has_of_rows());
     let own = statement.span.of(reader.text);
@@ -23,10 +23,10 @@ pub(super) fn called<'a>(
         loop {
             let token = tokens.next_token();
             let before = std::mem::replace(&mut last, token);
-            if token.kind == Kind::End {
+            if token.kind == TokenKind::End {
                 return None;
             }
-            if before.kind == Kind::Dot && token.is_name() {
+            if before.kind == TokenKind::Dot && token.is_name() {
                 let name = identifier(token.span.of(own));
                 if catalog.is_of_row(&name) {
                     return Some(name);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use evenkeel_wire::sql::facts::Kind;
+use evenkeel_wire::sql::facts::StatementKind;
 use evenkeel_wire::sql::postgres::{Tokens, statements};
 use evenkeel_wire::sql::token::{self, Word};
 
@@ -13,7 +13,7 @@ pub fn parts(text: &[u8], backslashes: bool) -> Vec<Cow<'_, [u8]>> {
     for statement in statements(text, backslashes) {
         let own = statement.span.of(text);
         parts.push(Cow::Borrowed(own));
-        if matches!(statement.kind, Kind::Prepare(_)) {
+        if matches!(statement.kind, StatementKind::Prepare(_)) {
             parts.extend(prepared(own, backslashes).map(Cow::Borrowed));
         }
     }
@@ -27,7 +27,7 @@ fn prepared(statement: &[u8], backslashes: bool) -> Option<&[u8]> {
     let mut tokens = Tokens::new(statement, backslashes);
     loop {
         let token = tokens.next_token();
-        if token.kind == token::Kind::End {
+        if token.kind == token::TokenKind::End {
             return None;
         }
         if token.is(AS) {

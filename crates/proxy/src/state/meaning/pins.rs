@@ -2,13 +2,13 @@
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::Volatility;
-use evenkeel_wire::sql::facts::{Kind, Statement, Traits};
+use evenkeel_wire::sql::facts::{StatementFacts, StatementKind, StatementTraits};
 use evenkeel_wire::sql::name::{Name, identifier};
 use evenkeel_wire::sql::postgres::{self, Tokens};
-use evenkeel_wire::sql::token::{Kind as TokenKind, Word};
+use evenkeel_wire::sql::token::{TokenKind, Word};
 
-use super::effects::Effects;
-use super::{Does, Lookup, Reader, block, fields};
+use super::effects::EffectCollector;
+use super::{AnalysisContext, CatalogLookup, EffectKind, block, fields};
 
 /// Functions, by the beginnings of their names, that leave behind what only the end of the
 /// connection takes away.
@@ -37,32 +37,35 @@ const RUN_TEXT: [&[u8]; 9] = [
 ];
 
 /// Traits that may bind.
-const BINDING: Traits = Traits::TEMPORARY
-    .and(Traits::ADVISORY_LOCK)
-    .and(Traits::NEXT_VALUE)
-    .and(Traits::CURRENT_VALUE)
-    .and(Traits::SETS_UNKNOWN)
-    .and(Traits::SEED);
+const BINDING: StatementTraits = StatementTraits::TEMPORARY
+    .and(StatementTraits::ADVISORY_LOCK)
+    .and(StatementTraits::NEXT_VALUE)
+    .and(StatementTraits::CURRENT_VALUE)
+    .and(StatementTraits::SETS_UNKNOWN)
+    .and(StatementTraits::SEED);
 
 /// What binds nobody by itself.
 pub(super) const PASSING: Pins = Pins::of(&[Pin::Sequence, Pin::Recall, Pin::Hiding, Pin::Reading]);
 
 /// Whether there is anything to look for.
-pub(super) fn may_be(reader: &Reader<'_>, statement: &Statement) -> bool {
+pub(super) fn may_be(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let names = statement.functions.as_slice();
     let has_tables = changes(statement) || !statement.tables.as_slice().is_empty();
     let has_of_rows = reader.catalog.is_some_and(|catalog| catalog.has_of_rows());
-    if statement.kind == Kind::Call || has_of_rows || has_tables && reader.catalog.is_some() {
+    if statement.kind == StatementKind::Call
+        || has_of_rows
+        || has_tables && reader.catalog.is_some()
+    {
         return true;
     }
-    if statement.traits == Traits::NONE && names.is_empty() {
+    if statement.traits == StatementTraits::NONE && names.is_empty() {
         return false;
     }
     let traits = statement.traits;
-    let analyzed = statement.kind == (Kind::Explain { analyze: true });
+    let analyzed = statement.kind == (StatementKind::Explain { analyze: true });
     traits.any(BINDING)
-        || analyzed && traits.any(Traits::WRITES)
-        || traits.any(Traits::OBSCURE)
+        || analyzed && traits.any(StatementTraits::WRITES)
+        || traits.any(StatementTraits::OBSCURE)
         || names.iter().any(|name| {
             let written = name.name.of(reader.text);
             let written = written.strip_prefix(b"\"").unwrap_or(written);
@@ -73,27 +76,31 @@ pub(super) fn may_be(reader: &Reader<'_>, statement: &Statement) -> bool {
         })
 }
 
-pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+pub(super) fn collect(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let (text, backslashes) = (reader.text, reader.backslashes);
     let traits = statement.traits;
     let mut calls = true;
     match statement.kind {
-        Kind::Explain { analyze: false } => return planned(reader, statement, effects),
-        Kind::Explain { analyze: true } if traits.any(Traits::WRITES) => {
+        StatementKind::Explain { analyze: false } => return planned(reader, statement, effects),
+        StatementKind::Explain { analyze: true } if traits.any(StatementTraits::WRITES) => {
             explained(reader, statement, effects)
         }
-        Kind::Ddl => {
+        StatementKind::Ddl => {
             let creation = postgres::creation(text, statement, backslashes);
             // A schema's name that is written with escapes may be pg_temp.
-            let is_temporary = traits.any(Traits::TEMPORARY) && !creation.drops_on_commit;
-            if is_temporary || traits.any(Traits::OBSCURE) {
+            let is_temporary = traits.any(StatementTraits::TEMPORARY) && !creation.drops_on_commit;
+            if is_temporary || traits.any(StatementTraits::OBSCURE) {
                 effects.pin_on_success(Pin::TemporaryTable);
             }
             triggers(reader, statement, effects);
             // What it only defines is not called.
             calls = creation.runs_query;
         }
-        _ if traits.any(Traits::TEMPORARY) => effects.pin_on_success(Pin::TemporaryTable),
+        _ if traits.any(StatementTraits::TEMPORARY) => effects.pin_on_success(Pin::TemporaryTable),
         _ => {}
     }
     if calls {
@@ -102,7 +109,11 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
 }
 
 /// The planner evaluates what is said to be immutable or stable, in views, too.
-fn planned(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn planned(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let Some(catalog) = reader.catalog else {
         return;
     };
@@ -118,18 +129,22 @@ fn planned(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>
     }
 }
 
-fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn called(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let traits = statement.traits;
-    if traits.any(Traits::NEXT_VALUE) {
+    if traits.any(StatementTraits::NEXT_VALUE) {
         effects.draws = true;
     }
-    if traits.any(Traits::CURRENT_VALUE.and(Traits::OBSCURE)) {
+    if traits.any(StatementTraits::CURRENT_VALUE.and(StatementTraits::OBSCURE)) {
         effects.asks = true;
     }
-    if traits.any(Traits::SEED) {
+    if traits.any(StatementTraits::SEED) {
         effects.pin(Pin::Seed);
     }
-    if traits.any(Traits::SETS_UNKNOWN) && !sets_locally(reader, statement) {
+    if traits.any(StatementTraits::SETS_UNKNOWN) && !sets_locally(reader, statement) {
         let name = set_by_function(reader, statement);
         effects.of_object("setting", &name, |effects| {
             effects.pin_on_success(Pin::Settings);
@@ -138,10 +153,10 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
             }
         });
     }
-    if traits.any(Traits::ADVISORY_LOCK) && statement.functions.is_cut() {
+    if traits.any(StatementTraits::ADVISORY_LOCK) && statement.functions.is_cut() {
         effects.pin(Pin::NamedLock);
     }
-    if traits.any(Traits::OBSCURE) {
+    if traits.any(StatementTraits::OBSCURE) {
         // A name written with escapes may be that of anything.
         effects.pin_on_success(Pin::Unknown);
     }
@@ -156,14 +171,14 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
         block::anything(reader, effects);
     }
     relations(reader, statement, effects);
-    if statement.kind == Kind::Select && only_unlocks(reader, statement) {
-        effects.push(Does::Release(Release::UnlockNamed));
+    if statement.kind == StatementKind::Select && only_unlocks(reader, statement) {
+        effects.push(EffectKind::Release(Release::UnlockNamed));
     }
 }
 
 /// `SELECT [pg_catalog.]pg_advisory_unlock_all()`: with more in it, it may not be run, or may take
 /// what it gives back.
-fn only_unlocks(reader: &Reader<'_>, statement: &Statement) -> bool {
+fn only_unlocks(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
     tokens.next_token();
@@ -177,11 +192,15 @@ fn only_unlocks(reader: &Reader<'_>, statement: &Statement) -> bool {
 }
 
 /// What a call of that name binds.
-pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
+pub(super) fn function(
+    reader: &AnalysisContext<'_>,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
     effects.of_object("function", name, |effects| call(reader, name, effects));
 }
 
-fn call(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
+fn call(reader: &AnalysisContext<'_>, name: &[u8], effects: &mut EffectCollector<'_>) {
     if is_for_ever(name) {
         effects.pin(Pin::Unknown);
     } else if runs_text(name) {
@@ -197,10 +216,10 @@ fn call(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
 }
 
 fn users_function(
-    reader: &Reader<'_>,
-    catalog: &dyn Lookup,
+    reader: &AnalysisContext<'_>,
+    catalog: &dyn CatalogLookup,
     name: &[u8],
-    effects: &mut Effects<'_>,
+    effects: &mut EffectCollector<'_>,
 ) {
     match reader.doubts_functions && catalog.is_of_users(name) {
         true => block::anything(reader, effects),
@@ -209,10 +228,10 @@ fn users_function(
 }
 
 /// Whether it calls what nobody has looked at yet.
-pub(super) fn calls_unknown(reader: &Reader<'_>, statement: &Statement) -> bool {
+pub(super) fn calls_unknown(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let names = statement.functions.as_slice();
     let Some(catalog) = reader.catalog else {
-        return statement.kind == Kind::Call;
+        return statement.kind == StatementKind::Call;
     };
     let is_unknown = |name: &Name| {
         let name = name.name_in(reader.text);
@@ -221,14 +240,14 @@ pub(super) fn calls_unknown(reader: &Reader<'_>, statement: &Statement) -> bool 
         catalog.binds(&name).is_none() && is_nothing()
     };
     match statement.kind {
-        Kind::Call => names.first().is_none_or(is_unknown),
-        Kind::Select
-        | Kind::Write
-        | Kind::Ddl
-        | Kind::Declare { .. }
-        | Kind::Explain { .. }
-        | Kind::Prepare(_)
-        | Kind::Execute(_) => names.iter().any(is_unknown),
+        StatementKind::Call => names.first().is_none_or(is_unknown),
+        StatementKind::Select
+        | StatementKind::Write
+        | StatementKind::Ddl
+        | StatementKind::Declare { .. }
+        | StatementKind::Explain { .. }
+        | StatementKind::Prepare(_)
+        | StatementKind::Execute(_) => names.iter().any(is_unknown),
         _ => false,
     }
 }
@@ -259,13 +278,19 @@ fn runs_text(name: &[u8]) -> bool {
 }
 
 /// Whether what it changes may run triggers, rules and defaults.
-fn changes(statement: &Statement) -> bool {
-    matches!(statement.kind, Kind::Write | Kind::CopyIn { .. })
-        || statement.traits.any(Traits::WRITES)
+fn changes(statement: &StatementFacts) -> bool {
+    matches!(
+        statement.kind,
+        StatementKind::Write | StatementKind::CopyIn { .. }
+    ) || statement.traits.any(StatementTraits::WRITES)
 }
 
 /// Tables have triggers, and views call functions.
-fn relations(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn relations(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let tables = statement.tables.as_slice();
     for table in tables {
         relation(reader, statement, &table.name_in(reader.text), effects);
@@ -273,27 +298,32 @@ fn relations(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'
     if statement.tables.is_cut() || statement.functions.is_cut() {
         all_names(reader, statement, effects);
     }
-    if statement.kind == Kind::Write && truncates(reader, statement) {
+    if statement.kind == StatementKind::Write && truncates(reader, statement) {
         all_changed(reader, statement, effects);
     } else if tables.is_empty() && changes(statement) {
         first_table(reader, statement, effects);
     }
 }
 
-fn relation(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut Effects<'_>) {
+fn relation(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
     effects.of_object("table or view", name, |effects| {
         any_relation(reader, statement, name, effects);
     });
 }
 
 fn any_relation(
-    reader: &Reader<'_>,
-    statement: &Statement,
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
     name: &[u8],
-    effects: &mut Effects<'_>,
+    effects: &mut EffectCollector<'_>,
 ) {
     let is_own = || postgres::defines_query(reader.text, statement, name, reader.backslashes);
-    let is_unknown = |catalog: &dyn Lookup| catalog.relation(name) == Volatility::Unknown;
+    let is_unknown = |catalog: &dyn CatalogLookup| catalog.relation(name) == Volatility::Unknown;
     // What its views and triggers call may be another, and those may be new.
     if reader.doubts_functions && reader.catalog.is_some_and(is_unknown) && !is_own() {
         return block::anything(reader, effects);
@@ -302,10 +332,10 @@ fn any_relation(
 }
 
 fn known_relation(
-    reader: &Reader<'_>,
-    statement: &Statement,
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
     name: &[u8],
-    effects: &mut Effects<'_>,
+    effects: &mut EffectCollector<'_>,
 ) {
     match reader.catalog {
         Some(_) if changes(statement) => changed(reader, name, effects),
@@ -318,7 +348,11 @@ fn known_relation(
 }
 
 /// What changing a table of that name binds.
-pub(super) fn changed(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
+pub(super) fn changed(
+    reader: &AnalysisContext<'_>,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
     let Some(catalog) = reader.catalog else {
         return;
     };
@@ -330,7 +364,11 @@ pub(super) fn changed(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_
 
 /// CREATE TRIGGER … EXECUTE FUNCTION: until the catalog is read again nothing else tells that
 /// writing to the table runs it.
-fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn triggers(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let name = postgres::trigger_function(reader.text, statement, reader.backslashes);
     let (Some(name), Some(catalog)) = (name, reader.catalog) else {
         return;
@@ -349,7 +387,11 @@ fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_
 
 /// A statement with more names than are listed: any may be that of a function or a table. Which of
 /// them are its own queries is not looked for: each time all of it would be read.
-fn all_names(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn all_names(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     if reader.doubts_functions && reader.catalog.is_some() {
         block::anything(reader, effects);
     }
@@ -360,16 +402,24 @@ fn all_names(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'
 }
 
 /// `TRUNCATE [TABLE] name, …`: which of its words are names does not matter.
-fn all_changed(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn all_changed(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     each_name(reader, statement, |name| changed(reader, name, effects));
 }
 
-fn truncates(reader: &Reader<'_>, statement: &Statement) -> bool {
+fn truncates(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let first = statement.span.of(reader.text).get(..b"truncate".len());
     first.is_some_and(|first| first.eq_ignore_ascii_case(b"truncate"))
 }
 
-fn each_name(reader: &Reader<'_>, statement: &Statement, mut does: impl FnMut(&[u8])) {
+fn each_name(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    mut does: impl FnMut(&[u8]),
+) {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
     loop {
@@ -384,7 +434,11 @@ fn each_name(reader: &Reader<'_>, statement: &Statement, mut does: impl FnMut(&[
 
 /// `COPY [BINARY] [schema.]name`, `REFRESH MATERIALIZED VIEW [CONCURRENTLY]
 /// [schema.]name`: it is not among the tables of the statement.
-fn first_table(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn first_table(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
     let words = match tokens.next_token().is(Word::of("refresh")) {
@@ -403,7 +457,7 @@ fn first_table(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects
 }
 
 /// What has these pins is run.
-pub(super) fn bind(pins: Pins, effects: &mut Effects<'_>) {
+pub(super) fn bind(pins: Pins, effects: &mut EffectCollector<'_>) {
     for pin in pins.iter() {
         match pin {
             Pin::Sequence => effects.draws = true,
@@ -423,8 +477,8 @@ fn takes_lock(name: &[u8]) -> bool {
 }
 
 /// Whether it sets nothing beyond its transaction; SET itself has been looked at before.
-fn sets_locally(reader: &Reader<'_>, statement: &Statement) -> bool {
-    if matches!(statement.kind, Kind::Set(_)) {
+fn sets_locally(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    if matches!(statement.kind, StatementKind::Set(_)) {
         return true;
     }
     !by_view(reader, statement)
@@ -432,23 +486,27 @@ fn sets_locally(reader: &Reader<'_>, statement: &Statement) -> bool {
 }
 
 /// The first setting that `set_config` sets, if the text names one.
-fn set_by_function(reader: &Reader<'_>, statement: &Statement) -> Vec<u8> {
+fn set_by_function(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> Vec<u8> {
     let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
     let name = names.find_map(|name| name.map(|name| name.into_owned()));
     name.unwrap_or_else(|| b"that the text does not name".to_vec())
 }
 
-fn may_set_role(reader: &Reader<'_>, statement: &Statement) -> bool {
+fn may_set_role(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     by_view(reader, statement) || postgres::may_set_role(reader.text, statement, reader.backslashes)
 }
 
 /// UPDATE pg_settings.
-pub(super) fn by_view(reader: &Reader<'_>, statement: &Statement) -> bool {
+pub(super) fn by_view(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     statement.names_table(reader.text, b"pg_settings")
 }
 
 /// EXPLAIN ANALYZE of what makes something: CREATE TEMP TABLE … AS.
-fn explained(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn explained(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
     loop {
         let token = tokens.next_token();

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_wire::sql::facts::{Discard, Kind, Statement, Traits};
+use evenkeel_wire::sql::facts::{Discard, StatementFacts, StatementKind, StatementTraits};
 use evenkeel_wire::sql::postgres;
 
 use super::super::settings::{is_of_literals, is_of_names, is_of_texts};
-use super::effects::{Effects, setting_name};
-use super::{Does, Effect, Reader, pins};
+use super::effects::{EffectCollector, setting_name};
+use super::{AnalysisContext, Effect, EffectKind, pins};
 
 /// From when it is sent until its transaction has ended, what is known of the session's settings
 /// may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Rereads {
+pub enum ParsingChange {
     /// It sets none that matters.
     #[default]
     Nothing,
@@ -35,29 +35,33 @@ pub fn sets_anything(pins: Pins) -> bool {
 }
 
 /// `effects`: what it leaves behind.
-pub(super) fn of(reader: &Reader<'_>, statement: &Statement, effects: &Effects<'_>) -> Rereads {
-    let binds = |effect: &Effect| match effect.does {
-        Does::Pin(pin) | Does::PinOnSuccess(pin) => ANY_SETTING.has(pin),
+pub(super) fn of(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &EffectCollector<'_>,
+) -> ParsingChange {
+    let binds = |effect: &Effect| match effect.kind {
+        EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => ANY_SETTING.has(pin),
         _ => false,
     };
     let by_bond = match effects.own().iter().any(binds) {
-        true => Rereads::Anything,
-        false if effects.rereads => Rereads::Values,
-        false => Rereads::Nothing,
+        true => ParsingChange::Anything,
+        false if effects.rereads => ParsingChange::Values,
+        false => ParsingChange::Nothing,
     };
     by_bond.max(of_statement(reader, statement))
 }
 
-fn of_statement(reader: &Reader<'_>, statement: &Statement) -> Rereads {
-    let sets = Traits::SETS_LITERALS.and(Traits::SETS_UNKNOWN);
+fn of_statement(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> ParsingChange {
+    let sets = StatementTraits::SETS_LITERALS.and(StatementTraits::SETS_UNKNOWN);
     match statement.kind {
-        Kind::Set(setting) => of_name(setting_name(reader, setting.name).as_deref()),
-        Kind::Reset(name) => of_name(setting_name(reader, name).as_deref()),
-        Kind::ResetAll | Kind::Discard(Discard::All) => Rereads::Texts,
+        StatementKind::Set(setting) => of_name(setting_name(reader, setting.name).as_deref()),
+        StatementKind::Reset(name) => of_name(setting_name(reader, name).as_deref()),
+        StatementKind::ResetAll | StatementKind::Discard(Discard::All) => ParsingChange::Texts,
         // What it runs was prepared by a text that is not remembered.
-        Kind::Execute(_) => Rereads::Anything,
-        _ if !statement.traits.any(sets) => Rereads::Nothing,
-        _ if pins::by_view(reader, statement) => Rereads::Anything,
+        StatementKind::Execute(_) => ParsingChange::Anything,
+        _ if !statement.traits.any(sets) => ParsingChange::Nothing,
+        _ if pins::by_view(reader, statement) => ParsingChange::Anything,
         _ => {
             let names = postgres::names_set(reader.text, statement, reader.backslashes);
             let each =
@@ -68,8 +72,12 @@ fn of_statement(reader: &Reader<'_>, statement: &Statement) -> Rereads {
 }
 
 /// Whether it may set the search path by a function, which a parameter may have told.
-pub(super) fn sets_path(reader: &Reader<'_>, statement: &Statement, effects: &Effects<'_>) -> bool {
-    let sets = Traits::SETS_LITERALS.and(Traits::SETS_UNKNOWN);
+pub(super) fn sets_path(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &EffectCollector<'_>,
+) -> bool {
+    let sets = StatementTraits::SETS_LITERALS.and(StatementTraits::SETS_UNKNOWN);
     let is_path = |name: Option<Cow<'_, [u8]>>| {
         name.is_none_or(|name| name.eq_ignore_ascii_case(b"search_path"))
     };
@@ -79,11 +87,11 @@ pub(super) fn sets_path(reader: &Reader<'_>, statement: &Statement, effects: &Ef
 }
 
 /// Of one that is set, in lower case.
-pub(super) fn of_name(name: Option<&[u8]>) -> Rereads {
+pub(super) fn of_name(name: Option<&[u8]>) -> ParsingChange {
     match name {
-        None => Rereads::Anything,
-        Some(name) if is_of_texts(name) => Rereads::Texts,
-        Some(name) if is_of_literals(name) || is_of_names(name) => Rereads::Values,
-        Some(_) => Rereads::Nothing,
+        None => ParsingChange::Anything,
+        Some(name) if is_of_texts(name) => ParsingChange::Texts,
+        Some(name) if is_of_literals(name) || is_of_names(name) => ParsingChange::Values,
+        Some(_) => ParsingChange::Nothing,
     }
 }

@@ -1,17 +1,17 @@
 //! A statement's facts in the router's words.
 
 use evenkeel_policy::pins::Pins;
-use evenkeel_policy::route::{Isolation, Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_policy::route::{Isolation, Kind, Statement, Traits, TransactionModes, Volatility};
 use evenkeel_wire::sql::facts::{self, SettingValue};
 use evenkeel_wire::sql::name::Name;
 use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Span, Token, Word};
 
 use super::effects::setting_name;
-use super::{Reader, fields};
+use super::{AnalysisContext, fields};
 
 /// The router's view of a statement.
-pub(super) fn statement(reader: &Reader<'_>, facts: &facts::Statement) -> Statement {
+pub(super) fn statement(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Statement {
     let kind = kind(reader, facts);
     Statement {
         kind,
@@ -21,7 +21,7 @@ pub(super) fn statement(reader: &Reader<'_>, facts: &facts::Statement) -> Statem
 }
 
 /// Whether others may find something new once it is committed.
-pub(super) fn may_write(facts: facts::Kind, statement: &Statement) -> bool {
+pub(super) fn may_write(facts: facts::StatementKind, statement: &Statement) -> bool {
     const WRITING: Traits = Traits::WRITES
         .and(Traits::MAKES_TABLE)
         .and(Traits::SEQUENCE)
@@ -34,16 +34,22 @@ pub(super) fn may_write(facts: facts::Kind, statement: &Statement) -> bool {
         // What their queries call is not looked at: they are the primary's anyway.
         _ => matches!(
             facts,
-            facts::Kind::Declare { hold: true, .. } | facts::Kind::CopyOut { to_client: false }
+            facts::StatementKind::Declare { hold: true, .. }
+                | facts::StatementKind::CopyOut { to_client: false }
         ),
     }
 }
 
 /// Whether what it calls may do what no rollback takes back: run programs, or write through a
 /// connection of its own, as dblink does.
-pub(super) fn acts_outside(reader: &Reader<'_>, statement: &facts::Statement) -> bool {
-    if matches!(statement.kind, facts::Kind::CopyOut { to_client: false })
-        || statement.traits.any(facts::Traits::RUNS_TEXT)
+pub(super) fn acts_outside(
+    reader: &AnalysisContext<'_>,
+    statement: &facts::StatementFacts,
+) -> bool {
+    if matches!(
+        statement.kind,
+        facts::StatementKind::CopyOut { to_client: false }
+    ) || statement.traits.any(facts::StatementTraits::RUNS_TEXT)
         || statement.functions.is_cut()
     {
         return true;
@@ -58,14 +64,14 @@ pub(super) fn acts_outside(reader: &Reader<'_>, statement: &facts::Statement) ->
 
 /// Whether what is known of functions and relations may be another behind it. Temporary ones are
 /// nobody else's, and their session is bound.
-pub(super) fn changes_catalog(facts: facts::Kind, statement: &Statement) -> bool {
+pub(super) fn changes_catalog(facts: facts::StatementKind, statement: &Statement) -> bool {
     match statement.kind {
         Kind::Ddl => !statement.traits.any(Traits::TEMPORARY),
         Kind::Read => {
             statement.traits.any(Traits::MAKES_TABLE) && !statement.traits.any(Traits::TEMPORARY)
         }
         // Migrations are often blocks of code; procedures are mostly called for other things.
-        Kind::Routine => facts == facts::Kind::Do,
+        Kind::Routine => facts == facts::StatementKind::Do,
         Kind::Unknown => true,
         _ => false,
     }
@@ -73,21 +79,21 @@ pub(super) fn changes_catalog(facts: facts::Kind, statement: &Statement) -> bool
 
 /// Whether a statement that changes the catalog may do so to functions: the first words of it, or
 /// any in a block of code, say so.
-pub(super) fn names_routine(reader: &Reader<'_>, facts: &facts::Statement) -> bool {
+pub(super) fn names_routine(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
     let own = facts.span.of(reader.text);
     let is_routine = |token: Token| ROUTINES.iter().any(|word| token.is(Word::of(word)));
     match facts.kind {
-        facts::Kind::Ddl => {
+        facts::StatementKind::Ddl => {
             let mut tokens = Tokens::new(own, reader.backslashes);
             // `CREATE OR REPLACE FUNCTION`
             (0..4).any(|_| is_routine(tokens.next_token()))
         }
-        facts::Kind::Do => {
+        facts::StatementKind::Do => {
             let code = own.to_ascii_lowercase();
             let names = |word: &&str| code.windows(word.len()).any(|part| part == word.as_bytes());
             ROUTINES.iter().any(names)
         }
-        facts::Kind::Unknown => true,
+        facts::StatementKind::Unknown => true,
         _ => false,
     }
 }
@@ -96,8 +102,8 @@ pub(super) fn names_routine(reader: &Reader<'_>, facts: &facts::Statement) -> bo
 const ROUTINES: [&str; 4] = ["function", "procedure", "routine", "extension"];
 
 /// Whether some of what it does may come behind its end.
-pub(super) fn may_run_later(statement: &facts::Statement) -> bool {
-    use facts::Kind as Found;
+pub(super) fn may_run_later(statement: &facts::StatementFacts) -> bool {
+    use facts::StatementKind as Found;
     let ends = matches!(
         statement.kind,
         Found::Empty
@@ -113,11 +119,11 @@ pub(super) fn may_run_later(statement: &facts::Statement) -> bool {
     !ends
 }
 
-fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
-    use facts::Kind as Found;
+fn kind(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Kind {
+    use facts::StatementKind as Found;
     match facts.kind {
         Found::Empty => Kind::Empty,
-        Found::Select if facts.traits.any(facts::Traits::SETS_LITERALS) => {
+        Found::Select if facts.traits.any(facts::StatementTraits::SETS_LITERALS) => {
             of_set_config(reader, facts)
         }
         // What was prepared is not followed, and is where it was prepared.
@@ -160,12 +166,12 @@ fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
     }
 }
 
-fn executes(reader: &Reader<'_>, facts: &facts::Statement) -> bool {
+fn executes(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
     postgres::executed(reader.text, facts, reader.backslashes).is_some()
 }
 
 /// One that follows the client may be asked of any server.
-fn of_set(reader: &Reader<'_>, setting: facts::Setting) -> Kind {
+fn of_set(reader: &AnalysisContext<'_>, setting: facts::Setting) -> Kind {
     let name = setting_name(reader, setting.name);
     let is_own = |name: &[u8]| name == b"seed" || is_of_transaction(name);
     match setting.value {
@@ -176,7 +182,7 @@ fn of_set(reader: &Reader<'_>, setting: facts::Setting) -> Kind {
 }
 
 /// `SELECT set_config(…)` of literals.
-fn of_set_config(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
+fn of_set_config(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Kind {
     let calls = postgres::set_configs(reader.text, facts, reader.backslashes);
     let text = |name: Span| postgres::string_value(name.of(reader.text), reader.backslashes);
     let mut names = calls.iter().filter_map(|call| text(call.name));
@@ -192,52 +198,55 @@ fn is_of_transaction(name: &[u8]) -> bool {
 }
 
 /// Modes that replicas refuse.
-fn is_of_primary(modes: facts::Modes) -> bool {
+fn is_of_primary(modes: facts::TransactionModes) -> bool {
     modes.isolation == Some(facts::Isolation::Serializable) || modes.read_only == Some(false)
 }
 
 /// The modes of a transaction in the router's words.
-pub(super) fn modes(given: facts::Modes) -> Modes {
+pub(super) fn modes(given: facts::TransactionModes) -> TransactionModes {
     let isolation = given.isolation.map(|isolation| match isolation {
         facts::Isolation::Serializable => Isolation::Serializable,
         _ => Isolation::Weaker,
     });
-    Modes {
+    TransactionModes {
         read_only: given.read_only,
         isolation,
     }
 }
 
-const TRAITS: &[(facts::Traits, Traits)] = &[
-    (facts::Traits::WRITES, Traits::WRITES),
-    (facts::Traits::LOCKS_ROWS, Traits::LOCKS_ROWS),
-    (facts::Traits::SELECT_INTO, Traits::MAKES_TABLE),
-    (facts::Traits::TEMPORARY, Traits::TEMPORARY),
-    (facts::Traits::ADVISORY_LOCK, Traits::NAMED_LOCK),
-    (facts::Traits::NEXT_VALUE, Traits::SEQUENCE),
-    (facts::Traits::CURRENT_VALUE, Traits::REMEMBERS),
-    (facts::Traits::SETS_UNKNOWN, Traits::ASSIGNS),
-    (facts::Traits::SEED, Traits::ASSIGNS),
-    (facts::Traits::NOTIFIES, Traits::NOTIFIES),
-    (facts::Traits::LARGE_OBJECT, Traits::LARGE_OBJECT),
-    (facts::Traits::TRANSACTION_ID, Traits::TRANSACTION_ID),
-    (facts::Traits::RUNS_TEXT, Traits::RUNS_TEXT),
-    (facts::Traits::OBSCURE, Traits::OBSCURE),
-    (facts::Traits::BROKEN, Traits::OBSCURE),
-    (facts::Traits::TOO_DEEP, Traits::OBSCURE),
-    (facts::Traits::CATALOG, Traits::CATALOG),
+const TRAITS: &[(facts::StatementTraits, Traits)] = &[
+    (facts::StatementTraits::WRITES, Traits::WRITES),
+    (facts::StatementTraits::LOCKS_ROWS, Traits::LOCKS_ROWS),
+    (facts::StatementTraits::SELECT_INTO, Traits::MAKES_TABLE),
+    (facts::StatementTraits::TEMPORARY, Traits::TEMPORARY),
+    (facts::StatementTraits::ADVISORY_LOCK, Traits::NAMED_LOCK),
+    (facts::StatementTraits::NEXT_VALUE, Traits::SEQUENCE),
+    (facts::StatementTraits::CURRENT_VALUE, Traits::REMEMBERS),
+    (facts::StatementTraits::SETS_UNKNOWN, Traits::ASSIGNS),
+    (facts::StatementTraits::SEED, Traits::ASSIGNS),
+    (facts::StatementTraits::NOTIFIES, Traits::NOTIFIES),
+    (facts::StatementTraits::LARGE_OBJECT, Traits::LARGE_OBJECT),
+    (
+        facts::StatementTraits::TRANSACTION_ID,
+        Traits::TRANSACTION_ID,
+    ),
+    (facts::StatementTraits::RUNS_TEXT, Traits::RUNS_TEXT),
+    (facts::StatementTraits::OBSCURE, Traits::OBSCURE),
+    (facts::StatementTraits::BROKEN, Traits::OBSCURE),
+    (facts::StatementTraits::TOO_DEEP, Traits::OBSCURE),
+    (facts::StatementTraits::CATALOG, Traits::CATALOG),
 ];
 
-fn traits(facts: &facts::Statement) -> Traits {
+fn traits(facts: &facts::StatementFacts) -> Traits {
     let mut traits = Traits::NONE;
-    if facts.kind == (facts::Kind::Explain { analyze: false }) {
+    if facts.kind == (facts::StatementKind::Explain { analyze: false }) {
         // It is planned, not run.
         return traits;
     }
     if facts.functions.is_cut() || facts.tables.is_cut() {
         traits = traits.and(Traits::OBSCURE);
     }
-    if facts.traits == facts::Traits::NONE {
+    if facts.traits == facts::StatementTraits::NONE {
         return traits;
     }
     for (found, trait_of) in TRAITS {
@@ -249,11 +258,11 @@ fn traits(facts: &facts::Statement) -> Traits {
 }
 
 /// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
-fn calls(reader: &Reader<'_>, facts: &facts::Statement, kind: Kind) -> Volatility {
+fn calls(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts, kind: Kind) -> Volatility {
     if kind != Kind::Read {
         return Volatility::None;
     }
-    let is_run = facts.kind != (facts::Kind::Explain { analyze: false });
+    let is_run = facts.kind != (facts::StatementKind::Explain { analyze: false });
     let called = if is_run {
         facts.functions.as_slice()
     } else {

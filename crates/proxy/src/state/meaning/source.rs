@@ -2,40 +2,40 @@
 
 use evenkeel_wire::sql::Dialect;
 
-use super::{Does, Meaning};
+use super::{EffectKind, TextAnalysis};
 use crate::state::PinSource;
 
-impl Meaning {
+impl TextAnalysis {
     /// Takes the text along, to be shown if it pins.
     pub(crate) fn name_source(&mut self, text: &[u8], dialect: Option<Dialect>) {
         let mut effects = self.effects.iter();
-        if effects.any(|effect| effect.does.may_pin()) {
+        if effects.any(|effect| effect.kind.may_pin()) {
             self.source = Some(PinSource::of(text, dialect, self.object.as_deref()));
         }
     }
 }
 
-impl Does {
+impl EffectKind {
     /// Whether it may pin its session beyond the transaction.
     fn may_pin(&self) -> bool {
         match self {
-            Does::Pin(_)
-            | Does::PinOnSuccess(_)
-            | Does::Set { .. }
-            | Does::Prepare(_)
-            | Does::Execute(_) => true,
-            Does::Release(_)
-            | Does::Reset(_)
-            | Does::ResetAll
-            | Does::SetTransaction(_)
-            | Does::Commit
-            | Does::Rollback
-            | Does::Savepoint(_)
-            | Does::ReleaseSavepoint(_)
-            | Does::RollbackTo(_)
-            | Does::Deallocate(_)
-            | Does::DeallocateAll
-            | Does::Discard(_) => false,
+            EffectKind::Pin(_)
+            | EffectKind::PinOnSuccess(_)
+            | EffectKind::Set { .. }
+            | EffectKind::Prepare(_)
+            | EffectKind::Execute(_) => true,
+            EffectKind::Release(_)
+            | EffectKind::Reset(_)
+            | EffectKind::ResetAll
+            | EffectKind::SetTransaction(_)
+            | EffectKind::Commit
+            | EffectKind::Rollback
+            | EffectKind::Savepoint(_)
+            | EffectKind::ReleaseSavepoint(_)
+            | EffectKind::RollbackTo(_)
+            | EffectKind::Deallocate(_)
+            | EffectKind::DeallocateAll
+            | EffectKind::Discard(_) => false,
         }
     }
 }

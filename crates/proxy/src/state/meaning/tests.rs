@@ -10,7 +10,7 @@ mod unnamed;
 
 struct Catalog;
 
-impl Lookup for Catalog {
+impl CatalogLookup for Catalog {
     fn function(&self, name: &[u8]) -> Volatility {
         match name {
             b"lower" => Volatility::Immutable,
@@ -63,7 +63,7 @@ impl Lookup for Catalog {
     }
 }
 
-fn read(text: &str) -> Meaning {
+fn read(text: &str) -> TextAnalysis {
     super::read(text.as_bytes(), false, Some(&Catalog))
 }
 
@@ -71,23 +71,23 @@ fn read(text: &str) -> Meaning {
 fn effects(text: &str) -> Vec<String> {
     let meaning = read(text);
     let show = |effect: &Effect| match meaning.statements.len() {
-        1 => shown(&effect.does),
-        _ => format!("{}: {}", effect.statement, shown(&effect.does)),
+        1 => shown(&effect.kind),
+        _ => format!("{}: {}", effect.statement, shown(&effect.kind)),
     };
     meaning.effects.iter().map(show).collect()
 }
 
-fn shown(does: &Does) -> String {
+fn shown(does: &EffectKind) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match does {
-        Does::Set { name, value } => format!("{} = {}", text(name), text(value)),
-        Does::Reset(name) => format!("reset {}", text(name)),
-        Does::Savepoint(name) => format!("savepoint {}", text(name)),
-        Does::ReleaseSavepoint(name) => format!("release {}", text(name)),
-        Does::RollbackTo(name) => format!("rollback to {}", text(name)),
-        Does::Prepare(name) => format!("prepare {}", text(name)),
-        Does::Execute(name) => format!("execute {}", text(name)),
-        Does::Deallocate(name) => format!("deallocate {}", text(name)),
+        EffectKind::Set { name, value } => format!("{} = {}", text(name), text(value)),
+        EffectKind::Reset(name) => format!("reset {}", text(name)),
+        EffectKind::Savepoint(name) => format!("savepoint {}", text(name)),
+        EffectKind::ReleaseSavepoint(name) => format!("release {}", text(name)),
+        EffectKind::RollbackTo(name) => format!("rollback to {}", text(name)),
+        EffectKind::Prepare(name) => format!("prepare {}", text(name)),
+        EffectKind::Execute(name) => format!("execute {}", text(name)),
+        EffectKind::Deallocate(name) => format!("deallocate {}", text(name)),
         other => format!("{other:?}"),
     }
 }
@@ -166,11 +166,11 @@ fn a_read_is_as_volatile_as_the_worst_that_it_calls() {
 
 #[test]
 fn the_router_is_told_the_kind() {
-    let read_only = Modes {
+    let read_only = TransactionModes {
         read_only: Some(true),
         isolation: None,
     };
-    let serializable = Modes {
+    let serializable = TransactionModes {
         read_only: None,
         isolation: Some(evenkeel_policy::route::Isolation::Serializable),
     };
@@ -285,10 +285,13 @@ fn hints_are_carried_along() {
     let hint = |text: &str| read(text).hint;
     assert_eq!(
         hint("/* evenkeel: primary */ SELECT 1"),
-        Some(Hint::Primary)
+        Some(RoutingHint::Primary)
     );
-    assert_eq!(hint("SELECT 1 -- evenkeel: replica"), Some(Hint::Replica));
-    let server = Some(Hint::Server(b"db2:5432".as_slice().into()));
+    assert_eq!(
+        hint("SELECT 1 -- evenkeel: replica"),
+        Some(RoutingHint::Replica)
+    );
+    let server = Some(RoutingHint::Server(b"db2:5432".as_slice().into()));
     assert_eq!(hint("/* evenkeel: server=db2:5432 */ SELECT 1"), server);
     assert_eq!(hint("SELECT '/* evenkeel: primary */'"), None);
 }
@@ -302,9 +305,9 @@ fn more_calls_than_are_listed_prove_nothing() {
 
 #[test]
 fn an_unreadable_text_goes_to_the_primary_and_binds_for_ever() {
-    let meaning = Meaning::unreadable();
+    let meaning = TextAnalysis::unreadable();
     assert_eq!(meaning.statements[0].kind, Kind::Unknown);
-    assert_eq!(meaning.effects[0].does, Does::Pin(Pin::Unknown));
+    assert_eq!(meaning.effects[0].kind, EffectKind::Pin(Pin::Unknown));
     assert!(meaning.writes && meaning.changes_catalog);
 }
 

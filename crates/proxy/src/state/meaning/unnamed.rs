@@ -2,15 +2,19 @@
 //! has just defined.
 
 use evenkeel_policy::pins::Pins;
-use evenkeel_wire::sql::facts::{Kind, Statement, Traits};
+use evenkeel_wire::sql::facts::{StatementFacts, StatementKind, StatementTraits};
 use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres::{self, Tokens};
-use evenkeel_wire::sql::token::{Kind as TokenKind, Token, Word};
+use evenkeel_wire::sql::token::{Token, TokenKind, Word};
 
-use super::effects::Effects;
-use super::{Reader, block, pins, routing};
+use super::effects::EffectCollector;
+use super::{AnalysisContext, block, pins, routing};
 
-pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+pub(super) fn collect(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let Some(catalog) = reader.catalog else {
         return;
     };
@@ -26,14 +30,14 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
 }
 
 /// Something is defined, altered or dropped: event triggers run.
-pub(super) fn defined(reader: &Reader<'_>, effects: &mut Effects<'_>) {
+pub(super) fn defined(reader: &AnalysisContext<'_>, effects: &mut EffectCollector<'_>) {
     if let Some(pins) = reader.catalog.and_then(|catalog| catalog.event_code()) {
         run(reader, pins, effects);
     }
 }
 
 /// Code that was known to leave this behind, when the catalog was read.
-fn run(reader: &Reader<'_>, pins: Pins, effects: &mut Effects<'_>) {
+fn run(reader: &AnalysisContext<'_>, pins: Pins, effects: &mut EffectCollector<'_>) {
     match reader.doubts_functions {
         true => block::anything(reader, effects),
         false => pins::bind(pins, effects),
@@ -42,26 +46,26 @@ fn run(reader: &Reader<'_>, pins: Pins, effects: &mut Effects<'_>) {
 
 /// Whether it may use any operator, cast or type: a list of literals does not. What EXPLAIN only
 /// plans has its constants evaluated.
-fn evaluates(reader: &Reader<'_>, statement: &Statement) -> bool {
+fn evaluates(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     match statement.kind {
-        Kind::Select => !selects_literals(reader, statement),
-        Kind::Write
-        | Kind::Ddl
-        | Kind::CopyIn { .. }
-        | Kind::CopyOut { .. }
-        | Kind::Declare { .. }
-        | Kind::Fetch
-        | Kind::Prepare(_)
-        | Kind::Execute(_)
-        | Kind::Explain { .. }
-        | Kind::Call
-        | Kind::Do
-        | Kind::Maintenance => true,
+        StatementKind::Select => !selects_literals(reader, statement),
+        StatementKind::Write
+        | StatementKind::Ddl
+        | StatementKind::CopyIn { .. }
+        | StatementKind::CopyOut { .. }
+        | StatementKind::Declare { .. }
+        | StatementKind::Fetch
+        | StatementKind::Prepare(_)
+        | StatementKind::Execute(_)
+        | StatementKind::Explain { .. }
+        | StatementKind::Call
+        | StatementKind::Do
+        | StatementKind::Maintenance => true,
         _ => false,
     }
 }
 
-fn selects_literals(reader: &Reader<'_>, statement: &Statement) -> bool {
+fn selects_literals(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
     let is_select = tokens.next_token().is(Word::of("select"));
     let mut rest = std::iter::from_fn(|| {
@@ -78,23 +82,29 @@ fn selects_literals(reader: &Reader<'_>, statement: &Statement) -> bool {
 }
 
 /// Whether event triggers may run.
-fn defines(reader: &Reader<'_>, statement: &Statement) -> bool {
+fn defines(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let traits = statement.traits;
     match statement.kind {
-        Kind::Ddl | Kind::Maintenance => true,
-        Kind::Select => traits.any(Traits::SELECT_INTO),
-        Kind::Explain { analyze: true } => traits.any(Traits::SELECT_INTO.and(Traits::WRITES)),
-        Kind::Write => head(reader, statement)[0].is(Word::of("refresh")),
+        StatementKind::Ddl | StatementKind::Maintenance => true,
+        StatementKind::Select => traits.any(StatementTraits::SELECT_INTO),
+        StatementKind::Explain { analyze: true } => {
+            traits.any(StatementTraits::SELECT_INTO.and(StatementTraits::WRITES))
+        }
+        StatementKind::Write => head(reader, statement)[0].is(Word::of("refresh")),
         _ => false,
     }
 }
 
 /// What a statement names that defines or alters something, or looks after it: it may run now, and
 /// until the catalog is read again nothing else tells what runs it from then on.
-fn definition(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+fn definition(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let head = head(reader, statement);
     let changes = head[0].is(CREATE) || head[0].is(Word::of("alter"));
-    let is_maintenance = statement.kind == Kind::Maintenance;
+    let is_maintenance = statement.kind == StatementKind::Maintenance;
     if !(changes || is_maintenance) || routing::names_routine(reader, statement) {
         return;
     }
@@ -123,7 +133,12 @@ fn definition(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<
 }
 
 /// `is_local`: all that it sets ends with the transaction.
-fn named(reader: &Reader<'_>, name: &[u8], is_local: bool, effects: &mut Effects<'_>) {
+fn named(
+    reader: &AnalysisContext<'_>,
+    name: &[u8],
+    is_local: bool,
+    effects: &mut EffectCollector<'_>,
+) {
     let Some(catalog) = reader.catalog else {
         return;
     };
@@ -145,7 +160,7 @@ fn named(reader: &Reader<'_>, name: &[u8], is_local: bool, effects: &mut Effects
 }
 
 /// The first words.
-fn head(reader: &Reader<'_>, statement: &Statement) -> [Token; 4] {
+fn head(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> [Token; 4] {
     let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
     std::array::from_fn(|_| tokens.next_token())
 }

@@ -1,6 +1,6 @@
 //! What is asked of a set of settings with every statement: looked up once for all who have it.
 
-use evenkeel_policy::route::{Isolation, Modes};
+use evenkeel_policy::route::{Isolation, TransactionModes};
 
 use super::{values, variables};
 use crate::state::settings::SettingSet;
@@ -11,7 +11,7 @@ pub(in crate::state) struct Facts {
     /// Each statement is a transaction of its own.
     pub(super) autocommit: bool,
     /// What a transaction begins with that does not say.
-    pub(super) modes: Modes,
+    pub(super) modes: TransactionModes,
     /// The collation of the connection is known.
     pub(super) has_collation: bool,
 }
@@ -20,7 +20,7 @@ impl Facts {
     pub(in crate::state) fn of(set: &SettingSet) -> Facts {
         let boolean = |name| set.get(name).and_then(values::boolean);
         let isolation = set.get(variables::ISOLATION);
-        let modes = Modes {
+        let modes = TransactionModes {
             read_only: boolean(variables::READ_ONLY),
             isolation: isolation.map(|isolation| {
                 match isolation.eq_ignore_ascii_case(b"serializable") {

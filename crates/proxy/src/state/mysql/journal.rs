@@ -11,16 +11,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::Modes;
+use evenkeel_policy::route::TransactionModes;
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, Tracker};
 use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::mysql::{self, Modes as Reading};
+use evenkeel_wire::sql::mysql::{self, LexerModes as Reading};
 use smallvec::SmallVec;
 
 use super::collations::{self, Collation};
 use super::leftover::{HoldPolicy, InfoUsage, InsertId, StatementInfo};
-use super::meaning::{Does, IN_SCHEMA, Lookup, Meaning, SessionObject};
+use super::meaning::{CatalogLookup, EffectKind, IN_SCHEMA, SessionObject, TextAnalysis};
 use super::server::{self, ServerSessionState};
 use super::tracking::ClientTrackers;
 use super::values;
@@ -92,7 +92,7 @@ pub struct SessionState {
     /// The last setting that could not be followed.
     unfollowed: Box<[u8]>,
     /// What was said of the next transaction only.
-    next: Option<Modes>,
+    next: Option<TransactionModes>,
     tracking: ClientTrackers,
     tracking_begun: ClientTrackers,
     /// The server connection has the client's trackers in place of ours.
@@ -211,10 +211,10 @@ impl SessionState {
 
     /// What a text of it means.
     #[must_use]
-    pub fn read(&self, text: &[u8], lookup: Option<&dyn Lookup>) -> Meaning {
+    pub fn read(&self, text: &[u8], lookup: Option<&dyn CatalogLookup>) -> TextAnalysis {
         match self.is_readable {
             true => super::read(text, self.reading, lookup),
-            false => Meaning::unreadable(),
+            false => TextAnalysis::unreadable(),
         }
     }
 
@@ -294,7 +294,7 @@ impl SessionState {
 
     /// What its next transaction begins with if it does not say.
     #[must_use]
-    pub fn transaction_defaults(&self) -> Modes {
+    pub fn transaction_defaults(&self) -> TransactionModes {
         self.next.unwrap_or_default().or(self.now.facts().modes)
     }
 
@@ -372,7 +372,7 @@ impl SessionState {
     }
 
     /// A command is on its way to the server; one without a text has the default meaning.
-    pub fn sent(&mut self, meaning: &Meaning, on: &mut ServerSessionState) {
+    pub fn sent(&mut self, meaning: &TextAnalysis, on: &mut ServerSessionState) {
         on.leftovers.holder = self.number;
         on.leftovers.last_user = self.number;
         self.last_on = on.number;
@@ -391,7 +391,7 @@ impl SessionState {
         }
         let begins = meaning.statements.iter().any(apply::may_begin);
         let mut effects = meaning.effects.iter();
-        let begins = begins || effects.any(|effect| effect.does == Does::Savepoint);
+        let begins = begins || effects.any(|effect| effect.does == EffectKind::Savepoint);
         if begins && !self.autocommit() {
             self.pins.add(Pin::AutocommitOff);
         }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::meaning::Meaning;
+use super::meaning::TextAnalysis;
 
 /// What a text asks of the statement before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +77,7 @@ impl InfoUsage {
     /// text asks; and before an insert, where insert ids are asked, the client's own, since an
     /// insert may leave it as it is.
     #[must_use]
-    pub fn needs(&self, meaning: &Meaning) -> InfoNeeds {
+    pub fn needs(&self, meaning: &TextAnalysis) -> InfoNeeds {
         match meaning.writes && self.any(InfoNeeds::INSERT_ID) {
             true => meaning.needs.and(InfoNeeds::INSERT_ID.perhaps()),
             false => meaning.needs,

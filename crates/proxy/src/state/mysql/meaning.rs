@@ -18,14 +18,14 @@ mod trackers;
 use std::sync::Arc;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_policy::route::{Kind, Statement, Traits, TransactionModes, Volatility};
 use evenkeel_wire::sql::hint;
-use evenkeel_wire::sql::mysql::{self, Modes as Reading};
+use evenkeel_wire::sql::mysql::{self, LexerModes as Reading};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::PinSource;
 use super::super::meaning::EFFECTS_MAX;
-pub use super::super::meaning::Hint;
+pub use super::super::meaning::RoutingHint;
 use super::leftover::InfoNeeds;
 use super::variables;
 pub use body::bound_by_body;
@@ -35,7 +35,7 @@ pub use parts::parts;
 
 /// What is known of a schema's routines, tables and views. Names come without quotes, as they are
 /// written.
-pub trait Lookup {
+pub trait CatalogLookup {
     /// The worst of all functions of that name.
     fn function(&self, name: &[u8]) -> Volatility;
 
@@ -70,11 +70,11 @@ pub trait Lookup {
 
 /// What a text means. The default is that of a command without a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Meaning {
+pub struct TextAnalysis {
     /// For the router: its statements, in order.
     pub statements: SmallVec<[Statement; 1]>,
     /// Where a comment wants it.
-    pub hint: Option<Hint>,
+    pub hint: Option<RoutingHint>,
     /// What it leaves behind, in the order of its statements; mostly nothing.
     pub effects: SmallVec<[Effect; 1]>,
     /// Routines, tables or views may be others behind it.
@@ -92,16 +92,16 @@ pub struct Meaning {
     /// Its one statement is a KILL of a connection by its number.
     pub kill: Option<Kill>,
     /// It has, or prepares, a KILL of a connection by what is not known to be our number.
-    pub kills_stranger: bool,
+    pub kills_unknown_connection: bool,
     /// It reads or sets session trackers: those on its connection must be its client's meanwhile.
     pub names_trackers: bool,
     /// It runs what a literal says.
-    pub is_of_literal: bool,
+    pub runs_literal_text: bool,
     /// It runs routines or triggers that leave something behind, or may: their errors may have any
     /// number.
     pub(super) runs_routines: bool,
     /// It makes a stored program: where that ends, and whether more follows, is not known.
-    pub makes_program: bool,
+    pub defines_stored_program: bool,
     /// Its text's, under which it is counted; zero: none.
     pub digest: u64,
     /// The text, for people, if it may pin.
@@ -119,13 +119,13 @@ pub struct Effect {
     /// Which statement of the text, from 0.
     pub statement: u32,
     /// What.
-    pub does: Does,
+    pub does: EffectKind,
 }
 
 /// What a statement does to its session. All but [`Does::Pin`], [`Does::Execute`] and
 /// [`Does::Unknown`] count only if it succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Does {
+pub enum EffectKind {
     /// Binds though the statement fails, if the server has run any of it.
     Pin(Pin),
     /// Binds if it succeeds.
@@ -152,7 +152,7 @@ pub enum Does {
     /// The character set of the connection: which collation that is, only the server knows.
     Collation,
     /// The modes of the next transaction.
-    NextTransaction(Modes),
+    NextTransaction(TransactionModes),
     /// BEGIN, START TRANSACTION.
     Begin,
     /// COMMIT, ROLLBACK.
@@ -223,7 +223,7 @@ pub(super) const ANYTHING: [Pin; 6] = [
     Pin::Sequence,
 ];
 
-impl Meaning {
+impl TextAnalysis {
     /// Whether other literals in its text would make no difference: one plain read or write that
     /// leaves nothing behind.
     #[must_use]
@@ -236,9 +236,9 @@ impl Meaning {
             && !self.changes_catalog
             && !self.begins
             && self.kill.is_none()
-            && !self.kills_stranger
+            && !self.kills_unknown_connection
             && !self.names_trackers
-            && !self.is_of_literal
+            && !self.runs_literal_text
     }
 
     /// Whether it takes or asks for a lock by name: each server has its own, and gives it in READ
@@ -246,18 +246,23 @@ impl Meaning {
     #[must_use]
     pub fn locks_by_name(&self) -> bool {
         let mut statements = self.statements.iter();
-        let pins = |pin| self.effects.iter().any(|one| one.does == Does::Pin(pin));
+        let pins = |pin| {
+            self.effects
+                .iter()
+                .any(|one| one.does == EffectKind::Pin(pin))
+        };
         let will_lock = |pins: &Pins| pins.has(Pin::NamedLock) && !pins.has(Pin::Unknown);
         let mut effects = self.effects.iter();
         statements.any(|one| one.traits.any(Traits::NAMED_LOCK))
-            || effects.any(|one| matches!(&one.does, Does::Prepare(_, pins) if will_lock(pins)))
+            || effects
+                .any(|one| matches!(&one.does, EffectKind::Prepare(_, pins) if will_lock(pins)))
             || pins(Pin::NamedLock) && !pins(Pin::Unknown)
     }
 
     /// Of a text that cannot be read, because its character set hides what it says.
     #[must_use]
-    pub fn unreadable() -> Meaning {
-        Meaning {
+    pub fn unreadable() -> TextAnalysis {
+        TextAnalysis {
             statements: smallvec![Statement {
                 kind: Kind::Unknown,
                 traits: Traits::OBSCURE,
@@ -265,21 +270,21 @@ impl Meaning {
             }],
             effects: smallvec![Effect {
                 statement: 0,
-                does: Does::Pin(Pin::Unknown),
+                does: EffectKind::Pin(Pin::Unknown),
             }],
             changes_catalog: true,
             writes: true,
             needs: InfoNeeds::ALL.perhaps(),
             runs_routines: true,
-            ..Meaning::default()
+            ..TextAnalysis::default()
         }
     }
 
     /// Of a text with more in it than is followed, or with what the server may read otherwise.
-    fn too_much(hint: Option<Hint>) -> Meaning {
-        Meaning {
+    fn too_much(hint: Option<RoutingHint>) -> TextAnalysis {
+        TextAnalysis {
             hint,
-            ..Meaning::unreadable()
+            ..TextAnalysis::unreadable()
         }
     }
 
@@ -321,19 +326,24 @@ impl SessionObject {
 /// Reads a text. Of a session whose character set is not [`mysql::charset_is_safe`] no text can be
 /// read, and [`Meaning::unreadable`] stands for it.
 #[must_use]
-pub fn read(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>) -> Meaning {
+pub fn read(text: &[u8], modes: Reading, lookup: Option<&dyn CatalogLookup>) -> TextAnalysis {
     read_at(text, modes, lookup, 0)
 }
 
 /// Texts within texts are read no deeper.
 const DEPTH_MAX: u32 = 3;
 
-fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32) -> Meaning {
+fn read_at(
+    text: &[u8],
+    modes: Reading,
+    lookup: Option<&dyn CatalogLookup>,
+    depth: u32,
+) -> TextAnalysis {
     let facts = mysql::facts(text, modes);
     if facts.is_cut() || mysql::has_odd_blank(text, modes) {
-        return Meaning::too_much(facts.hint().map(owned_hint));
+        return TextAnalysis::too_much(facts.hint().map(owned_hint));
     }
-    let reader = Reader {
+    let reader = AnalysisContext {
         text,
         modes,
         lookup,
@@ -341,46 +351,47 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         depth,
     };
     if let Some(inner) = facts.single().and_then(|one| reader.inner(one)) {
-        return Meaning {
+        return TextAnalysis {
             hint: facts.hint().map(owned_hint),
-            is_of_literal: true,
+            runs_literal_text: true,
             read_for: inner.read_for.max(reader.read_for(&facts)),
             ..inner
         };
     }
-    let mut meaning = Meaning {
+    let mut meaning = TextAnalysis {
         hint: facts.hint().map(owned_hint),
         is_counted: true,
         read_for: reader.read_for(&facts),
-        ..Meaning::default()
+        ..TextAnalysis::default()
     };
     let mut answered = InfoNeeds::NONE;
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&reader, statement);
         meaning.writes |= routing::may_write(&routed);
-        meaning.sets_globals |= statement.traits.any(mysql::Traits::SETS_GLOBAL);
+        meaning.sets_globals |= statement.traits.any(mysql::StatementTraits::SETS_GLOBAL);
         meaning.changes_catalog |= routing::changes_catalog(statement, &routed);
         let needs = routing::needs(&reader, statement);
         // What is about a statement of the same text is not asked of the one before the text.
         meaning.needs = meaning.needs.and(needs.without(answered));
         answered = answered.and(routing::answers(statement.kind));
         meaning.is_counted &= routing::has_one_reply(statement.kind);
-        meaning.makes_program |= statement.traits.any(mysql::Traits::STORED_PROGRAM);
-        meaning.kills_stranger |= kills::kills(&reader, statement);
+        meaning.defines_stored_program |=
+            statement.traits.any(mysql::StatementTraits::STORED_PROGRAM);
+        meaning.kills_unknown_connection |= kills::kills(&reader, statement);
         meaning.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        let mut effects = effects::Effects::of(index, &mut meaning.effects);
+        let mut effects = effects::EffectCollector::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
         meaning.runs_routines |= effects.runs_routines;
         if meaning.effects.len() > EFFECTS_MAX {
-            return Meaning::too_much(meaning.hint);
+            return TextAnalysis::too_much(meaning.hint);
         }
     }
     if let Some(one) = facts.single() {
         meaning.is_atomic = routing::is_atomic(one.kind);
-        meaning.begins = matches!(one.kind, mysql::Kind::Begin { .. });
+        meaning.begins = matches!(one.kind, mysql::StatementKind::Begin { .. });
         meaning.kill = kills::kill(text, one.kind);
-        meaning.kills_stranger &= meaning.kill.is_none();
+        meaning.kills_unknown_connection &= meaning.kill.is_none();
     } else {
         doubt_strings(&mut meaning);
         if set::changes_reading(&reader, &facts) || set::may_change_reading_within(text, &meaning) {
@@ -393,10 +404,10 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
 
 /// Strings have the character set of the connection when their statement is read, which an earlier
 /// one of the same text may have changed.
-fn doubt_strings(meaning: &mut Meaning) {
+fn doubt_strings(meaning: &mut TextAnalysis) {
     let changes = |effect: &&Effect| match &effect.does {
-        Does::Collation => true,
-        Does::Told(name) => variables::is_charset(name),
+        EffectKind::Collation => true,
+        EffectKind::Told(name) => variables::is_charset(name),
         _ => false,
     };
     let Some(first) = meaning.effects.iter().find(changes) else {
@@ -410,36 +421,36 @@ fn doubt_strings(meaning: &mut Meaning) {
     {
         if matches!(
             &effect.does,
-            Does::SetUser {
+            EffectKind::SetUser {
                 value: Value::String(_),
                 ..
             }
         ) {
-            effect.does = Does::Pin(Pin::Variables);
+            effect.does = EffectKind::Pin(Pin::Variables);
         }
     }
 }
 
 /// What the parts that read a statement need.
-struct Reader<'a> {
+struct AnalysisContext<'a> {
     text: &'a [u8],
     modes: Reading,
-    lookup: Option<&'a dyn Lookup>,
+    lookup: Option<&'a dyn CatalogLookup>,
     /// There is one statement in the text.
     is_single: bool,
     depth: u32,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> AnalysisContext<'a> {
     /// The tokens of a statement.
-    fn tokens(&self, statement: &mysql::Statement) -> mysql::Tokens<'a> {
+    fn tokens(&self, statement: &mysql::StatementFacts) -> mysql::Tokens<'a> {
         mysql::Tokens::new(statement.span.of(self.text), self.modes)
     }
 
     /// As of [`Meaning::read_for`].
-    fn read_for(&self, facts: &mysql::Facts<'_>) -> u32 {
+    fn read_for(&self, facts: &mysql::TextFacts<'_>) -> u32 {
         let mut statements = facts.statements();
-        match statements.any(|one| one.traits.any(mysql::Traits::VERSIONED)) {
+        match statements.any(|one| one.traits.any(mysql::StatementTraits::VERSIONED)) {
             true => self.modes.version,
             false => 0,
         }
@@ -447,8 +458,8 @@ impl<'a> Reader<'a> {
 
     /// The meaning of what a statement contains and does nothing but run: MariaDB's
     /// `SET STATEMENT … FOR …` and `EXECUTE IMMEDIATE '…'`.
-    fn inner(&self, statement: &mysql::Statement) -> Option<Meaning> {
-        let is_unknown = statement.kind == mysql::Kind::Unknown;
+    fn inner(&self, statement: &mysql::StatementFacts) -> Option<TextAnalysis> {
+        let is_unknown = statement.kind == mysql::StatementKind::Unknown;
         if !is_unknown || self.depth >= DEPTH_MAX || !self.modes.mariadb {
             return None;
         }
@@ -457,7 +468,8 @@ impl<'a> Reader<'a> {
         let depth = self.depth.saturating_add(1);
         let mut meaning = read_at(&inner, self.modes, self.lookup, depth);
         let mut effects = meaning.effects.iter();
-        let sets = effects.any(|effect| !matches!(effect.does, Does::Pin(_) | Does::FoundRows));
+        let sets = effects
+            .any(|effect| !matches!(effect.does, EffectKind::Pin(_) | EffectKind::FoundRows));
         // More than one would not be run at all.
         if meaning.statements.len() != 1 || restores && sets {
             return None;
@@ -465,22 +477,22 @@ impl<'a> Reader<'a> {
         if restores {
             meaning.effects.push(Effect {
                 statement: 0,
-                does: Does::Restores,
+                does: EffectKind::Restores,
             });
         }
-        Some(Meaning {
+        Some(TextAnalysis {
             begins: false,
-            kills_stranger: meaning.kills(),
+            kills_unknown_connection: meaning.kills(),
             kill: None,
             ..meaning
         })
     }
 }
 
-fn owned_hint(hint: hint::Hint<'_>) -> Hint {
+fn owned_hint(hint: hint::HintComment<'_>) -> RoutingHint {
     match hint {
-        hint::Hint::Primary => Hint::Primary,
-        hint::Hint::Replica => Hint::Replica,
-        hint::Hint::Server(name) => Hint::Server(name.into()),
+        hint::HintComment::Primary => RoutingHint::Primary,
+        hint::HintComment::Replica => RoutingHint::Replica,
+        hint::HintComment::Server(name) => RoutingHint::Server(name.into()),
     }
 }

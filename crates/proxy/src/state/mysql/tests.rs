@@ -150,7 +150,7 @@ impl Scene {
         client.journal.restored(on, &self.interner);
     }
 
-    fn send(&mut self, client: usize, text: &str, meaning: &Meaning) -> Answer {
+    fn send(&mut self, client: usize, text: &str, meaning: &TextAnalysis) -> Answer {
         let Client { journal, at, .. } = &mut self.clients[client];
         let Lent { model, on } = &mut self.lent[*at];
         journal.sent(meaning, on);

@@ -1,7 +1,7 @@
 //! Names and values as they are written in texts, told by servers, and put into texts of ours.
 
 use evenkeel_wire::mysql::flags::Status;
-use evenkeel_wire::sql::mysql::{self, Modes};
+use evenkeel_wire::sql::mysql::{self, LexerModes};
 
 use super::variables;
 
@@ -108,7 +108,7 @@ pub(super) fn has_mode(value: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// What a value of `sql_mode` says of how texts are read.
-pub(super) fn read_sql_mode(value: &[u8], modes: &mut Modes) {
+pub(super) fn read_sql_mode(value: &[u8], modes: &mut LexerModes) {
     let has = |wanted: &[u8]| has_mode(value, wanted);
     // Written short in texts; servers tell all that it stands for.
     let ansi: [&[u8]; 6] = [
@@ -127,7 +127,7 @@ pub(super) fn read_sql_mode(value: &[u8], modes: &mut Modes) {
 /// it says.
 #[must_use]
 pub fn status_of<'a>(mariadb: bool, value: impl Fn(&[u8]) -> Option<&'a [u8]>) -> Status {
-    let mut modes = Modes::default();
+    let mut modes = LexerModes::default();
     read_sql_mode(value(variables::SQL_MODE).unwrap_or_default(), &mut modes);
     let autocommit = value(variables::AUTOCOMMIT).and_then(boolean) != Some(false);
     let flags = [

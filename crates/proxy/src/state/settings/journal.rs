@@ -1,9 +1,9 @@
 //! What one client has set, through transactions and savepoints.
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{Isolation, Modes};
+use evenkeel_policy::route::{Isolation, TransactionModes};
 
-use super::super::meaning::{Does, Effect, Meaning};
+use super::super::meaning::{Effect, EffectKind, TextAnalysis};
 use super::interner::SettingSetBuilder;
 use super::pending::{CHANGE_LENGTH, ROLE, SettingChange, TransactionChanges};
 use super::{
@@ -87,10 +87,10 @@ impl SessionState {
 
     /// What a transaction of this session begins with if it does not say.
     #[must_use]
-    pub fn transaction_defaults(&self) -> Modes {
+    pub fn transaction_defaults(&self) -> TransactionModes {
         let read_only = self.now.get(b"default_transaction_read_only");
         let isolation = self.now.get(b"default_transaction_isolation");
-        Modes {
+        TransactionModes {
             read_only: read_only.and_then(values::boolean),
             isolation: isolation.map(|isolation| {
                 match isolation.eq_ignore_ascii_case(b"serializable") {
@@ -102,11 +102,11 @@ impl SessionState {
     }
 
     /// A text is on its way to the server.
-    pub fn sent(&mut self, meaning: &Meaning) {
+    pub fn sent(&mut self, meaning: &TextAnalysis) {
         for effect in &meaning.effects {
-            match effect.does {
-                Does::Pin(pin) if meaning.may_run_later => self.takes(pin),
-                Does::Pin(pin) => self.pins.add(pin),
+            match effect.kind {
+                EffectKind::Pin(pin) if meaning.may_run_later => self.takes(pin),
+                EffectKind::Pin(pin) => self.pins.add(pin),
                 _ => {}
             }
         }
@@ -119,12 +119,12 @@ impl SessionState {
     }
 
     /// It may be run at any time, and its end may not be told.
-    pub fn may_run(&mut self, meaning: &Meaning) {
+    pub fn may_run(&mut self, meaning: &TextAnalysis) {
         let mut pins = Pins::NONE;
         for effect in &meaning.effects {
-            match &effect.does {
-                Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
-                Does::Set { .. } | Does::Reset(_) | Does::ResetAll => {
+            match &effect.kind {
+                EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
+                EffectKind::Set { .. } | EffectKind::Reset(_) | EffectKind::ResetAll => {
                     pins = pins.and(Pins::of(&[Pin::Settings, Pin::Role]));
                 }
                 _ => {}
@@ -140,18 +140,18 @@ impl SessionState {
     }
 
     /// A statement of it is complete.
-    pub fn succeeded(&mut self, meaning: &Meaning, statement: usize) {
+    pub fn succeeded(&mut self, meaning: &TextAnalysis, statement: usize) {
         let effects = meaning.effects_of(statement);
         if effects
             .iter()
-            .any(|effect| matches!(effect.does, Does::Prepare(_)))
+            .any(|effect| matches!(effect.kind, EffectKind::Prepare(_)))
         {
             self.prepares(effects);
         }
         for effect in effects {
-            self.apply(&effect.does);
+            self.apply(&effect.kind);
             // What else a statement does by itself it does once.
-            if let Does::PinOnSuccess(pin @ (Pin::Settings | Pin::Role)) = effect.does
+            if let EffectKind::PinOnSuccess(pin @ (Pin::Settings | Pin::Role)) = effect.kind
                 && meaning.may_run_later
             {
                 self.late.add(pin);
@@ -174,9 +174,9 @@ impl SessionState {
     /// These effects are those of a statement that EXECUTE in SQL can run from now on.
     pub fn prepares(&mut self, effects: &[Effect]) {
         for effect in effects {
-            match &effect.does {
-                Does::Pin(pin) | Does::PinOnSuccess(pin) => self.prepared.add(*pin),
-                Does::Set { .. } | Does::Reset(_) | Does::ResetAll => {
+            match &effect.kind {
+                EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.prepared.add(*pin),
+                EffectKind::Set { .. } | EffectKind::Reset(_) | EffectKind::ResetAll => {
                     self.prepared = self.prepared.and(Pins::of(&[Pin::Settings, Pin::Role]));
                 }
                 _ => {}
@@ -185,18 +185,18 @@ impl SessionState {
     }
 
     /// An error ended the text, or the batch up to its Sync.
-    pub fn failed(&mut self, meaning: Option<&Meaning>) {
+    pub fn failed(&mut self, meaning: Option<&TextAnalysis>) {
         self.has_failed = true;
-        let may_have_committed = meaning.is_some_and(Meaning::runs_procedures);
+        let may_have_committed = meaning.is_some_and(TextAnalysis::runs_procedures);
         if may_have_committed {
             self.doubt();
         }
         // A release before it may have ended its pins, or be about to when it is committed.
         for effect in meaning.into_iter().flat_map(|meaning| &meaning.effects) {
-            match effect.does {
-                Does::Pin(pin) => self.bind(pin),
-                Does::PinOnSuccess(pin) if may_have_committed => self.bind(pin),
-                Does::Execute(_) => self.executes(),
+            match effect.kind {
+                EffectKind::Pin(pin) => self.bind(pin),
+                EffectKind::PinOnSuccess(pin) if may_have_committed => self.bind(pin),
+                EffectKind::Execute(_) => self.executes(),
                 _ => {}
             }
         }
@@ -264,10 +264,10 @@ impl SessionState {
     /// Whether a statement takes back what the client's startup message has set: to the server,
     /// which does not know that, this is the way to its own defaults.
     #[must_use]
-    pub fn is_to_restore(&self, does: &Does) -> bool {
+    pub fn is_to_restore(&self, does: &EffectKind) -> bool {
         match does {
-            Does::Reset(name) => self.startup.get(name).is_some(),
-            Does::ResetAll | Does::Discard(Discard::All) => !self.startup.is_empty(),
+            EffectKind::Reset(name) => self.startup.get(name).is_some(),
+            EffectKind::ResetAll | EffectKind::Discard(Discard::All) => !self.startup.is_empty(),
             _ => false,
         }
     }
@@ -293,29 +293,29 @@ impl SessionState {
     }
 
     /// One effect of a complete statement.
-    fn apply(&mut self, does: &Does) {
+    fn apply(&mut self, does: &EffectKind) {
         match does {
-            Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
-            Does::Prepare(_) => self.bind(Pin::Prepared),
-            Does::Execute(_) => self.executes(),
-            Does::DeallocateAll => self.prepared = Pins::NONE,
-            Does::Release(release) => self.pending().ends(*release),
-            Does::Set { name, value } => self.set(name, value),
-            Does::Reset(name) => self.follow(SettingChange::Reset(name.clone())),
-            Does::ResetAll => self.change(SettingChange::ResetAll),
-            Does::Discard(Discard::All) => {
+            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.bind(*pin),
+            EffectKind::Prepare(_) => self.bind(Pin::Prepared),
+            EffectKind::Execute(_) => self.executes(),
+            EffectKind::DeallocateAll => self.prepared = Pins::NONE,
+            EffectKind::Release(release) => self.pending().ends(*release),
+            EffectKind::Set { name, value } => self.set(name, value),
+            EffectKind::Reset(name) => self.follow(SettingChange::Reset(name.clone())),
+            EffectKind::ResetAll => self.change(SettingChange::ResetAll),
+            EffectKind::Discard(Discard::All) => {
                 self.prepared = Pins::NONE;
                 self.change(SettingChange::Everything);
             }
-            Does::Commit => self.end(true),
-            Does::Rollback => self.end(false),
-            Does::Savepoint(name) => self.pending().mark(name),
-            Does::ReleaseSavepoint(name) => self.pending().release(name),
-            Does::RollbackTo(name) => {
+            EffectKind::Commit => self.end(true),
+            EffectKind::Rollback => self.end(false),
+            EffectKind::Savepoint(name) => self.pending().mark(name),
+            EffectKind::ReleaseSavepoint(name) => self.pending().release(name),
+            EffectKind::RollbackTo(name) => {
                 self.has_failed = false;
                 self.pending().roll_back_to(name);
             }
-            Does::SetTransaction(_) | Does::Deallocate(_) | Does::Discard(_) => {}
+            EffectKind::SetTransaction(_) | EffectKind::Deallocate(_) | EffectKind::Discard(_) => {}
         }
     }
 

@@ -1,17 +1,17 @@
 //! What is read again and what is not, and that it makes no difference.
 
-use evenkeel_wire::sql::mysql::Modes;
+use evenkeel_wire::sql::mysql::LexerModes;
 
 use super::*;
 use crate::state::{meaning, mysql};
 
-const WITHIN: Within = Within {
+const WITHIN: TemplateContext = TemplateContext {
     dialect: Dialect::Postgres { backslashes: false },
     catalog: 1,
 };
 
 /// Whether a text is read; what it means is its length.
-fn is_read(templates: &mut Templates<usize>, text: &[u8], within: Within) -> bool {
+fn is_read(templates: &mut Templates<usize>, text: &[u8], within: TemplateContext) -> bool {
     let mut is_read = false;
     let read = || {
         is_read = true;
@@ -36,12 +36,12 @@ fn what_its_meaning_hangs_on_must_be_the_same() {
     is_read(&mut templates, b"select 1", WITHIN);
     is_read(&mut templates, b"select 1", WITHIN);
     assert!(!is_read(&mut templates, b"select 1", WITHIN));
-    let later = Within {
+    let later = TemplateContext {
         catalog: 2,
         ..WITHIN
     };
     assert!(is_read(&mut templates, b"select 1", later));
-    let other = Within {
+    let other = TemplateContext {
         dialect: Dialect::Postgres { backslashes: true },
         ..WITHIN
     };
@@ -151,22 +151,22 @@ fn check<M: PartialEq + fmt::Debug>(
 fn what_fits_means_the_same_in_either_dialect() {
     let dialect = Dialect::Postgres { backslashes: false };
     let read = |text: &str| meaning::read(text.as_bytes(), false, None);
-    check(dialect, read, meaning::Meaning::is_fixed);
-    let modes = Modes {
+    check(dialect, read, meaning::TextAnalysis::is_fixed);
+    let modes = LexerModes {
         mariadb: true,
         version: 101_100,
-        ..Modes::default()
+        ..LexerModes::default()
     };
     let read = |text: &str| mysql::read(text.as_bytes(), modes, None);
-    check(Dialect::Mysql(modes), read, mysql::Meaning::is_fixed);
+    check(Dialect::Mysql(modes), read, mysql::TextAnalysis::is_fixed);
 }
 
 #[test]
 fn a_literal_that_is_run_is_no_other() {
-    let modes = Modes {
+    let modes = LexerModes {
         mariadb: true,
         version: 101_100,
-        ..Modes::default()
+        ..LexerModes::default()
     };
     let of = |text: &str| mysql::read(text.as_bytes(), modes, None);
     assert!(of("select 1").is_fixed());

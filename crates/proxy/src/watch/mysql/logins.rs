@@ -8,7 +8,9 @@ use tokio::sync::{Mutex, Semaphore};
 use zeroize::Zeroizing;
 
 use super::variables;
-use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
+use crate::knowledge::{
+    AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
+};
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls,
     mysql::{Login, calmly, malformed},
@@ -63,7 +65,7 @@ const MARIADB_ROWS: &str = "SELECT Host, User, \
 const COLUMNS_BEFORE: usize = 8;
 
 /// Asks servers about users, over connections that it keeps.
-pub struct AccountAsker {
+pub struct MysqlAuthQuery {
     login: Login,
     user: String,
     kept: Mutex<Vec<Kept>>,
@@ -78,7 +80,7 @@ struct Kept {
     usual_plugin: String,
 }
 
-impl AccountAsker {
+impl MysqlAuthQuery {
     /// The account must be allowed to read `mysql.user` (MariaDB: `mysql.global_priv`).
     ///
     /// # Errors
@@ -101,11 +103,11 @@ impl AccountAsker {
         target: &Target,
         user: &str,
         timeout: Duration,
-    ) -> Result<Accounts, NoLogin> {
+    ) -> Result<MysqlAuthRecords, LookupError> {
         let progress = Progress::new(timeout);
         match tokio::time::timeout(timeout, self.run(target, user, &progress)).await {
-            Ok(answer) => answer.map_err(NoLogin::Unavailable),
-            Err(_) => Err(NoLogin::Unavailable(progress.timed_out(timeout))),
+            Ok(answer) => answer.map_err(LookupError::Unavailable),
+            Err(_) => Err(LookupError::Unavailable(progress.timed_out(timeout))),
         }
     }
 
@@ -116,7 +118,7 @@ impl AccountAsker {
         target: &Target,
         user: &str,
         progress: &Progress,
-    ) -> Result<Accounts, String> {
+    ) -> Result<MysqlAuthRecords, String> {
         let _turn = self.turns.acquire().await;
         let found = self.kept.lock().await.pop();
         if let Some(mut kept) = found.filter(|kept| kept.target == *target) {
@@ -162,7 +164,7 @@ impl AccountAsker {
         user: &str,
         target: &Target,
         progress: &Progress,
-    ) -> Result<Accounts, String> {
+    ) -> Result<MysqlAuthRecords, String> {
         let query = query(kept.mariadb, user);
         let asking = calmly(kept.connection.query::<Row, _>(query));
         let found = match asking.await {
@@ -172,7 +174,7 @@ impl AccountAsker {
         };
         let mariadb = kept.mariadb;
         let rows = found.into_iter().filter_map(|row| read(row, mariadb));
-        Ok(Accounts {
+        Ok(MysqlAuthRecords {
             mariadb: kept.mariadb,
             from: kept.from.clone(),
             // The server may be generous about how names are compared.
@@ -271,7 +273,7 @@ fn query(mariadb: bool, user: &str) -> String {
     query
 }
 
-fn read(row: Row, mariadb: bool) -> Option<AccountRow> {
+fn read(row: Row, mariadb: bool) -> Option<MysqlAuthRecord> {
     let values: Vec<Option<Zeroizing<Vec<u8>>>> = row
         .unwrap()
         .into_iter()
@@ -290,8 +292,8 @@ fn read(row: Row, mariadb: bool) -> Option<AccountRow> {
         let digits = bytes(at).map(|bytes| bytes.as_slice());
         unhex(digits.unwrap_or_default())
     };
-    let way = |at: usize| -> Option<Way> {
-        Some(Way {
+    let way = |at: usize| -> Option<AuthMethod> {
+        Some(AuthMethod {
             plugin: text(at)?,
             stored: stored(at + 1)?,
             retained: Zeroizing::default(),
@@ -318,7 +320,7 @@ fn read(row: Row, mariadb: bool) -> Option<AccountRow> {
             })
             .collect(),
     };
-    Some(AccountRow {
+    Some(MysqlAuthRecord {
         host: text(0)?,
         user: text(1)?,
         is_locked: is(2),
@@ -333,14 +335,14 @@ fn read(row: Row, mariadb: bool) -> Option<AccountRow> {
 }
 
 /// As MariaDB numbers it; of MySQL's names the same is made.
-fn requires(number: &str, names: impl FnOnce() -> Names) -> Requires {
+fn requires(number: &str, names: impl FnOnce() -> Names) -> TlsRequirement {
     match number {
-        "0" => Requires::Nothing,
-        "1" => Requires::Tls,
+        "0" => TlsRequirement::Nothing,
+        "1" => TlsRequirement::Tls,
         // X509, whatever names are left from another time.
-        "2" => Requires::Certificate(Names::default()),
+        "2" => TlsRequirement::Certificate(Names::default()),
         // Also what no server of today has: rather too much than too little.
-        _ => Requires::Certificate(names()),
+        _ => TlsRequirement::Certificate(names()),
     }
 }
 

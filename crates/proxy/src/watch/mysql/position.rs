@@ -6,13 +6,13 @@ use evenkeel_policy::causality::{Position, Wait};
 use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
 
-use super::{Link, Monitor, Trouble, dialect, galera, replication, rows};
+use super::{Link, Monitor, QueryError, dialect, galera, replication, rows};
 use crate::now_us;
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::calmly, mysql::malformed,
 };
 use crate::watch::row::{Nonsense, Row, only};
-use crate::watch::{Place, WatchError, keeper::Monitor as _};
+use crate::watch::{ServerPosition, WatchError, keeper::RoleQuery as _};
 
 const STEP: &str = "querying its replication position";
 
@@ -37,7 +37,7 @@ impl Asker {
         &mut self,
         target: &Target,
         timeout: Duration,
-    ) -> Result<Place, WatchError> {
+    ) -> Result<ServerPosition, WatchError> {
         // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
         let kept = self.kept.take().filter(|(of, _)| of == target);
         let progress = Progress::new(timeout);
@@ -81,7 +81,7 @@ impl Asker {
         link: Option<Link>,
         target: &Target,
         progress: &Progress,
-    ) -> Result<(Place, Link), WatchError> {
+    ) -> Result<(ServerPosition, Link), WatchError> {
         let link = match link {
             Some(link) => link,
             None => self.monitor.connect(target, progress).await?,
@@ -115,11 +115,11 @@ impl Asker {
     }
 }
 
-async fn facts(connection: &mut Conn, question: &str) -> Result<Row, Trouble> {
+async fn facts(connection: &mut Conn, question: &str) -> Result<Row, QueryError> {
     Ok(only(rows(connection, question).await?)?)
 }
 
-fn read(facts: &Row, asked_us: u64) -> Result<Place, Nonsense> {
+fn read(facts: &Row, asked_us: u64) -> Result<ServerPosition, Nonsense> {
     let takes_writes = !facts.flag(&[dialect::READ_ONLY])?;
     let (written, applied) = match facts.has(galera::SEEN) {
         true => {
@@ -134,7 +134,7 @@ fn read(facts: &Row, asked_us: u64) -> Result<Place, Nonsense> {
     };
     // One that keeps no GTIDs tells nothing: everybody would have that.
     let position = |gtids: Gtids| (!gtids.is_empty()).then_some(Position::Gtids(gtids));
-    Ok(Place {
+    Ok(ServerPosition {
         written: written.and_then(position),
         applied: position(applied),
         asked_us,
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::watch::tests::row;
 
-    fn place(read_only: &str) -> Place {
+    fn place(read_only: &str) -> ServerPosition {
         read(&mariadb(read_only, "1"), 5).unwrap()
     }
 

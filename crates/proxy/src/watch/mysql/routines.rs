@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use mysql_async::Conn;
 
-use super::{Link, Monitor, Trouble, rows};
-use crate::knowledge::routines::{Listed, Routine, Routines, Trigger, View};
+use super::{Link, Monitor, QueryError, rows};
+use crate::knowledge::routines::{Routine, RoutineListing, Routines, Trigger, ViewDefinition};
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::calmly, mysql::malformed,
 };
 use crate::watch::row::{Nonsense, Row};
-use crate::watch::{WatchError, keeper::Monitor as _};
+use crate::watch::{WatchError, keeper::RoleQuery as _};
 
 const STEP: &str = "reading routines and tables";
 
@@ -68,11 +68,11 @@ const BLIND: &str = concat!(
 const WITH_TABLES: &str = "SELECT DISTINCT TABLE_SCHEMA AS name FROM information_schema.TABLES";
 
 /// Asks servers, over a connection for each reading.
-pub struct RoutineAsker {
+pub struct RoutineReader {
     monitor: Monitor,
 }
 
-impl RoutineAsker {
+impl RoutineReader {
     /// Checks everything that can be checked without the server.
     ///
     /// # Errors
@@ -100,7 +100,11 @@ impl RoutineAsker {
         }
     }
 
-    async fn run(&self, target: &Target, progress: &Progress) -> Result<Listed, WatchError> {
+    async fn run(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<RoutineListing, WatchError> {
         let mut link = self.monitor.connect(target, progress).await?;
         progress.logged_in(STEP);
         let asking = calmly(async move {
@@ -122,7 +126,7 @@ impl RoutineAsker {
     }
 }
 
-async fn listed(link: &mut Link) -> Result<Listed, Trouble> {
+async fn listed(link: &mut Link) -> Result<RoutineListing, QueryError> {
     let mariadb = link.dialect.is_mariadb();
     let connection = &mut link.connection;
     let mut triggers = all(connection, TRIGGERS, trigger).await?;
@@ -136,7 +140,7 @@ async fn listed(link: &mut Link) -> Result<Listed, Trouble> {
         let with_tables = all(connection, WITH_TABLES, name).await?;
         blind.retain(|schema| with_tables.contains(schema));
     }
-    Ok(Listed {
+    Ok(RoutineListing {
         mariadb,
         sees_tables,
         tables: all(connection, TABLES, name).await?,
@@ -151,7 +155,7 @@ async fn all<T>(
     connection: &mut Conn,
     question: &str,
     read: impl Fn(&Row) -> Result<T, Nonsense>,
-) -> Result<Vec<T>, Trouble> {
+) -> Result<Vec<T>, QueryError> {
     let rows = rows(connection, question).await?;
     let read: Result<Vec<T>, Nonsense> = rows.iter().map(read).collect();
     Ok(read?)
@@ -167,8 +171,8 @@ fn text(row: &Row, column: &str) -> Result<Option<String>, Nonsense> {
     Ok(value.filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
-fn view(row: &Row) -> Result<View, Nonsense> {
-    Ok(View {
+fn view(row: &Row) -> Result<ViewDefinition, Nonsense> {
+    Ok(ViewDefinition {
         name: name(row)?,
         definition: text(row, "definition")?,
     })

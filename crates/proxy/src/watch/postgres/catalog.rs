@@ -9,7 +9,7 @@ use evenkeel_policy::route::Volatility;
 use futures_util::TryStreamExt;
 use tokio_postgres::{Error, SimpleQueryMessage};
 
-use super::line::{Caller, Line, cells};
+use super::line::{Caller, MonitorConnection, cells};
 use super::{Nonsense, WatchError, is_about_the_question};
 use crate::knowledge::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, words};
@@ -18,7 +18,7 @@ use crate::state::meaning::Body;
 const STEP: &str = "reading the catalog";
 
 /// Reads one database's catalog, over a connection for each time.
-pub struct CatalogAsker {
+pub struct CatalogReader {
     caller: Caller,
     /// What the last reading found, so that the same need not be read again.
     fingerprint: Option<String>,
@@ -40,24 +40,24 @@ struct Uses {
 }
 
 /// Why a reading went wrong.
-enum Trouble {
+enum QueryError {
     Library(Error),
     Nonsense(Nonsense),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for QueryError {
     fn from(error: Error) -> Self {
         Self::Library(error)
     }
 }
 
-impl From<Nonsense> for Trouble {
+impl From<Nonsense> for QueryError {
     fn from(nonsense: Nonsense) -> Self {
         Self::Nonsense(nonsense)
     }
 }
 
-impl CatalogAsker {
+impl CatalogReader {
     /// Checks everything that can be checked without the server. The account's database is the one
     /// that is read.
     pub fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
@@ -102,7 +102,11 @@ impl CatalogAsker {
         }
     }
 
-    async fn look(&mut self, line: &Line, generation: u64) -> Result<Option<Catalog>, Trouble> {
+    async fn look(
+        &mut self,
+        line: &MonitorConnection,
+        generation: u64,
+    ) -> Result<Option<Catalog>, QueryError> {
         for statement in questions::BEGIN {
             rows::<0>(line, statement, |_| Ok(())).await?;
         }
@@ -122,7 +126,11 @@ impl CatalogAsker {
         Ok(Some(builder.build(generation)))
     }
 
-    async fn read_functions(&mut self, line: &Line, builder: &mut Builder) -> Result<(), Trouble> {
+    async fn read_functions(
+        &mut self,
+        line: &MonitorConnection,
+        builder: &mut Builder,
+    ) -> Result<(), QueryError> {
         let bodies = self.read_bodies(line).await?;
         let body = |oid| bodies.get(&oid).copied().cloned().unwrap_or_default();
         rows(
@@ -155,7 +163,10 @@ impl CatalogAsker {
     }
 
     /// What was seen in the body of each function. Only what has changed is looked at.
-    async fn read_bodies(&mut self, line: &Line) -> Result<HashMap<u32, &Body>, Trouble> {
+    async fn read_bodies(
+        &mut self,
+        line: &MonitorConnection,
+    ) -> Result<HashMap<u32, &Body>, QueryError> {
         let mut listed: HashSet<Version> = HashSet::new();
         rows(line, questions::BODIES, |[oid, version]| {
             listed.insert((number(oid)?, number(version)?));
@@ -188,7 +199,11 @@ impl CatalogAsker {
             .collect())
     }
 
-    async fn read_relations(&mut self, line: &Line, builder: &mut Builder) -> Result<(), Trouble> {
+    async fn read_relations(
+        &mut self,
+        line: &MonitorConnection,
+        builder: &mut Builder,
+    ) -> Result<(), QueryError> {
         let mut changes = read_changes(line).await?;
         let mut uses = policies_and_children(line).await?;
         for (view, of_view) in self.read_views(line).await? {
@@ -211,7 +226,10 @@ impl CatalogAsker {
     }
 
     /// What each view uses, by the view. Only what has changed is looked at.
-    async fn read_views(&mut self, line: &Line) -> Result<Vec<(u32, Uses)>, Trouble> {
+    async fn read_views(
+        &mut self,
+        line: &MonitorConnection,
+    ) -> Result<Vec<(u32, Uses)>, QueryError> {
         let mut listed: Vec<(Version, u32)> = Vec::new();
         rows(line, questions::VIEWS, |[rule, version, view]| {
             let version = (number(rule)?, number(version)?);
@@ -238,10 +256,15 @@ impl CatalogAsker {
         Ok(uses)
     }
 
-    fn judge(&self, trouble: &Trouble, line: &Line, progress: &Progress) -> WatchError {
+    fn judge(
+        &self,
+        trouble: &QueryError,
+        line: &MonitorConnection,
+        progress: &Progress,
+    ) -> WatchError {
         let error = match trouble {
-            Trouble::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
-            Trouble::Library(error) => error,
+            QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            QueryError::Library(error) => error,
         };
         match error.as_db_error().filter(|db| is_about_the_question(db)) {
             Some(db) => WatchError::CannotTell(format!(
@@ -271,7 +294,7 @@ impl Uses {
 }
 
 /// What row security calls and reads, and what is read along with a parent.
-async fn policies_and_children(line: &Line) -> Result<HashMap<u32, Uses>, Trouble> {
+async fn policies_and_children(line: &MonitorConnection) -> Result<HashMap<u32, Uses>, QueryError> {
     let mut all: HashMap<u32, Uses> = HashMap::new();
     rows(
         line,
@@ -296,7 +319,7 @@ async fn policies_and_children(line: &Line) -> Result<HashMap<u32, Uses>, Troubl
 }
 
 /// What happens when each table is written to.
-async fn read_changes(line: &Line) -> Result<HashMap<u32, Changes>, Trouble> {
+async fn read_changes(line: &MonitorConnection) -> Result<HashMap<u32, Changes>, QueryError> {
     let mut all: HashMap<u32, Changes> = HashMap::new();
     rows(line, questions::CHANGES, |[table, functions, relations]| {
         let changes = all.entry(number(table)?).or_default();
@@ -309,10 +332,10 @@ async fn read_changes(line: &Line) -> Result<HashMap<u32, Changes>, Trouble> {
 }
 
 async fn read_rules(
-    line: &Line,
+    line: &MonitorConnection,
     rules: &[Version],
     known: &mut HashMap<Version, Uses>,
-) -> Result<(), Trouble> {
+) -> Result<(), QueryError> {
     let question = questions::rules(rules.iter().map(|(rule, _)| *rule));
     rows(line, &question, |[rule, functions, relations, locks]| {
         let rule: u32 = number(rule)?;
@@ -330,10 +353,10 @@ async fn read_rules(
 
 /// Gives each row to `take`, as it comes.
 async fn rows<const N: usize>(
-    line: &Line,
+    line: &MonitorConnection,
     question: &str,
     mut take: impl FnMut([Option<&str>; N]) -> Result<(), Nonsense>,
-) -> Result<(), Trouble> {
+) -> Result<(), QueryError> {
     let mut answer = std::pin::pin!(line.ask(question).await?);
     while let Some(message) = answer.try_next().await? {
         match cells(&message) {

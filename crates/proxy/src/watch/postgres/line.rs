@@ -18,7 +18,7 @@ pub(super) struct Caller {
 }
 
 /// A connection, moved by a task of its own.
-pub(super) struct Line {
+pub(super) struct MonitorConnection {
     pub(super) client: Client,
     task: JoinHandle<Result<(), Error>>,
     heard: ReceivedPrefix,
@@ -44,10 +44,10 @@ impl Caller {
         target: &Target,
         progress: &Progress,
         step: &'static str,
-    ) -> Result<Line, WatchError> {
+    ) -> Result<MonitorConnection, WatchError> {
         let connection = self.login.connect(target, progress).await?;
         progress.logged_in(step);
-        Ok(Line {
+        Ok(MonitorConnection {
             client: connection.client,
             task: tokio::spawn(connection.driver),
             heard: connection.heard,
@@ -56,13 +56,18 @@ impl Caller {
     }
 
     /// What an error means; the line is not used again.
-    pub(super) fn judge(&self, error: &Error, line: &Line, progress: &Progress) -> WatchError {
+    pub(super) fn judge(
+        &self,
+        error: &Error,
+        line: &MonitorConnection,
+        progress: &Progress,
+    ) -> WatchError {
         line.give_up();
         self.login.judge(error, &line.heard, progress).into()
     }
 }
 
-impl Line {
+impl MonitorConnection {
     /// The length of what the server says is counted from here.
     pub(super) fn begin_answer(&self) {
         self.heard.next_answer();
@@ -89,7 +94,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for MonitorConnection {
     fn drop(&mut self) {
         // Without its client the task says Terminate; over a broken line it would wait.
         if self.broken.load(Relaxed) {

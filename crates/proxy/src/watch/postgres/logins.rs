@@ -10,9 +10,9 @@ use tokio_postgres::{
     types::Type,
 };
 
-use super::line::{Caller, Line};
+use super::line::{Caller, MonitorConnection};
 use super::{Nonsense, WatchError, is_about_the_question};
-use crate::knowledge::{Login, NoLogin, Verifier};
+use crate::knowledge::{LookupError, PostgresAuthRecord, Verifier};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, words};
 
 /// As the server judges a login: its clock, and who may not log in at all.
@@ -37,7 +37,7 @@ const ROLE: &str = "LEFT JOIN pg_catalog.pg_roles AS role ON role.rolname = one.
 const STEP: &str = "looking up a user";
 
 /// Asks servers about users, many at once over one connection that it keeps.
-pub struct LoginAsker {
+pub struct PostgresAuthQuery {
     caller: Caller,
     query: String,
     is_own: bool,
@@ -46,11 +46,11 @@ pub struct LoginAsker {
 
 struct Kept {
     target: Target,
-    line: Line,
+    line: MonitorConnection,
     statement: Statement,
 }
 
-impl LoginAsker {
+impl PostgresAuthQuery {
     /// `query` takes a user's name as `$1` and gives `(rolname, rolpassword, valid_until)`;
     /// without it `pg_authid` is read.
     pub fn new(
@@ -72,13 +72,13 @@ impl LoginAsker {
         target: &Target,
         user: &str,
         timeout: Duration,
-    ) -> Result<Login, NoLogin> {
+    ) -> Result<PostgresAuthRecord, LookupError> {
         let progress = Progress::new(timeout);
         match tokio::time::timeout(timeout, self.run(target, user, &progress)).await {
             Ok(answer) => answer,
             Err(_) => {
                 self.hang_up().await;
-                Err(NoLogin::Unavailable(progress.timed_out(timeout)))
+                Err(LookupError::Unavailable(progress.timed_out(timeout)))
             }
         }
     }
@@ -93,8 +93,8 @@ impl LoginAsker {
         target: &Target,
         user: &str,
         progress: &Progress,
-    ) -> Result<Login, NoLogin> {
-        let unavailable = |error: WatchError| NoLogin::Unavailable(error.to_string());
+    ) -> Result<PostgresAuthRecord, LookupError> {
+        let unavailable = |error: WatchError| LookupError::Unavailable(error.to_string());
         let kept = self.kept(target, progress).await.map_err(unavailable)?;
         progress.logged_in(STEP);
         kept.line.begin_answer();
@@ -105,7 +105,7 @@ impl LoginAsker {
         let row = rows.find(|row| matches!(row.try_get::<_, &str>(0), Ok(name) if name == user));
         match row {
             Some(row) => read(row).map_err(unavailable),
-            None => Err(NoLogin::NoSuchUser),
+            None => Err(LookupError::NoSuchUser),
         }
     }
 
@@ -132,8 +132,13 @@ impl LoginAsker {
     }
 }
 
-impl LoginAsker {
-    fn judge(&self, error: &tokio_postgres::Error, line: &Line, progress: &Progress) -> WatchError {
+impl PostgresAuthQuery {
+    fn judge(
+        &self,
+        error: &tokio_postgres::Error,
+        line: &MonitorConnection,
+        progress: &Progress,
+    ) -> WatchError {
         match error.as_db_error().filter(|db| is_about_the_question(db)) {
             Some(db) => WatchError::CannotTell(self.refused(db)),
             None => self.caller.judge(error, line, progress),
@@ -172,10 +177,10 @@ fn wrapped(query: &str) -> String {
     )
 }
 
-fn read(row: &Row) -> Result<Login, WatchError> {
+fn read(row: &Row) -> Result<PostgresAuthRecord, WatchError> {
     let wrong = |error| WatchError::from(Nonsense::new(error));
     let verifier: Option<String> = row.try_get(1).map_err(wrong)?;
-    Ok(Login {
+    Ok(PostgresAuthRecord {
         verifier: Verifier::of_text(verifier),
         expired: row.try_get(2).map_err(wrong)?,
         can_login: row.try_get(3).map_err(wrong)?,

@@ -7,11 +7,11 @@ use evenkeel_policy::causality::{Lsn, Position, WAL_SEGMENT_BYTES, Wait};
 use evenkeel_wire::lsn;
 use tokio_postgres::{Row, Statement};
 
-use super::line::{Caller, Line};
+use super::line::{Caller, MonitorConnection};
 use super::{Nonsense, WatchError, answer};
 use crate::now_us;
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
-use crate::watch::Place;
+use crate::watch::ServerPosition;
 
 /// What does not change while a connection lasts, but for the timeline.
 const CIRCUMSTANCES: &str = "SELECT \
@@ -44,7 +44,7 @@ pub(in crate::watch) struct Asker {
 
 struct Kept {
     target: Target,
-    line: Line,
+    line: MonitorConnection,
     statement: Statement,
     segment_bytes: u64,
     /// The highest that it was seen on: a server's only rises while it runs.
@@ -67,7 +67,7 @@ impl Asker {
         &mut self,
         target: &Target,
         timeout: Duration,
-    ) -> Result<Place, WatchError> {
+    ) -> Result<ServerPosition, WatchError> {
         // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
         let kept = self.kept.take();
         let kept = kept.filter(|kept| kept.target == *target && kept.line.is_usable());
@@ -92,7 +92,7 @@ impl Asker {
         kept: Option<Kept>,
         target: &Target,
         progress: &Progress,
-    ) -> Result<(Place, Kept), WatchError> {
+    ) -> Result<(ServerPosition, Kept), WatchError> {
         let mut kept = match kept {
             Some(kept) => kept,
             None => self.connect(target, progress).await?,
@@ -138,7 +138,7 @@ impl Asker {
 }
 
 impl Kept {
-    fn read(&mut self, row: &Row, asked_us: u64) -> Result<Place, WatchError> {
+    fn read(&mut self, row: &Row, asked_us: u64) -> Result<ServerPosition, WatchError> {
         let in_recovery: bool = column(row, 0)?;
         let text: Option<&str> = column(row, 1)?;
         let text = text.ok_or_else(|| Nonsense::hidden("its WAL position"))?;
@@ -156,7 +156,7 @@ impl Kept {
             at,
         };
         let inserted = Lsn::of_insert(self.timeline, at, self.segment_bytes);
-        Ok(Place {
+        Ok(ServerPosition {
             written: (!in_recovery).then_some(Position::Lsn(inserted)),
             applied: in_recovery.then_some(Position::Lsn(replayed)),
             asked_us,

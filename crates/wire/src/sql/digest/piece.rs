@@ -57,19 +57,23 @@ fn operator(word: Word) -> Class {
 impl Pieces for mysql::Tokens<'_> {
     #[inline]
     fn next_piece(&mut self) -> Option<Piece> {
-        use mysql::TokenKind as Kind;
+        use mysql::TokenKind;
         let mysql::Token { kind, span, word } = self.next_token();
         let class = match kind {
-            Kind::End => return None,
-            Kind::Word => Class::Word,
-            Kind::QuotedName | Kind::UserVariable | Kind::SystemVariable => Class::Name,
-            Kind::String | Kind::Number | Kind::Parameter | Kind::Broken => Class::Literal,
-            Kind::Open => Class::Open,
-            Kind::Close => Class::Close,
-            Kind::Comma => Class::Comma,
-            Kind::Semicolon => Class::Semicolon,
-            Kind::Dot => Class::Dot,
-            Kind::Operator => operator(word),
+            TokenKind::End => return None,
+            TokenKind::Word => Class::Word,
+            TokenKind::QuotedName | TokenKind::UserVariable | TokenKind::SystemVariable => {
+                Class::Name
+            }
+            TokenKind::String | TokenKind::Number | TokenKind::Parameter | TokenKind::Broken => {
+                Class::Literal
+            }
+            TokenKind::Open => Class::Open,
+            TokenKind::Close => Class::Close,
+            TokenKind::Comma => Class::Comma,
+            TokenKind::Semicolon => Class::Semicolon,
+            TokenKind::Dot => Class::Dot,
+            TokenKind::Operator => operator(word),
         };
         Some(Piece { class, span, word })
     }
@@ -78,20 +82,22 @@ impl Pieces for mysql::Tokens<'_> {
 impl Pieces for postgres::Tokens<'_> {
     #[inline]
     fn next_piece(&mut self) -> Option<Piece> {
-        use token::Kind;
+        use token::TokenKind;
         let Token { kind, span, word } = self.next_token();
         let class = match kind {
-            Kind::End => return None,
-            Kind::Word => Class::Word,
-            Kind::QuotedName | Kind::EscapedName => Class::Name,
-            Kind::String | Kind::Number | Kind::Parameter | Kind::Broken => Class::Literal,
-            Kind::Open => Class::Open,
-            Kind::Close => Class::Close,
-            Kind::Comma => Class::Comma,
-            Kind::Semicolon => Class::Semicolon,
-            Kind::Dot => Class::Dot,
-            Kind::OpenBracket | Kind::CloseBracket | Kind::Cast => Class::Mark,
-            Kind::Operator => operator(word),
+            TokenKind::End => return None,
+            TokenKind::Word => Class::Word,
+            TokenKind::QuotedName | TokenKind::EscapedName => Class::Name,
+            TokenKind::String | TokenKind::Number | TokenKind::Parameter | TokenKind::Broken => {
+                Class::Literal
+            }
+            TokenKind::Open => Class::Open,
+            TokenKind::Close => Class::Close,
+            TokenKind::Comma => Class::Comma,
+            TokenKind::Semicolon => Class::Semicolon,
+            TokenKind::Dot => Class::Dot,
+            TokenKind::OpenBracket | TokenKind::CloseBracket | TokenKind::Cast => Class::Mark,
+            TokenKind::Operator => operator(word),
         };
         Some(Piece { class, span, word })
     }

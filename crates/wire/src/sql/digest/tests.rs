@@ -2,7 +2,7 @@
 
 use super::*;
 
-const MYSQL: Dialect = Dialect::Mysql(mysql::Modes {
+const MYSQL: Dialect = Dialect::Mysql(mysql::LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
     odd_blank: 0,

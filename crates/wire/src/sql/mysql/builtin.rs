@@ -3,8 +3,8 @@
 //! A stored function cannot take the place of one of these unless its schema is written, so they
 //! need not be looked up. What is missing here is asked of the server.
 
-use super::Modes;
-use super::facts::Traits;
+use super::LexerModes;
+use super::facts::StatementTraits;
 
 /// Whether calling it calls nothing that users made.
 pub(super) fn is_builtin(name: &[u8]) -> bool {
@@ -21,7 +21,7 @@ pub(super) fn is_builtin(name: &[u8]) -> bool {
 /// Whether what is called in a query may be a stored function all the same: only servers of the
 /// other kind or of a later version bring a function of that name, or only the grammar of
 /// definitions has the word.
-pub(super) fn may_be_stored(name: &[u8], modes: Modes) -> bool {
+pub(super) fn may_be_stored(name: &[u8], modes: LexerModes) -> bool {
     let others: &[&str] = match modes.mariadb {
         true => &OF_MYSQL,
         false => &OF_MARIADB,
@@ -42,7 +42,7 @@ pub(super) fn may_be_stored(name: &[u8], modes: Modes) -> bool {
 }
 
 /// What a function does besides.
-pub(super) fn traits(name: &[u8]) -> Traits {
+pub(super) fn traits(name: &[u8]) -> StatementTraits {
     let any = |names: &[&str]| {
         let mut names = names.iter();
         names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
@@ -54,27 +54,27 @@ pub(super) fn traits(name: &[u8]) -> Traits {
         "is_free_lock",
         "is_used_lock",
     ]) {
-        return Traits::NAMED_LOCK;
+        return StatementTraits::NAMED_LOCK;
     }
     if any(&["found_rows", "row_count"]) {
-        return Traits::READS_FOUND_ROWS;
+        return StatementTraits::READS_FOUND_ROWS;
     }
     if any(&["last_insert_id"]) {
-        return Traits::READS_INSERT_ID;
+        return StatementTraits::READS_INSERT_ID;
     }
     if any(&["nextval", "setval"]) {
-        return Traits::NEXT_VALUE;
+        return StatementTraits::NEXT_VALUE;
     }
     if any(&["lastval"]) {
-        return Traits::CURRENT_VALUE;
+        return StatementTraits::CURRENT_VALUE;
     }
     if any(&["connection_id", "ps_current_thread_id", "ps_thread_id"]) {
-        return Traits::CONNECTION_ID;
+        return StatementTraits::CONNECTION_ID;
     }
     if any(&SPECIAL) || PREFIXES.iter().any(|prefix| begins(name, prefix)) {
-        return Traits::SPECIAL_FUNCTION;
+        return StatementTraits::SPECIAL_FUNCTION;
     }
-    Traits::NONE
+    StatementTraits::NONE
 }
 
 fn begins(name: &[u8], prefix: &str) -> bool {

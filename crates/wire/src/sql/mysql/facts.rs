@@ -1,20 +1,20 @@
 //! What is known of the statements of a MySQL text.
 
-use crate::sql::hint::Hint;
+use crate::sql::hint::HintComment;
 use crate::sql::name::Names;
 use crate::sql::token::Span;
 
 /// What a text is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts<'a> {
+pub struct TextFacts<'a> {
     pub(super) text: &'a [u8],
-    pub(super) first: Statement,
-    pub(super) more: Vec<Statement>,
+    pub(super) first: StatementFacts,
+    pub(super) more: Vec<StatementFacts>,
     pub(super) is_cut: bool,
-    pub(super) hint: Option<Hint<'a>>,
+    pub(super) hint: Option<HintComment<'a>>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> TextFacts<'a> {
     /// The text, which the spans of its statements point into.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
@@ -23,14 +23,14 @@ impl<'a> Facts<'a> {
 
     /// The statements in order; none for an empty text, and
     /// [`STATEMENTS_MAX`](crate::sql::facts::STATEMENTS_MAX) at most.
-    pub fn statements(&self) -> impl Iterator<Item = &Statement> {
-        let first = (self.first.kind != Kind::Empty).then_some(&self.first);
+    pub fn statements(&self) -> impl Iterator<Item = &StatementFacts> {
+        let first = (self.first.kind != StatementKind::Empty).then_some(&self.first);
         first.into_iter().chain(&self.more)
     }
 
     /// The one statement, if there is just one.
     #[must_use]
-    pub fn single(&self) -> Option<&Statement> {
+    pub fn single(&self) -> Option<&StatementFacts> {
         let mut statements = self.statements();
         let first = statements.next();
         if statements.next().is_some() {
@@ -53,24 +53,24 @@ impl<'a> Facts<'a> {
 
     /// The first hint in the comments of what was read.
     #[must_use]
-    pub fn hint(&self) -> Option<Hint<'a>> {
+    pub fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
     /// Whether every statement only reads, as far as the text tells; see [`Statement::only_reads`].
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        !self.is_cut && self.statements().all(Statement::only_reads)
+        !self.is_cut && self.statements().all(StatementFacts::only_reads)
     }
 }
 
 /// One statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Statement {
+pub struct StatementFacts {
     /// What it is.
-    pub kind: Kind,
+    pub kind: StatementKind,
     /// What else about it matters.
-    pub traits: Traits,
+    pub traits: StatementTraits,
     /// The functions that it calls and that the server does not bring itself, by name.
     pub functions: Names,
     /// The tables and views that it names; names of its own WITH queries among them.
@@ -81,7 +81,7 @@ pub struct Statement {
     pub(super) in_comment: bool,
 }
 
-impl Statement {
+impl StatementFacts {
     /// Whether nothing in the text of it writes, locks, changes the session, or asks for what only
     /// the session's last server knows.
     ///
@@ -89,10 +89,10 @@ impl Statement {
     /// [`Names::is_cut`]), and read from views that call them. Unknown is not a read.
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        let harmless = self.traits.is_subset(Traits::HARMLESS);
+        let harmless = self.traits.is_subset(StatementTraits::HARMLESS);
         match self.kind {
-            Kind::Select | Kind::Show | Kind::Explain { .. } => harmless,
-            Kind::Empty => true,
+            StatementKind::Select | StatementKind::Show | StatementKind::Explain { .. } => harmless,
+            StatementKind::Empty => true,
             _ => false,
         }
     }
@@ -100,7 +100,7 @@ impl Statement {
 
 /// The kind of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum StatementKind {
     /// Nothing but blanks and comments.
     #[default]
     Empty,
@@ -266,84 +266,85 @@ pub enum Value {
 
 /// What a statement may do besides, by its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traits(u32);
+pub struct StatementTraits(u32);
 
-impl Traits {
+impl StatementTraits {
     /// Nothing.
-    pub const NONE: Traits = Traits(0);
+    pub const NONE: StatementTraits = StatementTraits(0);
     /// A word that writes somewhere in it.
-    pub const WRITES: Traits = Traits(1);
+    pub const WRITES: StatementTraits = StatementTraits(1);
     /// FOR UPDATE, FOR SHARE, LOCK IN SHARE MODE.
-    pub const LOCKS_ROWS: Traits = Traits(1 << 1);
+    pub const LOCKS_ROWS: StatementTraits = StatementTraits(1 << 1);
     /// INTO @x, or `:=`: user variables change.
-    pub const SETS_VARIABLES: Traits = Traits(1 << 2);
+    pub const SETS_VARIABLES: StatementTraits = StatementTraits(1 << 2);
     /// INTO OUTFILE, INTO DUMPFILE: writes on the server's disk.
-    pub const INTO_FILE: Traits = Traits(1 << 3);
+    pub const INTO_FILE: StatementTraits = StatementTraits(1 << 3);
     /// Reads user variables.
-    pub const READS_VARIABLES: Traits = Traits(1 << 4);
+    pub const READS_VARIABLES: StatementTraits = StatementTraits(1 << 4);
     /// Reads system variables.
-    pub const READS_SYSTEM: Traits = Traits(1 << 5);
+    pub const READS_SYSTEM: StatementTraits = StatementTraits(1 << 5);
     /// GET_LOCK and its kind.
-    pub const NAMED_LOCK: Traits = Traits(1 << 6);
+    pub const NAMED_LOCK: StatementTraits = StatementTraits(1 << 6);
     /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will ask for it.
-    pub const CALCULATES_FOUND_ROWS: Traits = Traits(1 << 7);
+    pub const CALCULATES_FOUND_ROWS: StatementTraits = StatementTraits(1 << 7);
     /// FOUND_ROWS() or ROW_COUNT(): about the statement before.
-    pub const READS_FOUND_ROWS: Traits = Traits(1 << 8);
+    pub const READS_FOUND_ROWS: StatementTraits = StatementTraits(1 << 8);
     /// LAST_INSERT_ID(): about an insert before.
-    pub const READS_INSERT_ID: Traits = Traits(1 << 9);
+    pub const READS_INSERT_ID: StatementTraits = StatementTraits(1 << 9);
     /// LAST_INSERT_ID(expression): sets it.
-    pub const SETS_INSERT_ID: Traits = Traits(1 << 10);
+    pub const SETS_INSERT_ID: StatementTraits = StatementTraits(1 << 10);
     /// NEXT VALUE FOR, NEXTVAL, SETVAL: writes a sequence.
-    pub const NEXT_VALUE: Traits = Traits(1 << 11);
+    pub const NEXT_VALUE: StatementTraits = StatementTraits(1 << 11);
     /// LASTVAL, PREVIOUS VALUE FOR: what the session remembers.
-    pub const CURRENT_VALUE: Traits = Traits(1 << 12);
+    pub const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 12);
     /// Makes or drops something temporary.
-    pub const TEMPORARY: Traits = Traits(1 << 13);
+    pub const TEMPORARY: StatementTraits = StatementTraits(1 << 13);
     /// SHOW WARNINGS, SHOW ERRORS, their counts: about the statement before.
-    pub const DIAGNOSTICS: Traits = Traits(1 << 14);
+    pub const DIAGNOSTICS: StatementTraits = StatementTraits(1 << 14);
     /// CONNECTION_ID(): we answer it otherwise than the server.
-    pub const CONNECTION_ID: Traits = Traits(1 << 15);
+    pub const CONNECTION_ID: StatementTraits = StatementTraits(1 << 15);
     /// Sets a variable of the server.
-    pub const SETS_GLOBAL: Traits = Traits(1 << 16);
+    pub const SETS_GLOBAL: StatementTraits = StatementTraits(1 << 16);
     /// Sets something in a way that its text does not tell.
-    pub const SETS_UNKNOWN: Traits = Traits(1 << 17);
+    pub const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 17);
     /// A function of the server that leaves traces, waits for replication, or reads its disk.
-    pub const SPECIAL_FUNCTION: Traits = Traits(1 << 18);
+    pub const SPECIAL_FUNCTION: StatementTraits = StatementTraits(1 << 18);
     /// Names what each server has for itself (`mysql`, `performance_schema`, `sys`, SHOW of a
     /// server's state): the same question has another answer elsewhere.
-    pub const SERVER_STATE: Traits = Traits(1 << 19);
+    pub const SERVER_STATE: StatementTraits = StatementTraits(1 << 19);
     /// Names `information_schema`.
-    pub const CATALOG: Traits = Traits(1 << 20);
+    pub const CATALOG: StatementTraits = StatementTraits(1 << 20);
     /// Has a comment that some servers run and others do not.
-    pub const VERSIONED: Traits = Traits(1 << 21);
+    pub const VERSIONED: StatementTraits = StatementTraits(1 << 21);
     /// The text ends inside a string or comment, or has a byte without meaning: the server will
     /// refuse it, if it reads it as we do. Or it has a comment that may be run or not.
-    pub const BROKEN: Traits = Traits(1 << 22);
+    pub const BROKEN: StatementTraits = StatementTraits(1 << 22);
     /// Nested too deep to be followed.
-    pub const TOO_DEEP: Traits = Traits(1 << 23);
+    pub const TOO_DEEP: StatementTraits = StatementTraits(1 << 23);
     /// Makes or changes a stored program.
-    pub const STORED_PROGRAM: Traits = Traits(1 << 24);
+    pub const STORED_PROGRAM: StatementTraits = StatementTraits(1 << 24);
 
     /// What a read may have.
-    pub(super) const HARMLESS: Traits = Traits(Self::READS_VARIABLES.0 | Self::CATALOG.0);
+    pub(super) const HARMLESS: StatementTraits =
+        StatementTraits(Self::READS_VARIABLES.0 | Self::CATALOG.0);
 
     /// Whether it has any of these.
     #[must_use]
-    pub fn any(self, of: Traits) -> bool {
+    pub fn any(self, of: StatementTraits) -> bool {
         self.0 & of.0 != 0
     }
 
     /// Both together.
     #[must_use]
-    pub const fn and(self, other: Traits) -> Traits {
-        Traits(self.0 | other.0)
+    pub const fn and(self, other: StatementTraits) -> StatementTraits {
+        StatementTraits(self.0 | other.0)
     }
 
-    fn is_subset(self, of: Traits) -> bool {
+    fn is_subset(self, of: StatementTraits) -> bool {
         self.0 & !of.0 == 0
     }
 
-    pub(super) fn add(&mut self, other: Traits) {
+    pub(super) fn add(&mut self, other: StatementTraits) {
         self.0 |= other.0;
     }
 }

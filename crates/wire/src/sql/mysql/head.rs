@@ -1,7 +1,7 @@
 //! What a statement is by its first words: the commands that are not queries.
 
-use super::facts::{Ending, Isolation, Kind, Scope};
-use super::lexer::{Kind as TokenKind, Token, Tokens};
+use super::facts::{Ending, Isolation, Scope, StatementKind};
+use super::lexer::{Token, TokenKind, Tokens};
 use super::set;
 use super::words as w;
 use crate::sql::token::{Span, Word};
@@ -92,26 +92,26 @@ impl<'a> Head<'a> {
 }
 
 /// The kind of a statement, by its first word and what `tokens` has behind it.
-pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> Kind {
+pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
     let head = Head::new(tokens);
     match word {
-        w::SELECT | w::VALUES | w::TABLE => Kind::Select,
-        w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => Kind::Write,
+        w::SELECT | w::VALUES | w::TABLE => StatementKind::Select,
+        w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => StatementKind::Write,
         w::WITH => with(head),
-        w::CREATE | w::ALTER | w::RENAME | w::TRUNCATE | w::GRANT | w::REVOKE => Kind::Ddl,
+        w::CREATE | w::ALTER | w::RENAME | w::TRUNCATE | w::GRANT | w::REVOKE => StatementKind::Ddl,
         w::DROP => drop(head),
         w::ANALYZE | w::OPTIMIZE | w::REPAIR | w::CHECK | w::CHECKSUM => analyze(word, head),
         w::LOAD => load(head),
-        w::CALL => Kind::Call,
-        w::DO => Kind::Do,
-        w::XA => Kind::Xa,
-        w::HANDLER => Kind::Handler,
-        w::SHOW | w::HELP => Kind::Show,
+        w::CALL => StatementKind::Call,
+        w::DO => StatementKind::Do,
+        w::XA => StatementKind::Xa,
+        w::HANDLER => StatementKind::Handler,
+        w::SHOW | w::HELP => StatementKind::Show,
         w::EXPLAIN | w::DESCRIBE | w::DESC => explain(head),
-        w::FLUSH => Kind::Flush {
+        w::FLUSH => StatementKind::Flush {
             lock: head.has(&[w::LOCK, w::EXPORT]),
         },
-        _ => session(word, head).unwrap_or(Kind::Unknown),
+        _ => session(word, head).unwrap_or(StatementKind::Unknown),
     }
 }
 
@@ -135,46 +135,48 @@ pub(super) fn is_program(tokens: &Tokens<'_>) -> bool {
 }
 
 /// Commands on the transaction and the session; `None`: not built as the manual says.
-fn session(word: Word, mut head: Head<'_>) -> Option<Kind> {
+fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
     match word {
         w::BEGIN => {
             head.take(w::WORK);
             let (read_only, snapshot) = (None, false);
-            head.at_end().then_some(Kind::Begin {
+            head.at_end().then_some(StatementKind::Begin {
                 read_only,
                 snapshot,
             })
         }
         w::START if head.take(w::TRANSACTION) => begin(head),
-        w::COMMIT => ending(&mut head).map(Kind::Commit),
+        w::COMMIT => ending(&mut head).map(StatementKind::Commit),
         w::ROLLBACK => rollback(head),
-        w::SAVEPOINT => head.last_name().map(Kind::Savepoint),
-        w::RELEASE if head.take(w::SAVEPOINT) => head.last_name().map(Kind::Release),
+        w::SAVEPOINT => head.last_name().map(StatementKind::Savepoint),
+        w::RELEASE if head.take(w::SAVEPOINT) => head.last_name().map(StatementKind::Release),
         w::SET => set(head),
-        w::USE => head.last_name().map(Kind::Use),
+        w::USE => head.last_name().map(StatementKind::Use),
         w::KILL => kill(head),
-        w::LOCK if head.take_any(&[w::TABLES, w::TABLE]) => Some(Kind::LockTables),
-        w::LOCK if head.take(w::INSTANCE) => Some(Kind::LockInstance),
-        w::UNLOCK if head.take_any(&[w::TABLES, w::TABLE]) => Some(Kind::UnlockTables),
-        w::UNLOCK if head.take(w::INSTANCE) => Some(Kind::UnlockInstance),
-        w::BACKUP if head.take(w::UNLOCK) => Some(Kind::UnlockInstance),
-        w::BACKUP if head.take(w::STAGE) && head.take(w::END) => Some(Kind::UnlockInstance),
-        w::BACKUP => Some(Kind::LockInstance),
-        w::PREPARE => head.name().map(Kind::Prepare),
+        w::LOCK if head.take_any(&[w::TABLES, w::TABLE]) => Some(StatementKind::LockTables),
+        w::LOCK if head.take(w::INSTANCE) => Some(StatementKind::LockInstance),
+        w::UNLOCK if head.take_any(&[w::TABLES, w::TABLE]) => Some(StatementKind::UnlockTables),
+        w::UNLOCK if head.take(w::INSTANCE) => Some(StatementKind::UnlockInstance),
+        w::BACKUP if head.take(w::UNLOCK) => Some(StatementKind::UnlockInstance),
+        w::BACKUP if head.take(w::STAGE) && head.take(w::END) => {
+            Some(StatementKind::UnlockInstance)
+        }
+        w::BACKUP => Some(StatementKind::LockInstance),
+        w::PREPARE => head.name().map(StatementKind::Prepare),
         w::EXECUTE if head.token.is(w::IMMEDIATE) => None,
-        w::EXECUTE => head.name().map(Kind::Execute),
-        w::DEALLOCATE if head.take(w::PREPARE) => head.last_name().map(Kind::Deallocate),
-        w::GET => Some(Kind::GetDiagnostics),
+        w::EXECUTE => head.name().map(StatementKind::Execute),
+        w::DEALLOCATE if head.take(w::PREPARE) => head.last_name().map(StatementKind::Deallocate),
+        w::GET => Some(StatementKind::GetDiagnostics),
         _ => None,
     }
 }
 
 /// The verb of `WITH … (…) verb`: the first one outside parentheses.
-fn with(mut head: Head<'_>) -> Kind {
+fn with(mut head: Head<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {
         match head.token.kind {
-            TokenKind::End | TokenKind::Semicolon => return Kind::Unknown,
+            TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
             TokenKind::Open => depth = depth.saturating_add(1),
             TokenKind::Close => {
                 depth = depth.saturating_sub(1);
@@ -186,8 +188,8 @@ fn with(mut head: Head<'_>) -> Kind {
                 continue;
             }
             TokenKind::Word if depth == 0 => match head.token.word {
-                w::SELECT | w::VALUES | w::TABLE => return Kind::Select,
-                w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => return Kind::Write,
+                w::SELECT | w::VALUES | w::TABLE => return StatementKind::Select,
+                w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => return StatementKind::Write,
                 _ => {}
             },
             _ => {}
@@ -196,36 +198,38 @@ fn with(mut head: Head<'_>) -> Kind {
     }
 }
 
-fn drop(mut head: Head<'_>) -> Kind {
+fn drop(mut head: Head<'_>) -> StatementKind {
     match head.take(w::PREPARE) {
-        true => head.last_name().map_or(Kind::Unknown, Kind::Deallocate),
-        false => Kind::Ddl,
+        true => head
+            .last_name()
+            .map_or(StatementKind::Unknown, StatementKind::Deallocate),
+        false => StatementKind::Ddl,
     }
 }
 
 /// ANALYZE of a table; or MariaDB's ANALYZE of a statement, which runs it.
-fn analyze(word: Word, mut head: Head<'_>) -> Kind {
+fn analyze(word: Word, mut head: Head<'_>) -> StatementKind {
     if word != w::ANALYZE {
-        return Kind::Maintenance;
+        return StatementKind::Maintenance;
     }
     head.take(w::LOCAL);
     if head.take_any(&[w::TABLE, w::TABLES]) || !head.token.is_name() {
-        return Kind::Maintenance;
+        return StatementKind::Maintenance;
     }
-    Kind::Explain { analyze: true }
+    StatementKind::Explain { analyze: true }
 }
 
-fn load(mut head: Head<'_>) -> Kind {
+fn load(mut head: Head<'_>) -> StatementKind {
     if !head.take_any(&[w::DATA, w::XML]) {
-        return Kind::Unknown;
+        return StatementKind::Unknown;
     }
     while head.take_any(&[w::LOW_PRIORITY, w::CONCURRENT, w::BULK]) {}
     let local = head.token.is(w::LOCAL);
-    Kind::LoadData { local }
+    StatementKind::LoadData { local }
 }
 
 /// EXPLAIN, with options, of a statement, a connection or a table.
-fn explain(mut head: Head<'_>) -> Kind {
+fn explain(mut head: Head<'_>) -> StatementKind {
     let mut analyze = false;
     let mut first = true;
     loop {
@@ -246,12 +250,12 @@ fn explain(mut head: Head<'_>) -> Kind {
     }
     if head.take(w::INTO) {
         // `EXPLAIN … INTO @x`
-        return Kind::Unknown;
+        return StatementKind::Unknown;
     }
-    Kind::Explain { analyze }
+    StatementKind::Explain { analyze }
 }
 
-fn begin(mut head: Head<'_>) -> Option<Kind> {
+fn begin(mut head: Head<'_>) -> Option<StatementKind> {
     let (mut read_only, mut snapshot) = (None, false);
     while !head.at_end() {
         if head.take(w::READ) {
@@ -266,7 +270,7 @@ fn begin(mut head: Head<'_>) -> Option<Kind> {
         }
         let _ = head.take_kind(TokenKind::Comma);
     }
-    Some(Kind::Begin {
+    Some(StatementKind::Begin {
         read_only,
         snapshot,
     })
@@ -285,30 +289,30 @@ fn ending(head: &mut Head<'_>) -> Option<Ending> {
     head.at_end().then_some(ending)
 }
 
-fn rollback(mut head: Head<'_>) -> Option<Kind> {
+fn rollback(mut head: Head<'_>) -> Option<StatementKind> {
     head.take(w::WORK);
     if head.take(w::TO) {
         head.take(w::SAVEPOINT);
-        return head.last_name().map(Kind::RollbackTo);
+        return head.last_name().map(StatementKind::RollbackTo);
     }
-    ending(&mut head).map(Kind::Rollback)
+    ending(&mut head).map(StatementKind::Rollback)
 }
 
-fn kill(mut head: Head<'_>) -> Option<Kind> {
+fn kill(mut head: Head<'_>) -> Option<StatementKind> {
     head.take_any(&[w::HARD, w::SOFT]);
     let mut query = false;
     if !head.take(w::CONNECTION) {
         query = head.take(w::QUERY);
     }
     if head.take(w::USER) || query && head.take(w::ID) {
-        return Some(Kind::KillOther);
+        return Some(StatementKind::KillOther);
     }
     let connection = head.take_kind(TokenKind::Number);
     let connection = connection.filter(|_| head.at_end());
-    Some(Kind::Kill { query, connection })
+    Some(StatementKind::Kill { query, connection })
 }
 
-fn set(mut head: Head<'_>) -> Option<Kind> {
+fn set(mut head: Head<'_>) -> Option<StatementKind> {
     let scope = set::scope(&mut head.clone());
     let mut ahead = head.clone();
     if scope != Scope::Unwritten {
@@ -319,19 +323,19 @@ fn set(mut head: Head<'_>) -> Option<Kind> {
     }
     if head.token.is(w::PASSWORD) || head.token.is(w::DEFAULT) {
         // SET DEFAULT ROLE; behind a comma MariaDB sets something else.
-        return (!head.goes_on_behind_comma()).then_some(Kind::Ddl);
+        return (!head.goes_on_behind_comma()).then_some(StatementKind::Ddl);
     }
     if head.take(w::ROLE) {
-        return Some(Kind::SetRole);
+        return Some(StatementKind::SetRole);
     }
     // MariaDB's SET STATEMENT … FOR, and SET RESOURCE GROUP.
     if head.token.is(w::STATEMENT) || head.token.is(w::RESOURCE) {
         return None;
     }
-    Some(Kind::Set)
+    Some(StatementKind::Set)
 }
 
-fn transaction(mut head: Head<'_>, scope: Scope) -> Option<Kind> {
+fn transaction(mut head: Head<'_>, scope: Scope) -> Option<StatementKind> {
     let (mut read_only, mut isolation) = (None, None);
     while !head.at_end() {
         if head.take(w::ISOLATION) {
@@ -347,7 +351,7 @@ fn transaction(mut head: Head<'_>, scope: Scope) -> Option<Kind> {
         }
         let _ = head.take_kind(TokenKind::Comma);
     }
-    Some(Kind::SetTransaction {
+    Some(StatementKind::SetTransaction {
         scope,
         read_only,
         isolation,

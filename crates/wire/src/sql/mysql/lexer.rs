@@ -1,7 +1,7 @@
 //! MySQL's scanner (manual: "Language Structure"; the server's `sql_lex.cc`).
 
-use super::{Modes, optimizer};
-use crate::sql::hint::{self, Hint};
+use super::{LexerModes, optimizer};
+use crate::sql::hint::{self, HintComment};
 use crate::sql::token::{Span, Word};
 
 /// Longer than any packet; so that places in a text fit their type.
@@ -12,7 +12,7 @@ const VERSION_OF_ALL: u32 = 50_700;
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum TokenKind {
     /// The end of the text.
     #[default]
     End,
@@ -51,7 +51,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Token {
     /// What it is.
-    pub kind: Kind,
+    pub kind: TokenKind,
     /// Where it is.
     pub span: Span,
     /// For words of at most 16 bytes and for operators: the bytes, ASCII letters in lower case.
@@ -62,13 +62,13 @@ impl Token {
     /// Whether it is this keyword.
     #[must_use]
     pub fn is(self, keyword: Word) -> bool {
-        self.word == keyword && self.kind == Kind::Word
+        self.word == keyword && self.kind == TokenKind::Word
     }
 
     /// Whether it can stand for the name of something.
     #[must_use]
     pub fn is_name(self) -> bool {
-        matches!(self.kind, Kind::Word | Kind::QuotedName)
+        matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 }
 
@@ -77,17 +77,17 @@ impl Token {
 pub struct Tokens<'a> {
     text: &'a [u8],
     at: usize,
-    modes: Modes,
+    modes: LexerModes,
     /// Within `/*! … */` whose content is run.
     in_comment: bool,
     versioned: bool,
-    hint: Option<Hint<'a>>,
+    hint: Option<HintComment<'a>>,
 }
 
 impl<'a> Tokens<'a> {
     /// Of a text.
     #[must_use]
-    pub fn new(text: &'a [u8], modes: Modes) -> Self {
+    pub fn new(text: &'a [u8], modes: LexerModes) -> Self {
         Tokens {
             text: text.get(..LENGTH_MAX).unwrap_or(text),
             at: 0,
@@ -99,7 +99,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// From a place in a text that is not within a token; perhaps within a comment that is run.
-    pub(crate) fn from(text: &'a [u8], modes: Modes, at: u32, in_comment: bool) -> Self {
+    pub(crate) fn from(text: &'a [u8], modes: LexerModes, at: u32, in_comment: bool) -> Self {
         Tokens {
             at: at as usize,
             in_comment,
@@ -118,12 +118,12 @@ impl<'a> Tokens<'a> {
     }
 
     /// How it is read.
-    pub(crate) fn modes(&self) -> Modes {
+    pub(crate) fn modes(&self) -> LexerModes {
         self.modes
     }
 
     /// The first hint in the comments passed so far.
-    pub(crate) fn hint(&self) -> Option<Hint<'a>> {
+    pub(crate) fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
@@ -138,8 +138,8 @@ impl<'a> Tokens<'a> {
             let Some(first) = self.rest().first().copied() else {
                 // A comment that is run has to end.
                 let kind = match std::mem::take(&mut self.in_comment) {
-                    true => Kind::Broken,
-                    false => Kind::End,
+                    true => TokenKind::Broken,
+                    false => TokenKind::End,
                 };
                 return self.take(kind, 0);
             };
@@ -163,28 +163,28 @@ impl<'a> Tokens<'a> {
 
     fn token(&mut self, first: u8) -> Token {
         match first {
-            b'\'' => self.quoted(Kind::String, 0, first),
-            b'"' if self.modes.ansi_quotes => self.quoted(Kind::QuotedName, 0, first),
-            b'"' => self.quoted(Kind::String, 0, first),
-            b'`' => self.quoted(Kind::QuotedName, 0, first),
+            b'\'' => self.quoted(TokenKind::String, 0, first),
+            b'"' if self.modes.ansi_quotes => self.quoted(TokenKind::QuotedName, 0, first),
+            b'"' => self.quoted(TokenKind::String, 0, first),
+            b'`' => self.quoted(TokenKind::QuotedName, 0, first),
             b'n' | b'N' | b'x' | b'X' | b'b' | b'B' if self.byte(1) == b'\'' => {
-                self.quoted(Kind::String, 1, b'\'')
+                self.quoted(TokenKind::String, 1, b'\'')
             }
             b'0'..=b'9' => self.number(),
             b'.' if self.byte(1).is_ascii_digit() && !self.behind_name() => self.number(),
             _ if is_part(first) => self.word(),
             b'@' => self.variable(),
-            b'(' => self.take(Kind::Open, 1),
-            b')' => self.take(Kind::Close, 1),
-            b',' => self.take(Kind::Comma, 1),
-            b';' => self.take(Kind::Semicolon, 1),
-            b'.' => self.take(Kind::Dot, 1),
-            b'?' => self.take(Kind::Parameter, 1),
+            b'(' => self.take(TokenKind::Open, 1),
+            b')' => self.take(TokenKind::Close, 1),
+            b',' => self.take(TokenKind::Comma, 1),
+            b';' => self.take(TokenKind::Semicolon, 1),
+            b'.' => self.take(TokenKind::Dot, 1),
+            b'?' => self.take(TokenKind::Parameter, 1),
             b':' if self.byte(1) == b'=' => self.operator(2),
             b'+' | b'-' | b'*' | b'/' | b'<' | b'>' | b'=' | b'~' | b'!' | b'%' | b'^' | b'&'
             | b'|' | b':' | b'{' | b'}' => self.operator(1),
-            b'\\' if self.byte(1) == b'N' => self.take(Kind::String, 2),
-            _ => self.take(Kind::Broken, 1),
+            b'\\' if self.byte(1) == b'N' => self.take(TokenKind::String, 2),
+            _ => self.take(TokenKind::Broken, 1),
         }
     }
 
@@ -213,13 +213,13 @@ impl<'a> Tokens<'a> {
         self.at = self.at.saturating_add(count).min(self.text.len());
     }
 
-    fn take(&mut self, kind: Kind, length: usize) -> Token {
+    fn take(&mut self, kind: TokenKind, length: usize) -> Token {
         let start = self.at;
         self.skip(length);
         self.since(kind, start, Word(0))
     }
 
-    fn since(&self, kind: Kind, start: usize, word: Word) -> Token {
+    fn since(&self, kind: TokenKind, start: usize, word: Word) -> Token {
         let span = Span {
             start: start as u32,
             end: self.at as u32,
@@ -231,7 +231,7 @@ impl<'a> Tokens<'a> {
         let start = self.at;
         let word = fold(self.rest().get(..length).unwrap_or_default());
         self.skip(length);
-        self.since(Kind::Operator, start, word)
+        self.since(TokenKind::Operator, start, word)
     }
 
     fn word(&mut self) -> Token {
@@ -239,7 +239,7 @@ impl<'a> Tokens<'a> {
         let length = part_length(self.rest());
         let word = fold(self.rest().get(..length).unwrap_or_default());
         self.skip(length);
-        self.since(Kind::Word, start, word)
+        self.since(TokenKind::Word, start, word)
     }
 
     /// A number; digits with letters behind them are an identifier (`1a`), but `1e5` is a number.
@@ -253,13 +253,13 @@ impl<'a> Tokens<'a> {
             _ => 0,
         };
         if based == part && based > 2 {
-            return self.take(Kind::Number, based);
+            return self.take(TokenKind::Number, based);
         }
         let length = decimal_length(rest);
         if part > digits && length <= part && length != part {
             return self.word();
         }
-        self.take(Kind::Number, length.max(1))
+        self.take(TokenKind::Number, length.max(1))
     }
 
     fn line_comment(&mut self) {
@@ -276,7 +276,7 @@ impl<'a> Tokens<'a> {
             [_, _, b'!', ..] => (false, 3),
             [_, _, b'M', b'!', ..] => (true, 4),
             [_, _, b'+', ..] if !self.modes.mariadb && !optimizer::is_plain(rest) => {
-                return Some(self.take(Kind::Broken, rest.len()));
+                return Some(self.take(TokenKind::Broken, rest.len()));
             }
             _ => return self.skip_comment(rest, false),
         };
@@ -301,7 +301,7 @@ impl<'a> Tokens<'a> {
         let is_short = !self.modes.mariadb && digits == 6 && !is_blank(self.byte(end));
         if is_short || self.in_comment {
             self.in_comment = true;
-            return Some(self.take(Kind::Broken, end));
+            return Some(self.take(TokenKind::Broken, end));
         }
         if self.modes.runs(maria, version) {
             self.in_comment = true;
@@ -318,7 +318,7 @@ impl<'a> Tokens<'a> {
         loop {
             let ahead = rest.get(at..).unwrap_or_default();
             let Some(found) = memchr::memchr2(b'*', b'/', ahead) else {
-                return Some(self.take(Kind::Broken, rest.len()));
+                return Some(self.take(TokenKind::Broken, rest.len()));
             };
             at = at.saturating_add(found);
             match rest.get(at..) {
@@ -348,15 +348,15 @@ impl<'a> Tokens<'a> {
     }
 
     /// A string or name whose quote is `prefix` bytes ahead.
-    fn quoted(&mut self, kind: Kind, prefix: usize, quote: u8) -> Token {
+    fn quoted(&mut self, kind: TokenKind, prefix: usize, quote: u8) -> Token {
         let start = self.at;
         self.skip(prefix.saturating_add(1));
-        let escapes = kind == Kind::String && !self.modes.no_backslash_escapes;
+        let escapes = kind == TokenKind::String && !self.modes.no_backslash_escapes;
         match self.skip_quoted(quote, escapes) {
             true => self.since(kind, start, Word(0)),
             false => {
                 self.at = self.text.len();
-                self.since(Kind::Broken, start, Word(0))
+                self.since(TokenKind::Broken, start, Word(0))
             }
         }
     }
@@ -386,7 +386,7 @@ impl<'a> Tokens<'a> {
         if self.byte(1) == b'@' {
             self.skip(2);
             self.dotted_name();
-            return self.since(Kind::SystemVariable, start, Word(0));
+            return self.since(TokenKind::SystemVariable, start, Word(0));
         }
         self.skip(1);
         match self.byte(0) {
@@ -397,7 +397,7 @@ impl<'a> Tokens<'a> {
                 let escapes = !is_name && !self.modes.no_backslash_escapes;
                 if !self.skip_quoted(quote, escapes) {
                     self.at = self.text.len();
-                    return self.since(Kind::Broken, start, Word(0));
+                    return self.since(TokenKind::Broken, start, Word(0));
                 }
             }
             _ => {
@@ -406,7 +406,7 @@ impl<'a> Tokens<'a> {
                 self.skip(length);
             }
         }
-        self.since(Kind::UserVariable, start, Word(0))
+        self.since(TokenKind::UserVariable, start, Word(0))
     }
 
     fn dotted_name(&mut self) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Modes;
+use super::LexerModes;
 
 /// A name without its quotes. Whether case counts hangs on what is named, and on the server.
 #[must_use]
@@ -21,7 +21,7 @@ pub fn identifier(written: &[u8]) -> Cow<'_, [u8]> {
 /// The value of a literal as written, if it can be told by its text: a plain string without
 /// escapes, a number, a word.
 #[must_use]
-pub fn literal(written: &[u8], modes: Modes) -> Option<Cow<'_, [u8]>> {
+pub fn literal(written: &[u8], modes: LexerModes) -> Option<Cow<'_, [u8]>> {
     let quote = match written.first()? {
         b'\'' => b'\'',
         b'"' => b'"',

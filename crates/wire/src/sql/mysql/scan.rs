@@ -1,9 +1,9 @@
 //! One pass over a statement's tokens: what it calls, what it names, what it may do.
 
 use super::builtin;
-use super::facts::{Kind as StatementKind, Statement, Traits};
+use super::facts::{StatementFacts, StatementKind, StatementTraits};
 use super::head;
-use super::lexer::{Kind, Token, Tokens};
+use super::lexer::{Token, TokenKind, Tokens};
 use super::names;
 use super::words::{self as w, Role};
 use crate::sql::name::Name;
@@ -42,7 +42,7 @@ impl Depths {
 pub(super) struct Scan<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     text: &'a [u8],
-    statement: Statement,
+    statement: StatementFacts,
     token: Token,
     next: Token,
     last: Token,
@@ -66,13 +66,13 @@ impl<'t, 'a> Scan<'t, 'a> {
         text: &'a [u8],
         token: Token,
         kind: StatementKind,
-    ) -> (Statement, Token) {
+    ) -> (StatementFacts, Token) {
         let makes = token.is(w::CREATE) || token.is(w::ALTER);
         let is_program = makes && head::is_program(tokens);
         let next = tokens.next_token();
-        let mut statement = Statement {
+        let mut statement = StatementFacts {
             kind,
-            ..Statement::default()
+            ..StatementFacts::default()
         };
         statement.span = token.span;
         let mut scan = Scan {
@@ -90,7 +90,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             with: Depths::default(),
         };
         if is_program {
-            scan.add(Traits::STORED_PROGRAM);
+            scan.add(StatementTraits::STORED_PROGRAM);
         }
         if kind == StatementKind::Show {
             scan.show();
@@ -101,7 +101,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             scan.advance();
         }
         let (statement, end, ahead) = (scan.statement, scan.token, scan.next);
-        if end.kind != Kind::End {
+        if end.kind != TokenKind::End {
             tokens.give_back(ahead);
         }
         (statement, end)
@@ -109,8 +109,8 @@ impl<'t, 'a> Scan<'t, 'a> {
 
     fn at_end(&self) -> bool {
         match self.token.kind {
-            Kind::End => true,
-            Kind::Semicolon => !self.to_the_end,
+            TokenKind::End => true,
+            TokenKind::Semicolon => !self.to_the_end,
             _ => false,
         }
     }
@@ -119,42 +119,46 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.last = self.token;
         self.token = self.next;
         // A semicolon is not looked behind: a comment there belongs to the next statement.
-        if !matches!(self.next.kind, Kind::End) {
+        if !matches!(self.next.kind, TokenKind::End) {
             self.next = self.tokens.next_token();
         }
     }
 
     fn step(&mut self) {
         match self.token.kind {
-            Kind::Word if self.next.kind == Kind::Dot || self.last.kind == Kind::Dot => self.name(),
-            Kind::Word => match w::role(self.token.word) {
+            TokenKind::Word
+                if self.next.kind == TokenKind::Dot || self.last.kind == TokenKind::Dot =>
+            {
+                self.name()
+            }
+            TokenKind::Word => match w::role(self.token.word) {
                 Role::Name => self.name(),
                 role => self.keyword(role),
             },
-            Kind::QuotedName => self.name(),
-            Kind::Open => self.open(),
-            Kind::Close => {
+            TokenKind::QuotedName => self.name(),
+            TokenKind::Open => self.open(),
+            TokenKind::Close => {
                 self.depth = self.depth.saturating_sub(1);
                 self.expect = Expect::Anything;
             }
-            Kind::Comma if self.sources.at(self.depth) => self.expect = Expect::Source,
-            Kind::Comma => {}
-            Kind::Broken => self.add(Traits::BROKEN),
-            Kind::UserVariable => self.user_variable(),
-            Kind::SystemVariable => self.system_variable(),
-            Kind::Operator if self.token.word == w::ASSIGN => self.assign(),
+            TokenKind::Comma if self.sources.at(self.depth) => self.expect = Expect::Source,
+            TokenKind::Comma => {}
+            TokenKind::Broken => self.add(StatementTraits::BROKEN),
+            TokenKind::UserVariable => self.user_variable(),
+            TokenKind::SystemVariable => self.system_variable(),
+            TokenKind::Operator if self.token.word == w::ASSIGN => self.assign(),
             _ => self.expect = Expect::Anything,
         }
     }
 
-    fn add(&mut self, traits: Traits) {
+    fn add(&mut self, traits: StatementTraits) {
         self.statement.traits.add(traits);
     }
 
     fn open(&mut self) {
         self.depth = self.depth.saturating_add(1);
         if self.depth > DEPTH_MAX {
-            self.add(Traits::TOO_DEEP);
+            self.add(StatementTraits::TOO_DEEP);
         }
         let joins = self.expect == Expect::Source && !self.last.is_name();
         let joins = joins || self.last.is(w::FROM) || self.last.is(w::JOIN);
@@ -173,7 +177,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn name(&mut self) {
         let before = self.last;
         let name = self.dotted();
-        let called = self.next.kind == Kind::Open;
+        let called = self.next.kind == TokenKind::Open;
         match self.expect {
             Expect::Target => self.table(name),
             Expect::Source if !called => self.table(name),
@@ -189,9 +193,9 @@ impl<'t, 'a> Scan<'t, 'a> {
             schema: Span::default(),
             name: self.token.span,
         };
-        while self.next.kind == Kind::Dot {
+        while self.next.kind == TokenKind::Dot {
             self.advance();
-            if !(self.next.is_name() || self.next.kind == Kind::Number) {
+            if !(self.next.is_name() || self.next.kind == TokenKind::Number) {
                 break;
             }
             self.advance();
@@ -204,8 +208,8 @@ impl<'t, 'a> Scan<'t, 'a> {
     /// Whether `name (` gives an alias and its columns, a WITH query, an index.
     fn is_alias(&self, before: Token) -> bool {
         match before.kind {
-            Kind::Comma => self.with.at(self.depth),
-            Kind::Word => {
+            TokenKind::Comma => self.with.at(self.depth),
+            TokenKind::Word => {
                 let with = matches!(before.word, w::WITH | w::RECURSIVE);
                 before.word == w::AS || with && self.with.at(self.depth)
             }
@@ -229,11 +233,11 @@ impl<'t, 'a> Scan<'t, 'a> {
         // In quotes a name means the server's own function all the same, but for those that are
         // words of its grammar.
         let traits = builtin::traits(&names::identifier(written));
-        if traits.any(Traits::READS_INSERT_ID) {
+        if traits.any(StatementTraits::READS_INSERT_ID) {
             // Behind the parenthesis, which is the next token.
-            let argument = self.tokens.clone().next_token().kind != Kind::Close;
+            let argument = self.tokens.clone().next_token().kind != TokenKind::Close;
             let set = if argument {
-                Traits::SETS_INSERT_ID
+                StatementTraits::SETS_INSERT_ID
             } else {
                 traits
             };
@@ -255,46 +259,46 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn lone_word(&mut self, name: Name) {
         let written = name.name.of(self.text);
         if written.eq_ignore_ascii_case(b"sql_calc_found_rows") {
-            self.add(Traits::CALCULATES_FOUND_ROWS);
+            self.add(StatementTraits::CALCULATES_FOUND_ROWS);
         }
         // `NEXT VALUE FOR s`, and Oracle's `s.nextval`.
         if !name.schema.is_empty() && written.eq_ignore_ascii_case(b"nextval") {
-            self.add(Traits::NEXT_VALUE);
+            self.add(StatementTraits::NEXT_VALUE);
         }
         if !name.schema.is_empty() && written.eq_ignore_ascii_case(b"currval") {
-            self.add(Traits::CURRENT_VALUE);
+            self.add(StatementTraits::CURRENT_VALUE);
         }
     }
 
     fn user_variable(&mut self) {
-        if self.next.kind == Kind::Operator && self.next.word == w::ASSIGN {
-            self.add(Traits::SETS_VARIABLES);
+        if self.next.kind == TokenKind::Operator && self.next.word == w::ASSIGN {
+            self.add(StatementTraits::SETS_VARIABLES);
         } else if self.statement.kind != StatementKind::Set {
-            self.add(Traits::READS_VARIABLES);
+            self.add(StatementTraits::READS_VARIABLES);
         }
         self.expect = Expect::Anything;
     }
 
     fn system_variable(&mut self) {
-        self.add(Traits::READS_SYSTEM);
+        self.add(StatementTraits::READS_SYSTEM);
         let written = self.token.span.of(self.text);
         self.add(w::system_variable_traits(written));
-        if written.ends_with(b".") || self.next.kind == Kind::Dot {
+        if written.ends_with(b".") || self.next.kind == TokenKind::Dot {
             // With a blank or a comment at the dot behind its scope: whatever its name is.
-            let any = Traits::READS_INSERT_ID.and(Traits::DIAGNOSTICS);
-            self.add(any.and(Traits::CONNECTION_ID));
+            let any = StatementTraits::READS_INSERT_ID.and(StatementTraits::DIAGNOSTICS);
+            self.add(any.and(StatementTraits::CONNECTION_ID));
         }
         self.expect = Expect::Anything;
     }
 
     fn assign(&mut self) {
         if self.statement.kind != StatementKind::Set {
-            self.add(Traits::SETS_VARIABLES);
+            self.add(StatementTraits::SETS_VARIABLES);
         }
     }
 
     fn keyword(&mut self, role: Role) {
-        let called = self.next.kind == Kind::Open;
+        let called = self.next.kind == TokenKind::Open;
         match role {
             Role::Name => {}
             Role::Select => {
@@ -315,7 +319,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             Role::Write => self.writes(),
             Role::Update => self.update(),
             Role::For => self.for_update(),
-            Role::Lock if self.next.is(w::IN) => self.add(Traits::LOCKS_ROWS),
+            Role::Lock if self.next.is(w::IN) => self.add(StatementTraits::LOCKS_ROWS),
             Role::Lock => {}
             Role::EndsSources => {
                 self.sources.set(self.depth, false);
@@ -333,8 +337,8 @@ impl<'t, 'a> Scan<'t, 'a> {
                 self.expect = Expect::Anything;
             }
             Role::Temporary => self.temporary(),
-            Role::Next if self.next.is(w::VALUE) => self.add(Traits::NEXT_VALUE),
-            Role::Previous if self.next.is(w::VALUE) => self.add(Traits::CURRENT_VALUE),
+            Role::Next if self.next.is(w::VALUE) => self.add(StatementTraits::NEXT_VALUE),
+            Role::Previous if self.next.is(w::VALUE) => self.add(StatementTraits::CURRENT_VALUE),
             Role::Next | Role::Previous => self.name(),
             Role::Operand => self.expect = Expect::Anything,
         }
@@ -353,14 +357,14 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
         let file = self.next.is(w::OUTFILE) || self.next.is(w::DUMPFILE);
         self.add(match file {
-            true => Traits::INTO_FILE,
-            false => Traits::SETS_VARIABLES,
+            true => StatementTraits::INTO_FILE,
+            false => StatementTraits::SETS_VARIABLES,
         });
     }
 
     /// INSERT, REPLACE, DELETE and others, wherever they stand.
     fn writes(&mut self) {
-        self.add(Traits::WRITES);
+        self.add(StatementTraits::WRITES);
         self.with.set(self.depth, false);
         // `DELETE FROM t`, `DELETE t FROM t JOIN u`; `INSERT t VALUES …` names it at once.
         self.selecting.set(self.depth, self.token.is(w::DELETE));
@@ -377,7 +381,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             self.expect = Expect::Anything;
             return;
         }
-        self.add(Traits::WRITES);
+        self.add(StatementTraits::WRITES);
         self.with.set(self.depth, false);
         self.sources.set(self.depth, true);
         self.expect = Expect::Target;
@@ -385,7 +389,7 @@ impl<'t, 'a> Scan<'t, 'a> {
 
     fn for_update(&mut self) {
         if self.next.is(w::UPDATE) || self.next.is(w::SHARE) {
-            self.add(Traits::LOCKS_ROWS);
+            self.add(StatementTraits::LOCKS_ROWS);
             self.sources.set(self.depth, false);
         }
         self.expect = Expect::Anything;
@@ -393,7 +397,7 @@ impl<'t, 'a> Scan<'t, 'a> {
 
     fn temporary(&mut self) {
         if self.statement.kind == StatementKind::Ddl {
-            self.add(Traits::TEMPORARY);
+            self.add(StatementTraits::TEMPORARY);
         }
         self.expect = Expect::Anything;
     }
@@ -405,12 +409,12 @@ impl<'t, 'a> Scan<'t, 'a> {
             token = tokens.next_token();
         }
         if token.is(w::COUNT) {
-            self.add(Traits::DIAGNOSTICS);
+            self.add(StatementTraits::DIAGNOSTICS);
         } else if !w::is_shown_everywhere(token.word) {
             let diagnostics = token.is(w::WARNINGS) || token.is(w::ERRORS);
             self.add(match diagnostics {
-                true => Traits::DIAGNOSTICS,
-                false => Traits::SERVER_STATE,
+                true => StatementTraits::DIAGNOSTICS,
+                false => StatementTraits::SERVER_STATE,
             });
         }
     }

@@ -1,8 +1,8 @@
 //! SET of variables in all its forms (manual: "SET Syntax for Variable Assignment").
 
-use super::facts::{Assignment, Scope, Target, Traits, Value};
+use super::facts::{Assignment, Scope, StatementTraits, Target, Value};
 use super::head::Head;
-use super::lexer::{Kind as TokenKind, Tokens};
+use super::lexer::{TokenKind, Tokens};
 use super::words as w;
 use crate::sql::token::{Span, Word};
 
@@ -25,18 +25,18 @@ pub(super) fn assignments(tokens: &Tokens<'_>) -> Option<Vec<Assignment>> {
 }
 
 /// What a SET's assignments say of it.
-pub(super) fn traits(assignments: Option<&[Assignment]>) -> Traits {
+pub(super) fn traits(assignments: Option<&[Assignment]>) -> StatementTraits {
     let Some(assignments) = assignments else {
-        return Traits::SETS_UNKNOWN;
+        return StatementTraits::SETS_UNKNOWN;
     };
-    let mut traits = Traits::NONE;
+    let mut traits = StatementTraits::NONE;
     for assignment in assignments {
         if assignment.value == Value::Unknown {
-            traits.add(Traits::SETS_UNKNOWN);
+            traits.add(StatementTraits::SETS_UNKNOWN);
         }
         match assignment.target {
-            Target::User(_) => traits.add(Traits::SETS_VARIABLES),
-            Target::System(Scope::Global, _) => traits.add(Traits::SETS_GLOBAL),
+            Target::User(_) => traits.add(StatementTraits::SETS_VARIABLES),
+            Target::System(Scope::Global, _) => traits.add(StatementTraits::SETS_GLOBAL),
             _ => {}
         }
     }

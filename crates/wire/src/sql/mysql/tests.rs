@@ -1,13 +1,13 @@
 //! What texts are, by hand.
 
 use super::*;
-use crate::sql::hint::Hint;
+use crate::sql::hint::HintComment;
 use crate::sql::token::Span;
 
 mod kinds;
 mod lexing;
 
-const MYSQL: Modes = Modes {
+const MYSQL: LexerModes = LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
     odd_blank: 0,
@@ -15,13 +15,13 @@ const MYSQL: Modes = Modes {
     version: 90_704,
 };
 
-const MARIADB: Modes = Modes {
+const MARIADB: LexerModes = LexerModes {
     mariadb: true,
     version: 101_119,
     ..MYSQL
 };
 
-fn one(text: &str) -> Statement {
+fn one(text: &str) -> StatementFacts {
     let facts = facts(text.as_bytes(), MYSQL);
     *facts
         .single()
@@ -82,64 +82,88 @@ fn plain_reads_are_reads() {
 #[test]
 fn what_looks_like_a_read_and_is_none_is_told_by_its_trait() {
     for (text, of) in [
-        ("SELECT a FROM t FOR UPDATE", Traits::LOCKS_ROWS),
-        ("SELECT a FROM t FOR SHARE NOWAIT", Traits::LOCKS_ROWS),
-        ("SELECT a FROM t LOCK IN SHARE MODE", Traits::LOCKS_ROWS),
+        ("SELECT a FROM t FOR UPDATE", StatementTraits::LOCKS_ROWS),
+        (
+            "SELECT a FROM t FOR SHARE NOWAIT",
+            StatementTraits::LOCKS_ROWS,
+        ),
+        (
+            "SELECT a FROM t LOCK IN SHARE MODE",
+            StatementTraits::LOCKS_ROWS,
+        ),
         (
             "SELECT * FROM (SELECT 1 FROM t FOR UPDATE) x",
-            Traits::LOCKS_ROWS,
+            StatementTraits::LOCKS_ROWS,
         ),
-        ("SELECT 1 INTO @x", Traits::SETS_VARIABLES),
-        ("SELECT a INTO @x FROM t", Traits::SETS_VARIABLES),
-        ("SELECT @x := 1", Traits::SETS_VARIABLES),
-        ("SELECT @x:=@x+1 FROM t", Traits::SETS_VARIABLES),
-        ("SELECT a FROM t INTO OUTFILE '/tmp/x'", Traits::INTO_FILE),
-        ("SELECT a FROM t INTO DUMPFILE '/tmp/x'", Traits::INTO_FILE),
-        ("SELECT GET_LOCK('a', 1)", Traits::NAMED_LOCK),
-        ("SELECT get_lock ('a', 1)", Traits::NAMED_LOCK),
+        ("SELECT 1 INTO @x", StatementTraits::SETS_VARIABLES),
+        ("SELECT a INTO @x FROM t", StatementTraits::SETS_VARIABLES),
+        ("SELECT @x := 1", StatementTraits::SETS_VARIABLES),
+        ("SELECT @x:=@x+1 FROM t", StatementTraits::SETS_VARIABLES),
+        (
+            "SELECT a FROM t INTO OUTFILE '/tmp/x'",
+            StatementTraits::INTO_FILE,
+        ),
+        (
+            "SELECT a FROM t INTO DUMPFILE '/tmp/x'",
+            StatementTraits::INTO_FILE,
+        ),
+        ("SELECT GET_LOCK('a', 1)", StatementTraits::NAMED_LOCK),
+        ("SELECT get_lock ('a', 1)", StatementTraits::NAMED_LOCK),
         (
             "SELECT SQL_CALC_FOUND_ROWS a FROM t",
-            Traits::CALCULATES_FOUND_ROWS,
+            StatementTraits::CALCULATES_FOUND_ROWS,
         ),
-        ("SELECT FOUND_ROWS()", Traits::READS_FOUND_ROWS),
-        ("SELECT ROW_COUNT()", Traits::READS_FOUND_ROWS),
-        ("SELECT LAST_INSERT_ID()", Traits::READS_INSERT_ID),
-        ("SELECT @@identity", Traits::READS_INSERT_ID),
-        ("SELECT @@SESSION.last_insert_id", Traits::READS_INSERT_ID),
-        ("SELECT LAST_INSERT_ID(5)", Traits::SETS_INSERT_ID),
-        ("SELECT NEXTVAL(s)", Traits::NEXT_VALUE),
-        ("SELECT NEXT VALUE FOR s", Traits::NEXT_VALUE),
-        ("SELECT SETVAL(s, 5)", Traits::NEXT_VALUE),
-        ("SELECT s.nextval", Traits::NEXT_VALUE),
-        ("SELECT PREVIOUS VALUE FOR s", Traits::CURRENT_VALUE),
-        ("SELECT LASTVAL(s)", Traits::CURRENT_VALUE),
-        ("SELECT CONNECTION_ID()", Traits::CONNECTION_ID),
-        ("SHOW WARNINGS", Traits::DIAGNOSTICS),
-        ("SHOW COUNT(*) ERRORS", Traits::DIAGNOSTICS),
-        ("SELECT @@warning_count", Traits::DIAGNOSTICS),
-        ("SELECT @@version_comment LIMIT 1", Traits::READS_SYSTEM),
-        ("SHOW FULL PROCESSLIST", Traits::SERVER_STATE),
-        ("SHOW VARIABLES LIKE 'a'", Traits::SERVER_STATE),
-        ("SELECT * FROM mysql.user", Traits::SERVER_STATE),
+        ("SELECT FOUND_ROWS()", StatementTraits::READS_FOUND_ROWS),
+        ("SELECT ROW_COUNT()", StatementTraits::READS_FOUND_ROWS),
+        ("SELECT LAST_INSERT_ID()", StatementTraits::READS_INSERT_ID),
+        ("SELECT @@identity", StatementTraits::READS_INSERT_ID),
+        (
+            "SELECT @@SESSION.last_insert_id",
+            StatementTraits::READS_INSERT_ID,
+        ),
+        ("SELECT LAST_INSERT_ID(5)", StatementTraits::SETS_INSERT_ID),
+        ("SELECT NEXTVAL(s)", StatementTraits::NEXT_VALUE),
+        ("SELECT NEXT VALUE FOR s", StatementTraits::NEXT_VALUE),
+        ("SELECT SETVAL(s, 5)", StatementTraits::NEXT_VALUE),
+        ("SELECT s.nextval", StatementTraits::NEXT_VALUE),
+        (
+            "SELECT PREVIOUS VALUE FOR s",
+            StatementTraits::CURRENT_VALUE,
+        ),
+        ("SELECT LASTVAL(s)", StatementTraits::CURRENT_VALUE),
+        ("SELECT CONNECTION_ID()", StatementTraits::CONNECTION_ID),
+        ("SHOW WARNINGS", StatementTraits::DIAGNOSTICS),
+        ("SHOW COUNT(*) ERRORS", StatementTraits::DIAGNOSTICS),
+        ("SELECT @@warning_count", StatementTraits::DIAGNOSTICS),
+        (
+            "SELECT @@version_comment LIMIT 1",
+            StatementTraits::READS_SYSTEM,
+        ),
+        ("SHOW FULL PROCESSLIST", StatementTraits::SERVER_STATE),
+        ("SHOW VARIABLES LIKE 'a'", StatementTraits::SERVER_STATE),
+        ("SELECT * FROM mysql.user", StatementTraits::SERVER_STATE),
         (
             "SELECT * FROM `performance_schema`.threads",
-            Traits::SERVER_STATE,
+            StatementTraits::SERVER_STATE,
         ),
-        ("SELECT LOAD_FILE('/etc/passwd')", Traits::SPECIAL_FUNCTION),
+        (
+            "SELECT LOAD_FILE('/etc/passwd')",
+            StatementTraits::SPECIAL_FUNCTION,
+        ),
         (
             "SELECT WAIT_FOR_EXECUTED_GTID_SET('x')",
-            Traits::SPECIAL_FUNCTION,
+            StatementTraits::SPECIAL_FUNCTION,
         ),
         (
             "SELECT service_get_read_locks('a','b',0)",
-            Traits::SPECIAL_FUNCTION,
+            StatementTraits::SPECIAL_FUNCTION,
         ),
         (
             "EXPLAIN ANALYZE SELECT a FROM t FOR UPDATE",
-            Traits::LOCKS_ROWS,
+            StatementTraits::LOCKS_ROWS,
         ),
-        ("SELECT 'open", Traits::BROKEN),
-        ("SELECT 1 /* open", Traits::BROKEN),
+        ("SELECT 'open", StatementTraits::BROKEN),
+        ("SELECT 1 /* open", StatementTraits::BROKEN),
     ] {
         let facts = facts(text.as_bytes(), MYSQL);
         let statement = facts.single().expect(text);
@@ -191,15 +215,15 @@ fn hints_in_comments_are_heard() {
     let hint = |text: &'static str| facts(text.as_bytes(), MYSQL).hint();
     assert_eq!(
         hint("/* evenkeel: primary */ SELECT 1"),
-        Some(Hint::Primary)
+        Some(HintComment::Primary)
     );
     assert_eq!(
         hint("SELECT /*+ evenkeel: replica */ 1"),
-        Some(Hint::Replica)
+        Some(HintComment::Replica)
     );
     assert_eq!(
         hint("SELECT 1 -- evenkeel: server=db2"),
-        Some(Hint::Server(b"db2"))
+        Some(HintComment::Server(b"db2"))
     );
 }
 
@@ -218,11 +242,11 @@ fn a_text_of_many_statements_is_taken_apart() {
 fn a_stored_program_goes_to_the_end_of_the_text() {
     let text = "CREATE DEFINER=a@b PROCEDURE p() BEGIN SELECT 1; DELETE FROM t; END";
     let statement = one(text);
-    assert_eq!(statement.kind, Kind::Ddl);
-    assert!(statement.traits.any(Traits::STORED_PROGRAM));
+    assert_eq!(statement.kind, StatementKind::Ddl);
+    assert!(statement.traits.any(StatementTraits::STORED_PROGRAM));
     assert_eq!(
         one("IF 1 THEN SELECT 1; END IF; SELECT 2").kind,
-        Kind::Unknown
+        StatementKind::Unknown
     );
     assert_eq!(facts(b"DROP PROCEDURE p; SELECT 1", MYSQL).count(), 2);
 }
@@ -237,7 +261,10 @@ fn a_program_is_known_by_where_its_word_stands() {
         "ALTER DEFINER=a@b EVENT e DO SELECT 1; SELECT 2",
         "CREATE PACKAGE BODY p AS a INT; b INT; END",
     ] {
-        assert!(one(text).traits.any(Traits::STORED_PROGRAM), "{text}");
+        assert!(
+            one(text).traits.any(StatementTraits::STORED_PROGRAM),
+            "{text}"
+        );
     }
     for text in [
         "ALTER TABLE event ADD c INT; LOCK TABLES event WRITE",
@@ -249,7 +276,7 @@ fn a_program_is_known_by_where_its_word_stands() {
     ] {
         let facts = facts(text.as_bytes(), MYSQL);
         assert_eq!(facts.count(), 2, "{text}");
-        let is_program = |one: &Statement| one.traits.any(Traits::STORED_PROGRAM);
+        let is_program = |one: &StatementFacts| one.traits.any(StatementTraits::STORED_PROGRAM);
         assert!(!facts.statements().any(is_program), "{text}");
     }
     assert_eq!(
@@ -260,7 +287,7 @@ fn a_program_is_known_by_where_its_word_stands() {
 
 #[test]
 fn functions_of_the_other_kind_of_server_may_be_stored_ones() {
-    let named = |text: &'static str, modes: Modes| {
+    let named = |text: &'static str, modes: LexerModes| {
         let facts = facts(text.as_bytes(), modes);
         let statement = *facts.single().expect(text);
         written(text, statement.functions.as_slice())
@@ -270,7 +297,7 @@ fn functions_of_the_other_kind_of_server_may_be_stored_ones() {
     assert_eq!(named(text, MARIADB), ["BIN_TO_UUID", "list"]);
     let text = "CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1))";
     assert_eq!(named(text, MYSQL), [""; 0]);
-    let later = Modes {
+    let later = LexerModes {
         version: 110_809,
         ..MARIADB
     };
@@ -281,7 +308,7 @@ fn functions_of_the_other_kind_of_server_may_be_stored_ones() {
     for modes in [MYSQL, MARIADB, later] {
         assert_eq!(named(dates, modes), ["to_date", "TO_TIMESTAMP"]);
     }
-    let latest = Modes {
+    let latest = LexerModes {
         version: 120_300,
         ..MARIADB
     };

@@ -1,6 +1,6 @@
 //! MySQL's keywords, as far as they decide what a text is.
 
-use super::facts::Traits;
+use super::facts::StatementTraits;
 use crate::sql::token::Word;
 
 /// What a word does in the middle of a statement.
@@ -316,18 +316,18 @@ pub(super) fn is_shown_everywhere(word: Word) -> bool {
 }
 
 /// What naming a table in one of the server's own schemas means.
-pub(super) fn schema_traits(schema: &[u8], table: &[u8]) -> Traits {
+pub(super) fn schema_traits(schema: &[u8], table: &[u8]) -> StatementTraits {
     let is = |name: &[u8]| unquoted(schema).eq_ignore_ascii_case(name);
     if is(b"mysql") || is(b"performance_schema") || is(b"sys") {
-        return Traits::SERVER_STATE;
+        return StatementTraits::SERVER_STATE;
     }
     if !is(b"information_schema") {
-        return Traits::NONE;
+        return StatementTraits::NONE;
     }
     let is_catalog = |name: &&str| unquoted(table).eq_ignore_ascii_case(name.as_bytes());
     match CATALOG.iter().any(is_catalog) {
-        true => Traits::CATALOG,
-        false => Traits::CATALOG.and(Traits::SERVER_STATE),
+        true => StatementTraits::CATALOG,
+        false => StatementTraits::CATALOG.and(StatementTraits::SERVER_STATE),
     }
 }
 
@@ -376,19 +376,19 @@ const CATALOG: &[&str] = &[
 ];
 
 /// What reading a system variable tells of the statement before.
-pub(super) fn system_variable_traits(written: &[u8]) -> Traits {
+pub(super) fn system_variable_traits(written: &[u8]) -> StatementTraits {
     let name = written.rsplit(|byte| *byte == b'.' || *byte == b'@').next();
     let name = unquoted(name.unwrap_or_default());
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     if is(b"last_insert_id") || is(b"identity") {
-        return Traits::READS_INSERT_ID;
+        return StatementTraits::READS_INSERT_ID;
     }
     if is(b"warning_count") || is(b"error_count") {
-        return Traits::DIAGNOSTICS;
+        return StatementTraits::DIAGNOSTICS;
     }
     match is(b"pseudo_thread_id") {
-        true => Traits::CONNECTION_ID,
-        false => Traits::NONE,
+        true => StatementTraits::CONNECTION_ID,
+        false => StatementTraits::NONE,
     }
 }
 

@@ -3,8 +3,8 @@
 use super::lexer::Tokens;
 use super::set;
 use super::words as w;
-use crate::sql::facts::{Discard, Isolation, Kind as StatementKind, Modes};
-use crate::sql::token::{Kind, Span, Token, Word};
+use crate::sql::facts::{Discard, Isolation, StatementKind, TransactionModes};
+use crate::sql::token::{Span, Token, TokenKind, Word};
 
 /// The tokens behind a statement's first one, one ahead.
 pub(super) struct Head<'a> {
@@ -47,7 +47,7 @@ impl<'a> Head<'a> {
     }
 
     pub(super) fn at_end(&self) -> bool {
-        matches!(self.token.kind, Kind::End | Kind::Semicolon)
+        matches!(self.token.kind, TokenKind::End | TokenKind::Semicolon)
     }
 
     /// A name, if nothing follows it.
@@ -57,7 +57,7 @@ impl<'a> Head<'a> {
     }
 
     fn name(&mut self) -> Option<Span> {
-        let name = matches!(self.token.kind, Kind::Word | Kind::QuotedName);
+        let name = matches!(self.token.kind, TokenKind::Word | TokenKind::QuotedName);
         let span = self.token.span;
         name.then(|| {
             self.advance();
@@ -128,7 +128,7 @@ fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
             head.advance();
             // `PREPARE transaction AS …` prepares a statement that is called so.
             match head.token.kind {
-                Kind::String => Some(StatementKind::PrepareTransaction),
+                TokenKind::String => Some(StatementKind::PrepareTransaction),
                 _ => None,
             }
         }
@@ -155,10 +155,10 @@ fn with(mut head: Head<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {
         match head.token.kind {
-            Kind::End | Kind::Semicolon => return StatementKind::Unknown,
-            Kind::Open => depth = depth.saturating_add(1),
-            Kind::Close => depth = depth.saturating_sub(1),
-            Kind::Word if depth == 0 => match head.token.word {
+            TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Word if depth == 0 => match head.token.word {
                 w::SELECT | w::VALUES | w::TABLE => return StatementKind::Select,
                 w::INSERT | w::UPDATE | w::DELETE | w::MERGE => return StatementKind::Write,
                 _ => {}
@@ -170,10 +170,10 @@ fn with(mut head: Head<'_>) -> StatementKind {
 }
 
 /// BEGIN's and SET TRANSACTION's modes; `None` for anything else among them.
-pub(super) fn modes(head: &mut Head<'_>) -> Option<Modes> {
-    let mut modes = Modes::default();
+pub(super) fn modes(head: &mut Head<'_>) -> Option<TransactionModes> {
+    let mut modes = TransactionModes::default();
     while !head.at_end() {
-        if head.token.kind == Kind::Comma {
+        if head.token.kind == TokenKind::Comma {
             head.advance();
         }
         if head.take(w::READ) {
@@ -282,11 +282,14 @@ fn discard(mut head: Head<'_>) -> Option<StatementKind> {
 /// turned off, and so does any name in quotes: an option may be written so.
 fn explain(mut head: Head<'_>) -> StatementKind {
     let mut analyze = false;
-    if head.token.kind == Kind::Open {
-        while !head.at_end() && head.token.kind != Kind::Close {
+    if head.token.kind == TokenKind::Open {
+        while !head.at_end() && head.token.kind != TokenKind::Close {
             let asked = head.take_any(&[w::ANALYZE, w::ANALYSE]);
             let off = head.token.is(w::FALSE) || head.token.is(w::OFF);
-            let is_quoted = matches!(head.token.kind, Kind::QuotedName | Kind::EscapedName);
+            let is_quoted = matches!(
+                head.token.kind,
+                TokenKind::QuotedName | TokenKind::EscapedName
+            );
             analyze |= asked && !off || is_quoted;
             if !asked {
                 head.advance();
@@ -303,15 +306,15 @@ fn copy(mut head: Head<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {
         match head.token.kind {
-            Kind::End | Kind::Semicolon => return StatementKind::Unknown,
-            Kind::Open => depth = depth.saturating_add(1),
-            Kind::Close => depth = depth.saturating_sub(1),
-            Kind::Word if depth == 0 && head.token.is(w::FROM) => {
+            TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Word if depth == 0 && head.token.is(w::FROM) => {
                 head.advance();
                 let from_client = head.token.is(w::STDIN);
                 return StatementKind::CopyIn { from_client };
             }
-            Kind::Word if depth == 0 && head.token.is(w::TO) => {
+            TokenKind::Word if depth == 0 && head.token.is(w::TO) => {
                 head.advance();
                 let to_client = head.token.is(w::STDOUT);
                 return StatementKind::CopyOut { to_client };

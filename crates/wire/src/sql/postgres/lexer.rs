@@ -1,7 +1,7 @@
 //! PostgreSQL's scanner (§4.1 "Lexical Structure"; the server's `scan.l`).
 
-use crate::sql::hint::{self, Hint};
-use crate::sql::token::{Kind, Span, Token, Word};
+use crate::sql::hint::{self, HintComment};
+use crate::sql::token::{Span, Token, TokenKind, Word};
 
 /// Longer than any message; so that places in a text fit their type.
 const LENGTH_MAX: usize = u32::MAX as usize;
@@ -13,7 +13,7 @@ pub struct Tokens<'a> {
     at: usize,
     /// `standard_conforming_strings` is off: backslashes escape in plain strings too.
     backslashes: bool,
-    hint: Option<Hint<'a>>,
+    hint: Option<HintComment<'a>>,
 }
 
 /// What a byte begins, or that it goes on with an identifier.
@@ -114,7 +114,7 @@ impl<'a> Tokens<'a> {
 
     /// The first hint in the comments passed so far.
     #[must_use]
-    pub fn hint(&self) -> Option<Hint<'a>> {
+    pub fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
@@ -134,14 +134,14 @@ impl<'a> Tokens<'a> {
                     }
                 }
                 Class::Quote => return self.string(0, self.backslashes),
-                Class::DoubleQuote => return self.quoted_name(Kind::QuotedName, 1),
+                Class::DoubleQuote => return self.quoted_name(TokenKind::QuotedName, 1),
                 Class::Dollar => return self.dollar(),
                 Class::Dot if self.byte(1).is_ascii_digit() => return self.number(),
-                Class::Dot if self.byte(1) == b'.' => return self.take(Kind::Operator, 2),
-                Class::Dot => return self.take(Kind::Dot, 1),
+                Class::Dot if self.byte(1) == b'.' => return self.take(TokenKind::Operator, 2),
+                Class::Dot => return self.take(TokenKind::Dot, 1),
                 Class::Colon => return self.colon(),
-                Class::Zero => return self.take(Kind::End, 0),
-                Class::Other => return self.take(Kind::Broken, 1),
+                Class::Zero => return self.take(TokenKind::End, 0),
+                Class::Other => return self.take(TokenKind::Broken, 1),
             }
         }
     }
@@ -170,14 +170,14 @@ impl<'a> Tokens<'a> {
     }
 
     #[inline]
-    fn take(&mut self, kind: Kind, length: usize) -> Token {
+    fn take(&mut self, kind: TokenKind, length: usize) -> Token {
         let start = self.at;
         self.skip(length);
         self.since(kind, start, Word(0))
     }
 
     #[inline]
-    fn since(&self, kind: Kind, start: usize, word: Word) -> Token {
+    fn since(&self, kind: TokenKind, start: usize, word: Word) -> Token {
         let span = Span {
             start: start as u32,
             end: self.at as u32,
@@ -194,7 +194,7 @@ impl<'a> Tokens<'a> {
             (b'n' | b'N', b'\'') => Some(self.string(1, self.backslashes)),
             (b'u' | b'U', b'&') => match self.byte(2) {
                 b'\'' => Some(self.string(2, false)),
-                b'"' => Some(self.quoted_name(Kind::EscapedName, 3)),
+                b'"' => Some(self.quoted_name(TokenKind::EscapedName, 3)),
                 _ => None,
             },
             _ => None,
@@ -220,7 +220,7 @@ impl<'a> Tokens<'a> {
             9..=16 => long_word(rest.get(..length).unwrap_or_default()),
             _ => Word(0),
         };
-        self.since(Kind::Word, start, word)
+        self.since(TokenKind::Word, start, word)
     }
 
     /// Digits with a point, an exponent, or in another base; letters behind it are a new word, as
@@ -245,7 +245,7 @@ impl<'a> Tokens<'a> {
         } else {
             decimal_length(rest, digits)
         };
-        self.take(Kind::Number, length.max(1))
+        self.take(TokenKind::Number, length.max(1))
     }
 
     fn operator_or_comment(&mut self, first: u8) -> Option<Token> {
@@ -278,7 +278,7 @@ impl<'a> Tokens<'a> {
         }
         let start = self.at;
         self.skip(length.max(1));
-        Some(self.since(Kind::Operator, start, Word(word)))
+        Some(self.since(TokenKind::Operator, start, Word(word)))
     }
 
     fn line_comment(&mut self) {
@@ -296,7 +296,7 @@ impl<'a> Tokens<'a> {
         while depth > 0 {
             let ahead = rest.get(at..).unwrap_or_default();
             let Some(found) = memchr::memchr2(b'*', b'/', ahead) else {
-                return Some(self.take(Kind::Broken, rest.len()));
+                return Some(self.take(TokenKind::Broken, rest.len()));
             };
             at = at.saturating_add(found);
             let step = match rest.get(at..) {
@@ -330,22 +330,22 @@ impl<'a> Tokens<'a> {
         loop {
             if !self.skip_quoted(b'\'', backslashes) {
                 self.at = self.text.len();
-                return self.since(Kind::Broken, start, Word(0));
+                return self.since(TokenKind::Broken, start, Word(0));
             }
             // §4.1.2.1: strings with a newline between them are one, with the rules of the first.
             match continuation(self.rest()) {
                 Some(blank) => self.skip(blank.saturating_add(1)),
-                None => return self.since(Kind::String, start, Word(0)),
+                None => return self.since(TokenKind::String, start, Word(0)),
             }
         }
     }
 
-    fn quoted_name(&mut self, kind: Kind, prefix: usize) -> Token {
+    fn quoted_name(&mut self, kind: TokenKind, prefix: usize) -> Token {
         let start = self.at;
         self.skip(prefix);
         if !self.skip_quoted(b'"', false) {
             self.at = self.text.len();
-            return self.since(Kind::Broken, start, Word(0));
+            return self.since(TokenKind::Broken, start, Word(0));
         }
         self.since(kind, start, Word(0))
     }
@@ -375,42 +375,42 @@ impl<'a> Tokens<'a> {
         let name = rest.get(1..).unwrap_or_default();
         let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits > 0 {
-            return self.take(Kind::Parameter, digits.saturating_add(1));
+            return self.take(TokenKind::Parameter, digits.saturating_add(1));
         }
         let part = |byte: &&u8| folded_byte(**byte) != 0 && **byte != b'$';
         let length = name.iter().take_while(part).count();
         if name.get(length) != Some(&b'$') {
-            return self.take(Kind::Broken, 1);
+            return self.take(TokenKind::Broken, 1);
         }
         let tag_length = length.saturating_add(2);
         let (tag, body) = rest.split_at_checked(tag_length).unwrap_or((rest, &[]));
         match memchr::memmem::find(body, tag) {
             Some(end) => {
                 let whole = tag_length.saturating_mul(2).saturating_add(end);
-                self.take(Kind::String, whole)
+                self.take(TokenKind::String, whole)
             }
-            None => self.take(Kind::Broken, rest.len()),
+            None => self.take(TokenKind::Broken, rest.len()),
         }
     }
 
     fn colon(&mut self) -> Token {
         match self.byte(1) {
-            b':' => self.take(Kind::Cast, 2),
-            b'=' => self.take(Kind::Operator, 2),
-            _ => self.take(Kind::Operator, 1),
+            b':' => self.take(TokenKind::Cast, 2),
+            b'=' => self.take(TokenKind::Operator, 2),
+            _ => self.take(TokenKind::Operator, 1),
         }
     }
 }
 
 #[inline]
-fn single(byte: u8) -> Kind {
+fn single(byte: u8) -> TokenKind {
     match byte {
-        b'(' => Kind::Open,
-        b')' => Kind::Close,
-        b'[' => Kind::OpenBracket,
-        b']' => Kind::CloseBracket,
-        b',' => Kind::Comma,
-        _ => Kind::Semicolon,
+        b'(' => TokenKind::Open,
+        b')' => TokenKind::Close,
+        b'[' => TokenKind::OpenBracket,
+        b']' => TokenKind::CloseBracket,
+        b',' => TokenKind::Comma,
+        _ => TokenKind::Semicolon,
     }
 }
 

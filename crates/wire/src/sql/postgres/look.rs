@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::lexer::Tokens;
 use super::words as w;
-use crate::sql::facts::{Kind as StatementKind, Statement};
+use crate::sql::facts::{StatementFacts, StatementKind};
 use crate::sql::name::{identifier, literal};
-use crate::sql::token::{Kind, Span, Token, Word};
+use crate::sql::token::{Span, Token, TokenKind, Word};
 
 /// What a CREATE makes besides its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub struct Creation {
 
 /// What a CREATE statement makes, by the words outside parentheses before its AS.
 #[must_use]
-pub fn creation(text: &[u8], statement: &Statement, backslashes: bool) -> Creation {
+pub fn creation(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Creation {
     let mut tokens = tokens_of(text, statement, backslashes);
     let mut creation = Creation::default();
     let mut is_table = false;
@@ -28,10 +28,10 @@ pub fn creation(text: &[u8], statement: &Statement, backslashes: bool) -> Creati
     loop {
         let token = tokens.next_token();
         match token.kind {
-            Kind::End => return creation,
-            Kind::Open => depth = depth.saturating_add(1),
-            Kind::Close => depth = depth.saturating_sub(1),
-            Kind::Word if depth == 0 => match token.word {
+            TokenKind::End => return creation,
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Word if depth == 0 => match token.word {
                 w::TABLE | w::MATERIALIZED => is_table = true,
                 w::DROP if last[0].is(w::ON) && last[1].is(w::COMMIT) => {
                     creation.drops_on_commit = is_table;
@@ -50,7 +50,7 @@ pub fn creation(text: &[u8], statement: &Statement, backslashes: bool) -> Creati
 
 /// The prepared statement that an EXPLAIN or a CREATE TABLE … AS runs, by its name: `EXECUTE name`.
 #[must_use]
-pub fn executed(text: &[u8], statement: &Statement, backslashes: bool) -> Option<Span> {
+pub fn executed(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Option<Span> {
     let is_explain = matches!(statement.kind, StatementKind::Explain { .. });
     let begins = |last: Token| last.is(w::AS) || is_explain && ends_explain(last);
     let mut tokens = tokens_of(text, statement, backslashes);
@@ -59,10 +59,10 @@ pub fn executed(text: &[u8], statement: &Statement, backslashes: bool) -> Option
     loop {
         let token = tokens.next_token();
         match token.kind {
-            Kind::End => return None,
-            Kind::Open => depth = depth.saturating_add(1),
-            Kind::Close => depth = depth.saturating_sub(1),
-            Kind::Word if depth == 0 && token.is(w::EXECUTE) && begins(last) => {
+            TokenKind::End => return None,
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Word if depth == 0 && token.is(w::EXECUTE) && begins(last) => {
                 let name = tokens.next_token();
                 let start = statement.span.start;
                 return name.is_name().then(|| Span {
@@ -80,7 +80,7 @@ pub fn executed(text: &[u8], statement: &Statement, backslashes: bool) -> Option
 #[must_use]
 pub fn trigger_function<'a>(
     text: &'a [u8],
-    statement: &Statement,
+    statement: &StatementFacts,
     backslashes: bool,
 ) -> Option<Cow<'a, [u8]>> {
     let own = statement.span.of(text);
@@ -89,12 +89,12 @@ pub fn trigger_function<'a>(
     loop {
         let token = tokens.next_token();
         let is_called = token.is(FUNCTION) || token.is(PROCEDURE);
-        if token.kind == Kind::End {
+        if token.kind == TokenKind::End {
             return None;
         }
         if last.is(w::EXECUTE) && is_called {
             let mut name = tokens.next_token();
-            while tokens.clone().next_token().kind == Kind::Dot {
+            while tokens.clone().next_token().kind == TokenKind::Dot {
                 tokens.next_token();
                 name = tokens.next_token();
             }
@@ -112,8 +112,8 @@ fn ends_explain(last: Token) -> bool {
     const BEFORE: [Word; 4] = [w::EXPLAIN, w::ANALYZE, w::ANALYSE, w::VERBOSE];
     match last.kind {
         // `EXPLAIN (option, …)`
-        Kind::Close => true,
-        Kind::Word => BEFORE.contains(&last.word),
+        TokenKind::Close => true,
+        TokenKind::Word => BEFORE.contains(&last.word),
         _ => false,
     }
 }
@@ -121,7 +121,7 @@ fn ends_explain(last: Token) -> bool {
 /// Whether every `set_config(…)` of the statement says `true` for `is_local`, whatever it sets to
 /// what.
 #[must_use]
-pub fn sets_locally(text: &[u8], statement: &Statement, backslashes: bool) -> bool {
+pub fn sets_locally(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
     let own = statement.span.of(text);
     set_config_calls(text, statement, backslashes).all(|tokens| is_local_call(tokens, own))
 }
@@ -129,7 +129,7 @@ pub fn sets_locally(text: &[u8], statement: &Statement, backslashes: bool) -> bo
 /// Whether a `set_config(…)` of the statement may change who the session acts as: it names `role`
 /// or `session_authorization`, or what its text does not tell.
 #[must_use]
-pub fn may_set_role(text: &[u8], statement: &Statement, backslashes: bool) -> bool {
+pub fn may_set_role(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
     let is_role = |name: &[u8]| ROLES.iter().any(|role| name.eq_ignore_ascii_case(role));
     names_set(text, statement, backslashes).any(|name| name.is_none_or(|name| is_role(&name)))
 }
@@ -138,16 +138,16 @@ pub fn may_set_role(text: &[u8], statement: &Statement, backslashes: bool) -> bo
 /// tell.
 pub fn names_set<'a>(
     text: &'a [u8],
-    statement: &Statement,
+    statement: &StatementFacts,
     backslashes: bool,
 ) -> impl Iterator<Item = Option<Cow<'a, [u8]>>> {
     let own = statement.span.of(text);
     set_config_calls(text, statement, backslashes).map(move |mut tokens| {
-        let opens = tokens.next_token().kind == Kind::Open;
+        let opens = tokens.next_token().kind == TokenKind::Open;
         let name = tokens.next_token();
         // Else it is a part of the name only.
-        let is_whole = tokens.next_token().kind == Kind::Comma;
-        let is_told = opens && is_whole && name.kind == Kind::String;
+        let is_whole = tokens.next_token().kind == TokenKind::Comma;
+        let is_told = opens && is_whole && name.kind == TokenKind::String;
         is_told.then(|| string_value(name.span.of(own), backslashes))?
     })
 }
@@ -158,7 +158,7 @@ const ROLES: [&[u8]; 2] = [b"role", b"session_authorization"];
 /// What stands behind each `set_config` of the statement.
 fn set_config_calls<'a>(
     text: &'a [u8],
-    statement: &Statement,
+    statement: &StatementFacts,
     backslashes: bool,
 ) -> impl Iterator<Item = Tokens<'a>> {
     let own = statement.span.of(text);
@@ -166,7 +166,7 @@ fn set_config_calls<'a>(
     std::iter::from_fn(move || {
         loop {
             let token = tokens.next_token();
-            if token.kind == Kind::End {
+            if token.kind == TokenKind::End {
                 return None;
             }
             if is_set_config(token, own) {
@@ -178,8 +178,8 @@ fn set_config_calls<'a>(
 
 fn is_set_config(token: Token, own: &[u8]) -> bool {
     match token.kind {
-        Kind::Word => token.is(SET_CONFIG),
-        Kind::QuotedName => {
+        TokenKind::Word => token.is(SET_CONFIG),
+        TokenKind::QuotedName => {
             let name = identifier(token.span.of(own));
             name.eq_ignore_ascii_case(b"set_config")
         }
@@ -190,7 +190,7 @@ fn is_set_config(token: Token, own: &[u8]) -> bool {
 /// Whether `( …, …, true )` follows, without another such call in it: each would be read as often
 /// as it is deep.
 fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
-    if tokens.next_token().kind != Kind::Open {
+    if tokens.next_token().kind != TokenKind::Open {
         return false;
     }
     let mut depth = 1_u32;
@@ -199,17 +199,17 @@ fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
     loop {
         let token = tokens.next_token();
         match token.kind {
-            Kind::End | Kind::Semicolon | Kind::Broken => return false,
+            TokenKind::End | TokenKind::Semicolon | TokenKind::Broken => return false,
             _ if is_set_config(token, own) => return false,
-            Kind::Open | Kind::OpenBracket => depth = depth.saturating_add(1),
-            Kind::Close | Kind::CloseBracket => depth = depth.saturating_sub(1),
-            Kind::Comma if depth == 1 => commas = commas.saturating_add(1),
+            TokenKind::Open | TokenKind::OpenBracket => depth = depth.saturating_add(1),
+            TokenKind::Close | TokenKind::CloseBracket => depth = depth.saturating_sub(1),
+            TokenKind::Comma if depth == 1 => commas = commas.saturating_add(1),
             _ => {}
         }
         if depth == 0 {
             return local;
         }
-        if commas >= 2 && !(token.kind == Kind::Comma && depth == 1) {
+        if commas >= 2 && !(token.kind == TokenKind::Comma && depth == 1) {
             // The last argument is this one word and nothing else.
             if local || !token.is(w::TRUE) {
                 return false;
@@ -221,14 +221,19 @@ fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
 
 /// Whether the statement has a WITH query of that name (as the server understands it).
 #[must_use]
-pub fn defines_query(text: &[u8], statement: &Statement, name: &[u8], backslashes: bool) -> bool {
+pub fn defines_query(
+    text: &[u8],
+    statement: &StatementFacts,
+    name: &[u8],
+    backslashes: bool,
+) -> bool {
     let own = statement.span.of(text);
     let mut tokens = tokens_of(text, statement, backslashes);
     let mut last = Token::default();
     loop {
         let token = tokens.next_token();
-        let begins = last.kind == Kind::Comma || last.is(w::WITH) || last.is(w::RECURSIVE);
-        if token.kind == Kind::End {
+        let begins = last.kind == TokenKind::Comma || last.is(w::WITH) || last.is(w::RECURSIVE);
+        if token.kind == TokenKind::End {
             return false;
         }
         if begins && token.is_name() && identifier(token.span.of(own)) == name {
@@ -245,12 +250,12 @@ pub fn defines_query(text: &[u8], statement: &Statement, name: &[u8], backslashe
 /// rest of the text would be read once for each `, name (` in it.
 fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
     let mut token = tokens.next_token();
-    if token.kind == Kind::Open {
+    if token.kind == TokenKind::Open {
         token = tokens.next_token();
-        while token.is_name() || token.kind == Kind::Comma {
+        while token.is_name() || token.kind == TokenKind::Comma {
             token = tokens.next_token();
         }
-        if token.kind != Kind::Close {
+        if token.kind != TokenKind::Close {
             return false;
         }
         token = tokens.next_token();
@@ -262,8 +267,8 @@ fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
     while token.is(w::NOT) || token.is(w::MATERIALIZED) {
         token = tokens.next_token();
     }
-    let opens = token.kind == Kind::Open;
-    while token.kind == Kind::Open {
+    let opens = token.kind == TokenKind::Open;
+    while token.kind == TokenKind::Open {
         token = tokens.next_token();
     }
     let query = matches!(
@@ -336,21 +341,21 @@ pub fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>
     let mut values = Vec::new();
     loop {
         let mut token = tokens.next_token();
-        let sign = (token.kind == Kind::Operator).then_some(token.word);
+        let sign = (token.kind == TokenKind::Operator).then_some(token.word);
         if sign.is_some() {
             token = tokens.next_token();
         }
         let text = token.span.of(written);
         values.push(match (token.kind, sign) {
-            (Kind::String, None) => string_value(text, backslashes)?,
+            (TokenKind::String, None) => string_value(text, backslashes)?,
             // `+5` is 5.
-            (Kind::Number, sign) => number(sign == Some(Word::of("-")), text)?,
-            (Kind::Word | Kind::QuotedName, None) => word(text)?,
+            (TokenKind::Number, sign) => number(sign == Some(Word::of("-")), text)?,
+            (TokenKind::Word | TokenKind::QuotedName, None) => word(text)?,
             _ => return None,
         });
         match tokens.next_token().kind {
-            Kind::Comma => {}
-            Kind::End => return Some(values),
+            TokenKind::Comma => {}
+            TokenKind::End => return Some(values),
             _ => return None,
         }
     }
@@ -384,7 +389,7 @@ fn word(written: &[u8]) -> Option<Cow<'_, [u8]>> {
     plain.then(|| identifier(written))
 }
 
-fn tokens_of<'a>(text: &'a [u8], statement: &Statement, backslashes: bool) -> Tokens<'a> {
+fn tokens_of<'a>(text: &'a [u8], statement: &StatementFacts, backslashes: bool) -> Tokens<'a> {
     Tokens::new(statement.span.of(text), backslashes)
 }
 

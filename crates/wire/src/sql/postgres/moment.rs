@@ -1,7 +1,7 @@
 //! Literals that stand for the moment at which they are read.
 
 use super::lexer::Tokens;
-use crate::sql::token::Kind;
+use crate::sql::token::TokenKind;
 
 /// §8.5.1.4 "Special Values": what these are is found out once, when a text is prepared.
 const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
@@ -17,8 +17,8 @@ pub fn tells_moment(text: &[u8], backslashes: bool) -> bool {
     loop {
         let token = tokens.next_token();
         match token.kind {
-            Kind::End => return false,
-            Kind::String if may_tell(token.span.of(text), backslashes) => return true,
+            TokenKind::End => return false,
+            TokenKind::String if may_tell(token.span.of(text), backslashes) => return true,
             _ => {}
         }
     }

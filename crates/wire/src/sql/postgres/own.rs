@@ -1,7 +1,7 @@
 //! Texts whose results are those of something that only their session has.
 
 use super::lexer::Tokens;
-use crate::sql::token::Kind;
+use crate::sql::token::TokenKind;
 
 /// What they begin with: FETCH of a cursor, EXECUTE of a prepared statement. The server describes
 /// them once, when they are prepared.
@@ -19,7 +19,7 @@ pub fn is_described_by_session(text: &[u8], backslashes: bool) -> bool {
     let mut tokens = Tokens::new(text, backslashes);
     loop {
         let token = tokens.next_token();
-        if token.kind != Kind::Semicolon {
+        if token.kind != TokenKind::Semicolon {
             let word = token.span.of(text);
             return WORDS.iter().any(|one| word.eq_ignore_ascii_case(one));
         }

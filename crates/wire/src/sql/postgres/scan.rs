@@ -2,9 +2,9 @@
 
 use super::lexer::Tokens;
 use super::words::{self as w, Role};
-use crate::sql::facts::{Kind as StatementKind, Statement, Traits};
+use crate::sql::facts::{StatementFacts, StatementKind, StatementTraits};
 use crate::sql::name::Name;
-use crate::sql::token::{Kind, Span, Token};
+use crate::sql::token::{Span, Token, TokenKind};
 
 /// Deeper parentheses are not followed, and the statement is no read.
 const DEPTH_MAX: u32 = 63;
@@ -39,7 +39,7 @@ impl Depths {
 pub(super) struct Scan<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     text: &'a [u8],
-    statement: Statement,
+    statement: StatementFacts,
     token: Token,
     next: Token,
     last: Token,
@@ -67,14 +67,14 @@ impl<'t, 'a> Scan<'t, 'a> {
         text: &'a [u8],
         token: Token,
         kind: StatementKind,
-    ) -> (Statement, Token) {
+    ) -> (StatementFacts, Token) {
         let next = tokens.next_token();
         let mut scan = Scan {
             tokens,
             text,
-            statement: Statement {
+            statement: StatementFacts {
                 kind,
-                ..Statement::default()
+                ..StatementFacts::default()
             },
             token,
             next,
@@ -102,8 +102,8 @@ impl<'t, 'a> Scan<'t, 'a> {
     #[inline]
     fn at_end(&self) -> bool {
         match self.token.kind {
-            Kind::End => true,
-            Kind::Semicolon => self.depth == 0 && self.body == 0,
+            TokenKind::End => true,
+            TokenKind::Semicolon => self.depth == 0 && self.body == 0,
             _ => false,
         }
     }
@@ -112,7 +112,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn advance(&mut self) {
         self.last = self.token;
         self.token = self.next;
-        if self.next.kind != Kind::End {
+        if self.next.kind != TokenKind::End {
             self.next = self.tokens.next_token();
         }
     }
@@ -121,35 +121,37 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn step(&mut self) {
         let after_source = std::mem::take(&mut self.after_source);
         match self.token.kind {
-            Kind::Word if self.next.kind == Kind::Dot || self.last.kind == Kind::Dot => {
+            TokenKind::Word
+                if self.next.kind == TokenKind::Dot || self.last.kind == TokenKind::Dot =>
+            {
                 self.name(after_source);
             }
-            Kind::Word => match w::role(self.token.word) {
+            TokenKind::Word => match w::role(self.token.word) {
                 Role::Name => self.name(after_source),
                 role => self.keyword(role),
             },
-            Kind::QuotedName => self.name(after_source),
-            Kind::EscapedName => {
-                self.add(Traits::OBSCURE);
+            TokenKind::QuotedName => self.name(after_source),
+            TokenKind::EscapedName => {
+                self.add(StatementTraits::OBSCURE);
                 self.expect = Expect::Anything;
             }
-            Kind::Open | Kind::OpenBracket => self.open(),
-            Kind::Close | Kind::CloseBracket => self.close(),
-            Kind::Comma if self.sources.at(self.depth) => self.expect = Expect::Source,
-            Kind::Comma => {}
-            Kind::Broken => self.add(Traits::BROKEN),
+            TokenKind::Open | TokenKind::OpenBracket => self.open(),
+            TokenKind::Close | TokenKind::CloseBracket => self.close(),
+            TokenKind::Comma if self.sources.at(self.depth) => self.expect = Expect::Source,
+            TokenKind::Comma => {}
+            TokenKind::Broken => self.add(StatementTraits::BROKEN),
             _ => self.expect = Expect::Anything,
         }
     }
 
-    fn add(&mut self, traits: Traits) {
+    fn add(&mut self, traits: StatementTraits) {
         self.statement.traits.add(traits);
     }
 
     fn open(&mut self) {
         self.depth = self.depth.saturating_add(1);
         if self.depth > DEPTH_MAX {
-            self.add(Traits::TOO_DEEP);
+            self.add(StatementTraits::TOO_DEEP);
         }
         for list in [&mut self.selecting, &mut self.sources, &mut self.with] {
             list.set(self.depth, false);
@@ -171,7 +173,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         let before = self.last;
         let name = self.dotted();
         self.note_schema(name);
-        let called = self.next.kind == Kind::Open;
+        let called = self.next.kind == TokenKind::Open;
         match self.expect {
             Expect::Target => self.table(name),
             Expect::Source if !called => self.table(name),
@@ -187,14 +189,14 @@ impl<'t, 'a> Scan<'t, 'a> {
             schema: Span::default(),
             name: self.token.span,
         };
-        while self.next.kind == Kind::Dot {
+        while self.next.kind == TokenKind::Dot {
             self.advance();
             if !self.next.is_name() {
                 break;
             }
             self.advance();
-            if self.token.kind == Kind::EscapedName {
-                self.add(Traits::OBSCURE);
+            if self.token.kind == TokenKind::EscapedName {
+                self.add(StatementTraits::OBSCURE);
             }
             name.schema = name.name;
             name.name = self.token.span;
@@ -205,9 +207,9 @@ impl<'t, 'a> Scan<'t, 'a> {
     /// Whether `name (` gives an alias and its columns, a WITH query, a type, a prepared statement.
     fn is_alias(&self, before: Token, after_source: bool) -> bool {
         match before.kind {
-            Kind::Cast => true,
-            Kind::Comma => self.with.at(self.depth),
-            Kind::Word => {
+            TokenKind::Cast => true,
+            TokenKind::Comma => self.with.at(self.depth),
+            TokenKind::Word => {
                 let named = matches!(before.word, w::AS | w::PREPARE | w::EXECUTE);
                 let with = matches!(before.word, w::WITH | w::RECURSIVE);
                 // `AS NOT MATERIALIZED (`
@@ -222,12 +224,12 @@ impl<'t, 'a> Scan<'t, 'a> {
         let written = name.name.of(self.text);
         let written = written.strip_prefix(b"\"").unwrap_or(written);
         if starts_with(written, b"pg_") {
-            self.add(Traits::CATALOG);
+            self.add(StatementTraits::CATALOG);
             let writes = self.statement.kind == StatementKind::Write
-                || self.statement.traits.any(Traits::WRITES);
+                || self.statement.traits.any(StatementTraits::WRITES);
             if writes && starts_with(written, b"pg_settings") {
                 // The view has a rule: an UPDATE of it is a SET.
-                self.add(Traits::SETS_UNKNOWN);
+                self.add(StatementTraits::SETS_UNKNOWN);
             }
         }
         self.statement.tables.push(name);
@@ -246,16 +248,16 @@ impl<'t, 'a> Scan<'t, 'a> {
         let schema = name.schema.of(self.text);
         let schema = schema.strip_prefix(b"\"").unwrap_or(schema);
         if starts_with(schema, b"pg_temp") {
-            self.add(Traits::TEMPORARY);
+            self.add(StatementTraits::TEMPORARY);
         } else if starts_with(schema, b"pg_catalog") && self.expect != Expect::Anything
             || starts_with(schema, b"information_schema")
         {
-            self.add(Traits::CATALOG);
+            self.add(StatementTraits::CATALOG);
         }
     }
 
     fn keyword(&mut self, role: Role) {
-        let called = self.next.kind == Kind::Open;
+        let called = self.next.kind == TokenKind::Open;
         match role {
             Role::Name => {}
             Role::Select => {
@@ -305,18 +307,18 @@ impl<'t, 'a> Scan<'t, 'a> {
 
     /// Whether OVER, FILTER, SETS, BY or CONFLICT is one, and not a function that is called so.
     fn is_clause(&self) -> bool {
-        let on_conflict = self.last.is(w::ON) && self.statement.traits.any(Traits::WRITES);
+        let on_conflict = self.last.is(w::ON) && self.statement.traits.any(StatementTraits::WRITES);
         let clause = matches!(
             self.last.word,
             w::GROUP | w::ORDER | w::PARTITION | w::GROUPING | w::WITHIN
         );
-        self.last.kind == Kind::Close || clause || on_conflict
+        self.last.kind == TokenKind::Close || clause || on_conflict
     }
 
     /// `DELETE FROM t USING source`, `MERGE INTO t USING source`. The columns of a JOIN's USING are
     /// taken for sources there, too.
     fn using(&mut self) {
-        self.expect = match self.statement.traits.any(Traits::WRITES) {
+        self.expect = match self.statement.traits.any(StatementTraits::WRITES) {
             true => Expect::Source,
             false => Expect::Anything,
         };
@@ -334,19 +336,19 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn target_of_into(&mut self) {
         self.expect = Expect::Target;
         if !(self.last.is(w::INSERT) || self.last.is(w::MERGE)) {
-            self.add(Traits::SELECT_INTO);
+            self.add(StatementTraits::SELECT_INTO);
         }
     }
 
     fn writes(&mut self) {
-        self.add(Traits::WRITES);
+        self.add(StatementTraits::WRITES);
         self.with.set(self.depth, false);
         self.expect = Expect::Anything;
     }
 
     /// UPDATE as a command; in FOR UPDATE and FOR NO KEY UPDATE it locks ([`Scan::locking`]).
     fn update(&mut self) {
-        if matches!(self.last.word, w::FOR | w::KEY) && self.last.kind == Kind::Word {
+        if matches!(self.last.word, w::FOR | w::KEY) && self.last.kind == TokenKind::Word {
             self.expect = Expect::Anything;
             return;
         }
@@ -359,8 +361,10 @@ impl<'t, 'a> Scan<'t, 'a> {
 
     fn locking(&mut self) {
         let next = self.next.word;
-        if self.next.kind == Kind::Word && matches!(next, w::UPDATE | w::SHARE | w::NO | w::KEY) {
-            self.add(Traits::LOCKS_ROWS);
+        if self.next.kind == TokenKind::Word
+            && matches!(next, w::UPDATE | w::SHARE | w::NO | w::KEY)
+        {
+            self.add(StatementTraits::LOCKS_ROWS);
             self.sources.set(self.depth, false);
         }
         self.expect = Expect::Anything;
@@ -375,7 +379,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     /// WITH begins queries at the start of a query; elsewhere it means other things
     /// (WITH ORDINALITY, timestamp WITH TIME ZONE).
     fn begin_with(&mut self) {
-        let starts = matches!(self.last.kind, Kind::End | Kind::Open);
+        let starts = matches!(self.last.kind, TokenKind::End | TokenKind::Open);
         let after_words = self.depth == 0 && !self.selecting.at(0);
         if starts || after_words {
             self.with.set(self.depth, true);
@@ -388,9 +392,9 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn temporary(&mut self) {
         let creates = self.statement.kind == StatementKind::Ddl;
         let is_qualified = self.last.is(w::LOCAL) || self.last.is(w::GLOBAL);
-        let is_into = is_qualified && self.statement.traits.any(Traits::SELECT_INTO);
+        let is_into = is_qualified && self.statement.traits.any(StatementTraits::SELECT_INTO);
         if creates || is_into || self.expect == Expect::Target {
-            self.add(Traits::TEMPORARY);
+            self.add(StatementTraits::TEMPORARY);
             return;
         }
         self.name(false);

@@ -3,8 +3,8 @@
 use super::head::{self, Head};
 use super::lexer::Tokens;
 use super::words as w;
-use crate::sql::facts::{Kind as StatementKind, SetConfig, Setting, SettingName, SettingValue};
-use crate::sql::token::{Kind, Span, Word};
+use crate::sql::facts::{SetConfig, Setting, SettingName, SettingValue, StatementKind};
+use crate::sql::token::{Span, TokenKind, Word};
 
 pub(super) fn set(mut head: Head<'_>) -> Option<StatementKind> {
     if head.take(w::TRANSACTION) {
@@ -49,7 +49,7 @@ fn setting(head: &mut Head<'_>) -> Option<(SettingName, SettingValue)> {
         return Some(known(name, head));
     }
     let name = setting_name(head)?;
-    let equals = head.token.kind == Kind::Operator && head.token.word == Word::of("=");
+    let equals = head.token.kind == TokenKind::Operator && head.token.word == Word::of("=");
     if equals || head.token.is(w::TO) {
         head.advance();
         return Some((name, value(head)));
@@ -64,11 +64,11 @@ fn special(head: &mut Head<'_>) -> Option<&'static str> {
     let mut ahead = head.fork();
     ahead.advance();
     let name = match first.word {
-        _ if first.kind != Kind::Word => return None,
+        _ if first.kind != TokenKind::Word => return None,
         w::TIME if ahead.take(w::ZONE) => "timezone",
         w::XML if ahead.take(w::OPTION) => "xmloption",
         // `role = x` is an ordinary setting, as are the others with an operator behind them.
-        _ if ahead.token.kind == Kind::Operator || ahead.token.is(w::TO) => return None,
+        _ if ahead.token.kind == TokenKind::Operator || ahead.token.is(w::TO) => return None,
         w::SCHEMA => "search_path",
         w::NAMES => "client_encoding",
         w::ROLE => "role",
@@ -94,15 +94,15 @@ pub(super) fn setting_name(head: &mut Head<'_>) -> Option<SettingName> {
     let mut ahead = head.fork();
     ahead.advance();
     match first.word {
-        w::TIME if first.kind == Kind::Word && ahead.take(w::ZONE) => {
+        w::TIME if first.kind == TokenKind::Word && ahead.take(w::ZONE) => {
             *head = ahead;
             return Some(SettingName::Known("timezone"));
         }
-        w::SESSION if first.kind == Kind::Word && ahead.take(w::AUTHORIZATION) => {
+        w::SESSION if first.kind == TokenKind::Word && ahead.take(w::AUTHORIZATION) => {
             *head = ahead;
             return Some(SettingName::Known("session_authorization"));
         }
-        w::TRANSACTION if first.kind == Kind::Word && ahead.take(w::ISOLATION) => {
+        w::TRANSACTION if first.kind == TokenKind::Word && ahead.take(w::ISOLATION) => {
             ahead.take(w::LEVEL);
             *head = ahead;
             return Some(SettingName::Known("transaction_isolation"));
@@ -111,12 +111,12 @@ pub(super) fn setting_name(head: &mut Head<'_>) -> Option<SettingName> {
     }
     let mut span = first.span;
     loop {
-        if !matches!(head.token.kind, Kind::Word | Kind::QuotedName) {
+        if !matches!(head.token.kind, TokenKind::Word | TokenKind::QuotedName) {
             return None;
         }
         span = span.to(head.token.span);
         head.advance();
-        if head.token.kind != Kind::Dot {
+        if head.token.kind != TokenKind::Dot {
             return Some(SettingName::Written(span));
         }
         head.advance();
@@ -134,14 +134,14 @@ fn value(head: &mut Head<'_>) -> SettingValue {
     }
     let mut span = head.token.span;
     loop {
-        let sign = head.token.kind == Kind::Operator;
+        let sign = head.token.kind == TokenKind::Operator;
         let signed = sign && matches!(head.token.word, SIGN_MINUS | SIGN_PLUS);
         if signed {
             head.advance();
         }
         let readable = match head.token.kind {
-            Kind::Number => true,
-            Kind::String | Kind::Word | Kind::QuotedName => !sign,
+            TokenKind::Number => true,
+            TokenKind::String | TokenKind::Word | TokenKind::QuotedName => !sign,
             _ => false,
         };
         if !readable {
@@ -150,8 +150,8 @@ fn value(head: &mut Head<'_>) -> SettingValue {
         span = span.to(head.token.span);
         head.advance();
         match head.token.kind {
-            Kind::End | Kind::Semicolon => return SettingValue::Literals(span),
-            Kind::Comma => head.advance(),
+            TokenKind::End | TokenKind::Semicolon => return SettingValue::Literals(span),
+            TokenKind::Comma => head.advance(),
             _ => return SettingValue::Unknown,
         }
     }
@@ -169,12 +169,12 @@ pub(super) fn set_configs(tokens: &Tokens<'_>) -> Option<Vec<SetConfig>> {
         calls.push(set_config(&mut head)?);
         // One word is an alias; a clause has more, and then this is not all there is.
         head.take(w::AS);
-        if matches!(head.token.kind, Kind::Word | Kind::QuotedName) {
+        if matches!(head.token.kind, TokenKind::Word | TokenKind::QuotedName) {
             head.advance();
         }
         match head.token.kind {
-            Kind::End | Kind::Semicolon => return Some(calls),
-            Kind::Comma => head.advance(),
+            TokenKind::End | TokenKind::Semicolon => return Some(calls),
+            TokenKind::Comma => head.advance(),
             _ => return None,
         }
     }
@@ -183,31 +183,31 @@ pub(super) fn set_configs(tokens: &Tokens<'_>) -> Option<Vec<SetConfig>> {
 fn set_config(head: &mut Head<'_>) -> Option<SetConfig> {
     if head.token.is(Word::of("pg_catalog")) {
         head.advance();
-        punctuation(head, Kind::Dot)?;
+        punctuation(head, TokenKind::Dot)?;
     }
     let called = head.take(Word::of("set_config"));
     called.then_some(())?;
-    punctuation(head, Kind::Open)?;
-    let name = one(head, Kind::String)?;
-    punctuation(head, Kind::Comma)?;
+    punctuation(head, TokenKind::Open)?;
+    let name = one(head, TokenKind::String)?;
+    punctuation(head, TokenKind::Comma)?;
     let value = match head.token.is(w::NULL) {
-        true => one(head, Kind::Word)?,
-        false => one(head, Kind::String)?,
+        true => one(head, TokenKind::Word)?,
+        false => one(head, TokenKind::String)?,
     };
-    punctuation(head, Kind::Comma)?;
+    punctuation(head, TokenKind::Comma)?;
     let local = head.take(w::TRUE);
     if !local && !head.take(w::FALSE) {
         return None;
     }
-    punctuation(head, Kind::Close)?;
+    punctuation(head, TokenKind::Close)?;
     Some(SetConfig { name, value, local })
 }
 
-fn punctuation(head: &mut Head<'_>, kind: Kind) -> Option<()> {
+fn punctuation(head: &mut Head<'_>, kind: TokenKind) -> Option<()> {
     one(head, kind).map(|_| ())
 }
 
-fn one(head: &mut Head<'_>, kind: Kind) -> Option<Span> {
+fn one(head: &mut Head<'_>, kind: TokenKind) -> Option<Span> {
     let span = head.token.span;
     (head.token.kind == kind).then(|| {
         head.advance();

@@ -1,20 +1,20 @@
 //! Texts, and what they are: the traps of poolers and splitters, one table per trap.
 
 use super::*;
-use crate::sql::facts::{Isolation, Modes, Setting};
-use crate::sql::hint::Hint;
+use crate::sql::facts::{Isolation, Setting, TransactionModes};
+use crate::sql::hint::HintComment;
 use crate::sql::name::{identifier, literal};
 
 mod kinds;
 mod lexing;
 mod looking;
 
-fn of(text: &str) -> Facts<'_> {
+fn of(text: &str) -> TextFacts<'_> {
     facts(text.as_bytes(), false)
 }
 
 #[track_caller]
-fn one(text: &str) -> Statement {
+fn one(text: &str) -> StatementFacts {
     let facts = of(text);
     let single = facts.single().copied();
     single.unwrap_or_else(|| panic!("{} statements: {text}", facts.count()))
@@ -135,48 +135,75 @@ fn every_trait_is_seen() {
     for (text, expect) in [
         (
             "WITH x AS (DELETE FROM t RETURNING *) SELECT 1",
-            Traits::WRITES,
+            StatementTraits::WRITES,
         ),
-        ("SELECT 1 FROM t FOR SHARE", Traits::LOCKS_ROWS),
-        ("SELECT 1 INTO x", Traits::SELECT_INTO),
-        ("CREATE TEMP TABLE x (a int)", Traits::TEMPORARY),
+        ("SELECT 1 FROM t FOR SHARE", StatementTraits::LOCKS_ROWS),
+        ("SELECT 1 INTO x", StatementTraits::SELECT_INTO),
+        ("CREATE TEMP TABLE x (a int)", StatementTraits::TEMPORARY),
         (
             "CREATE LOCAL TEMPORARY VIEW x AS SELECT 1",
-            Traits::TEMPORARY,
+            StatementTraits::TEMPORARY,
         ),
-        ("CREATE TABLE pg_temp.x (a int)", Traits::TEMPORARY),
-        ("SELECT 1 INTO TEMPORARY TABLE x", Traits::TEMPORARY),
-        ("SET search_path = pg_temp, public", Traits::TEMPORARY),
-        ("SELECT pg_advisory_unlock_all()", Traits::ADVISORY_LOCK),
-        ("INSERT INTO t VALUES (nextval('s'))", Traits::NEXT_VALUE),
-        ("SELECT lastval()", Traits::CURRENT_VALUE),
+        ("CREATE TABLE pg_temp.x (a int)", StatementTraits::TEMPORARY),
+        (
+            "SELECT 1 INTO TEMPORARY TABLE x",
+            StatementTraits::TEMPORARY,
+        ),
+        (
+            "SET search_path = pg_temp, public",
+            StatementTraits::TEMPORARY,
+        ),
+        (
+            "SELECT pg_advisory_unlock_all()",
+            StatementTraits::ADVISORY_LOCK,
+        ),
+        (
+            "INSERT INTO t VALUES (nextval('s'))",
+            StatementTraits::NEXT_VALUE,
+        ),
+        ("SELECT lastval()", StatementTraits::CURRENT_VALUE),
         (
             "SELECT set_config('a', b, false) FROM t",
-            Traits::SETS_UNKNOWN,
+            StatementTraits::SETS_UNKNOWN,
         ),
-        ("UPDATE pg_settings SET setting = 'x'", Traits::SETS_UNKNOWN),
+        (
+            "UPDATE pg_settings SET setting = 'x'",
+            StatementTraits::SETS_UNKNOWN,
+        ),
         (
             "UPDATE pg_catalog.pg_settings SET setting = 'x'",
-            Traits::SETS_UNKNOWN,
+            StatementTraits::SETS_UNKNOWN,
         ),
-        ("SET a FROM CURRENT", Traits::SETS_UNKNOWN),
-        ("SELECT set_config('a', 'b', true)", Traits::SETS_LITERALS),
-        ("SELECT setseed(1)", Traits::SEED),
-        ("SET seed TO 0.5", Traits::SEED),
-        ("SELECT pg_notify('a', 'b')", Traits::NOTIFIES),
-        ("SELECT lo_unlink(1)", Traits::LARGE_OBJECT),
-        ("SELECT pg_current_xact_id()", Traits::TRANSACTION_ID),
-        ("SELECT dblink_exec('', '')", Traits::RUNS_TEXT),
-        ("SELECT U&\"\\0061\"()", Traits::OBSCURE),
-        ("SELECT * FROM pg_class", Traits::CATALOG),
-        ("SELECT * FROM pg_catalog.pg_class", Traits::CATALOG),
-        ("SELECT * FROM information_schema.tables", Traits::CATALOG),
-        ("SELECT \"", Traits::BROKEN),
+        ("SET a FROM CURRENT", StatementTraits::SETS_UNKNOWN),
+        (
+            "SELECT set_config('a', 'b', true)",
+            StatementTraits::SETS_LITERALS,
+        ),
+        ("SELECT setseed(1)", StatementTraits::SEED),
+        ("SET seed TO 0.5", StatementTraits::SEED),
+        ("SELECT pg_notify('a', 'b')", StatementTraits::NOTIFIES),
+        ("SELECT lo_unlink(1)", StatementTraits::LARGE_OBJECT),
+        (
+            "SELECT pg_current_xact_id()",
+            StatementTraits::TRANSACTION_ID,
+        ),
+        ("SELECT dblink_exec('', '')", StatementTraits::RUNS_TEXT),
+        ("SELECT U&\"\\0061\"()", StatementTraits::OBSCURE),
+        ("SELECT * FROM pg_class", StatementTraits::CATALOG),
+        (
+            "SELECT * FROM pg_catalog.pg_class",
+            StatementTraits::CATALOG,
+        ),
+        (
+            "SELECT * FROM information_schema.tables",
+            StatementTraits::CATALOG,
+        ),
+        ("SELECT \"", StatementTraits::BROKEN),
     ] {
         assert!(one(text).traits.any(expect), "{text}: {:?}", one(text));
     }
     let deep = format!("SELECT {}1{}", "(".repeat(70), ")".repeat(70));
-    assert!(one(&deep).traits.any(Traits::TOO_DEEP));
+    assert!(one(&deep).traits.any(StatementTraits::TOO_DEEP));
 }
 
 #[test]
@@ -190,7 +217,7 @@ fn harmless_statements_have_no_traits() {
         "SELECT f(a) FROM pgbench_accounts",
         "SELECT 1 FROM t FETCH FIRST 3 ROWS ONLY",
     ] {
-        assert_eq!(one(text).traits, Traits::NONE, "{text}");
+        assert_eq!(one(text).traits, StatementTraits::NONE, "{text}");
     }
 }
 
@@ -317,10 +344,10 @@ fn lists_are_bounded_and_say_so() {
 fn set_config_of_literals_is_told_and_anything_else_is_unknown() {
     let told = |text: &str| -> Option<Vec<(String, String, bool)>> {
         let statement = one(text);
-        let literals = statement.traits.any(Traits::SETS_LITERALS);
+        let literals = statement.traits.any(StatementTraits::SETS_LITERALS);
         assert_ne!(
             literals,
-            statement.traits.any(Traits::SETS_UNKNOWN),
+            statement.traits.any(StatementTraits::SETS_UNKNOWN),
             "{text}"
         );
         let read = |span: crate::sql::token::Span| {
@@ -386,14 +413,14 @@ fn each_statement_of_a_text_is_read_from_its_first_word() {
 fn hints_are_found_in_comments_and_only_there() {
     assert_eq!(
         of("/* evenkeel: primary */ SELECT 1").hint(),
-        Some(Hint::Primary)
+        Some(HintComment::Primary)
     );
     assert_eq!(
         of("SELECT 1 -- evenkeel: replica").hint(),
-        Some(Hint::Replica)
+        Some(HintComment::Replica)
     );
     let text = "SELECT 1 /* x */ + /* evenkeel: server=b */ 2 /* evenkeel: primary */";
-    assert_eq!(of(text).hint(), Some(Hint::Server(b"b")));
+    assert_eq!(of(text).hint(), Some(HintComment::Server(b"b")));
     assert_eq!(of("SELECT '/* evenkeel: primary */'").hint(), None);
     assert_eq!(of("/* /* evenkeel: primary */ */ SELECT 1").hint(), None);
 }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use super::lexer::Tokens;
 use super::words as w;
-use crate::sql::facts::Statement;
+use crate::sql::facts::StatementFacts;
 use crate::sql::name::identifier;
 use crate::sql::postgres::string_value;
-use crate::sql::token::{Kind, Token, Word};
+use crate::sql::token::{Token, TokenKind, Word};
 
 /// What a statement does to whole databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Vacating<'a> {
 #[must_use]
 pub fn vacating<'a>(
     text: &'a [u8],
-    statement: &Statement,
+    statement: &StatementFacts,
     backslashes: bool,
 ) -> Option<Vacating<'a>> {
     let own = statement.span.of(text);
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         let database = loop {
             let token = self.tokens.next_token();
             match token.kind {
-                Kind::End | Kind::Semicolon => break Cow::Borrowed(DEFAULT_TEMPLATE),
+                TokenKind::End | TokenKind::Semicolon => break Cow::Borrowed(DEFAULT_TEMPLATE),
                 _ if token.is(TEMPLATE) => break self.template()?,
                 _ => {}
             }
@@ -116,18 +116,18 @@ impl<'a> Reader<'a> {
     /// `[=] name`, `[=] 'name'`, `[=] DEFAULT`
     fn template(&mut self) -> Option<Cow<'a, [u8]>> {
         let mut token = self.tokens.next_token();
-        if token.kind == Kind::Operator {
+        if token.kind == TokenKind::Operator {
             token = self.tokens.next_token();
         }
         match token.kind {
             _ if token.is(w::DEFAULT) => Some(Cow::Borrowed(DEFAULT_TEMPLATE)),
-            Kind::String => string_value(token.span.of(self.own), self.backslashes),
+            TokenKind::String => string_value(token.span.of(self.own), self.backslashes),
             _ => self.name(token),
         }
     }
 
     fn name(&self, token: Token) -> Option<Cow<'a, [u8]>> {
-        let is_read = matches!(token.kind, Kind::Word | Kind::QuotedName);
+        let is_read = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
         is_read.then(|| identifier(token.span.of(self.own)))
     }
 }

@@ -1,6 +1,6 @@
 //! PostgreSQL's keywords, where they decide what a text is, and functions that leave traces.
 
-use crate::sql::facts::Traits;
+use crate::sql::facts::StatementTraits;
 use crate::sql::token::Word;
 
 /// What a word does in the middle of a statement.
@@ -263,7 +263,7 @@ pub(super) fn role(word: Word) -> Role {
 
 /// What a call of the built-in function of that name leaves behind. A user's function may have the
 /// name of one; then this says too much.
-pub(super) fn function_traits(written: &[u8]) -> Traits {
+pub(super) fn function_traits(written: &[u8]) -> StatementTraits {
     let name = written.strip_prefix(b"\"").unwrap_or(written);
     let name = name.strip_suffix(b"\"").unwrap_or(name);
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
@@ -272,23 +272,27 @@ pub(super) fn function_traits(written: &[u8]) -> Traits {
         start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
     let Some(first) = name.first() else {
-        return Traits::NONE;
+        return StatementTraits::NONE;
     };
     match first.to_ascii_lowercase() {
-        b'p' if begins(b"pg_advisory_") || begins(b"pg_try_advisory_") => Traits::ADVISORY_LOCK,
-        b'p' if is(b"pg_notify") => Traits::NOTIFIES,
-        b'p' if is(b"pg_current_xact_id") || is(b"pg_export_snapshot") => Traits::TRANSACTION_ID,
-        b't' if is(b"txid_current") => Traits::TRANSACTION_ID,
-        b'n' if is(b"nextval") => Traits::NEXT_VALUE,
-        b'c' if is(b"currval") => Traits::CURRENT_VALUE,
-        b'l' if is(b"lastval") => Traits::CURRENT_VALUE,
-        b'l' if begins(b"lo_") || is(b"lowrite") || is(b"loread") => Traits::LARGE_OBJECT,
-        b's' if is(b"setval") => Traits::NEXT_VALUE,
-        b's' if is(b"setseed") => Traits::SEED,
-        b's' if is(b"set_config") => Traits::SETS_UNKNOWN,
-        b'd' if begins(b"dblink") || begins(b"database_to_xml") => Traits::RUNS_TEXT,
-        b'q' if begins(b"query_to_xml") => Traits::RUNS_TEXT,
-        b'c' if begins(b"cursor_to_xml") => Traits::RUNS_TEXT,
-        _ => Traits::NONE,
+        b'p' if begins(b"pg_advisory_") || begins(b"pg_try_advisory_") => {
+            StatementTraits::ADVISORY_LOCK
+        }
+        b'p' if is(b"pg_notify") => StatementTraits::NOTIFIES,
+        b'p' if is(b"pg_current_xact_id") || is(b"pg_export_snapshot") => {
+            StatementTraits::TRANSACTION_ID
+        }
+        b't' if is(b"txid_current") => StatementTraits::TRANSACTION_ID,
+        b'n' if is(b"nextval") => StatementTraits::NEXT_VALUE,
+        b'c' if is(b"currval") => StatementTraits::CURRENT_VALUE,
+        b'l' if is(b"lastval") => StatementTraits::CURRENT_VALUE,
+        b'l' if begins(b"lo_") || is(b"lowrite") || is(b"loread") => StatementTraits::LARGE_OBJECT,
+        b's' if is(b"setval") => StatementTraits::NEXT_VALUE,
+        b's' if is(b"setseed") => StatementTraits::SEED,
+        b's' if is(b"set_config") => StatementTraits::SETS_UNKNOWN,
+        b'd' if begins(b"dblink") || begins(b"database_to_xml") => StatementTraits::RUNS_TEXT,
+        b'q' if begins(b"query_to_xml") => StatementTraits::RUNS_TEXT,
+        b'c' if begins(b"cursor_to_xml") => StatementTraits::RUNS_TEXT,
+        _ => StatementTraits::NONE,
     }
 }

@@ -4,7 +4,7 @@ use super::super::digest::digest;
 use super::*;
 
 const POSTGRES: Dialect = Dialect::Postgres { backslashes: false };
-const MYSQL: Dialect = Dialect::Mysql(mysql::Modes {
+const MYSQL: Dialect = Dialect::Mysql(mysql::LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
     odd_blank: 0,

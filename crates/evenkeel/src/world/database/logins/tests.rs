@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-fn login(can_login: bool) -> Answer<Login> {
-    Ok(Login {
+fn login(can_login: bool) -> Answer<PostgresAuthRecord> {
+    Ok(PostgresAuthRecord {
         verifier: Verifier::None,
         can_login,
         expired: false,
@@ -48,9 +48,9 @@ impl Slow {
 }
 
 impl Knows for Slow {
-    type Of = Login;
+    type Of = PostgresAuthRecord;
 
-    async fn look_up(&self, user: &str) -> Answer<Login> {
+    async fn look_up(&self, user: &str) -> Answer<PostgresAuthRecord> {
         self.asked.lock().unwrap().push(user.to_owned());
         let answer = login(self.can_login.load(SeqCst));
         let now = self.at_once.fetch_add(1, SeqCst) + 1;
@@ -68,13 +68,16 @@ async fn settle() {
     }
 }
 
-fn ask(knowledge: &Arc<Knowledge>, user: &str) -> tokio::task::JoinHandle<Answer<Login>> {
+fn ask(
+    knowledge: &Arc<ServerInfo>,
+    user: &str,
+) -> tokio::task::JoinHandle<Answer<PostgresAuthRecord>> {
     let (knowledge, user) = (Arc::clone(knowledge), user.to_owned());
     tokio::spawn(async move { knowledge.login(&user).await })
 }
 
-fn start() -> (Arc<Knowledge>, Arc<Slow>) {
-    let (knowledge, slow) = (Knowledge::new(1, 0), Slow::new());
+fn start() -> (Arc<ServerInfo>, Arc<Slow>) {
+    let (knowledge, slow) = (ServerInfo::new(1, 0), Slow::new());
     tokio::spawn(answer(Arc::clone(&knowledge), Arc::clone(&slow)));
     (knowledge, slow)
 }
@@ -126,11 +129,11 @@ async fn an_answer_that_does_not_come_is_given_up() {
 
 #[test]
 fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
-    let mut book = Book::<Login>::default();
-    let take = |book: &mut Book<Login>| {
+    let mut book = Book::<PostgresAuthRecord>::default();
+    let take = |book: &mut Book<PostgresAuthRecord>| {
         let (reply, answer) = oneshot::channel();
         let user = "app".to_owned();
-        book.take(Request { user, reply });
+        book.take(LookupRequest { user, reply });
         answer
     };
     let mut answers: Vec<_> = (0..WAITING_MAX).map(|_| take(&mut book)).collect();
@@ -141,7 +144,7 @@ fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
     );
     assert_eq!(book.next().as_deref(), Some("app"));
     assert_eq!(book.next(), None);
-    book.answer("app", &Err(NoLogin::NoSuchUser));
+    book.answer("app", &Err(LookupError::NoSuchUser));
     let got = answers.iter_mut().all(|answer| answer.try_recv().is_ok());
     assert!(got && book.users.is_empty() && book.turn.is_empty());
     assert_eq!((book.waiting, book.under_way), (0, 0));
@@ -151,13 +154,13 @@ fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
 struct After(Duration);
 
 impl Asks for After {
-    type Of = Login;
+    type Of = PostgresAuthRecord;
 
-    async fn ask(&self, _: &Target, _: &str, limit: Duration) -> Answer<Login> {
+    async fn ask(&self, _: &Target, _: &str, limit: Duration) -> Answer<PostgresAuthRecord> {
         let answering = tokio::time::sleep(self.0);
         match tokio::time::timeout(limit, answering).await {
             Ok(()) => login(true),
-            Err(_) => Err(NoLogin::Unavailable("is late".to_owned())),
+            Err(_) => Err(LookupError::Unavailable("is late".to_owned())),
         }
     }
 }

@@ -30,7 +30,7 @@ struct Fake {
 }
 
 impl Tells for Fake {
-    async fn ask(&mut self) -> Result<Place, WatchError> {
+    async fn ask(&mut self) -> Result<ServerPosition, WatchError> {
         let world = &self.world;
         let counter = match self.in_recovery {
             true => &world.looks,
@@ -49,7 +49,7 @@ impl Tells for Fake {
             false => world.written.load(SeqCst),
         };
         let position = Position::Lsn(Lsn { timeline: 1, at });
-        Ok(Place {
+        Ok(ServerPosition {
             written: (!self.in_recovery).then(|| position.clone()),
             applied: self.in_recovery.then_some(position),
             asked_us,
@@ -67,7 +67,7 @@ impl Tells for Fake {
 
 struct Rig {
     world: Arc<World>,
-    knowledge: Arc<Knowledge>,
+    knowledge: Arc<ServerInfo>,
     roster: watch::Sender<Roster>,
 }
 
@@ -75,7 +75,7 @@ impl Rig {
     fn start() -> Rig {
         let rig = Rig {
             world: Arc::default(),
-            knowledge: Knowledge::new(1, 0),
+            knowledge: ServerInfo::new(1, 0),
             roster: watch::Sender::default(),
         };
         rig.world.keeps_up.store(true, SeqCst);
@@ -245,7 +245,7 @@ async fn a_server_that_is_away_is_doubted_and_asked_in_measure() {
     let rig = Rig::start();
     rig.world.is_away.store(true, SeqCst);
     let wrote_us = rig.write();
-    let doubts = tokio::time::timeout(PATIENCE, rig.knowledge.next_doubts()).await;
+    let doubts = tokio::time::timeout(PATIENCE, rig.knowledge.next_role_checks()).await;
     assert!(doubts.unwrap().contains(&PRIMARY));
     tokio::time::sleep(Duration::from_millis(250)).await;
     assert!(rig.asked().0 <= 4, "{:?}", rig.asked());

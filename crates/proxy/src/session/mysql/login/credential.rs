@@ -11,7 +11,9 @@ use super::talk::ClientPackets;
 use super::vault::CacheLevel;
 use super::words::AccountName;
 use super::{LoginError, LoginHandler, LoginRequest, words};
-use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
+use crate::knowledge::{
+    AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
+};
 use crate::random::secret;
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
@@ -77,8 +79,8 @@ impl LoginHandler<'_> {
         }
         match self.service.knowledge.accounts(&wish.user).await {
             Ok(accounts) => Ok(self.of_server(talk, wish, &of_file, &accounts).await),
-            Err(NoLogin::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
-            Err(NoLogin::Unavailable(why)) => {
+            Err(LookupError::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
+            Err(LookupError::Unavailable(why)) => {
                 tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
                 Err(words::credentials_unavailable().into())
             }
@@ -147,7 +149,7 @@ impl LoginHandler<'_> {
         talk: &ClientPackets,
         wish: &LoginRequest,
         user: &FileUser,
-        accounts: &Accounts,
+        accounts: &MysqlAuthRecords,
     ) -> AuthDecision {
         self.shared
             .logins
@@ -186,7 +188,7 @@ impl LoginHandler<'_> {
         &self,
         talk: &ClientPackets,
         wish: &LoginRequest,
-        row: &AccountRow,
+        row: &MysqlAuthRecord,
         mariadb: bool,
     ) -> Option<ErrorReply> {
         let client = self.client(wish);
@@ -194,10 +196,10 @@ impl LoginHandler<'_> {
             return Some(client.locked(mariadb));
         }
         let is_as_required = match &row.requires {
-            Requires::Nothing => true,
-            Requires::Tls => self.channel(talk) == Channel::Secure,
+            TlsRequirement::Nothing => true,
+            TlsRequirement::Tls => self.channel(talk) == Channel::Secure,
             // The server sees our certificate, and takes us for the client.
-            Requires::Certificate(wanted) => {
+            TlsRequirement::Certificate(wanted) => {
                 let shown = talk.certificate_names();
                 shown.is_some_and(|shown| wanted.are_those_of(&shown))
             }
@@ -305,8 +307,12 @@ fn mock_native() -> Method {
 
 /// Of several ways, first those that leave something to log in to the servers with, and among these
 /// the one that the client has begun with: it may know no other.
-fn preferred<'a>(ways: &'a [Way], wish: &LoginRequest, user: &FileUser) -> Vec<&'a Way> {
-    let mut ways: Vec<&Way> = ways.iter().collect();
+fn preferred<'a>(
+    ways: &'a [AuthMethod],
+    wish: &LoginRequest,
+    user: &FileUser,
+) -> Vec<&'a AuthMethod> {
+    let mut ways: Vec<&AuthMethod> = ways.iter().collect();
     ways.sort_by_key(|way| {
         let plugin = client_plugin(&way.plugin);
         let is_signature = matches!(plugin, password::ED25519 | password::PARSEC);
@@ -317,7 +323,7 @@ fn preferred<'a>(ways: &'a [Way], wish: &LoginRequest, user: &FileUser) -> Vec<&
 }
 
 /// What tells an account's credential from another one, and what connections of it may do.
-fn identity<'a>(row: &'a AccountRow, way: &'a Way) -> [&'a [u8]; 6] {
+fn identity<'a>(row: &'a MysqlAuthRecord, way: &'a AuthMethod) -> [&'a [u8]; 6] {
     [
         row.user.as_bytes(),
         row.host.as_bytes(),

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::super::complaint::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
-use crate::knowledge::{Login, NoLogin, Verifier};
+use crate::knowledge::{LookupError, PostgresAuthRecord, Verifier};
 use crate::random::secret;
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
@@ -73,8 +73,8 @@ impl LoginHandler<'_> {
         let found = self.shared.knowledge.login(&wish.user).await;
         let login = match found {
             Ok(login) => login,
-            Err(NoLogin::NoSuchUser) => return Ok(self.mock(wish, binding)),
-            Err(NoLogin::Unavailable(why)) => {
+            Err(LookupError::NoSuchUser) => return Ok(self.mock(wish, binding)),
+            Err(LookupError::Unavailable(why)) => {
                 tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
                 let text = "cannot verify credentials: no server is reachable, try again";
                 return Err(ErrorReply::new(b"57P03", text).into());
@@ -181,7 +181,7 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
 }
 
 /// Why a server would not let in who has proved to be that user.
-fn objection(wish: &LoginRequest, login: &Login) -> Option<ErrorReply> {
+fn objection(wish: &LoginRequest, login: &PostgresAuthRecord) -> Option<ErrorReply> {
     let (user, database) = (&wish.user, &wish.database);
     if !login.can_login {
         let text = format!("role \"{user}\" is not permitted to log in");

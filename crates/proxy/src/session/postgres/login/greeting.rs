@@ -25,7 +25,7 @@ use crate::session::borrower::Acquirer;
 use crate::session::card::SessionHandle;
 use crate::session::placing::Placement;
 use crate::session::visit;
-use crate::state::meaning::Rereads;
+use crate::state::meaning::ParsingChange;
 use crate::state::settings::{self, SessionState, SettingSet, StartupError, spelling};
 use crate::stream::Stream;
 use crate::upstream::lender::{Credential, PoolUser};
@@ -237,7 +237,7 @@ impl<'a> LoginHandler<'a> {
             restoring: false,
             was_cancelled: false,
             must_restore_startup: false,
-            rereads: Rereads::Nothing,
+            rereads: ParsingChange::Nothing,
             has_unknown_search_path: false,
             trial: Trial::default(),
             source: None,

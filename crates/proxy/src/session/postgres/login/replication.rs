@@ -95,7 +95,7 @@ impl LoginHandler<'_> {
         if let AcquireError::ConnectFailed(error) = denial
             && error.is_passing()
         {
-            self.shared.knowledge.doubt(error.server_id);
+            self.shared.knowledge.request_role_check(error.server_id);
         }
         ErrorReply::from_acquire_error(denial)
     }

@@ -1,7 +1,7 @@
 //! What texts leave behind that is no setting.
 
 use super::{Catalog, check, read};
-use crate::state::meaning::{Lookup, Pins, Volatility, read_in_doubt};
+use crate::state::meaning::{CatalogLookup, Pins, Volatility, read_in_doubt};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
@@ -121,7 +121,7 @@ fn sequences_are_drawn_from_by_name_by_defaults_and_by_functions() {
         ("INSERT INTO t VALUES (1)", false),
         ("SELECT * FROM audited", false),
     ] {
-        assert_eq!(read(text).draws, expect, "{text}");
+        assert_eq!(read(text).uses_nextval, expect, "{text}");
     }
     check(&[
         ("SELECT nextval('s')", &[]),
@@ -291,7 +291,7 @@ fn behind_a_change_of_functions_those_of_users_may_leave_anything_behind() {
 /// As [`Catalog`], in which `audit` takes a row.
 struct OfRows;
 
-impl Lookup for OfRows {
+impl CatalogLookup for OfRows {
     fn function(&self, name: &[u8]) -> Volatility {
         Catalog.function(name)
     }
@@ -478,7 +478,7 @@ fn who_asks_what_was_drawn_is_told_and_bound_by_nothing() {
         ("SELECT nextval('s')", false),
         ("SELECT lower('lastval()')", false),
     ] {
-        assert_eq!(read(text).asks, asks, "{text}");
+        assert_eq!(read(text).uses_lastval, asks, "{text}");
     }
     check(&[("SELECT * FROM v_recalls", &[])]);
 }

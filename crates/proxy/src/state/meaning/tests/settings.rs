@@ -1,7 +1,7 @@
 //! SET in all its forms, and set_config.
 
-use super::super::Rereads::{self, Anything, Nothing, Texts, Values};
-use super::{Does, check, effects, read};
+use super::super::ParsingChange::{self, Anything, Nothing, Texts, Values};
+use super::{EffectKind, check, effects, read};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
@@ -91,14 +91,14 @@ fn what_is_local_to_the_transaction_follows_nobody() {
         ),
         ("SELECT pg_catalog.\"set_config\"($1, $2, true)", &[]),
     ]);
-    let modes = |text: &str| super::read(text).effects[0].does.clone();
+    let modes = |text: &str| super::read(text).effects[0].kind.clone();
     for text in [
         "SET TRANSACTION READ ONLY",
         "SET LOCAL transaction_read_only = on",
         "SET transaction_read_only TO 'yes'",
         "SELECT set_config('transaction_read_only', 'on', false)",
     ] {
-        let Does::SetTransaction(modes) = modes(text) else {
+        let EffectKind::SetTransaction(modes) = modes(text) else {
             panic!("{text}: {:?}", effects(text));
         };
         assert_eq!(modes.read_only, Some(true), "{text}");
@@ -182,7 +182,7 @@ fn session_characteristics_are_defaults_of_the_session() {
 fn backslashes_escape_where_strings_do_not_conform() {
     let value = |text: &str| {
         let meaning = crate::state::meaning::read(text.as_bytes(), true, None);
-        super::shown(&meaning.effects[0].does)
+        super::shown(&meaning.effects[0].kind)
     };
     assert_eq!(value("SET a.b = 'x\\'y'"), "a.b = x'y");
     assert_eq!(value("SET a.b = 'x\\\\y'"), "a.b = x\\y");
@@ -191,7 +191,7 @@ fn backslashes_escape_where_strings_do_not_conform() {
 
 #[test]
 fn what_may_have_the_next_texts_read_otherwise_is_told() {
-    let table: [(&str, Rereads); 24] = [
+    let table: [(&str, ParsingChange); 24] = [
         ("SELECT 1", Nothing),
         ("SET work_mem = '1MB'", Nothing),
         ("SELECT set_config('a.b', $1, true)", Nothing),
@@ -218,6 +218,6 @@ fn what_may_have_the_next_texts_read_otherwise_is_told() {
         ("DISCARD ALL", Texts),
     ];
     for (text, rereads) in table {
-        assert_eq!(read(text).rereads, rereads, "{text}");
+        assert_eq!(read(text).parsing_change, rereads, "{text}");
     }
 }

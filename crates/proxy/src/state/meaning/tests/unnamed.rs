@@ -1,14 +1,14 @@
 //! What runs without being named, and what a text defines.
 
 use super::check;
-use crate::state::meaning::{Lookup, Meaning, Pin, Pins, Volatility, read_in_doubt};
+use crate::state::meaning::{CatalogLookup, Pin, Pins, TextAnalysis, Volatility, read_in_doubt};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 
 /// An operator leaves a lock behind, and an event trigger a setting.
 struct Unnamed;
 
-impl Lookup for Unnamed {
+impl CatalogLookup for Unnamed {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }
@@ -27,11 +27,12 @@ impl Lookup for Unnamed {
 }
 
 fn bound(text: &str, doubts_functions: bool) -> Pins {
-    use crate::state::meaning::Does::{Pin, PinOnSuccess};
-    let meaning: Meaning = read_in_doubt(text.as_bytes(), false, Some(&Unnamed), doubts_functions);
+    use crate::state::meaning::EffectKind::{Pin, PinOnSuccess};
+    let meaning: TextAnalysis =
+        read_in_doubt(text.as_bytes(), false, Some(&Unnamed), doubts_functions);
     let mut pins = Pins::NONE;
     for effect in &meaning.effects {
-        if let Pin(pin) | PinOnSuccess(pin) = effect.does {
+        if let Pin(pin) | PinOnSuccess(pin) = effect.kind {
             pins.add(pin);
         }
     }

@@ -7,7 +7,9 @@ use evenkeel_policy::route::{Kind, Statement, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 
 use super::super::leftover::{InfoNeeds, InsertId, StatementInfo};
-use super::super::meaning::{ANYTHING, Does, Effect, IN_SCHEMA, Meaning, SessionObject, Value};
+use super::super::meaning::{
+    ANYTHING, Effect, EffectKind, IN_SCHEMA, SessionObject, TextAnalysis, Value,
+};
 use super::super::server::{self, InfoOwners, ServerSessionState};
 use super::super::{values, variables};
 use super::{SessionState, StatementReply, TrackerUpdate};
@@ -39,7 +41,7 @@ impl SessionState {
     /// in this reply.
     pub fn succeeded(
         &mut self,
-        meaning: &Meaning,
+        meaning: &TextAnalysis,
         index: usize,
         reply: &StatementReply,
         on: &mut ServerSessionState,
@@ -92,7 +94,7 @@ impl SessionState {
     }
 
     /// An ERR with this number has come: what follows in the text was not run.
-    pub fn failed(&mut self, meaning: &Meaning, code: u16, on: &mut ServerSessionState) {
+    pub fn failed(&mut self, meaning: &TextAnalysis, code: u16, on: &mut ServerSessionState) {
         on.leftovers.warned = true;
         on.leftovers.counts_of = InfoOwners::NOBODYS;
         if meaning.writes {
@@ -121,7 +123,7 @@ impl SessionState {
             return;
         }
         let sets = meaning.effects.iter().filter(is_this);
-        let several = sets.clone().any(|one| one.does == Does::SetsSeveral);
+        let several = sets.clone().any(|one| one.does == EffectKind::SetsSeveral);
         for effect in sets {
             self.fail(&effect.does, several);
             self.may_have_set(&effect.does, code);
@@ -138,7 +140,7 @@ impl SessionState {
 
     /// `last_gtid`, which also stands for others in its place: then it may be another client's, and
     /// the text does not name what was set. So does `autocommit`.
-    fn note_position(&mut self, meaning: &Meaning) {
+    fn note_position(&mut self, meaning: &TextAnalysis) {
         let by_place = self.is_by_place;
         let switches = self.has_heard(variables::AUTOCOMMIT);
         let others = self.heard.state && self.heard.position.is_some();
@@ -156,7 +158,7 @@ impl SessionState {
     /// it another client's.
     fn note_insert_id(
         &mut self,
-        meaning: &Meaning,
+        meaning: &TextAnalysis,
         reply: &StatementReply,
         on: &mut ServerSessionState,
     ) {
@@ -176,7 +178,7 @@ impl SessionState {
 
     /// MariaDB's RETURNING, and a result for each row of a bulk: only the connection knows the id,
     /// which is its own unless nothing says so and nothing was inserted.
-    fn hide_insert_id(&mut self, meaning: &Meaning, on: &mut ServerSessionState) {
+    fn hide_insert_id(&mut self, meaning: &TextAnalysis, on: &mut ServerSessionState) {
         if meaning.needs.any(InfoNeeds::INSERT_ID) || self.is_insert_id_on(on) {
             self.insert_id = InsertId::Unknown;
             return self.has_insert_id(on);
@@ -194,76 +196,76 @@ impl SessionState {
 
     fn apply(
         &mut self,
-        does: &Does,
+        does: &EffectKind,
         reply: &StatementReply,
         on: &mut ServerSessionState,
         interner: &Interner,
     ) {
         match does {
-            Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
-            Does::Release(Release::UnlockNamed) if self.is_limited_to_nothing() => {}
-            Does::Unmake(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
-            Does::Release(release) => self.release(*release),
-            Does::SetUser { name, value } => self.set_user(name, value, on, interner),
-            Does::SetTimestamp(value) => {
+            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.bind(*pin),
+            EffectKind::Release(Release::UnlockNamed) if self.is_limited_to_nothing() => {}
+            EffectKind::Unmake(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
+            EffectKind::Release(release) => self.release(*release),
+            EffectKind::SetUser { name, value } => self.set_user(name, value, on, interner),
+            EffectKind::SetTimestamp(value) => {
                 self.set(variables::TIMESTAMP, value.as_deref(), on, interner);
             }
-            Does::SetSwitch(name, is_on) => {
+            EffectKind::SetSwitch(name, is_on) => {
                 let value: &[u8] = if *is_on { b"ON" } else { b"OFF" };
                 self.set(name, Some(value), on, interner);
             }
-            Does::Track | Does::SetsSeveral => {}
-            Does::Told(name) => self.expect(name),
-            Does::Defaults(name) => self.set(name, None, on, interner),
-            Does::Collation => {
+            EffectKind::Track | EffectKind::SetsSeveral => {}
+            EffectKind::Told(name) => self.expect(name),
+            EffectKind::Defaults(name) => self.set(name, None, on, interner),
+            EffectKind::Collation => {
                 if !self.is_untold_of_charset() && !self.has_heard(variables::COLLATION) {
                     for now in [&mut self.now, &mut on.now] {
                         *now = server::without(now, variables::COLLATION, interner);
                     }
                 }
             }
-            Does::NextTransaction(modes) => {
+            EffectKind::NextTransaction(modes) => {
                 self.next = Some(modes.or(self.next.unwrap_or_default()));
                 self.pins.add(Pin::Transaction);
             }
-            Does::Begin => {
+            EffectKind::Begin => {
                 // Manual: "Beginning a transaction also causes table locks … to be released".
                 self.lasting = self.lasting.without(Pin::TableLock);
                 self.loosen(Pin::TableLock);
             }
-            Does::End => {
+            EffectKind::End => {
                 self.next = None;
                 self.pins.release(Release::AutocommitOn);
             }
-            Does::Make(thing, name) => self.make(*thing, name, Pins::NONE),
-            Does::Unknown(thing) => self.bind_thing(*thing),
-            Does::Unmake(thing, name) => {
+            EffectKind::Make(thing, name) => self.make(*thing, name, Pins::NONE),
+            EffectKind::Unknown(thing) => self.bind_thing(*thing),
+            EffectKind::Unmake(thing, name) => {
                 let name = self.full_name(*thing, name);
                 self.things.unmake(*thing, &name);
                 self.loosen(thing.pin());
             }
-            Does::Renames => {
+            EffectKind::Renames => {
                 if self.things.has(SessionObject::TemporaryTable) {
                     self.bind_thing(SessionObject::TemporaryTable);
                 }
             }
-            Does::Prepare(name, binds) => self.make(SessionObject::Prepared, name, *binds),
-            Does::Execute(name) => self.execute(name),
-            Does::InsertId if reply.insert_id != 0 => {
+            EffectKind::Prepare(name, binds) => self.make(SessionObject::Prepared, name, *binds),
+            EffectKind::Execute(name) => self.execute(name),
+            EffectKind::InsertId if reply.insert_id != 0 => {
                 self.insert_id = InsertId::Exact(reply.insert_id);
                 self.has_insert_id(on);
             }
-            Does::InsertId | Does::InsertIdUnknown => {
+            EffectKind::InsertId | EffectKind::InsertIdUnknown => {
                 if !self.has_heard(b"last_insert_id") {
                     self.insert_id = InsertId::Unknown;
                 }
                 self.has_insert_id(on);
             }
-            Does::Savepoint if !self.autocommit() => self.pins.add(Pin::AutocommitOff),
-            Does::Savepoint => {}
-            Does::FoundRows => self.left.found_rows = true,
-            Does::SetsWithin => self.sets_within(reply.tells),
-            Does::Restores => self.restore(on, interner),
+            EffectKind::Savepoint if !self.autocommit() => self.pins.add(Pin::AutocommitOff),
+            EffectKind::Savepoint => {}
+            EffectKind::FoundRows => self.left.found_rows = true,
+            EffectKind::SetsWithin => self.sets_within(reply.tells),
+            EffectKind::Restores => self.restore(on, interner),
         }
     }
 
@@ -285,13 +287,13 @@ impl SessionState {
 
     /// How far a text of several statements has come is not known, for some have several replies:
     /// all that any of it may have done binds.
-    fn doubt(&mut self, meaning: &Meaning) {
+    fn doubt(&mut self, meaning: &TextAnalysis) {
         meaning.binds().iter().for_each(|pin| self.bind(pin));
         for effect in &meaning.effects {
             match effect.does {
-                Does::NextTransaction(_) => self.bind(Pin::Unknown),
-                Does::Renames => self.things.unknown(SessionObject::TemporaryTable),
-                Does::InsertId | Does::InsertIdUnknown => {
+                EffectKind::NextTransaction(_) => self.bind(Pin::Unknown),
+                EffectKind::Renames => self.things.unknown(SessionObject::TemporaryTable),
+                EffectKind::InsertId | EffectKind::InsertIdUnknown => {
                     self.insert_id = InsertId::Unknown;
                     self.pins.add(Pin::InsertId);
                 }
@@ -318,15 +320,17 @@ impl SessionState {
     }
 
     /// What a failed statement may have done all the same.
-    fn fail(&mut self, does: &Does, several: bool) {
+    fn fail(&mut self, does: &EffectKind, several: bool) {
         match does {
-            Does::Pin(pin) => self.bind(*pin),
-            Does::Unknown(thing) => self.bind_thing(*thing),
-            Does::Execute(name) => self.execute(name),
-            Does::SetsWithin => self.is_untold = true,
+            EffectKind::Pin(pin) => self.bind(*pin),
+            EffectKind::Unknown(thing) => self.bind_thing(*thing),
+            EffectKind::Execute(name) => self.execute(name),
+            EffectKind::SetsWithin => self.is_untold = true,
             // All are looked at before the first is set, but not all is seen by looking.
-            Does::SetUser { .. } if several => self.bind(Pin::Variables),
-            Does::SetTimestamp(_) | Does::SetSwitch(..) if several => self.bind(Pin::Settings),
+            EffectKind::SetUser { .. } if several => self.bind(Pin::Variables),
+            EffectKind::SetTimestamp(_) | EffectKind::SetSwitch(..) if several => {
+                self.bind(Pin::Settings)
+            }
             _ => {}
         }
     }
@@ -419,10 +423,13 @@ impl SessionState {
 
     /// The server says that something has changed that its text does not tell of: a routine, or a
     /// trigger, has set a variable, or made a table.
-    fn explain(&mut self, meaning: &Meaning) {
+    fn explain(&mut self, meaning: &TextAnalysis) {
         let is_of_clock = |effect: &Effect| {
-            let is_set = matches!(effect.does, Does::SetTimestamp(_) | Does::Restores);
-            is_set || effect.does == Does::PinOnSuccess(Pin::Settings)
+            let is_set = matches!(
+                effect.does,
+                EffectKind::SetTimestamp(_) | EffectKind::Restores
+            );
+            is_set || effect.does == EffectKind::PinOnSuccess(Pin::Settings)
         };
         if self.has_heard(variables::TIMESTAMP) && !meaning.effects.iter().any(is_of_clock) {
             self.bind(Pin::Settings);
@@ -446,32 +453,32 @@ impl SessionState {
 
 /// Whether a variable that not everybody may set was set by a routine, which may have its owner's
 /// rights: then the client cannot have it set on another connection.
-fn is_lent(name: &[u8], meaning: &Meaning) -> bool {
+fn is_lent(name: &[u8], meaning: &TextAnalysis) -> bool {
     let sets = |effect: &Effect| match &effect.does {
-        Does::Told(own) | Does::Defaults(own) => **own == *name,
-        Does::Restores => true,
+        EffectKind::Told(own) | EffectKind::Defaults(own) => **own == *name,
+        EffectKind::Restores => true,
         _ => false,
     };
     variables::is_guarded(name) && !meaning.effects.iter().any(sets)
 }
 
 /// Whether it says itself which switches it sets, and nothing within it does.
-fn names_switches(meaning: &Meaning) -> bool {
+fn names_switches(meaning: &TextAnalysis) -> bool {
     let names = |effect: &Effect| {
-        let is_set = matches!(effect.does, Does::Told(_) | Does::SetSwitch(..));
-        is_set || effect.does == Does::Restores
+        let is_set = matches!(effect.does, EffectKind::Told(_) | EffectKind::SetSwitch(..));
+        is_set || effect.does == EffectKind::Restores
     };
     meaning.effects.iter().any(names) && !sets_within(meaning)
 }
 
 /// The same of what else is kept where `last_gtid` is.
-fn names_others(meaning: &Meaning) -> bool {
+fn names_others(meaning: &TextAnalysis) -> bool {
     !meaning.effects.is_empty() && !sets_within(meaning)
 }
 
-fn sets_within(meaning: &Meaning) -> bool {
+fn sets_within(meaning: &TextAnalysis) -> bool {
     let mut effects = meaning.effects.iter();
-    effects.any(|effect| effect.does == Does::SetsWithin)
+    effects.any(|effect| effect.does == EffectKind::SetsWithin)
 }
 
 /// Whether FOUND_ROWS() is about it when it has succeeded.
@@ -489,7 +496,7 @@ fn clears(statement: &Statement) -> bool {
 }
 
 /// Whether an error may hide what the statement has done to its session or its transaction.
-fn hides(meaning: &Meaning, statement: &Statement) -> bool {
+fn hides(meaning: &TextAnalysis, statement: &Statement) -> bool {
     match statement.kind {
         Kind::Routine | Kind::Unknown | Kind::Session | Kind::Setting => true,
         // What is set besides a GLOBAL variable.
@@ -499,14 +506,14 @@ fn hides(meaning: &Meaning, statement: &Statement) -> bool {
 }
 
 /// A SET of one thing sets it or not.
-fn is_one_assignment(meaning: &Meaning, statement: &Statement) -> bool {
+fn is_one_assignment(meaning: &TextAnalysis, statement: &Statement) -> bool {
     let mut effects = meaning.effects.iter();
-    statement.kind == Kind::Setting && !effects.any(|effect| effect.does == Does::SetsSeveral)
+    statement.kind == Kind::Setting && !effects.any(|effect| effect.does == EffectKind::SetsSeveral)
 }
 
 /// Whether texts within the text are run: an error may be about one of these.
-fn runs_other(meaning: &Meaning) -> bool {
-    let runs = |effect: &Effect| matches!(effect.does, Does::Execute(_));
+fn runs_other(meaning: &TextAnalysis) -> bool {
+    let runs = |effect: &Effect| matches!(effect.does, EffectKind::Execute(_));
     let routine = |statement: &Statement| statement.kind == Kind::Routine;
     meaning.runs_routines
         || meaning.effects.iter().any(runs)

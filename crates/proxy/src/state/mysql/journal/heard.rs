@@ -1,7 +1,7 @@
 //! What a server tells of a session: trackers, and the status.
 
 use evenkeel_policy::pins::{Pin, Release};
-use evenkeel_policy::route::{Isolation, Modes};
+use evenkeel_policy::route::{Isolation, TransactionModes};
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::Change;
 
@@ -117,7 +117,7 @@ impl SessionState {
 
 /// What the server says of the transaction: of the next one, where none is open. MariaDB keeps it
 /// for that one too where `SET autocommit = 1` has ended one that was READ ONLY.
-fn of_next(characteristics: &[u8]) -> Option<Modes> {
+fn of_next(characteristics: &[u8]) -> Option<TransactionModes> {
     let has = |words: &[u8]| {
         characteristics
             .windows(words.len())
@@ -132,7 +132,7 @@ fn of_next(characteristics: &[u8]) -> Option<Modes> {
         false => has(b"READ WRITE").then_some(false),
     };
     let is_next = characteristics.starts_with(b"SET TRANSACTION");
-    is_next.then_some(Modes {
+    is_next.then_some(TransactionModes {
         read_only,
         isolation,
     })

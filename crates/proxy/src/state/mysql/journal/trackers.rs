@@ -5,7 +5,7 @@ use evenkeel_policy::pins::Pin;
 use evenkeel_wire::mysql::trackers::Change;
 use smallvec::SmallVec;
 
-use super::super::meaning::{Does, Meaning};
+use super::super::meaning::{EffectKind, TextAnalysis};
 use super::super::server::{InfoOwners, ServerSessionState};
 use super::super::tracking;
 use super::super::variables;
@@ -63,12 +63,12 @@ impl SessionState {
     }
 
     /// A statement is sent; if the client's trackers are on, it may go nowhere else after it.
-    pub(super) fn runs_shown(&mut self, meaning: &Meaning) {
+    pub(super) fn runs_shown(&mut self, meaning: &TextAnalysis) {
         let Some(shown) = &mut self.shown else {
             return;
         };
         let mut effects = meaning.effects.iter();
-        shown.sets |= effects.any(|effect| effect.does == Does::Track);
+        shown.sets |= effects.any(|effect| effect.does == EffectKind::Track);
         self.pins.add(Pin::Settings);
     }
 
@@ -82,11 +82,11 @@ impl SessionState {
 
     /// It has failed with this number, and may have set some all the same, of which our trackers
     /// would tell with the next OK.
-    pub(super) fn may_have_set(&mut self, does: &Does, code: u16) {
+    pub(super) fn may_have_set(&mut self, does: &EffectKind, code: u16) {
         let _ = match does {
             _ if matches!(code, UNKNOWN_VARIABLE | ACCESS_DENIED) => false,
-            Does::Told(name) => self.is_untold_of(variables::canonical(name)),
-            Does::Collation => self.is_untold_of_charset(),
+            EffectKind::Told(name) => self.is_untold_of(variables::canonical(name)),
+            EffectKind::Collation => self.is_untold_of_charset(),
             _ => false,
         };
     }

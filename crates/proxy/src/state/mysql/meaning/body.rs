@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_wire::sql::mysql::{self, Kind, Modes, Scope, Target, Token, TokenKind, Tokens};
+use evenkeel_wire::sql::mysql::{
+    self, LexerModes, Scope, StatementKind, Target, Token, TokenKind, Tokens,
+};
 use evenkeel_wire::sql::token::Word;
 
-use super::{ANYTHING, Does, Meaning, calls};
+use super::{ANYTHING, EffectKind, TextAnalysis, calls};
 use crate::state::mysql::values;
 use crate::state::mysql::variables::{self, VariableHandling};
 
-impl Meaning {
+impl TextAnalysis {
     /// All that it may leave behind, in a word: what it sets too, since nobody follows that where
     /// it is run later.
     pub(in crate::state::mysql) fn binds(&self) -> Pins {
@@ -20,29 +22,29 @@ impl Meaning {
         }
         for effect in &self.effects {
             match &effect.does {
-                Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
-                Does::SetUser { .. } => pins.add(Pin::Variables),
-                Does::Make(thing, _) | Does::Unknown(thing) => pins.add(thing.pin()),
-                Does::Prepare(..) => pins.add(Pin::Prepared),
-                Does::SetTimestamp(_) => pins.add(Pin::Settings),
-                Does::SetSwitch(..) | Does::SetsWithin => pins.add(Pin::Settings),
-                Does::Track => pins.add(Pin::Unknown),
-                Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
-                Does::Release(_)
-                | Does::Told(_)
-                | Does::Defaults(_)
-                | Does::Collation
-                | Does::NextTransaction(_)
-                | Does::Begin
-                | Does::End
-                | Does::Savepoint
-                | Does::Unmake(..)
-                | Does::Renames
-                | Does::InsertId
-                | Does::InsertIdUnknown
-                | Does::FoundRows
-                | Does::SetsSeveral
-                | Does::Restores => {}
+                EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
+                EffectKind::SetUser { .. } => pins.add(Pin::Variables),
+                EffectKind::Make(thing, _) | EffectKind::Unknown(thing) => pins.add(thing.pin()),
+                EffectKind::Prepare(..) => pins.add(Pin::Prepared),
+                EffectKind::SetTimestamp(_) => pins.add(Pin::Settings),
+                EffectKind::SetSwitch(..) | EffectKind::SetsWithin => pins.add(Pin::Settings),
+                EffectKind::Track => pins.add(Pin::Unknown),
+                EffectKind::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
+                EffectKind::Release(_)
+                | EffectKind::Told(_)
+                | EffectKind::Defaults(_)
+                | EffectKind::Collation
+                | EffectKind::NextTransaction(_)
+                | EffectKind::Begin
+                | EffectKind::End
+                | EffectKind::Savepoint
+                | EffectKind::Unmake(..)
+                | EffectKind::Renames
+                | EffectKind::InsertId
+                | EffectKind::InsertIdUnknown
+                | EffectKind::FoundRows
+                | EffectKind::SetsSeveral
+                | EffectKind::Restores => {}
             }
         }
         pins
@@ -53,7 +55,7 @@ impl Meaning {
 /// rather than too little. [`Pin::Settings`] stands for system variables, of which the server tells
 /// unless the result ends in an EOF.
 #[must_use]
-pub fn bound_by_body(body: &[u8], modes: Modes) -> Pins {
+pub fn bound_by_body(body: &[u8], modes: LexerModes) -> Pins {
     let found = look(body, modes);
     let mut pins = Pins::NONE;
     for (is_found, pin) in [
@@ -88,7 +90,7 @@ struct Found {
     others: Pins,
 }
 
-fn look(body: &[u8], modes: Modes) -> Found {
+fn look(body: &[u8], modes: LexerModes) -> Found {
     let mut tokens = Tokens::new(body, modes);
     let mut look = Look {
         body,
@@ -114,7 +116,7 @@ fn look(body: &[u8], modes: Modes) -> Found {
 /// A look at a body, token by token.
 struct Look<'a> {
     body: &'a [u8],
-    modes: Modes,
+    modes: LexerModes,
     found: Found,
     last: Token,
     /// Behind SET and INTO a user variable may be assigned to.
@@ -215,10 +217,12 @@ impl<'a> Look<'a> {
             return self.found.settings = true;
         };
         let all = match set.kind {
-            Kind::Set => mysql::assignments(text, set, self.modes),
-            Kind::SetTransaction { .. } => return self.found.settings = true,
+            StatementKind::Set => mysql::assignments(text, set, self.modes),
+            StatementKind::SetTransaction { .. } => return self.found.settings = true,
             // What it sets it takes back; what it runs comes next.
-            Kind::Unknown if self.is_set_statement(behind) => return self.found.settings = true,
+            StatementKind::Unknown if self.is_set_statement(behind) => {
+                return self.found.settings = true;
+            }
             _ => None,
         };
         let Some(all) = all else {
@@ -304,7 +308,7 @@ const WHERE: Word = Word::of("where");
 
 /// The statement within `SET STATEMENT a = 1 FOR …` and `EXECUTE IMMEDIATE '…' [USING …]`, and
 /// whether it is the former.
-pub(super) fn within(statement: &[u8], modes: Modes) -> Option<(Cow<'_, [u8]>, bool)> {
+pub(super) fn within(statement: &[u8], modes: LexerModes) -> Option<(Cow<'_, [u8]>, bool)> {
     let mut tokens = Tokens::new(statement, modes);
     let (first, second) = (tokens.next_token(), tokens.next_token());
     if first.is(EXECUTE) && second.is(IMMEDIATE) {

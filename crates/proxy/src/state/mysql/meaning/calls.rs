@@ -1,31 +1,31 @@
 //! What binds a session to its connection by the functions and triggers that its statements run.
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_wire::sql::mysql::{self, Kind, Token, TokenKind, Tokens, Traits};
+use evenkeel_wire::sql::mysql::{self, StatementKind, StatementTraits, Token, TokenKind, Tokens};
 use evenkeel_wire::sql::token::{Span, Word};
 
-use super::effects::Effects;
-use super::{Does, Lookup, Reader, SessionObject, tables as temporary};
+use super::effects::EffectCollector;
+use super::{AnalysisContext, CatalogLookup, EffectKind, SessionObject, tables as temporary};
 use crate::state::mysql::values;
 
 /// Of components: they take locks that only the end of the connection gives back for certain.
 const FOR_EVER: [&[u8]; 2] = [b"service_get_", b"version_tokens_lock_"];
 
 pub(super) fn collect(
-    reader: &Reader<'_>,
-    statement: &mysql::Statement,
-    effects: &mut Effects<'_>,
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
 ) {
     let (traits, functions) = (statement.traits, &statement.functions);
     // MariaDB runs what EXPLAIN finds in FROM.
-    let defined = statement.kind == Kind::Ddl && !temporary::runs_query(reader, statement);
+    let defined = statement.kind == StatementKind::Ddl && !temporary::runs_query(reader, statement);
     if defined {
         return;
     }
-    if traits.any(Traits::NAMED_LOCK) {
+    if traits.any(StatementTraits::NAMED_LOCK) {
         locks(reader, statement, effects);
     }
-    if traits.any(Traits::SPECIAL_FUNCTION) {
+    if traits.any(StatementTraits::SPECIAL_FUNCTION) {
         special(reader, statement, effects);
     }
     if functions.is_cut() {
@@ -40,11 +40,13 @@ pub(super) fn collect(
 
 /// CALL: what the procedure does, and what it is given by variables.
 pub(super) fn procedure(
-    reader: &Reader<'_>,
-    statement: &mysql::Statement,
-    effects: &mut Effects<'_>,
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
 ) {
-    if statement.traits.any(Traits::READS_VARIABLES) || is_given_variables(reader, statement) {
+    if statement.traits.any(StatementTraits::READS_VARIABLES)
+        || is_given_variables(reader, statement)
+    {
         // They may be OUT parameters.
         effects.pin(Pin::Variables);
     }
@@ -70,13 +72,13 @@ pub(super) fn procedure(
 
 /// Whether USING puts variables where its parameters are: that of EXECUTE, for what a client of the
 /// protocol gives is answered as a result.
-fn is_given_variables(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+fn is_given_variables(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     let mut tokens = reader.tokens(statement);
     let mut all = std::iter::from_fn(|| next_of(&mut tokens));
     reader.depth > 0 && all.any(|token| token.kind == TokenKind::Parameter)
 }
 
-fn routine(reader: &Reader<'_>, name: Span, effects: &mut Effects<'_>) {
+fn routine(reader: &AnalysisContext<'_>, name: Span, effects: &mut EffectCollector<'_>) {
     let name = mysql::identifier(name.of(reader.text));
     match reader.lookup.and_then(|lookup| lookup.binds(&name)) {
         Some(pins) => effects.bound(of_routine(pins)),
@@ -91,13 +93,19 @@ fn of_routine(pins: Pins) -> Pins {
 
 /// What the functions and triggers of a statement leave behind or ask, and what its views do: where
 /// in it the name of one stands does not matter.
-pub(super) fn bonds(reader: &Reader<'_>, statement: &mysql::Statement) -> (Pins, Pins) {
+pub(super) fn bonds(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+) -> (Pins, Pins) {
     let (mut own, mut of_views) = (Pins::NONE, Pins::NONE);
     let Some(lookup) = reader.lookup.filter(|lookup| lookup.has_bonds()) else {
         return (own, of_views);
     };
-    let writes = matches!(statement.kind, Kind::Write | Kind::LoadData { .. });
-    let writes = writes || statement.traits.any(Traits::WRITES);
+    let writes = matches!(
+        statement.kind,
+        StatementKind::Write | StatementKind::LoadData { .. }
+    );
+    let writes = writes || statement.traits.any(StatementTraits::WRITES);
     let text = statement.span.of(reader.text);
     let mut tokens = reader.tokens(statement);
     while let Some(token) = next_of(&mut tokens) {
@@ -117,11 +125,15 @@ pub(super) fn bonds(reader: &Reader<'_>, statement: &mysql::Statement) -> (Pins,
 }
 
 /// What is unknown is a column, a word, or a function that the server brings itself.
-fn called(lookup: &dyn Lookup, name: &[u8]) -> Pins {
+fn called(lookup: &dyn CatalogLookup, name: &[u8]) -> Pins {
     of_routine(lookup.binds(name).unwrap_or_default())
 }
 
-fn special(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+fn special(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let own = statement.span.of(reader.text);
     let mut tokens = reader.tokens(statement);
     while let Some(token) = next_of(&mut tokens) {
@@ -149,7 +161,11 @@ fn next_of(tokens: &mut Tokens<'_>) -> Option<Token> {
 }
 
 /// What a statement does to named locks, call by call.
-fn locks(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+fn locks(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     if let Some(does) = lone_lock(reader, statement) {
         return does.into_iter().for_each(|does| effects.push(does));
     }
@@ -167,7 +183,11 @@ const GET_LOCK: Word = Word::of("get_lock");
 const RELEASE_LOCK: Word = Word::of("release_lock");
 
 /// Longer than a word that is compared at once.
-fn is_release_all(reader: &Reader<'_>, statement: &mysql::Statement, token: Token) -> bool {
+fn is_release_all(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    token: Token,
+) -> bool {
     let written = token.span.of(statement.span.of(reader.text));
     token.kind == TokenKind::Word && written.eq_ignore_ascii_case(b"release_all_locks")
 }
@@ -175,7 +195,10 @@ fn is_release_all(reader: &Reader<'_>, statement: &mysql::Statement, token: Toke
 /// `SELECT GET_LOCK('a', 10)`, `DO RELEASE_LOCK('a')`, `SELECT RELEASE_ALL_LOCKS() AS x`, `SELECT
 /// COALESCE(GET_LOCK('a', 0), 0)`: one call and nothing else, which is run just once. `None`: it is
 /// built otherwise.
-fn lone_lock(reader: &Reader<'_>, statement: &mysql::Statement) -> Option<Option<Does>> {
+fn lone_lock(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+) -> Option<Option<EffectKind>> {
     let mut tokens = reader.tokens(statement);
     let verb = tokens.next_token();
     if !(verb.is(Word::of("select")) || verb.is(Word::of("do"))) {
@@ -219,10 +242,10 @@ fn leaves(tokens: &mut Tokens<'_>) -> bool {
 
 /// The call that comes next: what it does to locks, if anything. `None`: that cannot be told.
 fn lock_call(
-    reader: &Reader<'_>,
-    statement: &mysql::Statement,
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
     tokens: &mut Tokens<'_>,
-) -> Option<Option<Does>> {
+) -> Option<Option<EffectKind>> {
     let own = statement.span.of(reader.text);
     let function = tokens.next_token();
     let open = tokens.next_token();
@@ -232,7 +255,7 @@ fn lock_call(
     }
     if is_release_all(reader, statement, function) {
         let ends = argument.kind == TokenKind::Close;
-        return ends.then_some(Some(Does::Release(Release::UnlockNamed)));
+        return ends.then_some(Some(EffectKind::Release(Release::UnlockNamed)));
     }
     let takes = function.is(GET_LOCK);
     if !takes && !function.is(RELEASE_LOCK) {
@@ -256,8 +279,8 @@ fn lock_call(
         false => lower,
     };
     Some(Some(match takes {
-        true => Does::Make(SessionObject::NamedLock, name),
-        false => Does::Unmake(SessionObject::NamedLock, name),
+        true => EffectKind::Make(SessionObject::NamedLock, name),
+        false => EffectKind::Unmake(SessionObject::NamedLock, name),
     }))
 }
 

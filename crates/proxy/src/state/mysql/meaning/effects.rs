@@ -1,16 +1,19 @@
 //! What each kind of statement leaves behind.
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::Modes;
-use evenkeel_wire::sql::mysql::{self, Kind, Scope, TokenKind, Traits};
+use evenkeel_policy::route::TransactionModes;
+use evenkeel_wire::sql::mysql::{self, Scope, StatementKind, StatementTraits, TokenKind};
 use evenkeel_wire::sql::token::{Span, Word};
 use smallvec::SmallVec;
 
-use super::{ANYTHING, Does, Effect, Reader, SessionObject, calls, parts, routing, set, tables};
+use super::{
+    ANYTHING, AnalysisContext, Effect, EffectKind, SessionObject, calls, parts, routing, set,
+    tables,
+};
 use crate::state::mysql::values;
 
 /// Where the effects of one statement are put.
-pub(super) struct Effects<'a> {
+pub(super) struct EffectCollector<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
     /// The pins of it that the list has already, and whether [`Does::SetsWithin`] is there.
@@ -21,7 +24,7 @@ pub(super) struct Effects<'a> {
     pub(super) runs_routines: bool,
 }
 
-impl<'a> Effects<'a> {
+impl<'a> EffectCollector<'a> {
     pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
         Self {
             statement,
@@ -33,7 +36,7 @@ impl<'a> Effects<'a> {
         }
     }
 
-    pub(super) fn push(&mut self, does: Does) {
+    pub(super) fn push(&mut self, does: EffectKind) {
         self.list.push(Effect {
             statement: self.statement,
             does,
@@ -44,14 +47,14 @@ impl<'a> Effects<'a> {
     pub(super) fn pin(&mut self, pin: Pin) {
         if !self.pins.has(pin) {
             self.pins.add(pin);
-            self.push(Does::Pin(pin));
+            self.push(EffectKind::Pin(pin));
         }
     }
 
     pub(super) fn pin_on_success(&mut self, pin: Pin) {
         if !self.pins_on_success.has(pin) {
             self.pins_on_success.add(pin);
-            self.push(Does::PinOnSuccess(pin));
+            self.push(EffectKind::PinOnSuccess(pin));
         }
     }
 
@@ -62,11 +65,11 @@ impl<'a> Effects<'a> {
             match pin {
                 // What it asks is asked of the connection before: [`calls::bonds`].
                 Pin::FoundRows => {}
-                Pin::InsertId => self.push(Does::InsertIdUnknown),
+                Pin::InsertId => self.push(EffectKind::InsertIdUnknown),
                 Pin::Settings if self.sets_within => {}
                 Pin::Settings => {
                     self.sets_within = true;
-                    self.push(Does::SetsWithin);
+                    self.push(EffectKind::SetsWithin);
                 }
                 pin => self.pin(pin),
             }
@@ -81,11 +84,11 @@ impl<'a> Effects<'a> {
 }
 
 pub(super) fn collect(
-    reader: &Reader<'_>,
-    statement: &mysql::Statement,
-    effects: &mut Effects<'_>,
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
 ) {
-    if statement.traits.any(Traits::BROKEN) {
+    if statement.traits.any(StatementTraits::BROKEN) {
         // The server refuses it, which leaves nothing behind; or it reads it otherwise than we do.
         effects.pin(Pin::Unknown);
         if reader.is_single {
@@ -97,71 +100,75 @@ pub(super) fn collect(
     calls::collect(reader, statement, effects);
 }
 
-fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+fn of_kind(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let prepared = |span: Span| values::name_in_lower_case(span.of(reader.text));
     match statement.kind {
-        Kind::Begin { .. } => effects.push(Does::Begin),
-        Kind::Commit(ending) | Kind::Rollback(ending) => {
-            effects.push(Does::End);
+        StatementKind::Begin { .. } => effects.push(EffectKind::Begin),
+        StatementKind::Commit(ending) | StatementKind::Rollback(ending) => {
+            effects.push(EffectKind::End);
             if ending.release {
                 // The server ends the connection, which no other client must get meanwhile.
                 effects.pin_on_success(Pin::Unknown);
             }
         }
-        Kind::Set => set::collect(reader, statement, effects),
-        Kind::SetTransaction {
+        StatementKind::Set => set::collect(reader, statement, effects),
+        StatementKind::SetTransaction {
             scope,
             read_only,
             isolation,
         } => set_transaction(scope, read_only, isolation, effects),
-        Kind::SetRole => {
+        StatementKind::SetRole => {
             effects.pin_on_success(Pin::Role);
             // Nobody else may meet it, and no reset ends it.
             effects.pin_on_success(Pin::Unknown);
         }
-        Kind::Savepoint(_) => effects.push(Does::Savepoint),
-        Kind::Xa => xa(reader, statement, effects),
-        Kind::LockTables => effects.pin_on_success(Pin::TableLock),
-        Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),
-        Kind::LockInstance => effects.push(Does::Make(
+        StatementKind::Savepoint(_) => effects.push(EffectKind::Savepoint),
+        StatementKind::Xa => xa(reader, statement, effects),
+        StatementKind::LockTables => effects.pin_on_success(Pin::TableLock),
+        StatementKind::UnlockTables => effects.push(EffectKind::Release(Release::UnlockTables)),
+        StatementKind::LockInstance => effects.push(EffectKind::Make(
             SessionObject::BackupLock,
             backup(reader, statement),
         )),
-        Kind::UnlockInstance => {
-            effects.push(Does::Unmake(
+        StatementKind::UnlockInstance => {
+            effects.push(EffectKind::Unmake(
                 SessionObject::BackupLock,
                 backup(reader, statement),
             ));
         }
         // MySQL may hold it although it fails to close the tables.
-        Kind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
-        Kind::Flush { lock: false } => flush(reader, statement, effects),
-        Kind::Handler => handler(reader, statement, effects),
-        Kind::Prepare(name) => prepare(reader, statement, prepared(name), effects),
-        Kind::Execute(name) => match prepared(name) {
-            Some(name) => effects.push(Does::Execute(name)),
+        StatementKind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
+        StatementKind::Flush { lock: false } => flush(reader, statement, effects),
+        StatementKind::Handler => handler(reader, statement, effects),
+        StatementKind::Prepare(name) => prepare(reader, statement, prepared(name), effects),
+        StatementKind::Execute(name) => match prepared(name) {
+            Some(name) => effects.push(EffectKind::Execute(name)),
             None => effects.anything(),
         },
-        Kind::Deallocate(name) => {
+        StatementKind::Deallocate(name) => {
             if let Some(name) = prepared(name) {
-                effects.push(Does::Unmake(SessionObject::Prepared, name));
+                effects.push(EffectKind::Unmake(SessionObject::Prepared, name));
             }
         }
-        Kind::Ddl => tables::collect(reader, statement, effects),
-        Kind::Call => calls::procedure(reader, statement, effects),
-        Kind::GetDiagnostics => effects.pin(Pin::Variables),
-        Kind::LoadData { .. } => {
+        StatementKind::Ddl => tables::collect(reader, statement, effects),
+        StatementKind::Call => calls::procedure(reader, statement, effects),
+        StatementKind::GetDiagnostics => effects.pin(Pin::Variables),
+        StatementKind::LoadData { .. } => {
             // Its OK has no insert id.
-            effects.push(Does::InsertIdUnknown);
-            if statement.traits.any(Traits::READS_VARIABLES) {
+            effects.push(EffectKind::InsertIdUnknown);
+            if statement.traits.any(StatementTraits::READS_VARIABLES) {
                 effects.pin(Pin::Variables);
             }
         }
-        Kind::Unknown => {
+        StatementKind::Unknown => {
             effects.pin(Pin::Unknown);
             if is_compound(reader, statement) {
                 // An error in one of its statements is not one of the whole.
-                effects.push(Does::Execute(Box::default()));
+                effects.push(EffectKind::Execute(Box::default()));
             }
         }
         _ => {}
@@ -172,19 +179,19 @@ fn set_transaction(
     scope: Scope,
     read_only: Option<bool>,
     isolation: Option<mysql::Isolation>,
-    effects: &mut Effects<'_>,
+    effects: &mut EffectCollector<'_>,
 ) {
     match scope {
         Scope::Global => {}
         Scope::Session => {
             if isolation.is_some() {
-                effects.push(Does::Told((*b"transaction_isolation").into()));
+                effects.push(EffectKind::Told((*b"transaction_isolation").into()));
             }
             if read_only.is_some() {
-                effects.push(Does::Told((*b"transaction_read_only").into()));
+                effects.push(EffectKind::Told((*b"transaction_read_only").into()));
             }
         }
-        Scope::Unwritten => effects.push(Does::NextTransaction(Modes {
+        Scope::Unwritten => effects.push(EffectKind::NextTransaction(TransactionModes {
             read_only,
             isolation: isolation.map(routing::isolation),
         })),
@@ -192,7 +199,7 @@ fn set_transaction(
 }
 
 /// MariaDB runs blocks outside of routines, too: `BEGIN NOT ATOMIC …`, `a: LOOP …`.
-fn is_compound(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+fn is_compound(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     const BEGINNINGS: [&str; 9] = [
         "begin", "case", "declare", "execute", "for", "if", "loop", "repeat", "while",
     ];
@@ -203,54 +210,66 @@ fn is_compound(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
     labelled || in_brackets || BEGINNINGS.iter().any(|word| first.is(Word::of(word)))
 }
 
-fn of_traits(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
-    const LEAVING: Traits = Traits::SETS_VARIABLES
-        .and(Traits::SETS_INSERT_ID)
-        .and(Traits::NEXT_VALUE)
-        .and(Traits::CALCULATES_FOUND_ROWS)
-        .and(Traits::SPECIAL_FUNCTION)
-        .and(Traits::TOO_DEEP);
+fn of_traits(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    const LEAVING: StatementTraits = StatementTraits::SETS_VARIABLES
+        .and(StatementTraits::SETS_INSERT_ID)
+        .and(StatementTraits::NEXT_VALUE)
+        .and(StatementTraits::CALCULATES_FOUND_ROWS)
+        .and(StatementTraits::SPECIAL_FUNCTION)
+        .and(StatementTraits::TOO_DEEP);
     let traits = statement.traits;
     if !traits.any(LEAVING) {
         return;
     }
-    let is_definition = statement.kind == Kind::Ddl && !tables::runs_query(reader, statement);
-    if traits.any(Traits::SETS_VARIABLES) && statement.kind != Kind::Set && !is_definition {
+    let is_definition =
+        statement.kind == StatementKind::Ddl && !tables::runs_query(reader, statement);
+    if traits.any(StatementTraits::SETS_VARIABLES)
+        && statement.kind != StatementKind::Set
+        && !is_definition
+    {
         effects.pin(Pin::Variables);
     }
-    if traits.any(Traits::SETS_INSERT_ID) && !is_definition {
-        let told = statement.kind == Kind::Write;
+    if traits.any(StatementTraits::SETS_INSERT_ID) && !is_definition {
+        let told = statement.kind == StatementKind::Write;
         effects.push(match told {
-            true => Does::InsertId,
-            false => Does::InsertIdUnknown,
+            true => EffectKind::InsertId,
+            false => EffectKind::InsertIdUnknown,
         });
     }
-    if traits.any(Traits::NEXT_VALUE) && !is_definition {
+    if traits.any(StatementTraits::NEXT_VALUE) && !is_definition {
         effects.pin(Pin::Sequence);
     }
-    if traits.any(Traits::CALCULATES_FOUND_ROWS) {
-        effects.push(Does::FoundRows);
+    if traits.any(StatementTraits::CALCULATES_FOUND_ROWS) {
+        effects.push(EffectKind::FoundRows);
     }
-    if traits.any(Traits::TOO_DEEP) {
+    if traits.any(StatementTraits::TOO_DEEP) {
         effects.pin(Pin::Unknown);
     }
 }
 
 /// XA COMMIT and XA ROLLBACK succeed only where the session has no XA transaction behind them; XA
 /// RECOVER changes nothing. All else may begin one, or leave one that is prepared.
-fn xa(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+fn xa(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let mut tokens = reader.tokens(statement);
     tokens.next_token();
     let verb = tokens.next_token();
     if verb.is(Word::of("commit")) || verb.is(Word::of("rollback")) {
-        effects.push(Does::Release(Release::XaEnded));
+        effects.push(EffectKind::Release(Release::XaEnded));
     } else if !verb.is(Word::of("recover")) {
         effects.pin(Pin::Xa);
     }
 }
 
 /// Which of the two that MariaDB has: the stages are one, BACKUP LOCK is another.
-fn backup(reader: &Reader<'_>, statement: &mysql::Statement) -> Box<[u8]> {
+fn backup(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Box<[u8]> {
     let mut tokens = reader.tokens(statement);
     tokens.next_token();
     match tokens.next_token().is(Word::of("stage")) {
@@ -260,7 +279,11 @@ fn backup(reader: &Reader<'_>, statement: &mysql::Statement) -> Box<[u8]> {
 }
 
 /// MariaDB's FLUSH USER_VARIABLES empties them.
-fn flush(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+fn flush(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let mut tokens = reader.tokens(statement);
     loop {
         let token = tokens.next_token();
@@ -274,7 +297,11 @@ fn flush(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effect
 }
 
 /// `HANDLER t OPEN [[AS] a]`, `HANDLER a CLOSE`, `HANDLER a READ …`.
-fn handler(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+fn handler(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
     let mut tokens = reader.tokens(statement);
     let own = statement.span.of(reader.text);
     tokens.next_token();
@@ -286,7 +313,7 @@ fn handler(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
     }
     if verb.is(Word::of("close")) {
         let name = mysql::identifier(name.span.of(own));
-        return effects.push(Does::Unmake(SessionObject::Handler, (*name).into()));
+        return effects.push(EffectKind::Unmake(SessionObject::Handler, (*name).into()));
     }
     if !verb.is(Word::of("open")) {
         return;
@@ -297,18 +324,18 @@ fn handler(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
     }
     let name = if alias.is_name() { alias } else { name };
     let name = mysql::identifier(name.span.of(own));
-    effects.push(Does::Make(SessionObject::Handler, (*name).into()));
+    effects.push(EffectKind::Make(SessionObject::Handler, (*name).into()));
 }
 
 /// PREPARE of a literal is known by it; of a variable, by nothing.
 fn prepare(
-    reader: &Reader<'_>,
-    statement: &mysql::Statement,
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
     name: Option<Box<[u8]>>,
-    effects: &mut Effects<'_>,
+    effects: &mut EffectCollector<'_>,
 ) {
     let Some(name) = name else {
-        return effects.push(Does::Unknown(SessionObject::Prepared));
+        return effects.push(EffectKind::Unknown(SessionObject::Prepared));
     };
     let text = parts::prepared(statement.span.of(reader.text), reader.modes);
     let depth = reader.depth.saturating_add(1);
@@ -322,5 +349,5 @@ fn prepare(
             all
         }
     };
-    effects.push(Does::Prepare(name, binds));
+    effects.push(EffectKind::Prepare(name, binds));
 }

@@ -2,7 +2,7 @@
 
 use evenkeel_wire::sql::mysql;
 
-use super::{Meaning, Reader, parts};
+use super::{AnalysisContext, TextAnalysis, parts};
 
 /// KILL of a connection, with the number that we gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,17 +13,17 @@ pub struct Kill {
     pub connection: u64,
 }
 
-impl Meaning {
+impl TextAnalysis {
     /// Whether it ends connections by any number.
     #[must_use]
     pub fn kills(&self) -> bool {
-        self.kill.is_some() || self.kills_stranger
+        self.kill.is_some() || self.kills_unknown_connection
     }
 }
 
 /// The KILL that a statement is, if it says the number.
-pub(super) fn kill(text: &[u8], kind: mysql::Kind) -> Option<Kill> {
-    let mysql::Kind::Kill { query, connection } = kind else {
+pub(super) fn kill(text: &[u8], kind: mysql::StatementKind) -> Option<Kill> {
+    let mysql::StatementKind::Kill { query, connection } = kind else {
         return None;
     };
     let number = str::from_utf8(connection?.of(text)).ok()?;
@@ -32,10 +32,11 @@ pub(super) fn kill(text: &[u8], kind: mysql::Kind) -> Option<Kill> {
 }
 
 /// Whether it ends a connection by a number, or prepares what does.
-pub(super) fn kills(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
-    let is_kill = |one: &mysql::Statement| matches!(one.kind, mysql::Kind::Kill { .. });
+pub(super) fn kills(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+    let is_kill =
+        |one: &mysql::StatementFacts| matches!(one.kind, mysql::StatementKind::Kill { .. });
     match statement.kind {
-        mysql::Kind::Prepare(_) => {
+        mysql::StatementKind::Prepare(_) => {
             let own = statement.span.of(reader.text);
             let text = parts::prepared(own, reader.modes).unwrap_or_default();
             let facts = mysql::facts(&text, reader.modes);

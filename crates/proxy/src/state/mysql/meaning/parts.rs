@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use evenkeel_wire::sql::mysql::{self, Kind, Modes, TokenKind, Tokens};
+use evenkeel_wire::sql::mysql::{self, LexerModes, StatementKind, TokenKind, Tokens};
 
 use super::super::values;
 use super::body;
@@ -10,12 +10,12 @@ use super::body;
 /// Each statement of a text without what stands around it, and what PREPARE, EXECUTE IMMEDIATE and
 /// SET STATEMENT hold, as far as that is written there.
 #[must_use]
-pub fn parts(text: &[u8], modes: Modes) -> Vec<Cow<'_, [u8]>> {
+pub fn parts(text: &[u8], modes: LexerModes) -> Vec<Cow<'_, [u8]>> {
     let mut parts = Vec::new();
     for statement in mysql::statements(text, modes) {
         let own = statement.span.of(text);
         parts.push(Cow::Borrowed(own));
-        if matches!(statement.kind, Kind::Prepare(_)) {
+        if matches!(statement.kind, StatementKind::Prepare(_)) {
             parts.extend(prepared(own, modes).map(Cow::Owned));
         }
         parts.extend(body::within(own, modes).map(|(inner, _)| inner));
@@ -24,7 +24,7 @@ pub fn parts(text: &[u8], modes: Modes) -> Vec<Cow<'_, [u8]>> {
 }
 
 /// What `PREPARE name FROM '…'` prepares; of a variable, nobody knows.
-pub(super) fn prepared(statement: &[u8], modes: Modes) -> Option<Vec<u8>> {
+pub(super) fn prepared(statement: &[u8], modes: LexerModes) -> Option<Vec<u8>> {
     let mut tokens = Tokens::new(statement, modes);
     for _ in 0..3 {
         tokens.next_token();

@@ -1,15 +1,15 @@
 //! A statement's facts in the router's words.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_policy::route::{self, Kind, Statement, Traits, TransactionModes, Volatility};
 use evenkeel_wire::sql::mysql;
 use evenkeel_wire::sql::token::Word;
 
 use super::super::leftover::InfoNeeds;
-use super::{Reader, calls, set};
+use super::{AnalysisContext, calls, set};
 
 /// The router's view of a statement.
-pub(super) fn statement(reader: &Reader<'_>, facts: &mysql::Statement) -> Statement {
+pub(super) fn statement(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Statement {
     let kind = kind(reader, facts);
     Statement {
         kind,
@@ -35,17 +35,17 @@ pub(super) fn may_write(statement: &Statement) -> bool {
 
 /// Whether what is known of routines and tables may be another behind it. Temporary ones are nobody
 /// else's, and their session is bound.
-pub(super) fn changes_catalog(facts: &mysql::Statement, statement: &Statement) -> bool {
+pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &Statement) -> bool {
     match statement.kind {
         Kind::Ddl => !statement.traits.any(Traits::TEMPORARY),
-        Kind::Unknown => facts.kind == mysql::Kind::Unknown,
+        Kind::Unknown => facts.kind == mysql::StatementKind::Unknown,
         _ => false,
     }
 }
 
 /// What it asks of the statement before it. What nobody can read may ask anything.
-pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> InfoNeeds {
-    use mysql::{Kind as Found, Traits as Asks};
+pub(super) fn needs(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
+    use mysql::{StatementKind as Found, StatementTraits as Asks};
     let of = |asks: Asks, needs: InfoNeeds| match facts.traits.any(asks) {
         true => needs,
         false => InfoNeeds::NONE,
@@ -79,14 +79,14 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> InfoNeeds 
 }
 
 /// Whether a function or view that it names asks about the statement before.
-fn asks_within(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
+fn asks_within(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     let (own, of_views) = calls::bonds(reader, facts);
     own.has(Pin::FoundRows) || of_views.has(Pin::FoundRows) || of_views.has(Pin::InsertId)
 }
 
 /// Whether an insert's reply may be a result, which has no insert id; where the word stands does
 /// not matter.
-fn returns(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
+fn returns(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     const WORD: &[u8] = b"returning";
     let text = facts.span.of(reader.text);
     let is_it = |part: &[u8]| part.eq_ignore_ascii_case(WORD);
@@ -95,8 +95,8 @@ fn returns(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
 
 /// What the next statement of the same text may ask is this one's own. An insert may leave the
 /// insert id as it was.
-pub(super) fn answers(kind: mysql::Kind) -> InfoNeeds {
-    use mysql::Kind as Found;
+pub(super) fn answers(kind: mysql::StatementKind) -> InfoNeeds {
+    use mysql::StatementKind as Found;
     match kind {
         Found::Select => InfoNeeds::FOUND_ROWS.and(InfoNeeds::ROW_COUNT),
         Found::Write => InfoNeeds::ROW_COUNT.and(InfoNeeds::DIAGNOSTICS),
@@ -105,7 +105,7 @@ pub(super) fn answers(kind: mysql::Kind) -> InfoNeeds {
 }
 
 /// Which of FOUND_ROWS() and ROW_COUNT() it calls.
-fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> InfoNeeds {
+fn counts(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
     let mut needs = InfoNeeds::NONE;
     let own = facts.span.of(reader.text);
     let mut tokens = reader.tokens(facts);
@@ -123,8 +123,8 @@ fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> InfoNeeds {
 }
 
 /// Whether it has just one reply: what is run by a routine may have more.
-pub(super) fn has_one_reply(kind: mysql::Kind) -> bool {
-    use mysql::Kind as Found;
+pub(super) fn has_one_reply(kind: mysql::StatementKind) -> bool {
+    use mysql::StatementKind as Found;
     !matches!(
         kind,
         Found::Call | Found::Execute(_) | Found::Unknown | Found::Explain { analyze: true }
@@ -132,8 +132,8 @@ pub(super) fn has_one_reply(kind: mysql::Kind) -> bool {
 }
 
 /// Whether it is run as a whole or not at all: it has no COMMIT of its own.
-pub(super) fn is_atomic(kind: mysql::Kind) -> bool {
-    use mysql::Kind as Found;
+pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
+    use mysql::StatementKind as Found;
     matches!(
         kind,
         Found::Select
@@ -146,8 +146,8 @@ pub(super) fn is_atomic(kind: mysql::Kind) -> bool {
     )
 }
 
-fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
-    use mysql::{Kind as Found, Scope, Traits as Has};
+fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Kind {
+    use mysql::{Scope, StatementKind as Found, StatementTraits as Has};
     let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
     match facts.kind {
         Found::Empty => Kind::Empty,
@@ -156,12 +156,12 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
         Found::Select | Found::Show | Found::Explain { .. } => Kind::Read,
         Found::Write | Found::LoadData { .. } => Kind::Write,
         Found::Ddl | Found::Maintenance => Kind::Ddl,
-        Found::Begin { read_only, .. } => Kind::Begin(Modes {
+        Found::Begin { read_only, .. } => Kind::Begin(TransactionModes {
             read_only,
             isolation: None,
         }),
         Found::Commit(ending) | Found::Rollback(ending) if ending.chain => {
-            Kind::Begin(Modes::default())
+            Kind::Begin(TransactionModes::default())
         }
         Found::Commit(_)
         | Found::Rollback(_)
@@ -191,7 +191,7 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
 }
 
 /// `EXPLAIN [FORMAT = …] FOR CONNECTION …`: connections are those of one server.
-fn explains_connection(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
+fn explains_connection(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     const TOKENS_MAX: usize = 6;
     let mut tokens = reader.tokens(facts);
     let mut is_for = false;
@@ -213,30 +213,30 @@ pub(super) fn isolation(level: mysql::Isolation) -> route::Isolation {
     }
 }
 
-const TRAITS: &[(mysql::Traits, Traits)] = &[
-    (mysql::Traits::WRITES, Traits::WRITES),
-    (mysql::Traits::LOCKS_ROWS, Traits::LOCKS_ROWS),
-    (mysql::Traits::INTO_FILE, Traits::MAKES_TABLE),
-    (mysql::Traits::TEMPORARY, Traits::TEMPORARY),
-    (mysql::Traits::NAMED_LOCK, Traits::NAMED_LOCK),
-    (mysql::Traits::NEXT_VALUE, Traits::SEQUENCE),
-    (mysql::Traits::CURRENT_VALUE, Traits::REMEMBERS),
-    (mysql::Traits::READS_FOUND_ROWS, Traits::REMEMBERS),
-    (mysql::Traits::READS_INSERT_ID, Traits::REMEMBERS),
-    (mysql::Traits::DIAGNOSTICS, Traits::REMEMBERS),
-    (mysql::Traits::SETS_INSERT_ID, Traits::ASSIGNS),
-    (mysql::Traits::SETS_UNKNOWN, Traits::ASSIGNS),
-    (mysql::Traits::SPECIAL_FUNCTION, Traits::OBSCURE),
-    (mysql::Traits::CONNECTION_ID, Traits::OBSCURE),
-    (mysql::Traits::VERSIONED, Traits::OBSCURE),
-    (mysql::Traits::BROKEN, Traits::OBSCURE),
-    (mysql::Traits::TOO_DEEP, Traits::OBSCURE),
-    (mysql::Traits::CATALOG, Traits::CATALOG),
+const TRAITS: &[(mysql::StatementTraits, Traits)] = &[
+    (mysql::StatementTraits::WRITES, Traits::WRITES),
+    (mysql::StatementTraits::LOCKS_ROWS, Traits::LOCKS_ROWS),
+    (mysql::StatementTraits::INTO_FILE, Traits::MAKES_TABLE),
+    (mysql::StatementTraits::TEMPORARY, Traits::TEMPORARY),
+    (mysql::StatementTraits::NAMED_LOCK, Traits::NAMED_LOCK),
+    (mysql::StatementTraits::NEXT_VALUE, Traits::SEQUENCE),
+    (mysql::StatementTraits::CURRENT_VALUE, Traits::REMEMBERS),
+    (mysql::StatementTraits::READS_FOUND_ROWS, Traits::REMEMBERS),
+    (mysql::StatementTraits::READS_INSERT_ID, Traits::REMEMBERS),
+    (mysql::StatementTraits::DIAGNOSTICS, Traits::REMEMBERS),
+    (mysql::StatementTraits::SETS_INSERT_ID, Traits::ASSIGNS),
+    (mysql::StatementTraits::SETS_UNKNOWN, Traits::ASSIGNS),
+    (mysql::StatementTraits::SPECIAL_FUNCTION, Traits::OBSCURE),
+    (mysql::StatementTraits::CONNECTION_ID, Traits::OBSCURE),
+    (mysql::StatementTraits::VERSIONED, Traits::OBSCURE),
+    (mysql::StatementTraits::BROKEN, Traits::OBSCURE),
+    (mysql::StatementTraits::TOO_DEEP, Traits::OBSCURE),
+    (mysql::StatementTraits::CATALOG, Traits::CATALOG),
 ];
 
-fn traits(facts: &mysql::Statement, kind: Kind) -> Traits {
+fn traits(facts: &mysql::StatementFacts, kind: Kind) -> Traits {
     let mut traits = Traits::NONE;
-    if facts.kind == (mysql::Kind::Explain { analyze: false }) {
+    if facts.kind == (mysql::StatementKind::Explain { analyze: false }) {
         // It is planned, not run.
         return traits;
     }
@@ -244,7 +244,7 @@ fn traits(facts: &mysql::Statement, kind: Kind) -> Traits {
     {
         traits = traits.and(Traits::OBSCURE);
     }
-    if facts.traits == mysql::Traits::NONE {
+    if facts.traits == mysql::StatementTraits::NONE {
         return traits;
     }
     for (found, trait_of) in TRAITS {
@@ -252,21 +252,21 @@ fn traits(facts: &mysql::Statement, kind: Kind) -> Traits {
             traits = traits.and(*trait_of);
         }
     }
-    if kind != Kind::Setting && facts.traits.any(mysql::Traits::SETS_VARIABLES) {
+    if kind != Kind::Setting && facts.traits.any(mysql::StatementTraits::SETS_VARIABLES) {
         traits = traits.and(Traits::ASSIGNS);
     }
     traits
 }
 
 /// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
-fn calls(reader: &Reader<'_>, facts: &mysql::Statement, kind: Kind) -> Volatility {
+fn calls(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts, kind: Kind) -> Volatility {
     if !matches!(
         kind,
         Kind::Read | Kind::Asks | Kind::Setting | Kind::Server | Kind::Session
     ) {
         return Volatility::None;
     }
-    let is_run = facts.kind != (mysql::Kind::Explain { analyze: false });
+    let is_run = facts.kind != (mysql::StatementKind::Explain { analyze: false });
     let called = match is_run {
         true => facts.functions.as_slice(),
         false => &[],

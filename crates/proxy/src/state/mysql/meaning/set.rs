@@ -1,20 +1,20 @@
 //! SET of variables: what follows by the server's word, what by its text, and what binds.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_policy::route::{Isolation, Kind, Modes};
+use evenkeel_policy::route::{Isolation, Kind, TransactionModes};
 use evenkeel_wire::sql::mysql::{self, Assignment, Scope, Target, TokenKind, Value as Given};
 use evenkeel_wire::sql::token::{Span, Word};
 
-use super::effects::Effects;
-use super::{Does, InfoNeeds, Meaning, Reader, Value};
+use super::effects::EffectCollector;
+use super::{AnalysisContext, EffectKind, InfoNeeds, TextAnalysis, Value};
 use crate::state::mysql::tracking;
 use crate::state::mysql::values;
 use crate::state::mysql::variables::{self, VariableHandling};
 
 pub(super) fn collect(
-    reader: &Reader<'_>,
-    statement: &mysql::Statement,
-    effects: &mut Effects<'_>,
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
 ) {
     let assignments = mysql::assignments(reader.text, statement, reader.modes);
     let Some(assignments) = assignments else {
@@ -29,13 +29,13 @@ pub(super) fn collect(
         one(reader, assignment, effects);
     }
     if assignments.len() > 1 {
-        effects.push(Does::SetsSeveral);
+        effects.push(EffectKind::SetsSeveral);
     }
 }
 
 /// In the router's words: what follows the client may be asked of any server.
-pub(super) fn kind(reader: &Reader<'_>, statement: &mysql::Statement) -> Kind {
-    use mysql::Traits as Has;
+pub(super) fn kind(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Kind {
+    use mysql::StatementTraits as Has;
     if statement.traits.any(Has::SETS_GLOBAL) {
         return Kind::Server;
     }
@@ -63,11 +63,11 @@ pub(super) fn kind(reader: &Reader<'_>, statement: &mysql::Statement) -> Kind {
 }
 
 /// Whether a statement that is not the text's last one may change how the rest is to be read.
-pub(super) fn changes_reading(reader: &Reader<'_>, facts: &mysql::Facts<'_>) -> bool {
+pub(super) fn changes_reading(reader: &AnalysisContext<'_>, facts: &mysql::TextFacts<'_>) -> bool {
     let count = facts.count();
     let mut before_last = facts.statements().take(count.saturating_sub(1));
     before_last.any(|statement| match statement.kind {
-        mysql::Kind::Set => {
+        mysql::StatementKind::Set => {
             let all = mysql::assignments(reader.text, statement, reader.modes);
             all.is_none_or(|all| all.iter().any(|one| changes_one(reader, one)))
         }
@@ -76,7 +76,7 @@ pub(super) fn changes_reading(reader: &Reader<'_>, facts: &mysql::Facts<'_>) -> 
 }
 
 /// Whether a routine that one of the first statements runs may change how the rest is read.
-pub(super) fn may_change_reading_within(text: &[u8], meaning: &Meaning) -> bool {
+pub(super) fn may_change_reading_within(text: &[u8], meaning: &TextAnalysis) -> bool {
     let is_doubtful = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\' | 0x80..);
     if !text.iter().any(is_doubtful) {
         return false;
@@ -84,14 +84,14 @@ pub(super) fn may_change_reading_within(text: &[u8], meaning: &Meaning) -> bool 
     let last = meaning.statements.len().saturating_sub(1);
     let mut effects = meaning.effects.iter();
     effects.any(|effect| {
-        let runs = matches!(effect.does, Does::SetsWithin | Does::Execute(_));
+        let runs = matches!(effect.does, EffectKind::SetsWithin | EffectKind::Execute(_));
         runs && usize::try_from(effect.statement).is_ok_and(|statement| statement < last)
     })
 }
 
 /// What follows in the text is read by the server in another way than by us.
-pub(super) fn obscure(meaning: &mut Meaning) {
-    let unreadable = Meaning::unreadable();
+pub(super) fn obscure(meaning: &mut TextAnalysis) {
+    let unreadable = TextAnalysis::unreadable();
     meaning.statements.extend(unreadable.statements);
     meaning.effects.extend(unreadable.effects);
     meaning.writes = true;
@@ -100,7 +100,7 @@ pub(super) fn obscure(meaning: &mut Meaning) {
     meaning.needs = meaning.needs.and(InfoNeeds::ALL.perhaps());
 }
 
-fn changes_one(reader: &Reader<'_>, one: &Assignment) -> bool {
+fn changes_one(reader: &AnalysisContext<'_>, one: &Assignment) -> bool {
     let literal = || match one.value {
         Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
         _ => None,
@@ -127,7 +127,7 @@ fn changes_one(reader: &Reader<'_>, one: &Assignment) -> bool {
     }
 }
 
-fn one(reader: &Reader<'_>, assignment: &Assignment, effects: &mut Effects<'_>) {
+fn one(reader: &AnalysisContext<'_>, assignment: &Assignment, effects: &mut EffectCollector<'_>) {
     match assignment.target {
         Target::User(name) => user(reader, name, assignment.value, effects),
         Target::System(Scope::Global, _) => {}
@@ -139,40 +139,45 @@ fn one(reader: &Reader<'_>, assignment: &Assignment, effects: &mut Effects<'_>) 
             }
         }
         Target::Names | Target::CharacterSet => {
-            effects.push(Does::Collation);
-            effects.push(Does::Told((*b"character_set_client").into()));
+            effects.push(EffectKind::Collation);
+            effects.push(EffectKind::Told((*b"character_set_client").into()));
         }
     }
 }
 
-fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effects<'_>) {
+fn system(
+    reader: &AnalysisContext<'_>,
+    name: Box<[u8]>,
+    value: Given,
+    effects: &mut EffectCollector<'_>,
+) {
     let literal = match value {
         Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
         _ => None,
     };
     match treatment(reader, &name) {
         VariableHandling::Tracked if value == Given::Default && variables::is_guarded(&name) => {
-            effects.push(Does::Defaults(name));
+            effects.push(EffectKind::Defaults(name));
         }
         VariableHandling::Tracked => {
             if variables::is_of_connection(&name) {
-                effects.push(Does::Collation);
+                effects.push(EffectKind::Collation);
             }
             let by_place = tracking::is_by_place(reader.modes.mariadb, reader.modes.version);
             let switch = literal.filter(|_| by_place && variables::is_switch(&name));
             effects.push(match switch.and_then(|value| values::boolean(&value)) {
-                Some(is_on) => Does::SetSwitch(name, is_on),
-                None => Does::Told(name),
+                Some(is_on) => EffectKind::SetSwitch(name, is_on),
+                None => EffectKind::Told(name),
             });
         }
-        VariableHandling::InsertId => effects.push(Does::InsertIdUnknown),
+        VariableHandling::InsertId => effects.push(EffectKind::InsertIdUnknown),
         VariableHandling::Timestamp => match value {
-            Given::Default => effects.push(Does::SetTimestamp(None)),
+            Given::Default => effects.push(EffectKind::SetTimestamp(None)),
             _ => match literal.filter(|literal| values::is_number(literal)) {
                 Some(literal) if values::is_zero(&literal) => {
-                    effects.push(Does::SetTimestamp(None));
+                    effects.push(EffectKind::SetTimestamp(None));
                 }
-                Some(literal) => effects.push(Does::SetTimestamp(Some((*literal).into()))),
+                Some(literal) => effects.push(EffectKind::SetTimestamp(Some((*literal).into()))),
                 None => effects.pin_on_success(Pin::Settings),
             },
         },
@@ -184,24 +189,24 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
             }
         }
         VariableHandling::Elsewhere => effects.pin_on_success(Pin::Settings),
-        VariableHandling::Ours => effects.push(Does::Track),
+        VariableHandling::Ours => effects.push(EffectKind::Track),
     }
 }
 
-fn user(reader: &Reader<'_>, name: Span, value: Given, effects: &mut Effects<'_>) {
+fn user(reader: &AnalysisContext<'_>, name: Span, value: Given, effects: &mut EffectCollector<'_>) {
     let Given::Literal(span) = value else {
         return effects.pin(Pin::Variables);
     };
     let name = values::user_name(name.of(reader.text));
     let value = value_of(reader, span.of(reader.text));
     match (name, value) {
-        (Some(name), Some(value)) => effects.push(Does::SetUser { name, value }),
+        (Some(name), Some(value)) => effects.push(EffectKind::SetUser { name, value }),
         _ => effects.pin(Pin::Variables),
     }
 }
 
 /// A literal as it can be given to another session.
-fn value_of(reader: &Reader<'_>, written: &[u8]) -> Option<Value> {
+fn value_of(reader: &AnalysisContext<'_>, written: &[u8]) -> Option<Value> {
     match written.first()? {
         b'\'' | b'"' => {
             let string = values::string(written, reader.modes.no_backslash_escapes)?;
@@ -214,14 +219,14 @@ fn value_of(reader: &Reader<'_>, written: &[u8]) -> Option<Value> {
 }
 
 /// The name in lower case, without quotes.
-fn name_of(reader: &Reader<'_>, span: Span) -> Box<[u8]> {
+fn name_of(reader: &AnalysisContext<'_>, span: Span) -> Box<[u8]> {
     values::bare(span.of(reader.text))
         .to_ascii_lowercase()
         .into()
 }
 
 /// MariaDB lacks the tracker of GTIDs, and says so itself.
-fn treatment(reader: &Reader<'_>, name: &[u8]) -> VariableHandling {
+fn treatment(reader: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
     match reader.modes.mariadb && name == b"session_track_gtids" {
         true => VariableHandling::Tracked,
         false => variables::treatment(name),
@@ -230,7 +235,7 @@ fn treatment(reader: &Reader<'_>, name: &[u8]) -> VariableHandling {
 
 /// `SET @@transaction_isolation = …`, without SESSION, is for the next transaction only;
 /// `SET transaction_isolation = …` is for the session (manual: "SET TRANSACTION Statement").
-fn is_next(reader: &Reader<'_>, scope: Scope, name: &[u8], target: Target) -> bool {
+fn is_next(reader: &AnalysisContext<'_>, scope: Scope, name: &[u8], target: Target) -> bool {
     let Target::System(_, span) = target else {
         return false;
     };
@@ -239,8 +244,13 @@ fn is_next(reader: &Reader<'_>, scope: Scope, name: &[u8], target: Target) -> bo
     at && scope == Scope::Unwritten && variables::is_of_transaction(name)
 }
 
-fn next_transaction(reader: &Reader<'_>, name: &[u8], value: Given, effects: &mut Effects<'_>) {
-    let mut modes = Modes::default();
+fn next_transaction(
+    reader: &AnalysisContext<'_>,
+    name: &[u8],
+    value: Given,
+    effects: &mut EffectCollector<'_>,
+) {
+    let mut modes = TransactionModes::default();
     if let Given::Literal(span) = value {
         let value = mysql::literal(span.of(reader.text), reader.modes);
         let is_isolation = name.ends_with(b"isolation");
@@ -255,11 +265,11 @@ fn next_transaction(reader: &Reader<'_>, name: &[u8], value: Given, effects: &mu
             None => {}
         }
     }
-    effects.push(Does::NextTransaction(modes));
+    effects.push(EffectKind::NextTransaction(modes));
 }
 
 /// Whether an expression assigns to a user variable besides: `SET sql_mode = @a := 'x'`.
-fn assigns_within(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+fn assigns_within(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     let mut tokens = reader.tokens(statement);
     let mut is_variable = false;
     loop {

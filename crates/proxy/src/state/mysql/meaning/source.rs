@@ -2,10 +2,10 @@
 
 use evenkeel_wire::sql::Dialect;
 
-use super::{Does, Meaning};
+use super::{EffectKind, TextAnalysis};
 use crate::state::PinSource;
 
-impl Meaning {
+impl TextAnalysis {
     /// Takes the text along, to be shown if it pins.
     pub(crate) fn name_source(&mut self, text: &[u8], dialect: Option<Dialect>) {
         let mut effects = self.effects.iter();
@@ -15,36 +15,36 @@ impl Meaning {
     }
 }
 
-impl Does {
+impl EffectKind {
     /// Whether it may pin its session beyond the transaction.
     fn may_pin(&self) -> bool {
         match self {
-            Does::Pin(_)
-            | Does::PinOnSuccess(_)
-            | Does::SetUser { .. }
-            | Does::SetTimestamp(_)
-            | Does::SetSwitch(..)
-            | Does::Told(_)
-            | Does::Collation
-            | Does::Make(..)
-            | Does::Unknown(_)
-            | Does::Renames
-            | Does::Prepare(..)
-            | Does::Execute(_)
-            | Does::SetsSeveral
-            | Does::SetsWithin => true,
-            Does::Release(_)
-            | Does::Defaults(_)
-            | Does::Track
-            | Does::NextTransaction(_)
-            | Does::Begin
-            | Does::End
-            | Does::Savepoint
-            | Does::Unmake(..)
-            | Does::InsertId
-            | Does::InsertIdUnknown
-            | Does::FoundRows
-            | Does::Restores => false,
+            EffectKind::Pin(_)
+            | EffectKind::PinOnSuccess(_)
+            | EffectKind::SetUser { .. }
+            | EffectKind::SetTimestamp(_)
+            | EffectKind::SetSwitch(..)
+            | EffectKind::Told(_)
+            | EffectKind::Collation
+            | EffectKind::Make(..)
+            | EffectKind::Unknown(_)
+            | EffectKind::Renames
+            | EffectKind::Prepare(..)
+            | EffectKind::Execute(_)
+            | EffectKind::SetsSeveral
+            | EffectKind::SetsWithin => true,
+            EffectKind::Release(_)
+            | EffectKind::Defaults(_)
+            | EffectKind::Track
+            | EffectKind::NextTransaction(_)
+            | EffectKind::Begin
+            | EffectKind::End
+            | EffectKind::Savepoint
+            | EffectKind::Unmake(..)
+            | EffectKind::InsertId
+            | EffectKind::InsertIdUnknown
+            | EffectKind::FoundRows
+            | EffectKind::Restores => false,
         }
     }
 }

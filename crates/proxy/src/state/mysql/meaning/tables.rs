@@ -1,46 +1,48 @@
 //! Temporary tables: which a statement makes, drops, or gives another name.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_wire::sql::mysql::{self, Token, TokenKind, Tokens, Traits};
+use evenkeel_wire::sql::mysql::{self, StatementTraits, Token, TokenKind, Tokens};
 use evenkeel_wire::sql::token::Word;
 
-use super::effects::Effects;
-use super::{Does, IN_SCHEMA, Reader, SessionObject};
+use super::effects::EffectCollector;
+use super::{AnalysisContext, EffectKind, IN_SCHEMA, SessionObject};
 
 const TABLE: Word = Word::of("table");
 
 pub(super) fn collect(
-    reader: &Reader<'_>,
-    statement: &mysql::Statement,
-    effects: &mut Effects<'_>,
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
 ) {
-    if statement.traits.any(Traits::STORED_PROGRAM) {
+    if statement.traits.any(StatementTraits::STORED_PROGRAM) {
         return;
     }
     let own = statement.span.of(reader.text);
     let mut tokens = reader.tokens(statement);
     let verb = tokens.next_token();
-    let is_temporary = statement.traits.any(Traits::TEMPORARY);
+    let is_temporary = statement.traits.any(StatementTraits::TEMPORARY);
     if verb.is(Word::of("create")) && is_temporary {
         let name = behind_table(&mut tokens).and_then(|first| name(&mut tokens, first, own));
         effects.push(match name {
-            Some((name, _)) if reader.is_single => Does::Make(SessionObject::TemporaryTable, name),
-            _ => Does::Unknown(SessionObject::TemporaryTable),
+            Some((name, _)) if reader.is_single => {
+                EffectKind::Make(SessionObject::TemporaryTable, name)
+            }
+            _ => EffectKind::Unknown(SessionObject::TemporaryTable),
         });
     } else if verb.is(Word::of("drop")) {
         if reader.is_single {
             drop(&mut tokens, own, effects);
         }
     } else if verb.is(Word::of("alter")) || verb.is(Word::of("rename")) {
-        effects.push(Does::Renames);
+        effects.push(EffectKind::Renames);
     } else if is_temporary {
         effects.pin_on_success(Pin::TemporaryTable);
     }
 }
 
 /// CREATE TABLE … SELECT runs what it is made from; a view, a routine, a default only name it.
-pub(super) fn runs_query(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
-    if statement.traits.any(Traits::STORED_PROGRAM) {
+pub(super) fn runs_query(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+    if statement.traits.any(StatementTraits::STORED_PROGRAM) {
         return false;
     }
     let mut tokens = reader.tokens(statement);
@@ -60,7 +62,7 @@ pub(super) fn runs_query(reader: &Reader<'_>, statement: &mysql::Statement) -> b
 }
 
 /// `DROP [TEMPORARY] TABLE [IF EXISTS] a, b.c`; a temporary table hides others of its name.
-fn drop(tokens: &mut Tokens<'_>, own: &[u8], effects: &mut Effects<'_>) {
+fn drop(tokens: &mut Tokens<'_>, own: &[u8], effects: &mut EffectCollector<'_>) {
     let mut first = tokens.next_token();
     if first.is(Word::of("temporary")) {
         first = tokens.next_token();
@@ -70,7 +72,7 @@ fn drop(tokens: &mut Tokens<'_>, own: &[u8], effects: &mut Effects<'_>) {
     }
     let mut begin = behind_if_exists(tokens);
     while let Some((name, next)) = name(tokens, begin, own) {
-        effects.push(Does::Unmake(SessionObject::TemporaryTable, name));
+        effects.push(EffectKind::Unmake(SessionObject::TemporaryTable, name));
         if next.kind != TokenKind::Comma {
             return;
         }

@@ -15,7 +15,7 @@ const MARIADB: Reading = Reading {
 
 struct Known;
 
-impl Lookup for Known {
+impl CatalogLookup for Known {
     fn function(&self, name: &[u8]) -> Volatility {
         match name {
             b"pure" => Volatility::Stable,
@@ -64,7 +64,7 @@ impl Lookup for Known {
     }
 }
 
-fn read(text: &str) -> Meaning {
+fn read(text: &str) -> TextAnalysis {
     super::read(text.as_bytes(), MARIADB, Some(&Known))
 }
 
@@ -78,21 +78,21 @@ fn effects(text: &str) -> Vec<String> {
     meaning.effects.iter().map(show).collect()
 }
 
-fn shown(does: &Does) -> String {
+fn shown(does: &EffectKind) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match does {
-        Does::SetUser { name, value } => match value {
+        EffectKind::SetUser { name, value } => match value {
             Value::Same(value) => format!("@{} = {}", text(name), text(value)),
             Value::String(value) => format!("@{} = string {}", text(name), text(value)),
         },
-        Does::SetTimestamp(Some(value)) => format!("timestamp = {}", text(value)),
-        Does::Track => "track".to_owned(),
-        Does::Told(name) => format!("told {}", text(name)),
-        Does::Defaults(name) => format!("defaults {}", text(name)),
-        Does::Make(thing, name) => format!("make {thing:?} {}", text(name)),
-        Does::Unmake(thing, name) => format!("unmake {thing:?} {}", text(name)),
-        Does::Prepare(name, pins) => format!("prepare {} ({pins})", text(name)),
-        Does::Execute(name) => format!("execute {}", text(name)),
+        EffectKind::SetTimestamp(Some(value)) => format!("timestamp = {}", text(value)),
+        EffectKind::Track => "track".to_owned(),
+        EffectKind::Told(name) => format!("told {}", text(name)),
+        EffectKind::Defaults(name) => format!("defaults {}", text(name)),
+        EffectKind::Make(thing, name) => format!("make {thing:?} {}", text(name)),
+        EffectKind::Unmake(thing, name) => format!("unmake {thing:?} {}", text(name)),
+        EffectKind::Prepare(name, pins) => format!("prepare {} ({pins})", text(name)),
+        EffectKind::Execute(name) => format!("execute {}", text(name)),
         other => format!("{other:?}"),
     }
 }
@@ -133,12 +133,12 @@ fn what_the_server_may_read_otherwise_binds() {
     };
     let within = |text: &[u8], modes| super::read(text, modes, None);
     let hidden = within(b"SELECT 5 INTO\xa0@a", latin1);
-    assert_eq!(hidden, Meaning::unreadable());
+    assert_eq!(hidden, TextAnalysis::unreadable());
     for (text, modes) in [
         (b"SELECT 'a\xa0b', `a\xa0`".as_slice(), latin1),
         (b"SELECT 5 INTO\xa0@a", MARIADB),
     ] {
-        assert_ne!(within(text, modes), Meaning::unreadable());
+        assert_ne!(within(text, modes), TextAnalysis::unreadable());
     }
 }
 
@@ -322,7 +322,7 @@ fn what_may_show_trackers_runs_with_the_client_s() {
 
 #[test]
 fn the_router_is_told_the_kind() {
-    let read_only = Modes {
+    let read_only = TransactionModes {
         read_only: Some(true),
         isolation: None,
     };
@@ -468,10 +468,10 @@ fn kills_are_told_with_their_number() {
         "EXECUTE IMMEDIATE 'KILL 5'",
         "EXECUTE IMMEDIATE 'KILL ?' USING 5",
     ] {
-        assert!(read(text).kills_stranger, "{text}");
+        assert!(read(text).kills_unknown_connection, "{text}");
     }
     for text in ["KILL 5", "KILL USER a", "KILL QUERY ID 5", "SELECT kill"] {
-        assert!(!read(text).kills_stranger, "{text}");
+        assert!(!read(text).kills_unknown_connection, "{text}");
     }
 }
 
@@ -481,7 +481,7 @@ fn a_text_that_changes_how_the_rest_of_it_is_read_cannot_be_read() {
         read(text)
             .effects
             .iter()
-            .any(|effect| effect.does == Does::Pin(Pin::Unknown))
+            .any(|effect| effect.does == EffectKind::Pin(Pin::Unknown))
     };
     assert!(is_obscure("SET sql_mode = 'ANSI_QUOTES'; SELECT \"a\""));
     assert!(is_obscure("SET sql_mode = @a; SELECT 1"));

@@ -1,9 +1,9 @@
 //! Statements that name session trackers: they run with the client's trackers in place of ours.
 
-use evenkeel_wire::sql::mysql::{self, Kind, TokenKind};
+use evenkeel_wire::sql::mysql::{self, StatementKind, TokenKind};
 use evenkeel_wire::sql::token::Word;
 
-use super::{Does, Meaning, Reader};
+use super::{AnalysisContext, EffectKind, TextAnalysis};
 use crate::state::mysql::values;
 use evenkeel_policy::pins::Pin;
 
@@ -18,11 +18,19 @@ const NAMES: [&[u8]; 4] = [
 /// Whether a text that means this may run with the client's trackers, and names any. What else it
 /// does must be told by its text, or be asked for afterwards: only the settings of a SET are. In
 /// such a text a tracker may be set; in any other one it binds.
-pub(super) fn look(reader: &Reader<'_>, facts: &mysql::Facts<'_>, meaning: &mut Meaning) {
-    let is_quiet = |one: &mysql::Statement| {
+pub(super) fn look(
+    reader: &AnalysisContext<'_>,
+    facts: &mysql::TextFacts<'_>,
+    meaning: &mut TextAnalysis,
+) {
+    let is_quiet = |one: &mysql::StatementFacts| {
         matches!(
             one.kind,
-            Kind::Set | Kind::Select | Kind::Show | Kind::SetTransaction { .. } | Kind::Empty
+            StatementKind::Set
+                | StatementKind::Select
+                | StatementKind::Show
+                | StatementKind::SetTransaction { .. }
+                | StatementKind::Empty
         )
     };
     meaning.names_trackers = !meaning.writes
@@ -30,8 +38,8 @@ pub(super) fn look(reader: &Reader<'_>, facts: &mysql::Facts<'_>, meaning: &mut 
         && (is_named(reader.text) || facts.statements().any(|one| shows_variables(reader, one)));
     if !meaning.names_trackers {
         for effect in &mut meaning.effects {
-            if effect.does == Does::Track {
-                effect.does = Does::Pin(Pin::Unknown);
+            if effect.does == EffectKind::Track {
+                effect.does = EffectKind::Pin(Pin::Unknown);
             }
         }
     }
@@ -52,9 +60,9 @@ fn is_named(text: &[u8]) -> bool {
 }
 
 /// `SHOW [SESSION | LOCAL] VARIABLES [LIKE '…' | WHERE …]`, unless the pattern fits no tracker.
-fn shows_variables(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+fn shows_variables(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     const SCOPES: [Word; 2] = [Word::of("session"), Word::of("local")];
-    if statement.kind != Kind::Show {
+    if statement.kind != StatementKind::Show {
         return false;
     }
     let mut tokens = reader.tokens(statement);

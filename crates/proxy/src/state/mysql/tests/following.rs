@@ -318,7 +318,7 @@ fn how_texts_are_read_follows_the_sql_mode_and_the_character_set() {
     assert!(modes.ansi_quotes && modes.no_backslash_escapes);
     scene.run(0, "SET NAMES gbk", 0);
     let meaning = scene.clients[0].journal.read(b"SELECT 1", None);
-    assert_eq!(meaning, Meaning::unreadable());
+    assert_eq!(meaning, TextAnalysis::unreadable());
 }
 
 /// TO SEE THIS RED: take the number for the name of a character set.
@@ -367,5 +367,5 @@ fn a_comment_for_some_versions_binds_at_a_server_of_another_version() {
     let prepares = b"PREPARE p FROM 'SELECT 1 /*M!110000 , 2 */'";
     let meaning = scene.clients[0].journal.read(prepares, None);
     let does = &meaning.effects[0].does;
-    assert!(matches!(does, Does::Prepare(_, pins) if pins.has(Pin::Unknown)));
+    assert!(matches!(does, EffectKind::Prepare(_, pins) if pins.has(Pin::Unknown)));
 }

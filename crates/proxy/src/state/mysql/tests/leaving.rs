@@ -41,7 +41,7 @@ fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
     let mut behind = |client: usize, error: Option<u16>| {
         let journal = &mut scene.clients[client].journal;
         let meaning = journal.read(text, None);
-        assert!(meaning.makes_program);
+        assert!(meaning.defines_stored_program);
         journal.sent(&meaning, on);
         journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
         assert!(journal.pins.is_empty());
@@ -180,7 +180,7 @@ fn a_variable_that_the_server_did_not_tell_of_binds() {
 
 struct Sets;
 
-impl Lookup for Sets {
+impl CatalogLookup for Sets {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[track_caller]
-fn check(text: &str, expect: Kind) {
+fn check(text: &str, expect: StatementKind) {
     assert_eq!(one(text).kind, expect, "{text}");
 }
 
@@ -18,7 +18,7 @@ fn at(text: &str, part: &str) -> Span {
 
 #[test]
 fn transactions() {
-    let begin = |read_only, snapshot| Kind::Begin {
+    let begin = |read_only, snapshot| StatementKind::Begin {
         read_only,
         snapshot,
     };
@@ -30,74 +30,92 @@ fn transactions() {
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ WRITE",
         begin(Some(false), true),
     );
-    check("START TRANSACTION READ", Kind::Unknown);
-    check("COMMIT", Kind::Commit(Ending::default()));
+    check("START TRANSACTION READ", StatementKind::Unknown);
+    check("COMMIT", StatementKind::Commit(Ending::default()));
     let chain = Ending {
         chain: true,
         release: false,
     };
-    check("COMMIT WORK AND CHAIN NO RELEASE", Kind::Commit(chain));
+    check(
+        "COMMIT WORK AND CHAIN NO RELEASE",
+        StatementKind::Commit(chain),
+    );
     let release = Ending {
         chain: false,
         release: true,
     };
-    check("ROLLBACK AND NO CHAIN RELEASE", Kind::Rollback(release));
-    check("SAVEPOINT a", Kind::Savepoint(at("SAVEPOINT a", "a")));
+    check(
+        "ROLLBACK AND NO CHAIN RELEASE",
+        StatementKind::Rollback(release),
+    );
+    check(
+        "SAVEPOINT a",
+        StatementKind::Savepoint(at("SAVEPOINT a", "a")),
+    );
     check(
         "ROLLBACK TO SAVEPOINT b",
-        Kind::RollbackTo(at("ROLLBACK TO SAVEPOINT b", "b")),
+        StatementKind::RollbackTo(at("ROLLBACK TO SAVEPOINT b", "b")),
     );
     check(
         "RELEASE SAVEPOINT b",
-        Kind::Release(at("RELEASE SAVEPOINT b", "b")),
+        StatementKind::Release(at("RELEASE SAVEPOINT b", "b")),
     );
-    check("XA START 'a'", Kind::Xa);
+    check("XA START 'a'", StatementKind::Xa);
 }
 
 #[test]
 fn commands_on_the_session() {
-    check("USE `a b`", Kind::Use(at("USE `a b`", "`a b`")));
-    let kill = |query, connection| Kind::Kill { query, connection };
+    check("USE `a b`", StatementKind::Use(at("USE `a b`", "`a b`")));
+    let kill = |query, connection| StatementKind::Kill { query, connection };
     check("KILL 5", kill(false, Some(at("KILL 5", "5"))));
     check("KILL QUERY 5", kill(true, Some(at("KILL QUERY 5", "5"))));
     check("KILL CONNECTION_ID()", kill(false, None));
-    check("KILL HARD QUERY ID 5", Kind::KillOther);
-    check("KILL SOFT USER a", Kind::KillOther);
-    check("LOCK TABLES t READ", Kind::LockTables);
-    check("LOCK TABLE t WRITE", Kind::LockTables);
-    check("UNLOCK TABLES", Kind::UnlockTables);
-    check("LOCK INSTANCE FOR BACKUP", Kind::LockInstance);
-    check("BACKUP STAGE START", Kind::LockInstance);
-    check("BACKUP STAGE END", Kind::UnlockInstance);
-    check("FLUSH TABLES WITH READ LOCK", Kind::Flush { lock: true });
-    check("FLUSH TABLES t FOR EXPORT", Kind::Flush { lock: true });
-    check("FLUSH STATUS", Kind::Flush { lock: false });
-    check("HANDLER t OPEN", Kind::Handler);
+    check("KILL HARD QUERY ID 5", StatementKind::KillOther);
+    check("KILL SOFT USER a", StatementKind::KillOther);
+    check("LOCK TABLES t READ", StatementKind::LockTables);
+    check("LOCK TABLE t WRITE", StatementKind::LockTables);
+    check("UNLOCK TABLES", StatementKind::UnlockTables);
+    check("LOCK INSTANCE FOR BACKUP", StatementKind::LockInstance);
+    check("BACKUP STAGE START", StatementKind::LockInstance);
+    check("BACKUP STAGE END", StatementKind::UnlockInstance);
+    check(
+        "FLUSH TABLES WITH READ LOCK",
+        StatementKind::Flush { lock: true },
+    );
+    check(
+        "FLUSH TABLES t FOR EXPORT",
+        StatementKind::Flush { lock: true },
+    );
+    check("FLUSH STATUS", StatementKind::Flush { lock: false });
+    check("HANDLER t OPEN", StatementKind::Handler);
     check(
         "PREPARE p FROM 'SELECT 1'",
-        Kind::Prepare(at("PREPARE p FROM", "p")),
+        StatementKind::Prepare(at("PREPARE p FROM", "p")),
     );
-    check("EXECUTE p USING @a", Kind::Execute(at("EXECUTE p", "p")));
-    check("EXECUTE IMMEDIATE 'DELETE FROM t'", Kind::Unknown);
+    check(
+        "EXECUTE p USING @a",
+        StatementKind::Execute(at("EXECUTE p", "p")),
+    );
+    check("EXECUTE IMMEDIATE 'DELETE FROM t'", StatementKind::Unknown);
     check(
         "DEALLOCATE PREPARE p",
-        Kind::Deallocate(at("DEALLOCATE PREPARE p", "p")),
+        StatementKind::Deallocate(at("DEALLOCATE PREPARE p", "p")),
     );
     check(
         "DROP PREPARE p",
-        Kind::Deallocate(at("DROP PREPARE p", "p")),
+        StatementKind::Deallocate(at("DROP PREPARE p", "p")),
     );
-    check("CALL p(1)", Kind::Call);
-    check("DO SLEEP(1)", Kind::Do);
-    check("GET DIAGNOSTICS @a = NUMBER", Kind::GetDiagnostics);
-    check("SET ROLE a", Kind::SetRole);
-    check("SET PASSWORD = 'a'", Kind::Ddl);
+    check("CALL p(1)", StatementKind::Call);
+    check("DO SLEEP(1)", StatementKind::Do);
+    check("GET DIAGNOSTICS @a = NUMBER", StatementKind::GetDiagnostics);
+    check("SET ROLE a", StatementKind::SetRole);
+    check("SET PASSWORD = 'a'", StatementKind::Ddl);
     check(
         "SET STATEMENT max_statement_time=1 FOR SELECT 1",
-        Kind::Unknown,
+        StatementKind::Unknown,
     );
-    check("SHUTDOWN", Kind::Unknown);
-    check("gibberish", Kind::Unknown);
+    check("SHUTDOWN", StatementKind::Unknown);
+    check("gibberish", StatementKind::Unknown);
 }
 
 #[test]
@@ -109,34 +127,41 @@ fn writes_and_definitions() {
         "DELETE FROM t",
         "WITH q AS (SELECT 1) DELETE FROM t",
     ] {
-        check(text, Kind::Write);
-        assert!(one(text).traits.any(Traits::WRITES), "{text}");
+        check(text, StatementKind::Write);
+        assert!(one(text).traits.any(StatementTraits::WRITES), "{text}");
     }
     check(
         "LOAD DATA LOCAL INFILE 'a' INTO TABLE t",
-        Kind::LoadData { local: true },
+        StatementKind::LoadData { local: true },
     );
     check(
         "LOAD DATA INFILE 'a' INTO TABLE t",
-        Kind::LoadData { local: false },
+        StatementKind::LoadData { local: false },
     );
-    check("ANALYZE TABLE t", Kind::Maintenance);
-    check("ANALYZE SELECT 1", Kind::Explain { analyze: true });
+    check("ANALYZE TABLE t", StatementKind::Maintenance);
+    check("ANALYZE SELECT 1", StatementKind::Explain { analyze: true });
     check(
         "EXPLAIN ANALYZE FORMAT=TREE SELECT 1",
-        Kind::Explain { analyze: true },
+        StatementKind::Explain { analyze: true },
     );
-    check("EXPLAIN FORMAT=JSON INTO @a SELECT 1", Kind::Unknown);
+    check(
+        "EXPLAIN FORMAT=JSON INTO @a SELECT 1",
+        StatementKind::Unknown,
+    );
     for text in ["CREATE TEMPORARY TABLE t (a INT)", "DROP TEMPORARY TABLE t"] {
-        check(text, Kind::Ddl);
-        assert!(one(text).traits.any(Traits::TEMPORARY), "{text}");
+        check(text, StatementKind::Ddl);
+        assert!(one(text).traits.any(StatementTraits::TEMPORARY), "{text}");
     }
-    assert!(!one("SELECT temporary FROM t").traits.any(Traits::TEMPORARY));
+    assert!(
+        !one("SELECT temporary FROM t")
+            .traits
+            .any(StatementTraits::TEMPORARY)
+    );
 }
 
 #[test]
 fn the_next_transaction_is_not_the_session() {
-    let set = |scope, read_only, isolation| Kind::SetTransaction {
+    let set = |scope, read_only, isolation| StatementKind::SetTransaction {
         scope,
         read_only,
         isolation,
@@ -159,7 +184,7 @@ fn the_next_transaction_is_not_the_session() {
 fn assigned(text: &str) -> Vec<String> {
     let facts = facts(text.as_bytes(), MYSQL);
     let statement = *facts.single().expect(text);
-    assert_eq!(statement.kind, Kind::Set, "{text}");
+    assert_eq!(statement.kind, StatementKind::Set, "{text}");
     let of = |span: Span| String::from_utf8_lossy(span.of(text.as_bytes())).into_owned();
     let line = |one: Assignment| {
         let target = match one.target {
@@ -218,11 +243,23 @@ fn set_is_read_assignment_by_assignment() {
 
 #[test]
 fn what_set_changes_beyond_the_session_or_our_sight_is_told() {
-    assert!(one("SET GLOBAL a = 1").traits.any(Traits::SETS_GLOBAL));
-    assert!(one("SET @@global.a = 1").traits.any(Traits::SETS_GLOBAL));
-    assert!(one("SET a = b()").traits.any(Traits::SETS_UNKNOWN));
-    assert!(!one("SET a = 1").traits.any(Traits::SETS_UNKNOWN));
-    assert!(one("SET @a = 1").traits.any(Traits::SETS_VARIABLES));
+    assert!(
+        one("SET GLOBAL a = 1")
+            .traits
+            .any(StatementTraits::SETS_GLOBAL)
+    );
+    assert!(
+        one("SET @@global.a = 1")
+            .traits
+            .any(StatementTraits::SETS_GLOBAL)
+    );
+    assert!(one("SET a = b()").traits.any(StatementTraits::SETS_UNKNOWN));
+    assert!(!one("SET a = 1").traits.any(StatementTraits::SETS_UNKNOWN));
+    assert!(
+        one("SET @a = 1")
+            .traits
+            .any(StatementTraits::SETS_VARIABLES)
+    );
     assert_eq!(functions("SET @a = mine(1)"), ["mine"]);
     assert_eq!(tables("SET @a = (SELECT 1 FROM t)"), ["t"]);
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The tokens as written.
-fn tokens(text: &str, modes: Modes) -> Vec<String> {
+fn tokens(text: &str, modes: LexerModes) -> Vec<String> {
     let mut tokens = Tokens::new(text.as_bytes(), modes);
     let mut all = Vec::new();
     loop {
@@ -20,7 +20,7 @@ fn tokens(text: &str, modes: Modes) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(text: &str, modes: Modes, expect: &[&str]) {
+fn check(text: &str, modes: LexerModes, expect: &[&str]) {
     assert_eq!(tokens(text, modes), expect, "{text}");
 }
 
@@ -90,7 +90,7 @@ fn the_blank_beyond_ascii_is_looked_for_outside_of_quotes() {
     ] {
         assert_eq!(odd_blank(name), odd);
     }
-    let modes = Modes {
+    let modes = LexerModes {
         odd_blank: 0xa0,
         ..MYSQL
     };
@@ -118,7 +118,7 @@ fn a_comment_that_only_some_servers_run_makes_no_read() {
 #[test]
 fn strings_end_where_the_sql_mode_says() {
     check(r"'a\'b' c", MYSQL, &[r"'a\'b'", "c"]);
-    let plain = Modes {
+    let plain = LexerModes {
         no_backslash_escapes: true,
         ..MYSQL
     };
@@ -135,7 +135,7 @@ fn strings_end_where_the_sql_mode_says() {
     );
     let mut tokens = Tokens::new(b"\"a\"", MYSQL);
     assert_eq!(tokens.next_token().kind, TokenKind::String);
-    let ansi = Modes {
+    let ansi = LexerModes {
         ansi_quotes: true,
         ..MYSQL
     };

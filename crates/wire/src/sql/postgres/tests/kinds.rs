@@ -1,8 +1,8 @@
 //! Commands on transactions, sessions and settings.
 
-use super::{Isolation, Modes, Setting, SettingName, SettingValue, one};
+use super::{Isolation, Setting, SettingName, SettingValue, TransactionModes, one};
 use crate::sql::facts::Discard as Thrown;
-use crate::sql::facts::Kind::*;
+use crate::sql::facts::StatementKind::*;
 
 fn text_of(text: &str, span: crate::sql::token::Span) -> &str {
     str::from_utf8(span.of(text.as_bytes())).unwrap()
@@ -20,7 +20,7 @@ fn transactions_begin_with_modes() {
         "BEGIN TRANSACTION",
         "start transaction;",
     ] {
-        assert_eq!(modes(text), Modes::default(), "{text}");
+        assert_eq!(modes(text), TransactionModes::default(), "{text}");
     }
     let read_only = modes("BEGIN READ ONLY");
     assert_eq!(read_only.read_only, Some(true));
@@ -28,7 +28,7 @@ fn transactions_begin_with_modes() {
     let all = modes("START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE");
     assert_eq!(
         all,
-        Modes {
+        TransactionModes {
             read_only: Some(true),
             isolation: Some(Isolation::Serializable),
             deferrable: Some(true)

@@ -60,7 +60,7 @@ fn operators_end_where_a_comment_begins() {
         "SELECT a@>b, c->>'d', e #>> '{}', f ?| g, h !~~* i, 2^3 FROM t",
         "SELECT a:b, c := d, e=>f",
     ] {
-        assert_eq!(one(text).traits, Traits::NONE, "{text}");
+        assert_eq!(one(text).traits, StatementTraits::NONE, "{text}");
         assert!(of(text).only_reads(), "{text}");
     }
     assert!(!of("SELECT 1 --/* \n INTO x --*/").only_reads());
@@ -75,10 +75,10 @@ fn numbers_end_where_words_begin() {
         "SELECT 1e5into x",
         "SELECT .5into x",
     ] {
-        assert!(one(text).traits.any(Traits::SELECT_INTO), "{text}");
+        assert!(one(text).traits.any(StatementTraits::SELECT_INTO), "{text}");
     }
     let text = "SELECT 1_000, 0x1F, 0b01, 0o17, 1.e5, 1e-5, a[1..2], $1";
-    assert_eq!(one(text).traits, Traits::NONE);
+    assert_eq!(one(text).traits, StatementTraits::NONE);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_text_without_its_end_is_broken_and_no_read() {
         "SELECT E'\\",
         "SELECT $x",
     ] {
-        assert!(one(text).traits.any(Traits::BROKEN), "{text}");
+        assert!(one(text).traits.any(StatementTraits::BROKEN), "{text}");
         assert!(!of(text).only_reads(), "{text}");
     }
 }

@@ -104,7 +104,7 @@ fn temporary_tables_have_names() {
     let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared(b"", b"", b"");
     assert_eq!(
         made.effects[0].does,
-        Does::Unknown(SessionObject::TemporaryTable)
+        EffectKind::Unknown(SessionObject::TemporaryTable)
     );
     assert!(
         read("DROP TABLE x")
