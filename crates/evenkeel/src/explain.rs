@@ -4,7 +4,8 @@ mod ruled;
 
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{
-    self, Decision, Kind, ResolvedHint, Statement, Target, Unit, Volatility,
+    self, Decision, ResolvedHint, RouteTarget, RoutedStatement, RoutingUnit, StatementClass,
+    Volatility,
 };
 use evenkeel_proxy::knowledge::{Catalog, Routines};
 use evenkeel_proxy::state::meaning;
@@ -67,7 +68,7 @@ impl mysql::CatalogLookup for Trusting {
 
 /// What a text means, in either protocol.
 struct Read {
-    statements: Vec<Statement>,
+    statements: Vec<RoutedStatement>,
     hint: Option<meaning::RoutingHint>,
     writes: bool,
     binds: Pins,
@@ -89,13 +90,13 @@ pub(crate) fn explain(
     };
     let hint = read.hint.as_ref().map(|hint| hint_of(hint, cast));
     let ruled = Ruled::new(question, cast)?;
-    let unit = Unit {
+    let unit = RoutingUnit {
         statements: &read.statements,
         hint,
         rule: ruled.destination(),
     };
     let cast = &ruled.cast(cast);
-    let session = route::Session::default();
+    let session = route::SessionContext::default();
     let decision = decide(&unit, &session, cast);
     let statements = read.statements.iter().map(status_of);
     let mut explanation = Explanation {
@@ -234,13 +235,13 @@ pub(crate) fn the_service<'a>(
     }
 }
 
-fn decide(unit: &Unit<'_>, session: &route::Session, cast: &Cast<'_>) -> Decision {
+fn decide(unit: &RoutingUnit<'_>, session: &route::SessionContext, cast: &Cast<'_>) -> Decision {
     let split = cast.service.database.as_deref().map(|plan| &plan.split);
-    let settings = route::Settings {
+    let settings = route::SplitSettings {
         reads: split.is_some_and(|split| split.reads),
         primary_reads: split.is_some_and(|split| split.primary_reads),
     };
-    let view = route::View {
+    let view = route::ServerAvailability {
         primary: cast.primary,
         replicas: cast.replicas.len(),
         replicas_fresh: cast.replicas.len(),
@@ -253,24 +254,24 @@ fn hint_of(hint: &meaning::RoutingHint, cast: &Cast<'_>) -> ResolvedHint {
     hint.routed(|name| servers.position(|server| server.name.as_bytes() == name))
 }
 
-fn target(target: Target, cast: &Cast<'_>) -> String {
+fn target(target: RouteTarget, cast: &Cast<'_>) -> String {
     match target {
-        Target::Primary => "the primary".to_owned(),
-        Target::Readers { and_primary: true } => "a replica or the primary".to_owned(),
-        Target::Readers { and_primary: false } => "a replica".to_owned(),
-        Target::Server(index) => format!("server {}", name(cast, index)),
+        RouteTarget::Primary => "the primary".to_owned(),
+        RouteTarget::Readers { and_primary: true } => "a replica or the primary".to_owned(),
+        RouteTarget::Readers { and_primary: false } => "a replica".to_owned(),
+        RouteTarget::Server(index) => format!("server {}", name(cast, index)),
     }
 }
 
-fn servers(target: Target, cast: &Cast<'_>) -> Vec<String> {
+fn servers(target: RouteTarget, cast: &Cast<'_>) -> Vec<String> {
     let primary = cast.primary.into_iter();
     let chosen: Vec<usize> = match target {
-        Target::Primary => primary.collect(),
-        Target::Readers { and_primary } => {
+        RouteTarget::Primary => primary.collect(),
+        RouteTarget::Readers { and_primary } => {
             let primary = primary.filter(|_| and_primary);
             cast.replicas.iter().copied().chain(primary).collect()
         }
-        Target::Server(index) => vec![index],
+        RouteTarget::Server(index) => vec![index],
     };
     chosen.into_iter().map(|index| name(cast, index)).collect()
 }
@@ -297,21 +298,21 @@ fn assumed(known: &Known<'_>) -> Vec<String> {
     assumed
 }
 
-fn status_of(statement: &Statement) -> StatementStatus {
+fn status_of(statement: &RoutedStatement) -> StatementStatus {
     let kind = match statement.kind {
-        Kind::Empty => "empty",
-        Kind::Read => "read",
-        Kind::Write => "write",
-        Kind::Ddl => "ddl",
-        Kind::Begin(_) => "begin",
-        Kind::EndTransaction => "transaction control",
-        Kind::Setting => "setting",
-        Kind::Session => "session state",
-        Kind::Lock => "lock",
-        Kind::Asks => "server info",
-        Kind::Server => "server command",
-        Kind::Routine => "routine",
-        Kind::Unknown => "unknown",
+        StatementClass::Empty => "empty",
+        StatementClass::Read => "read",
+        StatementClass::Write => "write",
+        StatementClass::Ddl => "ddl",
+        StatementClass::Begin(_) => "begin",
+        StatementClass::EndTransaction => "transaction control",
+        StatementClass::Setting => "setting",
+        StatementClass::Session => "session state",
+        StatementClass::Lock => "lock",
+        StatementClass::Asks => "server info",
+        StatementClass::Server => "server command",
+        StatementClass::Routine => "routine",
+        StatementClass::Unknown => "unknown",
     };
     let calls = match statement.calls {
         Volatility::None => "none",

@@ -1,6 +1,6 @@
 //! Rules as the config has them, made into those that statements are held against.
 
-use evenkeel_policy::rules::{Destination, Group, Rule, Rules, Then, When};
+use evenkeel_policy::rules::{Destination, Rule, RuleAction, RuleMatch, Rules, ServerGroup};
 use evenkeel_proxy::database::DatabaseService;
 use evenkeel_proxy::rules::RuleBook;
 
@@ -23,9 +23,9 @@ pub(crate) fn rules(plans: &[RulePlan], tried: Option<&str>) -> Rules {
     Rules::new(plans.iter().map(rule).collect())
 }
 
-fn when(plan: &RulePlan) -> When {
+fn when(plan: &RulePlan) -> RuleMatch {
     let boxed = |text: &String| text.as_str().into();
-    When {
+    RuleMatch {
         user: plan.user.as_ref().map(boxed),
         database: plan.database.as_ref().map(boxed),
         digest: plan.digest,
@@ -33,15 +33,15 @@ fn when(plan: &RulePlan) -> When {
     }
 }
 
-fn then(plan: &RulePlan) -> Then {
+fn then(plan: &RulePlan) -> RuleAction {
     let group = plan.to.as_ref().map(|to| match to {
-        RuleTo::Primary => Group::Primary,
-        RuleTo::Replicas => Group::Replicas,
-        RuleTo::Any => Group::Any,
-        RuleTo::Servers(places) => Group::Servers(places.as_slice().into()),
+        RuleTo::Primary => ServerGroup::Primary,
+        RuleTo::Replicas => ServerGroup::Replicas,
+        RuleTo::Any => ServerGroup::Any,
+        RuleTo::Servers(places) => ServerGroup::Servers(places.as_slice().into()),
     });
     let assume_read = plan.assume_read;
-    Then {
+    RuleAction {
         to: group.map(|group| Destination { group, assume_read }),
         timeout_ms: plan.timeout_ms,
         reject: plan.reject.as_deref().map(Into::into),

@@ -21,10 +21,12 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use choose::{Candidate, Freshness, Readers, Replica, Settings, Wait, judge, readers};
+pub use choose::{
+    Candidate, CausalitySettings, Freshness, ReadChoice, Replica, WaitSupport, judge, readers,
+};
 pub use position::{Lsn, Position, WAL_SEGMENT_BYTES};
-pub use sample::{Pace, Sample, Sampler, Writes};
-pub use token::{Requires, Token};
+pub use sample::{Sample, SampleIntervals, Sampler, Writes};
+pub use token::{CausalityToken, RequiredPosition};
 
 /// What reads must see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -23,15 +23,15 @@ mod succession;
 mod tests;
 
 pub use gtid::Gtids;
-pub use memory::{Memory, RememberedName};
-pub use report::Report;
+pub use memory::{HandedOverOverride, HandoverState};
+pub use report::RoleReport;
 
 use fence::Fence;
-use identity::Identity;
-use member::{Member, Word};
+use identity::ClusterIdentity;
+use member::{LastReport, Member};
 use postgres::PrimaryLsnHistory;
-use report::Said;
-use succession::Succession;
+use report::ReplicationState;
+use succession::LastPrimary;
 
 /// How far a replica is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub enum Role {
 
 /// The state of a whole cluster, derived anew after each report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ClusterRoles {
     /// The one that takes writes.
     pub primary: Option<u64>,
     /// A role for each member, in the order of the configuration.
@@ -99,27 +99,27 @@ pub struct Cluster {
     /// The current or last one.
     last_primary: Option<u64>,
     /// What the current or last primary belongs to; a server of anything else is refused.
-    identity: Option<Identity>,
+    identity: Option<ClusterIdentity>,
     /// PostgreSQL: the highest timeline seen, by system identifier.
     fences: BTreeMap<u64, Fence>,
     /// PostgreSQL: where the current primary was, and when.
     track: PrimaryLsnHistory,
     /// MySQL and MariaDB replication: what the current or last primary told.
-    succession: Option<Succession>,
-    named: Option<Named>,
+    succession: Option<LastPrimary>,
+    named: Option<PrimaryOverride>,
     /// Why the name that an operator gave holds no more; until the next one is given or taken back.
     lapse: Option<Problem>,
-    verdict: Verdict,
+    verdict: ClusterRoles,
 }
 
 /// An operator's word.
 #[derive(Debug, Clone, Copy)]
-struct Named {
+struct PrimaryOverride {
     id: u64,
     /// It has claimed since it was named, so that the end of the claim is the end of the name.
     held: bool,
     /// PostgreSQL: the higher timeline that counts no more because of it.
-    overruled: Option<u32>,
+    overridden_timeline: Option<u32>,
 }
 
 impl Cluster {
@@ -137,7 +137,7 @@ impl Cluster {
             succession: None,
             named: None,
             lapse: None,
-            verdict: Verdict {
+            verdict: ClusterRoles {
                 primary: None,
                 roles: Vec::new(),
                 verify: Vec::new(),
@@ -170,7 +170,7 @@ impl Cluster {
     }
 
     /// A server has answered. An answer to an older question than the last one's is ignored.
-    pub fn heard(&mut self, now_ms: u64, server: u64, report: Report) {
+    pub fn report_received(&mut self, now_ms: u64, server: u64, report: RoleReport) {
         let Some(index) = self.index_of(server) else {
             return;
         };
@@ -187,7 +187,7 @@ impl Cluster {
 
     /// A server was asked and could not tell (a privilege is missing, a nonsense answer): alive,
     /// role unknown. The current primary stays in place until somebody else claims.
-    pub fn could_not_tell(&mut self, server: u64, why: String) {
+    pub fn role_unknown(&mut self, server: u64, why: String) {
         let stays = self.primary == Some(server);
         if let Some(index) = self.index_of(server) {
             self.members[index].fall_mute(why, stays);
@@ -198,7 +198,7 @@ impl Cluster {
     /// A server does not answer over a new connection. It may be about to end, frozen, or too busy:
     /// nobody is promoted for that, but where several may take writes, or serve reads, another one
     /// does until it answers; so does one that was promoted meanwhile.
-    pub fn fell_silent(&mut self, server: u64) {
+    pub fn server_unresponsive(&mut self, server: u64) {
         if let Some(index) = self.index_of(server) {
             self.members[index].is_silent = true;
             self.decide();
@@ -206,13 +206,13 @@ impl Cluster {
     }
 
     /// A server was found to be down: what it said counts no more, but for fencing.
-    pub fn lost(&mut self, now_ms: u64, server: u64) {
+    pub fn server_down(&mut self, now_ms: u64, server: u64) {
         let Some(index) = self.index_of(server) else {
             return;
         };
         self.members[index].lose(now_ms);
         if self.named_is(server) {
-            self.lapse("is down");
+            self.drop_override("is down");
         }
         self.decide();
     }
@@ -223,8 +223,8 @@ impl Cluster {
     pub fn may_finish(&self, server: u64) -> bool {
         let member = self.member(server);
         member.is_some_and(|member| {
-            let says = matches!(&member.said, Some(Said::Galera(said)) if galera::goes_on(said));
-            says && member.word == Word::Said && !member.is_silent
+            let says = matches!(&member.said, Some(ReplicationState::Galera(said)) if galera::goes_on(said));
+            says && member.word == LastReport::Said && !member.is_silent
         })
     }
 
@@ -232,19 +232,19 @@ impl Cluster {
     #[must_use]
     pub fn awaits(&self, server: u64) -> bool {
         self.member(server)
-            .is_some_and(|member| member.word == Word::Unasked)
+            .is_some_and(|member| member.word == LastReport::Unasked)
     }
 
     /// An operator names the primary (`None` takes that back); holds until the named one is down
     /// or claims no more. PostgreSQL: it overrules a higher timeline that nobody is on any more.
-    pub fn name_primary(&mut self, server: Option<u64>) {
+    pub fn override_primary(&mut self, server: Option<u64>) {
         self.lapse = None;
         self.named = None;
         if let Some(id) = server {
-            let mut named = Named {
+            let mut named = PrimaryOverride {
                 id,
                 held: false,
-                overruled: None,
+                overridden_timeline: None,
             };
             self.overrule_fence(&mut named);
             self.named = Some(named);
@@ -260,7 +260,7 @@ impl Cluster {
 
     /// The decision as of now.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn roles(&self) -> ClusterRoles {
         self.verdict.clone()
     }
 
@@ -277,7 +277,7 @@ impl Cluster {
     }
 
     /// Ends what an operator said, and says so.
-    fn lapse(&mut self, why: &str) {
+    fn drop_override(&mut self, why: &str) {
         let Some(member) = self.named.take().and_then(|named| self.member(named.id)) else {
             return;
         };
@@ -290,6 +290,8 @@ impl Cluster {
     /// Whether every member has been heard or found down once; before that the first to answer
     /// would win a race.
     fn everyone_spoke(&self) -> bool {
-        self.members.iter().all(|one| one.word != Word::Unasked)
+        self.members
+            .iter()
+            .all(|one| one.word != LastReport::Unasked)
     }
 }

@@ -3,7 +3,7 @@
 mod row;
 mod schedule;
 
-use row::{Row, Witness};
+use row::{FailureSource, FailureStreak};
 use schedule::{grown, in_doubt_ms, jittered};
 
 /// Longer than any configuration means; keeps a wrong `fall` from making the memory of failures
@@ -12,7 +12,7 @@ const FALL_MAX: u32 = 1_000;
 
 /// How one server is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct HealthSettings {
     /// Time between probes of a server that is up.
     pub interval_ms: u64,
     /// How long a probe may take; the prober keeps to it.
@@ -27,7 +27,7 @@ pub struct Settings {
     pub probing: bool,
 }
 
-impl Settings {
+impl HealthSettings {
     fn fall(&self) -> u32 {
         self.fall.clamp(1, FALL_MAX)
     }
@@ -40,7 +40,7 @@ impl Settings {
 
 /// What is thought of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum HealthState {
     /// Not yet known, since it is new or (without probes) given another chance. Takes clients.
     Starting,
     /// Takes clients.
@@ -49,16 +49,16 @@ pub enum Standing {
     Down,
 }
 
-impl Standing {
+impl HealthState {
     /// Whether a server of this standing is offered to clients.
     pub fn takes_clients(self) -> bool {
-        self != Standing::Down
+        self != HealthState::Down
     }
 }
 
 /// What a probe found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// The server does its work.
     Passed,
     /// It does not; the text says why.
@@ -91,9 +91,9 @@ impl PassiveFailure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The standing before.
-    pub from: Standing,
+    pub from: HealthState,
     /// The standing from now on.
-    pub to: Standing,
+    pub to: HealthState,
     /// When.
     pub at_ms: u64,
     /// What caused it.
@@ -103,13 +103,13 @@ pub struct Change {
 /// The state of the verdict; only `change` alters the standing (`resume` takes over a known one).
 #[derive(Debug, Clone)]
 pub struct Health {
-    settings: Settings,
-    standing: Standing,
+    settings: HealthSettings,
+    standing: HealthState,
     since_ms: u64,
     reason: String,
     monitor_problem: Option<String>,
     /// Failures since the last success; empty while down.
-    row: Row,
+    row: FailureStreak,
     /// Probes passed in a row while down.
     passes: u32,
     /// A passive sign asks for a probe at once.
@@ -122,15 +122,15 @@ pub struct Health {
 
 impl Health {
     /// A server of which nothing is known yet.
-    pub fn new(settings: Settings, now_ms: u64) -> Health {
+    pub fn new(settings: HealthSettings, now_ms: u64) -> Health {
         Health {
             dead_interval_ms: first_dead_interval_ms(&settings),
             settings,
-            standing: Standing::Starting,
+            standing: HealthState::Starting,
             since_ms: now_ms,
             reason: String::from("not checked yet"),
             monitor_problem: None,
-            row: Row::default(),
+            row: FailureStreak::default(),
             passes: 0,
             probe_due: false,
             half_open: false,
@@ -138,24 +138,24 @@ impl Health {
     }
 
     /// Goes on with what another process has found out.
-    pub fn resume(&mut self, standing: Standing, since_ms: u64, reason: String) {
+    pub fn resume(&mut self, standing: HealthState, since_ms: u64, reason: String) {
         self.standing = standing;
         self.since_ms = since_ms;
         self.reason = reason;
     }
 
     /// Counts a probe.
-    pub fn probe(&mut self, now_ms: u64, outcome: Outcome) -> Option<Change> {
+    pub fn probe(&mut self, now_ms: u64, outcome: ProbeOutcome) -> Option<Change> {
         self.probe_due = false;
         match outcome {
             // An overloaded server that is taken out loses its clients, and the next one falls.
-            Outcome::Busy(_) if self.standing != Standing::Down => None,
-            Outcome::Failed(why) | Outcome::Busy(why) => self.probe_failed(now_ms, why),
-            Outcome::Passed => {
+            ProbeOutcome::Busy(_) if self.standing != HealthState::Down => None,
+            ProbeOutcome::Failed(why) | ProbeOutcome::Busy(why) => self.probe_failed(now_ms, why),
+            ProbeOutcome::Passed => {
                 self.monitor_problem = None;
                 self.probe_passed(now_ms)
             }
-            Outcome::LoginRefused(why) => {
+            ProbeOutcome::LoginRefused(why) => {
                 self.monitor_problem = Some(why);
                 self.probe_passed(now_ms)
             }
@@ -167,18 +167,18 @@ impl Health {
     /// The last server is never taken out by this: then clients would surely fail, now they may
     /// succeed.
     pub fn passive(&mut self, now_ms: u64, sign: PassiveFailure, last: bool) -> Option<Change> {
-        if self.standing == Standing::Down {
+        if self.standing == HealthState::Down {
             // An old connection's end tells nothing new, and must not delay or speed up the way
             // back.
             return None;
         }
         self.probe_due = self.settings.probing;
-        self.row.add(now_ms, Witness::Client, &self.settings);
+        self.row.add(now_ms, FailureSource::Client, &self.settings);
         let enough = self.half_open || self.row.is_full(&self.settings);
         if last || !enough {
             return None;
         }
-        self.change(now_ms, Standing::Down, self.row.reason(sign.text()))
+        self.change(now_ms, HealthState::Down, self.row.reason(sign.text()))
     }
 
     /// A client was served: its predecessors' bad luck was not a row.
@@ -186,10 +186,10 @@ impl Health {
     /// Failed probes stay counted, as only a probe says that what they look at works again.
     pub fn served(&mut self, now_ms: u64) -> Option<Change> {
         self.row.forget_clients();
-        if self.settings.probing || self.standing != Standing::Starting {
+        if self.settings.probing || self.standing != HealthState::Starting {
             return None;
         }
-        self.change(now_ms, Standing::Up, String::from("client served"))
+        self.change(now_ms, HealthState::Up, String::from("client served"))
     }
 
     /// Without probing, called when `next_probe_in_ms` is over: gives a dead server another chance,
@@ -203,20 +203,20 @@ impl Health {
         self.row.expire(now_ms, &self.settings);
         match self.standing {
             // Nine tenths, because the wait is jittered by one.
-            Standing::Down if age_ms >= self.dead_interval_ms / 10 * 9 => {
+            HealthState::Down if age_ms >= self.dead_interval_ms / 10 * 9 => {
                 let reason = format!("retrying after {age_ms} ms");
-                self.change(now_ms, Standing::Starting, reason)
+                self.change(now_ms, HealthState::Starting, reason)
             }
-            Standing::Starting if self.row.is_empty() && age_ms >= self.settings.window_ms() => {
+            HealthState::Starting if self.row.is_empty() && age_ms >= self.settings.window_ms() => {
                 let reason = format!("no failure seen for {age_ms} ms");
-                self.change(now_ms, Standing::Up, reason)
+                self.change(now_ms, HealthState::Up, reason)
             }
             _ => None,
         }
     }
 
     /// The verdict.
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> HealthState {
         self.standing
     }
 
@@ -241,21 +241,21 @@ impl Health {
         let interval_ms = self.settings.interval_ms;
         match self.standing {
             _ if self.probe_due => 0,
-            Standing::Down if self.passes > 0 => in_doubt_ms(interval_ms, random),
-            Standing::Down => jittered(self.dead_interval_ms, random),
+            HealthState::Down if self.passes > 0 => in_doubt_ms(interval_ms, random),
+            HealthState::Down => jittered(self.dead_interval_ms, random),
             _ if !self.settings.probing => self.settings.window_ms(),
             // All servers start in one instant; their probes should not.
-            Standing::Starting => random % (interval_ms.min(1_000) + 1),
-            Standing::Up if !self.row.is_empty() => in_doubt_ms(interval_ms, random),
-            Standing::Up => jittered(interval_ms, random),
+            HealthState::Starting => random % (interval_ms.min(1_000) + 1),
+            HealthState::Up if !self.row.is_empty() => in_doubt_ms(interval_ms, random),
+            HealthState::Up => jittered(interval_ms, random),
         }
     }
 
     /// Goes on under other settings; the standing and what was counted stay.
-    pub fn update_settings(&mut self, settings: Settings) {
+    pub fn update_settings(&mut self, settings: HealthSettings) {
         let cap_ms = settings.dead_interval_ms_max.max(1);
         self.dead_interval_ms = match self.standing {
-            Standing::Down => self.dead_interval_ms.min(cap_ms),
+            HealthState::Down => self.dead_interval_ms.min(cap_ms),
             _ => first_dead_interval_ms(&settings),
         };
         self.probe_due &= settings.probing;
@@ -267,30 +267,34 @@ impl Health {
     }
 
     fn probe_failed(&mut self, now_ms: u64, why: String) -> Option<Change> {
-        if self.standing == Standing::Down {
+        if self.standing == HealthState::Down {
             self.passes = 0;
             self.dead_interval_ms =
                 grown(self.dead_interval_ms, self.settings.dead_interval_ms_max);
             return None;
         }
-        self.row.add(now_ms, Witness::Probe, &self.settings);
-        if self.standing == Standing::Starting {
-            return self.change(now_ms, Standing::Down, format!("first probe failed: {why}"));
+        self.row.add(now_ms, FailureSource::Probe, &self.settings);
+        if self.standing == HealthState::Starting {
+            return self.change(
+                now_ms,
+                HealthState::Down,
+                format!("first probe failed: {why}"),
+            );
         }
         if !self.row.is_full(&self.settings) {
             return None;
         }
-        self.change(now_ms, Standing::Down, self.row.reason(&why))
+        self.change(now_ms, HealthState::Down, self.row.reason(&why))
     }
 
     fn probe_passed(&mut self, now_ms: u64) -> Option<Change> {
         self.row.clear();
         match self.standing {
-            Standing::Up => None,
-            Standing::Starting => {
-                self.change(now_ms, Standing::Up, String::from("first probe passed"))
+            HealthState::Up => None,
+            HealthState::Starting => {
+                self.change(now_ms, HealthState::Up, String::from("first probe passed"))
             }
-            Standing::Down => {
+            HealthState::Down => {
                 self.passes += 1;
                 if self.passes < self.settings.rise.max(1) {
                     return None;
@@ -299,22 +303,22 @@ impl Health {
                     1 => String::from("1 probe passed"),
                     passes => format!("{passes} probes passed"),
                 };
-                self.change(now_ms, Standing::Up, reason)
+                self.change(now_ms, HealthState::Up, reason)
             }
         }
     }
 
     /// The one place where the standing changes.
-    fn change(&mut self, now_ms: u64, to: Standing, reason: String) -> Option<Change> {
+    fn change(&mut self, now_ms: u64, to: HealthState, reason: String) -> Option<Change> {
         let from = self.standing;
         self.dead_interval_ms = match (from, to) {
-            (Standing::Starting, Standing::Down) if self.half_open => {
+            (HealthState::Starting, HealthState::Down) if self.half_open => {
                 grown(self.dead_interval_ms, self.settings.dead_interval_ms_max)
             }
-            (Standing::Down, Standing::Starting) => self.dead_interval_ms,
+            (HealthState::Down, HealthState::Starting) => self.dead_interval_ms,
             _ => first_dead_interval_ms(&self.settings),
         };
-        self.half_open = from == Standing::Down && to == Standing::Starting;
+        self.half_open = from == HealthState::Down && to == HealthState::Starting;
         self.standing = to;
         self.since_ms = now_ms;
         self.passes = 0;
@@ -329,7 +333,7 @@ impl Health {
     }
 }
 
-fn first_dead_interval_ms(settings: &Settings) -> u64 {
+fn first_dead_interval_ms(settings: &HealthSettings) -> u64 {
     settings
         .interval_ms
         .min(settings.dead_interval_ms_max.max(1))

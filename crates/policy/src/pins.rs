@@ -42,18 +42,18 @@ pub enum Pin {
     /// What nextval gave, for currval and lastval.
     Sequence,
     /// PostgreSQL: currval or lastval asks what nextval gave; that alone binds nobody.
-    Recall,
+    SequenceRead,
     /// PostgreSQL: up to the end of the transaction, temporary tables may stand before others of
     /// their names; that alone binds nobody.
-    Hiding,
+    TableShadowing,
     /// PostgreSQL: the same of settings by which texts are read; that alone binds nobody.
-    Reading,
+    ParseSettings,
     /// What setseed began.
-    Seed,
+    RandomSeed,
     /// PostgreSQL: a library was loaded.
     Library,
     /// PostgreSQL: a procedural language keeps what a function gave it.
-    Language,
+    LanguageState,
     /// Settings changed in a way that cannot be told.
     Settings,
     /// PostgreSQL: who the session acts as, which RESET ALL leaves alone, may be among them. MySQL:
@@ -73,7 +73,7 @@ pub enum Pin {
 
 /// What ends pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Release {
+pub enum UnpinEvent {
     /// The server says that no transaction is open any more.
     TransactionEnded,
     /// MySQL: autocommit is on again.
@@ -110,7 +110,7 @@ pub enum Release {
 
 /// What to do with a server connection whose client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Farewell {
+pub enum ReleaseAction {
     /// Nothing binds: it can be lent as it is.
     Keep,
     /// Roll back what is open, then reset it (DISCARD ALL, COM_RESET_CONNECTION): then it can be
@@ -143,12 +143,12 @@ impl Pin {
         Pin::Handler,
         Pin::Prepared,
         Pin::Sequence,
-        Pin::Recall,
-        Pin::Hiding,
-        Pin::Reading,
-        Pin::Seed,
+        Pin::SequenceRead,
+        Pin::TableShadowing,
+        Pin::ParseSettings,
+        Pin::RandomSeed,
         Pin::Library,
-        Pin::Language,
+        Pin::LanguageState,
         Pin::Settings,
         Pin::Role,
         Pin::Variables,
@@ -168,9 +168,9 @@ const PASSING: Pins = Pins::of(&[
     Pin::Xa,
     Pin::Cursor,
     Pin::LongData,
-    Pin::Recall,
-    Pin::Hiding,
-    Pin::Reading,
+    Pin::SequenceRead,
+    Pin::TableShadowing,
+    Pin::ParseSettings,
     Pin::FoundRows,
     Pin::InsertId,
 ]);
@@ -180,9 +180,9 @@ const PASSING: Pins = Pins::of(&[
 const SURVIVES_DISCARD: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Transaction,
-    Pin::Seed,
+    Pin::RandomSeed,
     Pin::Library,
-    Pin::Language,
+    Pin::LanguageState,
     Pin::Unknown,
 ]);
 
@@ -203,7 +203,7 @@ const CANNOT_BE_CLEANED: Pins = Pins::of(&[
     Pin::GlobalReadLock,
     Pin::BackupLock,
     Pin::Library,
-    Pin::Language,
+    Pin::LanguageState,
     Pin::Unknown,
 ]);
 
@@ -258,7 +258,7 @@ impl Pins {
     }
 
     /// An event ends some of them.
-    pub fn release(&mut self, by: Release) {
+    pub fn release(&mut self, by: UnpinEvent) {
         self.0 &= !released(by).0;
     }
 
@@ -287,13 +287,13 @@ impl Pins {
 
     /// What to do with the connection now that the client has left.
     #[must_use]
-    pub const fn farewell(self) -> Farewell {
+    pub const fn release_action(self) -> ReleaseAction {
         if self.is_empty() {
-            Farewell::Keep
+            ReleaseAction::Keep
         } else if self.0 & CANNOT_BE_CLEANED.0 == 0 {
-            Farewell::Reset
+            ReleaseAction::Reset
         } else {
-            Farewell::Close
+            ReleaseAction::Close
         }
     }
 }
@@ -330,12 +330,12 @@ impl Pin {
             Pin::Handler => "open HANDLER",
             Pin::Prepared => "SQL PREPARE",
             Pin::Sequence => "sequence values",
-            Pin::Recall => "currval() or lastval()",
-            Pin::Hiding => "temporary tables of the transaction",
-            Pin::Reading => "parser settings of this transaction",
-            Pin::Seed => "random() seed",
+            Pin::SequenceRead => "currval() or lastval()",
+            Pin::TableShadowing => "temporary tables of the transaction",
+            Pin::ParseSettings => "parser settings of this transaction",
+            Pin::RandomSeed => "random() seed",
             Pin::Library => "loaded library",
-            Pin::Language => "procedural language state",
+            Pin::LanguageState => "procedural language state",
             Pin::Settings => "untracked settings",
             Pin::Role => "untracked role",
             Pin::Variables => "untracked user variables",
@@ -351,24 +351,24 @@ impl Pin {
     }
 }
 
-fn released(by: Release) -> Pins {
+fn released(by: UnpinEvent) -> Pins {
     match by {
-        Release::TransactionEnded => Pins::of(&[Pin::Transaction, Pin::Cursor]),
-        Release::AutocommitOn => Pins::of(&[Pin::AutocommitOff]),
-        Release::XaEnded => Pins::of(&[Pin::Xa]),
-        Release::CursorsClosed => Pins::of(&[Pin::Cursor]),
-        Release::CloseAll => Pins::of(&[Pin::Cursor, Pin::HeldCursor]),
-        Release::LongDataUsed => Pins::of(&[Pin::LongData]),
-        Release::UnlistenAll => Pins::of(&[Pin::Listen]),
-        Release::UnlockNamed => Pins::of(&[Pin::NamedLock]),
-        Release::UnlockTables => Pins::of(&[Pin::TableLock, Pin::GlobalReadLock]),
-        Release::UnlockInstance => Pins::of(&[Pin::BackupLock]),
-        Release::DeallocateAll => Pins::of(&[Pin::Prepared]),
-        Release::DiscardTemp => Pins::of(&[Pin::TemporaryTable]),
-        Release::DiscardSequences => Pins::of(&[Pin::Sequence]),
-        Release::ResetAll => Pins::of(&[Pin::Settings]),
-        Release::DiscardAll => Pins(!SURVIVES_DISCARD.0),
-        Release::ResetConnection => Pins(!SURVIVES_RESET.0),
+        UnpinEvent::TransactionEnded => Pins::of(&[Pin::Transaction, Pin::Cursor]),
+        UnpinEvent::AutocommitOn => Pins::of(&[Pin::AutocommitOff]),
+        UnpinEvent::XaEnded => Pins::of(&[Pin::Xa]),
+        UnpinEvent::CursorsClosed => Pins::of(&[Pin::Cursor]),
+        UnpinEvent::CloseAll => Pins::of(&[Pin::Cursor, Pin::HeldCursor]),
+        UnpinEvent::LongDataUsed => Pins::of(&[Pin::LongData]),
+        UnpinEvent::UnlistenAll => Pins::of(&[Pin::Listen]),
+        UnpinEvent::UnlockNamed => Pins::of(&[Pin::NamedLock]),
+        UnpinEvent::UnlockTables => Pins::of(&[Pin::TableLock, Pin::GlobalReadLock]),
+        UnpinEvent::UnlockInstance => Pins::of(&[Pin::BackupLock]),
+        UnpinEvent::DeallocateAll => Pins::of(&[Pin::Prepared]),
+        UnpinEvent::DiscardTemp => Pins::of(&[Pin::TemporaryTable]),
+        UnpinEvent::DiscardSequences => Pins::of(&[Pin::Sequence]),
+        UnpinEvent::ResetAll => Pins::of(&[Pin::Settings]),
+        UnpinEvent::DiscardAll => Pins(!SURVIVES_DISCARD.0),
+        UnpinEvent::ResetConnection => Pins(!SURVIVES_RESET.0),
     }
 }
 

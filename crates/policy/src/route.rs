@@ -13,14 +13,15 @@ pub mod rescue;
 #[cfg(test)]
 mod tests;
 
-use crate::rules::{Destination, Group};
+use crate::rules::{Destination, ServerGroup};
 pub use facts::{
-    Isolation, Kind, ResolvedHint, Statement, Traits, TransactionModes, Unit, Volatility,
+    Isolation, ResolvedHint, RoutedStatement, RoutingTraits, RoutingUnit, StatementClass,
+    TransactionModes, Volatility,
 };
 
 /// The part of the configuration that a decision depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct SplitSettings {
     /// `split.reads`: whether reads go anywhere but to the primary.
     pub reads: bool,
     /// `split.primary_reads`: whether the primary takes its part of them, by its weight.
@@ -29,7 +30,7 @@ pub struct Settings {
 
 /// What the session has brought upon itself so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionContext {
     /// MySQL's autocommit; PostgreSQL has always true.
     pub autocommit: bool,
     /// What a transaction begins with, if it does not say (`default_transaction_read_only` and
@@ -39,9 +40,9 @@ pub struct Session {
     pub changed_catalog: bool,
 }
 
-impl Default for Session {
-    fn default() -> Session {
-        Session {
+impl Default for SessionContext {
+    fn default() -> SessionContext {
+        SessionContext {
             autocommit: true,
             defaults: TransactionModes::default(),
             changed_catalog: false,
@@ -51,7 +52,7 @@ impl Default for Session {
 
 /// The servers as this session may see them now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
+pub struct ServerAvailability {
     /// The primary, by its place in the service's list.
     pub primary: Option<usize>,
     /// Replicas that take clients, lag within the limit.
@@ -64,7 +65,7 @@ pub struct View {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// Where it goes.
-    pub target: Target,
+    pub target: RouteTarget,
     /// Why, for `explain` and the log.
     pub why: &'static str,
     /// Whether it is known to read or ask and nothing else: then it may be sent again elsewhere
@@ -74,7 +75,7 @@ pub struct Decision {
 
 /// Where to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum RouteTarget {
     /// The primary; if there is none, `waiting` says what next.
     Primary,
     /// A fresh replica, or the primary if it takes part: the balance chooses.
@@ -88,7 +89,12 @@ pub enum Target {
 
 /// Says where a unit goes.
 #[must_use]
-pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &View) -> Decision {
+pub fn decide(
+    unit: &RoutingUnit<'_>,
+    session: &SessionContext,
+    settings: &SplitSettings,
+    view: &ServerAvailability,
+) -> Decision {
     let obstacle = obstacle(unit, session);
     let decision = (!settings.reads)
         .then(|| primary("read/write splitting is off ([service.split] reads)"))
@@ -105,32 +111,37 @@ pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &Vi
 /// Whether a session that is bound to a replica cannot go on there with this: the replica would
 /// refuse it, now and for ever.
 #[must_use]
-pub fn is_beyond_replica(unit: &Unit<'_>, session: &Session) -> bool {
-    const WRITING: Traits = Traits::WRITES
-        .and(Traits::LOCKS_ROWS)
-        .and(Traits::MAKES_TABLE)
-        .and(Traits::SEQUENCE);
+pub fn is_beyond_replica(unit: &RoutingUnit<'_>, session: &SessionContext) -> bool {
+    const WRITING: RoutingTraits = RoutingTraits::WRITES
+        .and(RoutingTraits::LOCKS_ROWS)
+        .and(RoutingTraits::MAKES_TABLE)
+        .and(RoutingTraits::SEQUENCE);
     // The session's own wish, which the primary would not know better.
     let only_reads = session.defaults.read_only == Some(true);
     unit.statements.iter().any(|one| match one.kind {
-        Kind::Begin(modes) => of_modes(modes, session).is_some(),
-        Kind::Write | Kind::Ddl | Kind::Lock | Kind::Routine => !only_reads,
-        Kind::Read => !only_reads && one.traits.any(WRITING),
+        StatementClass::Begin(modes) => of_modes(modes, session).is_some(),
+        StatementClass::Write
+        | StatementClass::Ddl
+        | StatementClass::Lock
+        | StatementClass::Routine => !only_reads,
+        StatementClass::Read => !only_reads && one.traits.any(WRITING),
         _ => false,
     })
 }
 
 /// A hint decides among the servers that could run it. What certainly writes goes to the primary:
 /// a replica would refuse it, or worse, not.
-fn hinted(unit: &Unit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
-    let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Doubt::None);
+fn hinted(unit: &RoutingUnit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
+    let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Certainty::None);
     Some(match unit.hint? {
         ResolvedHint::Primary => primary("hint: primary"),
         ResolvedHint::Replica | ResolvedHint::Server(Some(_)) if writes => {
             primary("hint ignored: the statement writes")
         }
-        ResolvedHint::Replica => decision(Target::Readers { and_primary: false }, "hint: replica"),
-        ResolvedHint::Server(Some(index)) => decision(Target::Server(index), "hint: server"),
+        ResolvedHint::Replica => {
+            decision(RouteTarget::Readers { and_primary: false }, "hint: replica")
+        }
+        ResolvedHint::Server(Some(index)) => decision(RouteTarget::Server(index), "hint: server"),
         ResolvedHint::Server(None) => {
             primary("hint ignored: the service has no server of that name")
         }
@@ -139,28 +150,32 @@ fn hinted(unit: &Unit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
 
 /// What an operator wants decides behind what the text itself asks for, and only for reads: those
 /// that are known to be some, and those that the rule vouches for.
-fn ruled(unit: &Unit<'_>, session: &Session, view: &View) -> Option<Decision> {
+fn ruled(
+    unit: &RoutingUnit<'_>,
+    session: &SessionContext,
+    view: &ServerAvailability,
+) -> Option<Decision> {
     let Destination { group, assume_read } = unit.rule?;
-    if *group == Group::Primary {
+    if *group == ServerGroup::Primary {
         return Some(primary("rule: primary"));
     }
-    let is_vouched_for = |one: Obstacle| *assume_read && one.doubt == Doubt::Called;
+    let is_vouched_for = |one: Obstacle| *assume_read && one.doubt == Certainty::Called;
     if !all_obstacles(unit, session).all(is_vouched_for) {
         return None;
     }
     let primary_reads = match group {
-        Group::Primary | Group::Any => true,
-        Group::Replicas => false,
-        Group::Servers(_) => view.primary.is_some_and(|primary| group.has(primary)),
+        ServerGroup::Primary | ServerGroup::Any => true,
+        ServerGroup::Replicas => false,
+        ServerGroup::Servers(_) => view.primary.is_some_and(|primary| group.has(primary)),
     };
-    let settings = Settings {
+    let settings = SplitSettings {
         reads: true,
         primary_reads,
     };
     Some(read(unit, &settings, view))
 }
 
-fn read(unit: &Unit<'_>, settings: &Settings, view: &View) -> Decision {
+fn read(unit: &RoutingUnit<'_>, settings: &SplitSettings, view: &ServerAvailability) -> Decision {
     if view.replicas == 0 {
         return primary("read-only, but no replica is available");
     }
@@ -172,23 +187,23 @@ fn read(unit: &Unit<'_>, settings: &Settings, view: &View) -> Decision {
         true => "read-only, balanced over the replicas and the primary",
         false => "read-only",
     };
-    decision(Target::Readers { and_primary }, why)
+    decision(RouteTarget::Readers { and_primary }, why)
 }
 
-fn only_asks(unit: &Unit<'_>, session: &Session) -> bool {
-    all_obstacles(unit, session).all(|one| one.doubt == Doubt::Asks)
+fn only_asks(unit: &RoutingUnit<'_>, session: &SessionContext) -> bool {
+    all_obstacles(unit, session).all(|one| one.doubt == Certainty::Asks)
 }
 
 /// Why something cannot go to a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Obstacle {
     why: &'static str,
-    doubt: Doubt,
+    doubt: Certainty,
 }
 
 /// Whether it is for certain; the gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Doubt {
+enum Certainty {
     /// It writes or locks.
     None,
     /// That is only not excluded.
@@ -200,41 +215,41 @@ enum Doubt {
 }
 
 const fn certain(why: &'static str) -> Option<Obstacle> {
-    let doubt = Doubt::None;
+    let doubt = Certainty::None;
     Some(Obstacle { why, doubt })
 }
 
 const fn possible(why: &'static str) -> Option<Obstacle> {
-    let doubt = Doubt::Some;
+    let doubt = Certainty::Some;
     Some(Obstacle { why, doubt })
 }
 
 const fn called(why: &'static str) -> Option<Obstacle> {
-    let doubt = Doubt::Called;
+    let doubt = Certainty::Called;
     Some(Obstacle { why, doubt })
 }
 
 const fn asks(why: &'static str) -> Option<Obstacle> {
-    let doubt = Doubt::Asks;
+    let doubt = Certainty::Asks;
     Some(Obstacle { why, doubt })
 }
 
 /// All that keeps a unit from a replica, statement by statement; for `explain`.
 pub fn obstacles<'a>(
-    unit: &'a Unit<'a>,
-    session: &'a Session,
+    unit: &'a RoutingUnit<'a>,
+    session: &'a SessionContext,
 ) -> impl Iterator<Item = &'static str> + 'a {
     all_obstacles(unit, session).map(|obstacle| obstacle.why)
 }
 
 /// What keeps a unit from a replica; certain obstacles before possible ones.
-fn obstacle(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
-    all_obstacles(unit, session).min_by_key(|obstacle| obstacle.doubt != Doubt::None)
+fn obstacle(unit: &RoutingUnit<'_>, session: &SessionContext) -> Option<Obstacle> {
+    all_obstacles(unit, session).min_by_key(|obstacle| obstacle.doubt != Certainty::None)
 }
 
 fn all_obstacles<'a>(
-    unit: &'a Unit<'a>,
-    session: &'a Session,
+    unit: &'a RoutingUnit<'a>,
+    session: &'a SessionContext,
 ) -> impl Iterator<Item = Obstacle> + 'a {
     let own = unit
         .statements
@@ -243,7 +258,7 @@ fn all_obstacles<'a>(
     own.chain([of_session(unit, session)]).flatten()
 }
 
-fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
+fn of_session(unit: &RoutingUnit<'_>, session: &SessionContext) -> Option<Obstacle> {
     if !session.autocommit && session.defaults.read_only != Some(true) {
         return possible("autocommit is off: starts a transaction that may write");
     }
@@ -254,7 +269,7 @@ fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
     None
 }
 
-fn of_modes(modes: TransactionModes, session: &Session) -> Option<Obstacle> {
+fn of_modes(modes: TransactionModes, session: &SessionContext) -> Option<Obstacle> {
     let modes = modes.or(session.defaults);
     if modes.read_only != Some(true) {
         return possible("transaction is not READ ONLY");
@@ -265,7 +280,7 @@ fn of_modes(modes: TransactionModes, session: &Session) -> Option<Obstacle> {
     None
 }
 
-fn of_statement(statement: &Statement, session: &Session) -> [Option<Obstacle>; 3] {
+fn of_statement(statement: &RoutedStatement, session: &SessionContext) -> [Option<Obstacle>; 3] {
     [
         of_kind(statement.kind, session),
         of_traits(statement.traits),
@@ -273,56 +288,73 @@ fn of_statement(statement: &Statement, session: &Session) -> [Option<Obstacle>; 
     ]
 }
 
-fn of_kind(kind: Kind, session: &Session) -> Option<Obstacle> {
+fn of_kind(kind: StatementClass, session: &SessionContext) -> Option<Obstacle> {
     match kind {
-        Kind::Empty | Kind::Read | Kind::Setting | Kind::EndTransaction => None,
-        Kind::Begin(modes) => of_modes(modes, session),
-        Kind::Write => certain("writes data"),
-        Kind::Ddl => certain("changes the schema (DDL)"),
-        Kind::Lock => certain("locks tables"),
-        Kind::Asks => asks("reads server variables or status (SHOW, @@variables)"),
-        Kind::Server => possible("acts on the server, not on its data (SET GLOBAL, KILL, NOTIFY)"),
-        Kind::Routine => called("calls a procedure or runs a code block (CALL, DO)"),
-        Kind::Session => possible("changes state of the server connection"),
-        Kind::Unknown => possible("unknown kind of statement"),
+        StatementClass::Empty
+        | StatementClass::Read
+        | StatementClass::Setting
+        | StatementClass::EndTransaction => None,
+        StatementClass::Begin(modes) => of_modes(modes, session),
+        StatementClass::Write => certain("writes data"),
+        StatementClass::Ddl => certain("changes the schema (DDL)"),
+        StatementClass::Lock => certain("locks tables"),
+        StatementClass::Asks => asks("reads server variables or status (SHOW, @@variables)"),
+        StatementClass::Server => {
+            possible("acts on the server, not on its data (SET GLOBAL, KILL, NOTIFY)")
+        }
+        StatementClass::Routine => called("calls a procedure or runs a code block (CALL, DO)"),
+        StatementClass::Session => possible("changes state of the server connection"),
+        StatementClass::Unknown => possible("unknown kind of statement"),
     }
 }
 
 /// In the order in which they are named if there are several.
-const TRAITS: &[(Traits, Option<Obstacle>)] = &[
-    (Traits::WRITES, certain("query that writes")),
+const TRAITS: &[(RoutingTraits, Option<Obstacle>)] = &[
+    (RoutingTraits::WRITES, certain("query that writes")),
     (
-        Traits::LOCKS_ROWS,
+        RoutingTraits::LOCKS_ROWS,
         certain("locks rows (FOR UPDATE, FOR SHARE)"),
     ),
-    (Traits::MAKES_TABLE, certain("stores its result (INTO)")),
     (
-        Traits::SEQUENCE,
+        RoutingTraits::MAKES_TABLE,
+        certain("stores its result (INTO)"),
+    ),
+    (
+        RoutingTraits::SEQUENCE,
         certain("uses a sequence (nextval, setval)"),
     ),
-    (Traits::TEMPORARY, certain("uses temporary tables")),
+    (RoutingTraits::TEMPORARY, certain("uses temporary tables")),
     (
-        Traits::NAMED_LOCK,
+        RoutingTraits::NAMED_LOCK,
         certain("takes or releases an advisory or named lock"),
     ),
-    (Traits::LARGE_OBJECT, possible("uses large objects")),
-    (Traits::NOTIFIES, certain("sends a notification")),
-    (Traits::TRANSACTION_ID, certain("assigns a transaction id")),
-    (Traits::ASSIGNS, possible("sets settings or variables")),
+    (RoutingTraits::LARGE_OBJECT, possible("uses large objects")),
+    (RoutingTraits::NOTIFIES, certain("sends a notification")),
     (
-        Traits::REMEMBERS,
+        RoutingTraits::TRANSACTION_ID,
+        certain("assigns a transaction id"),
+    ),
+    (
+        RoutingTraits::ASSIGNS,
+        possible("sets settings or variables"),
+    ),
+    (
+        RoutingTraits::REMEMBERS,
         possible("reads connection state (LAST_INSERT_ID, currval)"),
     ),
-    (Traits::RUNS_TEXT, possible("runs dynamic SQL")),
-    (Traits::OBSCURE, possible("cannot be parsed reliably")),
+    (RoutingTraits::RUNS_TEXT, possible("runs dynamic SQL")),
+    (
+        RoutingTraits::OBSCURE,
+        possible("cannot be parsed reliably"),
+    ),
 ];
 
-fn of_traits(traits: Traits) -> Option<Obstacle> {
+fn of_traits(traits: RoutingTraits) -> Option<Obstacle> {
     let found = TRAITS.iter().find(|(which, _)| traits.any(*which));
     found.and_then(|(_, obstacle)| *obstacle)
 }
 
-fn of_calls(statement: &Statement, session: &Session) -> Option<Obstacle> {
+fn of_calls(statement: &RoutedStatement, session: &SessionContext) -> Option<Obstacle> {
     match statement.calls {
         Volatility::Unknown => called("uses an unknown function or view"),
         Volatility::Volatile => called("calls a volatile function"),
@@ -330,7 +362,7 @@ fn of_calls(statement: &Statement, session: &Session) -> Option<Obstacle> {
         Volatility::Stable if session.changed_catalog => {
             called("calls a function after a schema change")
         }
-        _ if session.changed_catalog && statement.traits.any(Traits::CATALOG) => {
+        _ if session.changed_catalog && statement.traits.any(RoutingTraits::CATALOG) => {
             possible("reads the system catalog after a schema change")
         }
         Volatility::None | Volatility::Immutable | Volatility::Stable => None,
@@ -338,10 +370,10 @@ fn of_calls(statement: &Statement, session: &Session) -> Option<Obstacle> {
 }
 
 fn primary(why: &'static str) -> Decision {
-    decision(Target::Primary, why)
+    decision(RouteTarget::Primary, why)
 }
 
-fn decision(target: Target, why: &'static str) -> Decision {
+fn decision(target: RouteTarget, why: &'static str) -> Decision {
     Decision {
         target,
         why,

@@ -12,7 +12,7 @@ mod verdict;
 mod tests;
 
 pub use pattern::{BadPattern, Pattern};
-pub use verdict::Verdict;
+pub use verdict::RuleOutcome;
 
 /// Each statement is held against all of them, and a [`Verdict`] has a bit for each.
 pub const RULES_MAX: usize = 128;
@@ -25,14 +25,14 @@ pub struct Rule {
     /// One that is not is counted where it fits, and does nothing.
     pub is_active: bool,
     /// Which statements it is for.
-    pub when: When,
+    pub when: RuleMatch,
     /// What it does with them.
-    pub then: Then,
+    pub then: RuleAction,
 }
 
 /// What must be so of a statement; all of it. Nothing: it is for every statement.
 #[derive(Debug, Default)]
-pub struct When {
+pub struct RuleMatch {
     /// Who sends it.
     pub user: Option<Box<str>>,
     /// Where: PostgreSQL's database, MySQL's schema.
@@ -45,7 +45,7 @@ pub struct When {
 
 /// What is done with a statement.
 #[derive(Debug, Default)]
-pub struct Then {
+pub struct RuleAction {
     /// Where it goes, if it may.
     pub to: Option<Destination>,
     /// How long it may take, milliseconds, instead of the service's limit; zero: as long as it
@@ -59,7 +59,7 @@ pub struct Then {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// Which servers.
-    pub group: Group,
+    pub group: ServerGroup,
     /// The operator vouches that the functions, views and procedures that these statements name
     /// only read, though that is not known. What keeps a statement from replicas besides, does.
     pub assume_read: bool,
@@ -67,7 +67,7 @@ pub struct Destination {
 
 /// Some of the servers of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Group {
+pub enum ServerGroup {
     /// The primary.
     Primary,
     /// The replicas.
@@ -78,21 +78,21 @@ pub enum Group {
     Servers(Box<[usize]>),
 }
 
-impl Group {
+impl ServerGroup {
     /// Whether a server, by its place, is one of them; what it is for the cluster is asked
     /// elsewhere.
     #[must_use]
     pub fn has(&self, index: usize) -> bool {
         match self {
-            Group::Primary | Group::Replicas | Group::Any => true,
-            Group::Servers(places) => places.contains(&index),
+            ServerGroup::Primary | ServerGroup::Replicas | ServerGroup::Any => true,
+            ServerGroup::Servers(places) => places.contains(&index),
         }
     }
 }
 
 /// A statement, as far as rules look at it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RuleInput<'a> {
     /// Who sends it.
     pub user: &'a str,
     /// Where; `None`: in no database.
@@ -133,8 +133,8 @@ impl Rules {
 
     /// What is done with one statement.
     #[must_use]
-    pub fn judge(&self, asked: &Asked<'_>) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub fn judge(&self, asked: &RuleInput<'_>) -> RuleOutcome {
+        let mut verdict = RuleOutcome::default();
         for (index, rule) in self.all.iter().enumerate() {
             if !rule.when.fits(asked) {
                 continue;
@@ -154,10 +154,10 @@ impl Rules {
     /// one of them must, elsewhere if no two are to go to different places. Who vouches for one
     /// does not vouch for the other.
     #[must_use]
-    pub fn join(&self, one: Verdict, other: Verdict) -> Verdict {
+    pub fn join(&self, one: RuleOutcome, other: RuleOutcome) -> RuleOutcome {
         let to = match (self.destination(&one), self.destination(&other)) {
-            (Some(to), _) if to.group == Group::Primary => one.to,
-            (_, Some(to)) if to.group == Group::Primary => other.to,
+            (Some(to), _) if to.group == ServerGroup::Primary => one.to,
+            (_, Some(to)) if to.group == ServerGroup::Primary => other.to,
             (Some(to), Some(also)) if to.group != also.group => None,
             (Some(to), _) if !to.assume_read => one.to,
             (_, Some(to)) if !to.assume_read => other.to,
@@ -169,13 +169,13 @@ impl Rules {
 
     /// Where a verdict sends a statement.
     #[must_use]
-    pub fn destination(&self, verdict: &Verdict) -> Option<&Destination> {
+    pub fn destination(&self, verdict: &RuleOutcome) -> Option<&Destination> {
         self.rule(verdict.to?)?.then.to.as_ref()
     }
 
     /// The rule by which a statement is refused, and its words.
     #[must_use]
-    pub fn rejection(&self, verdict: &Verdict) -> Option<(&str, &str)> {
+    pub fn rejection(&self, verdict: &RuleOutcome) -> Option<(&str, &str)> {
         let rule = self.rule(verdict.reject?)?;
         Some((&rule.name, rule.then.reject.as_deref()?))
     }
@@ -185,15 +185,15 @@ impl Rules {
     }
 }
 
-impl When {
-    fn fits(&self, asked: &Asked<'_>) -> bool {
+impl RuleMatch {
+    fn fits(&self, asked: &RuleInput<'_>) -> bool {
         self.differs(asked).is_none()
     }
 
     /// The first condition that a statement does not meet, by its key; what costs most is looked at
     /// last.
     #[must_use]
-    pub fn differs(&self, asked: &Asked<'_>) -> Option<&'static str> {
+    pub fn differs(&self, asked: &RuleInput<'_>) -> Option<&'static str> {
         let is_user = |user: &str| user == asked.user;
         let is_database = |database: &str| asked.database == Some(database.as_bytes());
         let is_text = |pattern: &Pattern| {

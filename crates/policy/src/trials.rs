@@ -22,7 +22,7 @@ const AT_ONCE: u64 = 200;
 
 /// What is to be done about a statement that is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum VerificationStatus {
     /// Nothing.
     Trusted,
     /// Before another client gets its connection, the server is to be asked.
@@ -34,8 +34,8 @@ pub enum Verdict {
 
 /// The statements of those who send alike, by their digests.
 #[derive(Debug, Default)]
-pub struct Trials {
-    known: HashMap<u64, Standing>,
+pub struct StatementVerifier {
+    known: HashMap<u64, StatementRecord>,
     /// Of what they call, the verdicts hang on it.
     catalog: u64,
     /// When all questions so far would have been spread evenly.
@@ -45,7 +45,7 @@ pub struct Trials {
 
 /// The result of a statement's runs so far.
 #[derive(Debug, Clone, Copy)]
-enum Standing {
+enum StatementRecord {
     /// Consecutive runs that left nothing.
     Passed(u8),
     /// State was found after one of its runs, and another statement may have left it. Consecutive
@@ -65,18 +65,18 @@ pub struct Finding {
     pub is_of_these: bool,
 }
 
-impl Trials {
+impl StatementVerifier {
     /// A statement is run. `catalog`: which state of what it may call.
-    pub fn verdict(&mut self, digest: u64, catalog: u64) -> Verdict {
+    pub fn verdict(&mut self, digest: u64, catalog: u64) -> VerificationStatus {
         if self.catalog != catalog {
             self.forget();
             self.catalog = catalog;
         }
         match self.known.get(&digest) {
-            Some(Standing::Leaves(pins)) => Verdict::Leaves(*pins),
-            _ if self.is_off => Verdict::Trusted,
-            Some(Standing::Passed(RUNS)) => Verdict::Trusted,
-            _ => Verdict::OnTrial,
+            Some(StatementRecord::Leaves(pins)) => VerificationStatus::Leaves(*pins),
+            _ if self.is_off => VerificationStatus::Trusted,
+            Some(StatementRecord::Passed(RUNS)) => VerificationStatus::Trusted,
+            _ => VerificationStatus::OnTrial,
         }
     }
 
@@ -92,7 +92,10 @@ impl Trials {
     pub fn may_ask(&mut self, digests: &[u64], now_ms: u64) -> bool {
         let is_due = |digest: &u64| {
             let standing = self.known.get(digest);
-            matches!(standing, Some(Standing::Leaves(_) | Standing::Suspected(_)))
+            matches!(
+                standing,
+                Some(StatementRecord::Leaves(_) | StatementRecord::Suspected(_))
+            )
         };
         if digests.iter().any(is_due) {
             return true;
@@ -122,7 +125,7 @@ impl Trials {
         let culprit = of_these.filter(|_| finding.is_of_these);
         match culprit {
             Some(digest) => {
-                let leaves = Standing::Leaves(before.and(finding.left));
+                let leaves = StatementRecord::Leaves(before.and(finding.left));
                 self.known.insert(digest, leaves);
             }
             None => digests.iter().for_each(|digest| self.suspect(*digest)),
@@ -140,8 +143,8 @@ impl Trials {
         let mut found = digests.iter().filter_map(|digest| {
             let standing = self.known.get(digest)?;
             match standing {
-                Standing::Leaves(pins) => Some((*digest, *pins)),
-                Standing::Passed(_) | Standing::Suspected(_) => None,
+                StatementRecord::Leaves(pins) => Some((*digest, *pins)),
+                StatementRecord::Passed(_) | StatementRecord::Suspected(_) => None,
             }
         });
         found.next()
@@ -160,7 +163,7 @@ impl Trials {
             let standing = self.known.get(digest);
             matches!(
                 standing,
-                Some(Standing::Passed(1..) | Standing::Suspected(1..))
+                Some(StatementRecord::Passed(1..) | StatementRecord::Suspected(1..))
             )
         };
         let mut suspects = digests.iter().filter(|digest| !has_passed(digest));
@@ -171,19 +174,27 @@ impl Trials {
     }
 
     fn passed(&mut self, digest: u64) {
-        let known = self.known.entry(digest).or_insert(Standing::Passed(0));
+        let known = self
+            .known
+            .entry(digest)
+            .or_insert(StatementRecord::Passed(0));
         match known {
-            Standing::Passed(runs) => *runs = runs.saturating_add(1).min(RUNS),
-            Standing::Suspected(runs) if *runs + 1 >= RUNS => *known = Standing::Passed(RUNS),
-            Standing::Suspected(runs) => *runs += 1,
-            Standing::Leaves(_) => {}
+            StatementRecord::Passed(runs) => *runs = runs.saturating_add(1).min(RUNS),
+            StatementRecord::Suspected(runs) if *runs + 1 >= RUNS => {
+                *known = StatementRecord::Passed(RUNS)
+            }
+            StatementRecord::Suspected(runs) => *runs += 1,
+            StatementRecord::Leaves(_) => {}
         }
     }
 
     fn suspect(&mut self, digest: u64) {
-        let known = self.known.entry(digest).or_insert(Standing::Suspected(0));
-        if !matches!(known, Standing::Leaves(_)) {
-            *known = Standing::Suspected(0);
+        let known = self
+            .known
+            .entry(digest)
+            .or_insert(StatementRecord::Suspected(0));
+        if !matches!(known, StatementRecord::Leaves(_)) {
+            *known = StatementRecord::Suspected(0);
         }
     }
 
@@ -222,72 +233,76 @@ mod tests {
         is_of_these: true,
     };
 
-    fn passes(trials: &mut Trials, digest: u64, times: u8) {
+    fn passes(trials: &mut StatementVerifier, digest: u64, times: u8) {
         for _ in 0..times {
-            assert_eq!(trials.verdict(digest, 1), Verdict::OnTrial);
+            assert_eq!(trials.verdict(digest, 1), VerificationStatus::OnTrial);
             trials.found(&[digest], NOTHING);
         }
     }
 
     #[test]
     fn a_statement_is_trusted_after_some_runs_until_what_it_calls_changes() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         passes(&mut trials, 7, RUNS);
-        assert_eq!(trials.verdict(7, 1), Verdict::Trusted);
-        assert_eq!(trials.verdict(8, 1), Verdict::OnTrial);
-        assert_eq!(trials.verdict(7, 2), Verdict::OnTrial);
+        assert_eq!(trials.verdict(7, 1), VerificationStatus::Trusted);
+        assert_eq!(trials.verdict(8, 1), VerificationStatus::OnTrial);
+        assert_eq!(trials.verdict(7, 2), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn state_that_a_statement_alone_has_left_pins_by_it() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         assert_eq!(trials.found(&[7, 8], left(LOCK)), None, "it may be either");
-        assert_eq!(trials.verdict(7, 0), Verdict::OnTrial);
+        assert_eq!(trials.verdict(7, 0), VerificationStatus::OnTrial);
         assert_eq!(trials.found(&[7], left(LOCK)), Some(7));
-        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(LOCK));
+        assert_eq!(trials.verdict(7, 0), VerificationStatus::Leaves(LOCK));
         trials.found(&[7], NOTHING);
-        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(LOCK), "not each time");
-        assert_eq!(trials.verdict(8, 0), Verdict::OnTrial);
+        assert_eq!(
+            trials.verdict(7, 0),
+            VerificationStatus::Leaves(LOCK),
+            "not each time"
+        );
+        assert_eq!(trials.verdict(8, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn among_statements_that_left_nothing_before_the_new_one_has_left_it() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         passes(&mut trials, 8, 1);
         assert_eq!(trials.found(&[8, 7], left(LOCK)), Some(7));
-        assert_eq!(trials.verdict(7, 1), Verdict::Leaves(LOCK));
-        assert_eq!(trials.verdict(8, 1), Verdict::OnTrial);
+        assert_eq!(trials.verdict(7, 1), VerificationStatus::Leaves(LOCK));
+        assert_eq!(trials.verdict(8, 1), VerificationStatus::OnTrial);
         assert_eq!(trials.found(&[8], left(LOCK)), Some(8), "it was alone");
     }
 
     #[test]
     fn state_that_an_earlier_statement_may_have_left_condemns_none() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         assert_eq!(trials.found(&[7], met(LOCK)), None);
-        assert_eq!(trials.verdict(7, 0), Verdict::OnTrial);
+        assert_eq!(trials.verdict(7, 0), VerificationStatus::OnTrial);
         assert!((0..1_000).all(|_| trials.may_ask(&[7], 1_000)), "suspected");
         for _ in 0..RUNS {
             trials.found(&[7], NOTHING);
         }
-        assert_eq!(trials.verdict(7, 0), Verdict::Trusted);
+        assert_eq!(trials.verdict(7, 0), VerificationStatus::Trusted);
         trials.found(&[8], left(LOCK));
         trials.found(&[8], met(TABLE));
-        assert_eq!(trials.verdict(8, 0), Verdict::Leaves(LOCK));
+        assert_eq!(trials.verdict(8, 0), VerificationStatus::Leaves(LOCK));
     }
 
     #[test]
     fn verdicts_are_forgotten_when_connections_are_renewed() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         trials.found(&[7], left(LOCK));
         trials.end();
         trials.forget();
-        assert_eq!(trials.verdict(7, 0), Verdict::OnTrial);
+        assert_eq!(trials.verdict(7, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn clients_that_never_repeat_a_statement_are_asked_about_at_a_limited_rate() {
-        let mut trials = Trials::default();
-        let asked = |trials: &mut Trials, now_ms| {
+        let mut trials = StatementVerifier::default();
+        let asked = |trials: &mut StatementVerifier, now_ms| {
             (0..1_000).filter(|_| trials.may_ask(&[7], now_ms)).count()
         };
         assert_eq!(asked(&mut trials, 1_000), 200);
@@ -300,29 +315,36 @@ mod tests {
 
     #[test]
     fn a_statement_that_left_something_is_asked_about_each_time_and_keeps_all_its_pins() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         trials.found(&[7], left(LOCK));
         assert!((0..1_000).all(|_| trials.may_ask(&[8, 7], 1_000)));
         assert_eq!(trials.found(&[8, 7], left(TABLE)), Some(7));
-        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(LOCK.and(TABLE)));
-        assert_eq!(trials.verdict(8, 0), Verdict::OnTrial);
+        assert_eq!(
+            trials.verdict(7, 0),
+            VerificationStatus::Leaves(LOCK.and(TABLE))
+        );
+        assert_eq!(trials.verdict(8, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn of_more_than_are_told_apart_none_is_condemned() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         let many: Vec<u64> = (1..=ON_TRIAL_MAX as u64).collect();
         trials.found(&many[1..], NOTHING);
         assert_eq!(trials.found(&many, left(LOCK)), None);
-        assert_eq!(trials.verdict(1, 0), Verdict::OnTrial);
+        assert_eq!(trials.verdict(1, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn no_statement_is_on_trial_where_servers_do_not_answer() {
-        let mut trials = Trials::default();
+        let mut trials = StatementVerifier::default();
         trials.found(&[8], left(LOCK));
         trials.end();
-        assert_eq!(trials.verdict(7, 0), Verdict::Trusted);
-        assert_eq!(trials.verdict(8, 0), Verdict::Leaves(LOCK), "it is known");
+        assert_eq!(trials.verdict(7, 0), VerificationStatus::Trusted);
+        assert_eq!(
+            trials.verdict(8, 0),
+            VerificationStatus::Leaves(LOCK),
+            "it is known"
+        );
     }
 }

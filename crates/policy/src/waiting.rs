@@ -11,7 +11,7 @@ use std::fmt;
 
 /// Limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct FailoverSettings {
     /// A client waits this long at most for a primary.
     pub wait_ms: u64,
     /// So many may wait at a time.
@@ -25,9 +25,9 @@ pub struct Settings {
 /// Who has been let go is waited for so long: slow statements must not hold up everybody else.
 const GOING_MS: u64 = 1_000;
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for FailoverSettings {
+    fn default() -> FailoverSettings {
+        FailoverSettings {
             wait_ms: 10_000,
             queue_length: 10_000,
             resume_at_once: 32,
@@ -37,7 +37,7 @@ impl Default for Settings {
 
 /// How the primary is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Primary {
+pub enum PrimaryStatus {
     /// There is one.
     Here,
     /// There is none.
@@ -46,26 +46,26 @@ pub enum Primary {
 
 /// A place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket {
+pub struct FailoverTicket {
     number: u64,
     since_ms: u64,
 }
 
 /// What to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum QueueDecision {
     /// Send it.
     Go,
     /// Wait until the ticket is named by [`Waiting::turn`], [`Waiting::done`],
     /// [`Waiting::hurry`] or [`Waiting::expire`].
-    Wait(Ticket),
+    Wait(FailoverTicket),
     /// Tell the client.
-    Fail(Trouble),
+    Fail(PrimaryError),
 }
 
 /// What a client is told. Its connection stays; only its statement or transaction has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum PrimaryError {
     /// No server became the primary within the time. Nothing was run.
     NoPrimary {
         /// How long it has waited.
@@ -80,22 +80,22 @@ pub enum Trouble {
 }
 
 /// What, and what to do.
-impl fmt::Display for Trouble {
+impl fmt::Display for PrimaryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::NoPrimary { waited_ms } => write!(
+            PrimaryError::NoPrimary { waited_ms } => write!(
                 f,
                 "no primary available after {waited_ms} ms; statement not executed, retry"
             ),
-            Trouble::QueueFull => f.write_str(
+            PrimaryError::QueueFull => f.write_str(
                 "no primary available and too many clients are waiting for one (queue_length); \
                  statement not executed, retry later",
             ),
-            Trouble::TransactionLost => f.write_str(
+            PrimaryError::TransactionLost => f.write_str(
                 "lost the server that ran this transaction; transaction rolled back, retry it from \
                  the beginning",
             ),
-            Trouble::OutcomeUnknown => f.write_str(
+            PrimaryError::OutcomeUnknown => f.write_str(
                 "lost the server before it answered; the statement may or may not have been \
                  executed, check before retrying",
             ),
@@ -105,9 +105,9 @@ impl fmt::Display for Trouble {
 
 /// The clients of one service that wait for a primary.
 #[derive(Debug)]
-pub struct Waiting {
-    settings: Settings,
-    primary: Primary,
+pub struct FailoverQueue {
+    settings: FailoverSettings,
+    primary: PrimaryStatus,
     /// Since when, by number: in the order of coming, whoever comes back included.
     queue: BTreeMap<u64, u64>,
     /// Let go, and not done yet: since when, by number.
@@ -115,13 +115,13 @@ pub struct Waiting {
     next: u64,
 }
 
-impl Waiting {
+impl FailoverQueue {
     /// Nobody waits; there is no primary yet.
     #[must_use]
-    pub fn new(settings: Settings) -> Waiting {
-        Waiting {
+    pub fn new(settings: FailoverSettings) -> FailoverQueue {
+        FailoverQueue {
             settings,
-            primary: Primary::Away,
+            primary: PrimaryStatus::Away,
             queue: BTreeMap::new(),
             resuming: BTreeMap::new(),
             next: 0,
@@ -129,14 +129,14 @@ impl Waiting {
     }
 
     /// Other limits, from a reload.
-    pub fn set_settings(&mut self, settings: Settings) {
+    pub fn set_settings(&mut self, settings: FailoverSettings) {
         self.settings = settings;
     }
 
     /// Whether new work may go without asking.
     #[must_use]
-    pub fn is_calm(&self) -> bool {
-        self.primary == Primary::Here && self.queue.is_empty()
+    pub fn is_empty_and_available(&self) -> bool {
+        self.primary == PrimaryStatus::Here && self.queue.is_empty()
     }
 
     /// How many wait.
@@ -152,30 +152,34 @@ impl Waiting {
     }
 
     /// A client wants something of the primary of which no server has seen anything.
-    pub fn ask(&mut self, now_ms: u64) -> Answer {
-        if self.is_calm() {
-            return Answer::Go;
+    pub fn ask(&mut self, now_ms: u64) -> QueueDecision {
+        if self.is_empty_and_available() {
+            return QueueDecision::Go;
         }
         if self.queue.len() >= self.settings.queue_length {
-            return Answer::Fail(Trouble::QueueFull);
+            return QueueDecision::Fail(PrimaryError::QueueFull);
         }
-        Answer::Wait(self.enqueue(now_ms))
+        QueueDecision::Wait(self.enqueue(now_ms))
     }
 
     /// How the primary is, to be told after each look at it. Whose turn it is.
-    pub fn turn(&mut self, primary: Primary, now_ms: u64) -> Vec<Ticket> {
+    pub fn set_primary_status(
+        &mut self,
+        primary: PrimaryStatus,
+        now_ms: u64,
+    ) -> Vec<FailoverTicket> {
         self.primary = primary;
         self.resume(now_ms)
     }
 
     /// One whose turn it was has its answer, or has left. Whose turn it is next.
-    pub fn done(&mut self, ticket: Ticket, now_ms: u64) -> Vec<Ticket> {
+    pub fn done(&mut self, ticket: FailoverTicket, now_ms: u64) -> Vec<FailoverTicket> {
         self.resuming.remove(&ticket.number);
         self.resume(now_ms)
     }
 
     /// Those who were let go a second ago are waited for no more. Whose turn it is next.
-    pub fn hurry(&mut self, now_ms: u64) -> Vec<Ticket> {
+    pub fn expire_resuming(&mut self, now_ms: u64) -> Vec<FailoverTicket> {
         let is_recent = |since_ms: u64| now_ms.saturating_sub(since_ms) < GOING_MS;
         self.resuming.retain(|_, since_ms| is_recent(*since_ms));
         self.resume(now_ms)
@@ -183,19 +187,19 @@ impl Waiting {
 
     /// One whose turn it was found the primary gone again, and nothing of its work was sent: it
     /// waits on where it was, its time running. Nobody follows it before the next [`Self::turn`].
-    pub fn wait_on(&mut self, ticket: Ticket) {
-        self.primary = Primary::Away;
+    pub fn requeue(&mut self, ticket: FailoverTicket) {
+        self.primary = PrimaryStatus::Away;
         self.resuming.remove(&ticket.number);
         self.queue.insert(ticket.number, ticket.since_ms);
     }
 
     /// A client leaves the queue. False: it was its turn already.
-    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+    pub fn cancel(&mut self, ticket: FailoverTicket) -> bool {
         self.queue.remove(&ticket.number).is_some()
     }
 
     /// Those whose time is over: they wait no more, and are told so.
-    pub fn expire(&mut self, now_ms: u64) -> Vec<(Ticket, Trouble)> {
+    pub fn expire(&mut self, now_ms: u64) -> Vec<(FailoverTicket, PrimaryError)> {
         let mut expired = Vec::new();
         while let Some(first) = self.queue.first_entry() {
             let waited_ms = now_ms.saturating_sub(*first.get());
@@ -203,8 +207,8 @@ impl Waiting {
                 break;
             }
             let (number, since_ms) = first.remove_entry();
-            let ticket = Ticket { number, since_ms };
-            expired.push((ticket, Trouble::NoPrimary { waited_ms }));
+            let ticket = FailoverTicket { number, since_ms };
+            expired.push((ticket, PrimaryError::NoPrimary { waited_ms }));
         }
         expired
     }
@@ -216,8 +220,8 @@ impl Waiting {
         Some(since_ms + self.settings.wait_ms)
     }
 
-    fn enqueue(&mut self, now_ms: u64) -> Ticket {
-        let ticket = Ticket {
+    fn enqueue(&mut self, now_ms: u64) -> FailoverTicket {
+        let ticket = FailoverTicket {
             number: self.next,
             since_ms: now_ms,
         };
@@ -226,14 +230,14 @@ impl Waiting {
         ticket
     }
 
-    fn resume(&mut self, now_ms: u64) -> Vec<Ticket> {
+    fn resume(&mut self, now_ms: u64) -> Vec<FailoverTicket> {
         let mut turn = Vec::new();
-        while self.primary == Primary::Here
+        while self.primary == PrimaryStatus::Here
             && self.has_room()
             && let Some((number, since_ms)) = self.queue.pop_first()
         {
             self.resuming.insert(number, now_ms);
-            turn.push(Ticket { number, since_ms });
+            turn.push(FailoverTicket { number, since_ms });
         }
         turn
     }

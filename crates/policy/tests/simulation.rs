@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::health::{Change, Health, Outcome, PassiveFailure, Settings, Standing};
+use evenkeel_policy::health::{
+    Change, Health, HealthSettings, HealthState, PassiveFailure, ProbeOutcome,
+};
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::{
     Algorithm, Load, Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet,
@@ -87,7 +89,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(settings: Settings, dice: &mut Dice) -> Server {
+    fn new(settings: HealthSettings, dice: &mut Dice) -> Server {
         let max_connections = [None, Some(3), Some(20)][dice.below(3) as usize];
         let health = Health::new(settings, 0);
         Server {
@@ -110,7 +112,7 @@ impl Server {
     }
 
     fn takes_clients(&self) -> bool {
-        self.health.standing() != Standing::Down && !self.draining && self.weight > 0
+        self.health.state() != HealthState::Down && !self.draining && self.weight > 0
     }
 
     fn ramps_at(&self, now_ms: u64) -> bool {
@@ -127,7 +129,7 @@ impl Server {
             id: id as u64,
             weight: effective_weight(self.weight, up_for_ms, self.slow_start_ms).weight,
             backup: self.backup,
-            accepting: self.health.standing().takes_clients() && !self.draining,
+            accepting: self.health.state().takes_clients() && !self.draining,
             load: self.load.clone(),
         }
     }
@@ -143,7 +145,7 @@ impl Server {
 struct World {
     dice: Dice,
     now_ms: u64,
-    settings: Settings,
+    settings: HealthSettings,
     algorithm: Algorithm,
     cursor: Arc<RotationCursor>,
     servers: Vec<Server>,
@@ -268,12 +270,12 @@ impl World {
         let change = server.health.passive(now_ms, sign, last);
         if let Some(change) = &change {
             assert!(!last, "the last server was taken out by a passive sign");
-            assert_eq!(change.to, Standing::Down);
-            let half_open = change.from == Standing::Starting && server.changes > 0;
+            assert_eq!(change.to, HealthState::Down);
+            let half_open = change.from == HealthState::Starting && server.changes > 0;
             let row = server.failures >= self.settings.fall;
             assert!(row || half_open, "down after {} failures", server.failures);
         }
-        if self.settings.probing && server.health.standing() != Standing::Down {
+        if self.settings.probing && server.health.state() != HealthState::Down {
             assert_eq!(
                 server.health.next_probe_in_ms(self.dice.roll()),
                 0,
@@ -334,8 +336,8 @@ impl World {
                 server.failures = 0;
                 server.failed_probes = 0;
                 let outcome = match server.monitor_locked_out {
-                    true => Outcome::LoginRefused(String::from("access denied")),
-                    false => Outcome::Passed,
+                    true => ProbeOutcome::LoginRefused(String::from("access denied")),
+                    false => ProbeOutcome::Passed,
                 };
                 let change = server.health.probe(now_ms, outcome);
                 let reported = server.health.monitor_problem().is_some();
@@ -348,7 +350,7 @@ impl World {
                 server.failed_probes += 1;
                 server
                     .health
-                    .probe(now_ms, Outcome::Failed(String::from("refused")))
+                    .probe(now_ms, ProbeOutcome::Failed(String::from("refused")))
             }
         };
         self.check_probe(index, change.as_ref());
@@ -373,19 +375,21 @@ impl World {
         let server = &self.servers[index];
         let fall = self.settings.fall;
         match change.map(|change| (change.from, change.to)) {
-            Some((Standing::Up, Standing::Down)) => assert!(server.failures >= fall),
-            Some((Standing::Down, Standing::Up)) => assert_eq!(server.passes, self.settings.rise),
-            Some((Standing::Down, Standing::Starting)) => assert!(!self.settings.probing),
-            Some((Standing::Starting, to)) => assert_eq!(
-                to == Standing::Up,
+            Some((HealthState::Up, HealthState::Down)) => assert!(server.failures >= fall),
+            Some((HealthState::Down, HealthState::Up)) => {
+                assert_eq!(server.passes, self.settings.rise)
+            }
+            Some((HealthState::Down, HealthState::Starting)) => assert!(!self.settings.probing),
+            Some((HealthState::Starting, to)) => assert_eq!(
+                to == HealthState::Up,
                 server.failures == 0 || !self.settings.probing
             ),
             Some(other) => panic!("a change from and to: {other:?}"),
             None if !self.settings.probing => {}
-            None => match server.health.standing() {
-                Standing::Starting => panic!("the first probe decides"),
-                Standing::Up => assert!(server.failed_probes < fall),
-                Standing::Down => assert!(server.passes < self.settings.rise),
+            None => match server.health.state() {
+                HealthState::Starting => panic!("the first probe decides"),
+                HealthState::Up => assert!(server.failed_probes < fall),
+                HealthState::Down => assert!(server.passes < self.settings.rise),
             },
         }
     }
@@ -393,7 +397,7 @@ impl World {
     fn changed(&mut self, index: usize, change: Option<Change>) {
         let Some(change) = change else { return };
         let server = &mut self.servers[index];
-        assert_eq!(change.to, server.health.standing());
+        assert_eq!(change.to, server.health.state());
         assert_eq!(change.at_ms, server.health.since_ms());
         assert_eq!(change.reason, server.health.reason());
         assert_ne!(change.from, change.to);
@@ -433,9 +437,9 @@ impl World {
             _ => {
                 self.settings.dead_interval_ms_max = 500 + self.dice.below(20_000);
                 for server in &mut self.servers {
-                    let before = server.health.standing();
+                    let before = server.health.state();
                     server.health.update_settings(self.settings.clone());
-                    assert_eq!(server.health.standing(), before);
+                    assert_eq!(server.health.state(), before);
                 }
             }
         }
@@ -472,8 +476,8 @@ impl World {
         self.check();
         for server in &self.servers {
             assert_eq!(
-                server.health.standing(),
-                Standing::Up,
+                server.health.state(),
+                HealthState::Up,
                 "{}",
                 server.health.reason()
             );
@@ -483,8 +487,8 @@ impl World {
     }
 }
 
-fn any_settings(dice: &mut Dice) -> Settings {
-    Settings {
+fn any_settings(dice: &mut Dice) -> HealthSettings {
+    HealthSettings {
         interval_ms: 200 + dice.below(3_000),
         timeout_ms: 1_000,
         rise: 1 + dice.below(3) as u32,

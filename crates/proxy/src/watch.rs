@@ -11,7 +11,7 @@ mod row;
 
 use std::{fmt, time::Duration};
 
-use evenkeel_policy::cluster::Report;
+use evenkeel_policy::cluster::RoleReport;
 
 use self::keeper::PersistentConnection;
 pub use self::mysql::logins::MysqlAuthQuery;
@@ -93,7 +93,7 @@ impl RoleMonitor {
         target: &Target,
         fresh: bool,
         timeout: Duration,
-    ) -> Result<Report, WatchError> {
+    ) -> Result<RoleReport, WatchError> {
         match &mut self.0 {
             Kind::Mysql(keeper) => keeper.ask(target, fresh, timeout).await,
             Kind::Postgres(keeper) => keeper.ask(target, fresh, timeout).await,

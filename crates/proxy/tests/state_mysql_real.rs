@@ -13,7 +13,7 @@ mod session;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
 use evenkeel_proxy::state::mysql::{
     CatalogLookup, FOLLOWED, HoldPolicy, InfoNeeds, InfoUsage, InitialSettings, ServerSessionState,
@@ -265,7 +265,7 @@ impl Scene {
         } = &mut self.clients[client];
         let Lent { connection, on } = &mut self.lent[*at];
         let mut pins = journal.pins;
-        pins.release(Release::ResetConnection);
+        pins.release(UnpinEvent::ResetConnection);
         if pins.is_empty() {
             assert_eq!(own.reset().error, None);
             assert_eq!(connection.reset().error, None);

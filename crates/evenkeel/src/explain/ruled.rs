@@ -1,6 +1,6 @@
 //! What the rules of a service say of a statement, and of one rule that is tried on it.
 
-use evenkeel_policy::rules::{Destination, Verdict};
+use evenkeel_policy::rules::{Destination, RuleOutcome};
 use evenkeel_proxy::rules::{RuleBook, Said};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
@@ -19,7 +19,7 @@ const OF_ANYBODY: &str = "a user and a database that no rule mentions: set them 
 /// What the rules say.
 pub(super) struct Ruled {
     book: RuleBook,
-    verdict: Verdict,
+    verdict: RuleOutcome,
     dialect: Dialect,
     /// A rule asks for what the question leaves open.
     assumes: bool,

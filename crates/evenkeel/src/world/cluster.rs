@@ -6,8 +6,8 @@ mod telling;
 
 use std::collections::BTreeMap;
 
-use evenkeel_policy::cluster::{Cluster, Memory, Problem, Report, Role, Verdict};
-use evenkeel_policy::health::Standing;
+use evenkeel_policy::cluster::{Cluster, ClusterRoles, HandoverState, Problem, Role, RoleReport};
+use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::now_ms;
 use evenkeel_proxy::record::CutReason;
@@ -22,7 +22,7 @@ use crate::config::{Address, Plan};
 pub(super) struct ClusterState {
     /// In the order of the configuration.
     pub(super) members: Vec<Address>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ClusterRoles,
     pub(super) primary_since_ms: u64,
     /// When each member came into its role.
     pub(super) role_since_ms: BTreeMap<u64, u64>,
@@ -51,7 +51,7 @@ impl ClusterState {
     }
 
     /// What the servers cannot tell again.
-    pub(super) fn memory(&self) -> Memory {
+    pub(super) fn memory(&self) -> HandoverState {
         self.cluster.memory()
     }
 
@@ -130,7 +130,7 @@ impl World {
     /// Nobody waits for a word of members that were down before anybody asked them.
     pub(super) fn lose_the_dead(&mut self) {
         let states = self.servers.values();
-        let dead = states.filter(|state| state.health.standing() == Standing::Down);
+        let dead = states.filter(|state| state.health.state() == HealthState::Down);
         let dead: Vec<_> = dead
             .map(|one| (one.address.clone(), one.server.id))
             .collect();
@@ -138,14 +138,16 @@ impl World {
             if let Some(index) = self.cluster_index(&address)
                 && self.clusters[index].cluster.awaits(server_id)
             {
-                self.clusters[index].cluster.lost(now_ms(), server_id);
+                self.clusters[index]
+                    .cluster
+                    .server_down(now_ms(), server_id);
                 self.decide(index);
             }
         }
     }
 
     /// A server has said what it is, or why it cannot.
-    pub(super) fn hear(&mut self, address: &Address, outcome: Result<Report, WatchError>) {
+    pub(super) fn hear(&mut self, address: &Address, outcome: Result<RoleReport, WatchError>) {
         let Some(index) = self.cluster_index(address) else {
             return;
         };
@@ -162,7 +164,7 @@ impl World {
             }
             return;
         }
-        if state.health.standing() == Standing::Down {
+        if state.health.state() == HealthState::Down {
             // It is back, it seems: the probes say so first, and soon.
             return state.probe_soon(now_ms);
         }
@@ -171,7 +173,7 @@ impl World {
                 state.told_role(now_ms);
                 self.learn_from(address, &report);
                 let cluster = &mut self.clusters[index].cluster;
-                cluster.heard(now_ms, server_id, report);
+                cluster.report_received(now_ms, server_id, report);
                 self.decide(index);
             }
             Err(error) => self.note_hidden_role(address, index, error.to_string()),
@@ -183,7 +185,7 @@ impl World {
         let Some(state) = self.servers.get_mut(address) else {
             return;
         };
-        if state.health.standing() == Standing::Down {
+        if state.health.state() == HealthState::Down {
             return;
         }
         if state.role_problem.as_ref() != Some(&why) {
@@ -192,7 +194,7 @@ impl World {
         }
         let server_id = state.server.id;
         let cluster = &mut self.clusters[index].cluster;
-        cluster.could_not_tell(server_id, why);
+        cluster.role_unknown(server_id, why);
         self.decide(index);
     }
 
@@ -204,7 +206,9 @@ impl World {
             watching.verify(true);
         }
         let server_id = state.server.id;
-        self.clusters[index].cluster.lost(now_ms(), server_id);
+        self.clusters[index]
+            .cluster
+            .server_down(now_ms(), server_id);
         self.decide(index);
     }
 
@@ -215,21 +219,23 @@ impl World {
             return;
         };
         let server_id = state.server.id;
-        self.clusters[index].cluster.fell_silent(server_id);
+        self.clusters[index].cluster.server_unresponsive(server_id);
         self.decide(index);
     }
 
     /// A server's standing has changed: a dead one has no role, one that is back is asked for it.
-    pub(super) fn follow_standing(&mut self, address: &Address, standing: Standing) {
+    pub(super) fn follow_standing(&mut self, address: &Address, standing: HealthState) {
         let Some(index) = self.cluster_index(address) else {
             return;
         };
         let Some(state) = self.servers.get(address) else {
             return;
         };
-        if standing == Standing::Down {
+        if standing == HealthState::Down {
             let server_id = state.server.id;
-            self.clusters[index].cluster.lost(now_ms(), server_id);
+            self.clusters[index]
+                .cluster
+                .server_down(now_ms(), server_id);
             self.decide(index);
         } else if let Some(watching) = &state.watching {
             watching.verify(true);
@@ -237,8 +243,8 @@ impl World {
     }
 
     /// Goes on with what another process knew of a cluster.
-    pub(super) fn recall(&mut self, index: usize, memory: &Memory) {
-        self.clusters[index].cluster.recall(memory);
+    pub(super) fn recall(&mut self, index: usize, memory: &HandoverState) {
+        self.clusters[index].cluster.restore(memory);
         self.decide(index);
     }
 
@@ -256,7 +262,7 @@ impl World {
         let server_id = self.servers.get(address).map(|state| state.server.id);
         let named = (!withdraw).then_some(server_id).flatten();
         let cluster = &mut self.clusters[index];
-        cluster.cluster.name_primary(named);
+        cluster.cluster.override_primary(named);
         let name = self.name_of(address).to_owned();
         self.decide(index);
         let verdict = &self.clusters[index].verdict;
@@ -278,7 +284,7 @@ impl World {
     /// Derives the verdict anew, and draws its consequences where it has changed.
     fn decide(&mut self, index: usize) {
         let now_ms = now_ms();
-        let verdict = self.clusters[index].cluster.verdict();
+        let verdict = self.clusters[index].cluster.roles();
         self.verify(index, &verdict);
         let old = std::mem::replace(&mut self.clusters[index].verdict, verdict);
         self.hand_over(index, &old);
@@ -297,7 +303,7 @@ impl World {
         self.tell_problems(index, old.primary);
     }
 
-    fn verify(&self, index: usize, verdict: &Verdict) {
+    fn verify(&self, index: usize, verdict: &ClusterRoles) {
         let cluster = &self.clusters[index];
         for address in &cluster.members {
             let Some(state) = self.servers.get(address) else {
@@ -307,7 +313,7 @@ impl World {
                 continue;
             };
             watching.hunt(verdict.primary.is_none() && cluster.wants_primary);
-            let wanted = |verdict: &Verdict| verdict.verify.contains(&state.server.id);
+            let wanted = |verdict: &ClusterRoles| verdict.verify.contains(&state.server.id);
             if wanted(verdict) {
                 if verdict.primary == Some(state.server.id) {
                     watching.contest();
@@ -329,7 +335,7 @@ impl World {
     }
 
     /// Cuts sessions that would write to a server which is not the primary, where told to.
-    fn cut_misplaced(&mut self, index: usize, old: &Verdict) -> Vec<CutCount> {
+    fn cut_misplaced(&mut self, index: usize, old: &ClusterRoles) -> Vec<CutCount> {
         let cluster = &self.clusters[index];
         let mut cuts = Vec::new();
         for service in &self.services {
@@ -366,7 +372,7 @@ impl World {
         if self.clusters[index].verdict.primary.is_none() {
             return;
         }
-        let nobody = Verdict {
+        let nobody = ClusterRoles {
             primary: None,
             roles: Vec::new(),
             verify: Vec::new(),
@@ -423,7 +429,7 @@ fn sends_writes(plan: &ServicePlan) -> bool {
     matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol.is_database()
 }
 
-fn role_in(verdict: &Verdict, server_id: u64) -> &Role {
+fn role_in(verdict: &ClusterRoles, server_id: u64) -> &Role {
     let mut roles = verdict.roles.iter();
     let found = roles.find(|(id, _)| *id == server_id);
     found.map_or(&Role::Unknown, |(_, role)| role)
@@ -433,7 +439,7 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterStat
     let cluster = Cluster::new(listed);
     ClusterState {
         members,
-        verdict: cluster.verdict(),
+        verdict: cluster.roles(),
         primary_since_ms: now_ms(),
         role_since_ms: BTreeMap::new(),
         wants_primary: false,

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::causality::{Lsn, Position};
-use evenkeel_policy::cluster::report::{Group, Replication, Said};
-use evenkeel_policy::cluster::{Report, Role};
-use evenkeel_policy::health::Standing;
+use evenkeel_policy::cluster::report::{Group, Replication, ReplicationState};
+use evenkeel_policy::cluster::{Role, RoleReport};
+use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::knowledge::ServerInfo;
 use evenkeel_proxy::probe::{MonitorAccount, ProbeSetupError, Tls};
 use evenkeel_proxy::record::CutReason;
@@ -265,12 +265,15 @@ impl Learning {
     }
 
     /// A server has said what it is: of a replica, that is also a position.
-    fn hear(&mut self, server_id: u64, said: &Said, asked_ms: u64) {
-        if let Said::Postgres(said) = said {
+    fn hear(&mut self, server_id: u64, said: &ReplicationState, asked_ms: u64) {
+        if let ReplicationState::Postgres(said) = said {
             self.era.heard(server_id, said.timeline);
         }
         let track = self.knowledge.track();
-        track.set_causal(server_id, matches!(said, Said::Galera(said) if said.causal));
+        track.set_causal(
+            server_id,
+            matches!(said, ReplicationState::Galera(said) if said.causal),
+        );
         let tracks = self.roster.borrow().tracks;
         if let Some(position) = applied(said).filter(|_| tracks) {
             let asked_us = asked_ms.saturating_mul(1_000);
@@ -362,7 +365,7 @@ impl World {
     }
 
     /// A server has said what it is: to be called before that is decided upon.
-    pub(super) fn learn_from(&mut self, address: &Address, report: &Report) {
+    pub(super) fn learn_from(&mut self, address: &Address, report: &RoleReport) {
         let Some(server_id) = self.servers.get(address).map(|state| state.server.id) else {
             return;
         };
@@ -395,7 +398,7 @@ impl World {
         };
         for one in &plan.servers {
             let state = self.servers.get(&one.address);
-            let up = state.filter(|state| state.health.standing() != Standing::Down);
+            let up = state.filter(|state| state.health.state() != HealthState::Down);
             let Some(state) = up else { continue };
             let id = state.server.id;
             let cluster = self.cluster_of(&one.address);
@@ -447,17 +450,18 @@ pub(super) fn tracks(plan: &ServicePlan) -> bool {
 }
 
 /// What whoever reads there sees, if the server says so. A Galera node does when it is asked.
-fn applied(said: &Said) -> Option<Position> {
+fn applied(said: &ReplicationState) -> Option<Position> {
     match said {
-        Said::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {
+        ReplicationState::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {
             timeline: said.timeline,
             at: said.lsn,
         })),
-        Said::Replication(Replication { visible, .. }) | Said::Group(Group { visible, .. }) => {
+        ReplicationState::Replication(Replication { visible, .. })
+        | ReplicationState::Group(Group { visible, .. }) => {
             // One that keeps no GTIDs tells nothing.
             (!visible.is_empty()).then(|| Position::Gtids(visible.clone()))
         }
-        Said::Galera(_) => None,
+        ReplicationState::Galera(_) => None,
     }
 }
 

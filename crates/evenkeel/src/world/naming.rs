@@ -1,6 +1,6 @@
 //! Where a server is: its name is resolved again and again, and one of a cluster is one machine.
 
-use evenkeel_policy::health::Standing;
+use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::{Endpoint, now_ms};
@@ -121,8 +121,8 @@ impl World {
     }
 
     /// A member of a cluster that is down may answer at another address.
-    pub(super) fn try_elsewhere(&mut self, address: &Address, standing: Standing) {
-        if standing == Standing::Down {
+    pub(super) fn try_elsewhere(&mut self, address: &Address, standing: HealthState) {
+        if standing == HealthState::Down {
             self.moves(address, |state| {
                 state.use_next_address();
                 true

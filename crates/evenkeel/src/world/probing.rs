@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::cluster;
-use evenkeel_policy::health::{Change, Standing};
+use evenkeel_policy::health::{Change, HealthState};
 use evenkeel_proxy::Endpoint;
 use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::probe::{Observation, Outcome, Target};
@@ -28,7 +28,7 @@ pub(super) enum Report {
     /// What a probe saw, and whether the server answered clients while it waited.
     Probed(Address, Observation, bool),
     Resolved(Address, Result<Vec<Endpoint>, String>),
-    Said(Address, Result<cluster::Report, WatchError>),
+    Said(Address, Result<cluster::RoleReport, WatchError>),
     /// It does not answer over a new connection.
     FellSilent(Address),
     /// What is under way at a former primary has had its time.
@@ -107,14 +107,14 @@ impl World {
         if let Some(state) = self.servers.get_mut(address) {
             state.note_return(Some(&change));
         }
-        if change.to != Standing::Down {
+        if change.to != HealthState::Down {
             // If it is the primary its time begins before anybody is sent there.
             self.brief();
         }
         self.publish_all_with(address);
         let cuts = match change.to {
-            Standing::Down => self.cut_sessions_of_dead(address),
-            Standing::Up | Standing::Starting => Vec::new(),
+            HealthState::Down => self.cut_sessions_of_dead(address),
+            HealthState::Up | HealthState::Starting => Vec::new(),
         };
         self.tell_standing(address, &change, cuts);
         self.follow_standing(address, change.to);
@@ -124,9 +124,9 @@ impl World {
 
     fn tell_standing(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {
         let (severity, now) = match change.to {
-            Standing::Down => (Severity::Warning, "is down"),
-            Standing::Up => (Severity::Info, "is up"),
-            Standing::Starting => (Severity::Info, "is being retried"),
+            HealthState::Down => (Severity::Warning, "is down"),
+            HealthState::Up => (Severity::Info, "is up"),
+            HealthState::Starting => (Severity::Info, "is being retried"),
         };
         let what = format!("{} {now}", self.name_of(address));
         let listing = self.services.iter().filter(|one| one.lists(address));
@@ -149,7 +149,7 @@ impl World {
     /// A client that had picked a server just before its verdict settles on it just after.
     pub(super) fn cut_late_comers_of_the_dead(&self) {
         for (address, state) in &self.servers {
-            if state.health.standing() == Standing::Down && state.server.load.active() > 0 {
+            if state.health.state() == HealthState::Down && state.server.load.active() > 0 {
                 self.cut_sessions_of_dead(address);
             }
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_policy::cluster::Role;
-use evenkeel_policy::health::Standing;
+use evenkeel_policy::health::HealthState;
 use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
 use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::counters::{self, ServiceCounters};
@@ -307,10 +307,10 @@ fn state_of(known: &Known) -> (ServerState, String, u64) {
         };
         return (ServerState::Draining, reason, drain.since_ms);
     }
-    let state = match known.health.standing() {
-        Standing::Starting => ServerState::Starting,
-        Standing::Up => ServerState::Up,
-        Standing::Down => ServerState::Down,
+    let state = match known.health.state() {
+        HealthState::Starting => ServerState::Starting,
+        HealthState::Up => ServerState::Up,
+        HealthState::Down => ServerState::Down,
     };
     let reason = match &known.resolve_error {
         Some(error) => error.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::health::{Change, Health, PassiveFailure, Settings, Standing};
+use evenkeel_policy::health::{Change, Health, HealthSettings, HealthState, PassiveFailure};
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::probe::{
@@ -39,8 +39,8 @@ impl Watch {
         }
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> HealthSettings {
+        HealthSettings {
             interval_ms: self.health.interval_ms,
             timeout_ms: self.health.timeout_ms,
             rise: self.health.rise,
@@ -284,7 +284,7 @@ impl ServerState {
     }
 
     pub(super) fn takes_clients(&self) -> bool {
-        self.drain.is_none() && self.health.standing().takes_clients()
+        self.drain.is_none() && self.health.state().takes_clients()
     }
 
     /// Nobody can be asked before the name has its first answer: no sign of a dead server.
@@ -391,7 +391,7 @@ impl ServerState {
     }
 
     pub(super) fn note_return(&mut self, change: Option<&Change>) {
-        if change.is_some_and(|change| change.from == Standing::Down) {
+        if change.is_some_and(|change| change.from == HealthState::Down) {
             self.back_since_ms = Some(now_ms());
         }
     }
@@ -408,7 +408,7 @@ pub(super) enum DueProbe {
     Ticked(Option<Change>),
 }
 
-type HealthOutcome = evenkeel_policy::health::Outcome;
+type HealthOutcome = evenkeel_policy::health::ProbeOutcome;
 
 /// The endpoint of an address that needs no resolving.
 fn fixed_endpoint(address: &Address) -> Option<Endpoint> {

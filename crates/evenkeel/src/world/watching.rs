@@ -132,7 +132,7 @@ pub(super) struct Times {
     pub(super) timeout_ms: u64,
 }
 
-type Outcome = Result<evenkeel_policy::cluster::Report, WatchError>;
+type Outcome = Result<evenkeel_policy::cluster::RoleReport, WatchError>;
 
 fn is_away(outcome: &Outcome) -> bool {
     matches!(outcome, Err(WatchError::Away(_)))

@@ -2,12 +2,12 @@
 //! will do.
 
 use super::position::Position;
-use super::token::Requires;
+use super::token::RequiredPosition;
 use crate::pool::MemberSet;
 
 /// Limits of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct CausalitySettings {
     /// A read waits this long at most for a replica to catch up; zero is never.
     pub wait_ms: u64,
     /// What a replica said longer ago counts no more: it may be another server by now.
@@ -27,7 +27,7 @@ pub struct Replica<'a> {
     /// How far behind it was; `None` is unknown.
     pub lag_ms: Option<u64>,
     /// What it can wait for.
-    pub wait: Wait,
+    pub wait: WaitSupport,
 }
 
 impl Replica<'_> {
@@ -35,7 +35,7 @@ impl Replica<'_> {
     #[must_use]
     pub fn at_once(self) -> Self {
         Self {
-            wait: Wait::Nothing,
+            wait: WaitSupport::Nothing,
             ..self
         }
     }
@@ -43,7 +43,7 @@ impl Replica<'_> {
 
 /// What a server can be told to wait for before it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitSupport {
     /// Nothing (PostgreSQL before 19).
     Nothing,
     /// A position (`WAIT FOR LSN`, `WAIT_FOR_EXECUTED_GTID_SET`, `MASTER_GTID_WAIT`).
@@ -58,9 +58,9 @@ pub enum Freshness {
     /// It has all that is required.
     Fresh,
     /// It has, once it has waited for all that is committed: the read is to be sent with that.
-    Causal,
+    AfterSync,
     /// It may have within the wait: the read is to be sent with a wait for the position.
-    Soon,
+    AfterPosition,
     /// It has not, or that is not known.
     Behind,
 }
@@ -80,7 +80,7 @@ pub struct Candidate<'a> {
 
 /// Who may serve a read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Readers {
+pub struct ReadChoice {
     /// Replicas that take reads and have not failed it.
     pub replicas: usize,
     /// Those of them that have all that it must see.
@@ -99,16 +99,18 @@ pub struct Readers {
 /// Whether one replica will do.
 #[must_use]
 pub fn judge(
-    requires: Requires<'_>,
+    requires: RequiredPosition<'_>,
     replica: &Replica<'_>,
     now_us: u64,
-    settings: &Settings,
+    settings: &CausalitySettings,
 ) -> Freshness {
     let target = match requires {
-        Requires::Nothing => return Freshness::Fresh,
-        _ if replica.wait == Wait::Everything && !settings.causal => return Freshness::Behind,
-        Requires::Everything(_) => return at_best(replica, settings),
-        Requires::Position(target) => target,
+        RequiredPosition::Nothing => return Freshness::Fresh,
+        _ if replica.wait == WaitSupport::Everything && !settings.causal => {
+            return Freshness::Behind;
+        }
+        RequiredPosition::Everything(_) => return at_best(replica, settings),
+        RequiredPosition::Position(target) => target,
     };
     let is_current = now_us.saturating_sub(replica.asked_us) <= settings.stale_ms * 1_000;
     let reaches = |applied| is_current && target.is_reached_by(applied);
@@ -118,16 +120,16 @@ pub fn judge(
     let may_come = replica
         .lag_ms
         .is_some_and(|lag_ms| lag_ms <= settings.wait_ms);
-    if replica.wait == Wait::Position && settings.wait_ms > 0 && may_come {
-        return Freshness::Soon;
+    if replica.wait == WaitSupport::Position && settings.wait_ms > 0 && may_come {
+        return Freshness::AfterPosition;
     }
     at_best(replica, settings)
 }
 
 /// Of one that is not known to have what is required.
-fn at_best(replica: &Replica<'_>, settings: &Settings) -> Freshness {
+fn at_best(replica: &Replica<'_>, settings: &CausalitySettings) -> Freshness {
     match replica.wait {
-        Wait::Everything if settings.wait_ms > 0 => Freshness::Causal,
+        WaitSupport::Everything if settings.wait_ms > 0 => Freshness::AfterSync,
         _ => Freshness::Behind,
     }
 }
@@ -135,12 +137,12 @@ fn at_best(replica: &Replica<'_>, settings: &Settings) -> Freshness {
 /// Who of a service's servers may serve a read.
 #[must_use]
 pub fn readers<'a>(
-    requires: Requires<'_>,
+    requires: RequiredPosition<'_>,
     servers: impl IntoIterator<Item = Candidate<'a>>,
     now_us: u64,
-    settings: &Settings,
-) -> Readers {
-    let (mut readers, mut soonest) = (Readers::default(), None);
+    settings: &CausalitySettings,
+) -> ReadChoice {
+    let (mut readers, mut soonest) = (ReadChoice::default(), None);
     for (index, server) in servers.into_iter().enumerate() {
         let may_read = server.is_replica && !server.is_tried;
         let freshness = match may_read {
@@ -150,9 +152,9 @@ pub fn readers<'a>(
         let is_fresh = freshness == Freshness::Fresh;
         readers.replicas += usize::from(may_read);
         readers.fresh += usize::from(is_fresh);
-        let is_causal = freshness == Freshness::Causal;
+        let is_causal = freshness == Freshness::AfterSync;
         readers.causal += usize::from(is_causal);
-        if freshness == Freshness::Soon {
+        if freshness == Freshness::AfterPosition {
             soonest = soonest.min_some((server.replica.lag_ms, index));
         }
         if server.is_tried || !server.is_primary && !is_fresh {

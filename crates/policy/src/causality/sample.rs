@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::position::Position;
-use super::token::Token;
+use super::token::CausalityToken;
 
 /// Where the primary was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,14 +62,14 @@ impl Writes {
 
     /// What a read must see that is to see all writes before it, in the current epoch.
     #[must_use]
-    pub fn token(&self, epoch: u64, now_us: u64) -> Token {
+    pub fn token(&self, epoch: u64, now_us: u64) -> CausalityToken {
         let last_us = match self.are_shared.load(SeqCst) {
             true => now_us,
             false => self.last_us(),
         };
         match last_us {
-            0 => Token::new(),
-            last_us => Token::written(last_us, epoch),
+            0 => CausalityToken::new(),
+            last_us => CausalityToken::written(last_us, epoch),
         }
     }
 }
@@ -79,7 +79,7 @@ const WANTED_FOR_US: u64 = 1_000_000;
 
 /// At most one question in each of these times, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct SampleIntervals {
     /// While reads want to know.
     pub wanted_us: u64,
     /// While none does.
@@ -90,7 +90,7 @@ pub struct Pace {
 /// the primary as much as small statements do: while nobody reads what was just written, few do.
 #[derive(Debug, Clone)]
 pub struct Sampler {
-    pace: Pace,
+    pace: SampleIntervals,
     under_way: bool,
     asked_us: u64,
     /// What the last answer covers.
@@ -100,7 +100,7 @@ pub struct Sampler {
 impl Sampler {
     /// Has asked nothing yet.
     #[must_use]
-    pub fn new(pace: Pace) -> Sampler {
+    pub fn new(pace: SampleIntervals) -> Sampler {
         Sampler {
             pace,
             under_way: false,

@@ -5,7 +5,7 @@ mod simulation;
 use super::*;
 use crate::cluster::Gtids;
 
-const SETTINGS: Settings = Settings {
+const SETTINGS: CausalitySettings = CausalitySettings {
     wait_ms: 50,
     stale_ms: 1_000,
     causal: true,
@@ -32,19 +32,19 @@ fn replica(applied: &Position) -> Replica<'_> {
         applied: Some(applied),
         asked_us: 0,
         lag_ms: Some(20),
-        wait: Wait::Nothing,
+        wait: WaitSupport::Nothing,
     }
 }
 
-fn position(token: &Token, epoch: u64) -> Option<Position> {
+fn position(token: &CausalityToken, epoch: u64) -> Option<Position> {
     match token.requires(epoch) {
-        Requires::Position(position) => Some(position.clone()),
-        Requires::Nothing | Requires::Everything(_) => None,
+        RequiredPosition::Position(position) => Some(position.clone()),
+        RequiredPosition::Nothing | RequiredPosition::Everything(_) => None,
     }
 }
 
-fn requires_everything(token: &Token, epoch: u64) -> bool {
-    matches!(token.requires(epoch), Requires::Everything(_))
+fn requires_everything(token: &CausalityToken, epoch: u64) -> bool {
+    matches!(token.requires(epoch), RequiredPosition::Everything(_))
 }
 
 #[test]
@@ -83,14 +83,14 @@ fn positions_of_two_timelines_or_databases_are_never_reached() {
 
 #[test]
 fn a_session_that_wrote_nothing_reads_anywhere() {
-    let mut token = Token::new();
+    let mut token = CausalityToken::new();
     token.settle(&sample(1, 10, 100));
-    assert_eq!(token.requires(1), Requires::Nothing);
+    assert_eq!(token.requires(1), RequiredPosition::Nothing);
 }
 
 #[test]
 fn a_write_needs_a_sample_that_was_asked_for_after_its_answer() {
-    let mut token = Token::new();
+    let mut token = CausalityToken::new();
     token.wrote(10, 1);
     for asked_us in [9, 10] {
         token.settle(&sample(1, asked_us, 100));
@@ -106,38 +106,42 @@ fn a_write_needs_a_sample_that_was_asked_for_after_its_answer() {
 
 #[test]
 fn a_write_that_tells_its_position_needs_no_sample() {
-    let mut token = Token::new();
+    let mut token = CausalityToken::new();
     token.wrote_at(&gtid(7), 10, 1);
     token.wrote_at(&gtid(9), 11, 1);
     assert_eq!(position(&token, 1), Some(gtid(9)));
     token.forget(&gtid(8));
     assert_eq!(position(&token, 1), Some(gtid(9)));
     token.forget(&gtid(9));
-    assert_eq!(token.requires(1), Requires::Nothing);
+    assert_eq!(token.requires(1), RequiredPosition::Nothing);
 }
 
 #[test]
 fn a_session_may_have_written_before_writes_were_noted() {
-    let mut token = Token::new();
-    token.heed(10, 1);
+    let mut token = CausalityToken::new();
+    token.assume_writes_before(10, 1);
     assert!(requires_everything(&token, 1));
     token.settle(&sample(1, 11, 200));
     assert_eq!(position(&token, 1), Some(lsn(200)));
     token.forget(&lsn(200));
-    token.heed(10, 1);
-    assert_eq!(token.requires(1), Requires::Nothing, "once is enough");
-    token.heed(20, 1);
+    token.assume_writes_before(10, 1);
+    assert_eq!(
+        token.requires(1),
+        RequiredPosition::Nothing,
+        "once is enough"
+    );
+    token.assume_writes_before(20, 1);
     token.wrote_at(&lsn(300), 25, 1);
     assert!(requires_everything(&token, 1), "not only what it told");
 }
 
 #[test]
 fn after_a_change_of_primary_the_token_is_what_the_new_one_has() {
-    let mut token = Token::new();
+    let mut token = CausalityToken::new();
     token.wrote_at(&gtid(7), 10, 1);
     assert!(requires_everything(&token, 2));
     assert!(token.is_of_earlier(2) && !token.is_of_earlier(1));
-    assert!(!Token::new().is_of_earlier(2), "it wrote nothing");
+    assert!(!CausalityToken::new().is_of_earlier(2), "it wrote nothing");
     token.settle(&sample(2, 10, 90));
     assert!(requires_everything(&token, 2), "asked before the answer");
     token.settle(&sample(2, 11, 100));
@@ -149,7 +153,7 @@ fn after_a_change_of_primary_the_token_is_what_the_new_one_has() {
 
 #[test]
 fn what_was_written_before_and_after_a_change_of_primary_is_what_the_new_one_has_then() {
-    let mut token = Token::new();
+    let mut token = CausalityToken::new();
     token.wrote_at(&gtid(7), 10, 1);
     token.wrote_at(&gtid(8), 20, 2);
     assert!(requires_everything(&token, 2), "the 7th may be lost");
@@ -193,7 +197,7 @@ fn while_another_process_writes_only_what_is_asked_now_is_new_enough() {
 
 #[test]
 fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
-    let pace = Pace {
+    let pace = SampleIntervals {
         wanted_us: 1_000,
         unwanted_us: 50_000,
     };
@@ -213,7 +217,7 @@ fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
 
 #[test]
 fn a_primary_is_asked_less_often_while_no_read_wants_to_know() {
-    let pace = Pace {
+    let pace = SampleIntervals {
         wanted_us: 1_000,
         unwanted_us: 50_000,
     };
@@ -241,39 +245,63 @@ fn a_primary_is_asked_less_often_while_no_read_wants_to_know() {
 #[test]
 fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
     let (behind, there, target) = (lsn(9), lsn(10), lsn(10));
-    let required = Requires::Position(&target);
-    let unknown = Requires::Everything("unknown");
+    let required = RequiredPosition::Position(&target);
+    let unknown = RequiredPosition::Everything("unknown");
     let waiting = |wait, lag_ms| Replica {
         wait,
         lag_ms,
         ..replica(&behind)
     };
     for (requires, replica, expected) in [
-        (Requires::Nothing, replica(&behind), Freshness::Fresh),
+        (
+            RequiredPosition::Nothing,
+            replica(&behind),
+            Freshness::Fresh,
+        ),
         (required, replica(&there), Freshness::Fresh),
         (required, replica(&behind), Freshness::Behind),
         (unknown, replica(&there), Freshness::Behind),
-        (required, waiting(Wait::Position, Some(50)), Freshness::Soon),
         (
             required,
-            waiting(Wait::Position, Some(51)),
+            waiting(WaitSupport::Position, Some(50)),
+            Freshness::AfterPosition,
+        ),
+        (
+            required,
+            waiting(WaitSupport::Position, Some(51)),
             Freshness::Behind,
         ),
-        (required, waiting(Wait::Position, None), Freshness::Behind),
-        (unknown, waiting(Wait::Position, Some(1)), Freshness::Behind),
-        (unknown, waiting(Wait::Everything, None), Freshness::Causal),
-        (required, waiting(Wait::Everything, None), Freshness::Causal),
+        (
+            required,
+            waiting(WaitSupport::Position, None),
+            Freshness::Behind,
+        ),
+        (
+            unknown,
+            waiting(WaitSupport::Position, Some(1)),
+            Freshness::Behind,
+        ),
+        (
+            unknown,
+            waiting(WaitSupport::Everything, None),
+            Freshness::AfterSync,
+        ),
+        (
+            required,
+            waiting(WaitSupport::Everything, None),
+            Freshness::AfterSync,
+        ),
         (
             required,
             Replica {
-                wait: Wait::Everything,
+                wait: WaitSupport::Everything,
                 ..replica(&there)
             },
             Freshness::Fresh,
         ),
         (
-            Requires::Nothing,
-            waiting(Wait::Everything, None),
+            RequiredPosition::Nothing,
+            waiting(WaitSupport::Everything, None),
             Freshness::Fresh,
         ),
     ] {
@@ -286,17 +314,17 @@ fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
 fn a_node_that_could_wait_serves_nothing_that_was_written_unless_it_may() {
     let there = lsn(10);
     let node = Replica {
-        wait: Wait::Everything,
+        wait: WaitSupport::Everything,
         ..replica(&there)
     };
-    let settings = Settings {
+    let settings = CausalitySettings {
         causal: false,
         ..SETTINGS
     };
-    let required = Requires::Position(&there);
+    let required = RequiredPosition::Position(&there);
     assert_eq!(judge(required, &node, 0, &settings), Freshness::Behind);
     assert_eq!(judge(required, &node, 0, &SETTINGS), Freshness::Fresh);
-    let nothing = Requires::Nothing;
+    let nothing = RequiredPosition::Nothing;
     assert_eq!(judge(nothing, &node, 0, &settings), Freshness::Fresh);
 }
 
@@ -304,7 +332,7 @@ fn a_node_that_could_wait_serves_nothing_that_was_written_unless_it_may() {
 fn what_a_replica_said_long_ago_counts_no_more() {
     let position = lsn(10);
     let judge = |now_us| {
-        let requires = Requires::Position(&position);
+        let requires = RequiredPosition::Position(&position);
         judge(requires, &replica(&position), now_us, &SETTINGS)
     };
     assert_eq!(judge(1_000_000), Freshness::Fresh);
@@ -315,13 +343,13 @@ fn what_a_replica_said_long_ago_counts_no_more() {
 fn a_read_goes_to_who_has_it_or_waits_for_the_nearest() {
     let (behind, there) = (lsn(9), lsn(10));
     let soon = |lag_ms| Replica {
-        wait: Wait::Position,
+        wait: WaitSupport::Position,
         lag_ms: Some(lag_ms),
         ..replica(&behind)
     };
     let of = |replicas: &[Replica<'_>]| {
         let servers = replicas.iter().map(|replica| reader(*replica));
-        readers(Requires::Position(&there), servers, 0, &SETTINGS)
+        readers(RequiredPosition::Position(&there), servers, 0, &SETTINGS)
     };
     let now = of(&[soon(1), replica(&there), replica(&there)]);
     assert_eq!((now.replicas, now.fresh, now.soonest), (3, 2, None));
@@ -332,7 +360,7 @@ fn a_read_goes_to_who_has_it_or_waits_for_the_nearest() {
         (3, 0, Some(2))
     );
     assert_eq!(of(&[replica(&behind)]).soonest, None);
-    assert_eq!(of(&[]), Readers::default());
+    assert_eq!(of(&[]), ReadChoice::default());
 }
 
 #[test]
@@ -353,7 +381,7 @@ fn a_read_goes_neither_to_who_failed_it_nor_to_who_takes_no_reads() {
     };
     let replica = reader(replica(&there));
     let servers = [primary, replica, tried(replica), other, tried(primary)];
-    let found = readers(Requires::Nothing, servers, 0, &SETTINGS);
+    let found = readers(RequiredPosition::Nothing, servers, 0, &SETTINGS);
     assert_eq!((found.replicas, found.fresh), (1, 1));
     let barred = (0..servers.len()).filter(|index| found.barred.contains(*index));
     assert_eq!(barred.collect::<Vec<_>>(), [2, 3, 4]);
@@ -373,13 +401,13 @@ fn a_spare_is_never_told_to_wait_but_serves_who_requires_nothing() {
     let written = gtid(7);
     let node = Replica {
         applied: None,
-        wait: Wait::Everything,
+        wait: WaitSupport::Everything,
         ..replica(&written)
     };
-    let requires = Requires::Position(&written);
-    assert_eq!(judge(requires, &node, 0, &SETTINGS), Freshness::Causal);
+    let requires = RequiredPosition::Position(&written);
+    assert_eq!(judge(requires, &node, 0, &SETTINGS), Freshness::AfterSync);
     let spare = node.at_once();
     assert_eq!(judge(requires, &spare, 0, &SETTINGS), Freshness::Behind);
-    let fresh = judge(Requires::Nothing, &spare, 0, &SETTINGS);
+    let fresh = judge(RequiredPosition::Nothing, &spare, 0, &SETTINGS);
     assert_eq!(fresh, Freshness::Fresh);
 }

@@ -5,15 +5,15 @@ use super::sample::Sample;
 
 /// What a session must see, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Token {
+pub struct CausalityToken {
     epoch: u64,
     /// When the last answer to a write came.
     wrote_us: u64,
-    wrote: Wrote,
+    wrote: LastWrite,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-enum Wrote {
+enum LastWrite {
     /// Nothing: any server will do.
     #[default]
     Nothing,
@@ -25,7 +25,7 @@ enum Wrote {
 
 /// What a server must have for the session to read there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requires<'a> {
+pub enum RequiredPosition<'a> {
     /// Nothing in particular.
     Nothing,
     /// All before this.
@@ -34,19 +34,19 @@ pub enum Requires<'a> {
     Everything(&'static str),
 }
 
-impl Token {
+impl CausalityToken {
     /// A session that has written nothing.
     #[must_use]
-    pub fn new() -> Token {
-        Token::default()
+    pub fn new() -> CausalityToken {
+        CausalityToken::default()
     }
 
     /// That of a session whose last write was at that time.
-    pub(super) fn written(until_us: u64, epoch: u64) -> Token {
-        Token {
+    pub(super) fn written(until_us: u64, epoch: u64) -> CausalityToken {
+        CausalityToken {
             epoch,
             wrote_us: until_us,
-            wrote: Wrote::Somewhere,
+            wrote: LastWrite::Somewhere,
         }
     }
 
@@ -55,11 +55,11 @@ impl Token {
     pub fn wrote(&mut self, now_us: u64, epoch: u64) {
         // The answer of a connection of an earlier epoch: what counts is what the current one kept.
         let epoch = epoch.max(self.epoch);
-        *self = Token::written(now_us, epoch);
+        *self = CausalityToken::written(now_us, epoch);
     }
 
     /// Writes are noted since then only: before that the session may have written.
-    pub fn heed(&mut self, noted_since_us: u64, epoch: u64) {
+    pub fn assume_writes_before(&mut self, noted_since_us: u64, epoch: u64) {
         if self.wrote_us < noted_since_us {
             self.wrote(noted_since_us, epoch);
         }
@@ -68,13 +68,13 @@ impl Token {
     /// As [`Token::wrote`], and the server told the position.
     pub fn wrote_at(&mut self, position: &Position, now_us: u64, epoch: u64) {
         let is_known = match &mut self.wrote {
-            Wrote::Nothing => {
-                self.wrote = Wrote::At(position.clone());
+            LastWrite::Nothing => {
+                self.wrote = LastWrite::At(position.clone());
                 self.epoch = epoch;
                 true
             }
-            Wrote::At(own) => self.epoch == epoch && own.merge(position),
-            Wrote::Somewhere => false,
+            LastWrite::At(own) => self.epoch == epoch && own.merge(position),
+            LastWrite::Somewhere => false,
         };
         self.wrote_us = self.wrote_us.max(now_us);
         if !is_known {
@@ -88,31 +88,31 @@ impl Token {
         // A session may have got its connection to a primary before it heard that its time begins.
         let is_later = sample.asked_us > self.wrote_us;
         let is_news = match self.wrote {
-            Wrote::Nothing => false,
+            LastWrite::Nothing => false,
             // A later primary: whatever of the session's writes it has, it had by then. The rest is
             // lost, and nobody must wait for it.
             _ if sample.epoch != self.epoch => sample.epoch > self.epoch,
-            Wrote::Somewhere => true,
-            Wrote::At(_) => false,
+            LastWrite::Somewhere => true,
+            LastWrite::At(_) => false,
         };
         if is_news && is_later {
             self.epoch = sample.epoch;
-            self.wrote = Wrote::At(sample.position.clone());
+            self.wrote = LastWrite::At(sample.position.clone());
         }
     }
 
     /// What a server must have, while `epoch` is the current one.
     #[must_use]
-    pub fn requires(&self, epoch: u64) -> Requires<'_> {
+    pub fn requires(&self, epoch: u64) -> RequiredPosition<'_> {
         match &self.wrote {
-            Wrote::Nothing => Requires::Nothing,
+            LastWrite::Nothing => RequiredPosition::Nothing,
             _ if self.epoch != epoch => {
-                Requires::Everything("the primary changed after this session's last write")
+                RequiredPosition::Everything("the primary changed after this session's last write")
             }
-            Wrote::Somewhere => {
-                Requires::Everything("position of this session's last write not known yet")
+            LastWrite::Somewhere => {
+                RequiredPosition::Everything("position of this session's last write not known yet")
             }
-            Wrote::At(position) => Requires::Position(position),
+            LastWrite::At(position) => RequiredPosition::Position(position),
         }
     }
 
@@ -120,15 +120,15 @@ impl Token {
     /// of that is not known.
     #[must_use]
     pub fn is_of_earlier(&self, epoch: u64) -> bool {
-        self.epoch < epoch && !matches!(self.wrote, Wrote::Nothing)
+        self.epoch < epoch && !matches!(self.wrote, LastWrite::Nothing)
     }
 
     /// Forgets what every server has.
     pub fn forget(&mut self, everywhere: &Position) {
-        if let Wrote::At(position) = &self.wrote
+        if let LastWrite::At(position) = &self.wrote
             && position.is_reached_by(everywhere)
         {
-            self.wrote = Wrote::Nothing;
+            self.wrote = LastWrite::Nothing;
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Several servers claim to be the primary: what a contest is, whatever the kind of cluster.
 
 use super::member::Claim;
-use super::report::Said;
+use super::report::ReplicationState;
 
 /// What a server's own word makes of it, before it is compared with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(super) enum ClaimedRole {
     /// Not asked yet, or down.
     Unknown,
     /// It says that it takes writes.
@@ -23,7 +23,7 @@ pub(super) enum Stand {
 pub(super) struct Candidate<'a> {
     pub(super) id: u64,
     pub(super) name: &'a str,
-    pub(super) said: &'a Said,
+    pub(super) said: &'a ReplicationState,
     pub(super) asked_ms: u64,
     pub(super) claim: &'a Claim,
     pub(super) is_primary: bool,
@@ -41,7 +41,7 @@ impl Candidate<'_> {
 
 /// How a contest ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Contest {
+pub(super) enum ConflictResult {
     /// One is right. `stale` are those whose word is too old to be compared.
     Won {
         winner: u64,
@@ -57,8 +57,8 @@ pub(super) enum Contest {
 }
 
 /// Nothing to compare: this one, and the others follow.
-pub(super) fn uncontested(winner: u64) -> Contest {
-    Contest::Won {
+pub(super) fn uncontested(winner: u64) -> ConflictResult {
+    ConflictResult::Won {
         winner,
         beaten: Vec::new(),
         stale: Vec::new(),

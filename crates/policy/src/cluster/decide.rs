@@ -1,14 +1,14 @@
 //! The decision after each event: who stands how, who wins, who takes the seat.
 
-use super::contest::{Candidate, Contest, Stand};
-use super::identity::Scope;
-use super::member::Word;
-use super::report::Said;
+use super::contest::{Candidate, ClaimedRole, ConflictResult};
+use super::identity::ClusterScope;
+use super::member::LastReport;
+use super::report::ReplicationState;
 use super::{Cluster, Member, Problem, contest, galera, group, postgres, replication};
 
 /// What follows from the claims.
 #[derive(Debug, Default)]
-pub(super) struct Ruling {
+pub(super) struct PrimaryDecision {
     pub(super) primary: Option<u64>,
     pub(super) verify: Vec<u64>,
     /// Claimants that do not get the seat, and why.
@@ -20,21 +20,21 @@ pub(super) struct Ruling {
 }
 
 /// All that a decision is told from.
-pub(super) struct Finding {
+pub(super) struct DecisionInput {
     /// Of each member, in their order.
-    pub(super) stands: Vec<Stand>,
+    pub(super) stands: Vec<ClaimedRole>,
     pub(super) problems: Vec<Problem>,
-    pub(super) ruling: Ruling,
+    pub(super) ruling: PrimaryDecision,
 }
 
 impl Cluster {
     /// Derives everything anew from what is known.
     pub(super) fn decide(&mut self) {
         let mut found = self.consider();
-        if self.seat(found.ruling.primary) {
+        if self.set_primary(found.ruling.primary) {
             // How servers stand depends on who is the primary.
             found = self.consider();
-            self.seat(found.ruling.primary);
+            self.set_primary(found.ruling.primary);
         }
         self.remember_position();
         self.remember_succession();
@@ -42,16 +42,16 @@ impl Cluster {
         self.tell(found);
     }
 
-    fn consider(&mut self) -> Finding {
+    fn consider(&mut self) -> DecisionInput {
         loop {
             let scope = self.scope();
             let (stands, problems) = self.stands(&scope);
             if self.name_is_over(&stands) {
-                self.lapse("no longer accepts writes");
+                self.drop_override("no longer accepts writes");
                 continue;
             }
             let ruling = self.rule(&scope, &stands);
-            return Finding {
+            return DecisionInput {
                 stands,
                 problems,
                 ruling,
@@ -60,8 +60,8 @@ impl Cluster {
     }
 
     /// What each member's own word makes of it, in their order.
-    fn stands(&self, scope: &Scope) -> (Vec<Stand>, Vec<Problem>) {
-        let mut stands: Vec<Stand> = self
+    fn stands(&self, scope: &ClusterScope) -> (Vec<ClaimedRole>, Vec<Problem>) {
+        let mut stands: Vec<ClaimedRole> = self
             .members
             .iter()
             .map(|member| self.stand(member, scope))
@@ -71,63 +71,71 @@ impl Cluster {
         (stands, problems)
     }
 
-    fn stand(&self, member: &Member, scope: &Scope) -> Stand {
+    fn stand(&self, member: &Member, scope: &ClusterScope) -> ClaimedRole {
         let is_primary = self.primary == Some(member.id);
         let said = match (&member.word, &member.said) {
-            (Word::Unasked | Word::Lost, _) | (Word::Said, None) => return Stand::Unknown,
-            (Word::Mute(_), Some(said)) if is_primary => said,
-            (Word::Mute(why), _) => return Stand::Refused(format!("role unknown: {why}")),
-            (Word::Said, Some(said)) => said,
+            (LastReport::Unasked | LastReport::Lost, _) | (LastReport::Said, None) => {
+                return ClaimedRole::Unknown;
+            }
+            (LastReport::Mute(_), Some(said)) if is_primary => said,
+            (LastReport::Mute(why), _) => {
+                return ClaimedRole::Refused(format!("role unknown: {why}"));
+            }
+            (LastReport::Said, Some(said)) => said,
         };
         if let Some(why) = self.foreign(said, scope) {
-            return Stand::Refused(why);
+            return ClaimedRole::Refused(why);
         }
         // Another node of Galera may take its writes at once; elsewhere a primary is only replaced
         // by one that was promoted.
-        if member.is_silent && (!is_primary || matches!(said, Said::Galera(_))) {
+        if member.is_silent && (!is_primary || matches!(said, ReplicationState::Galera(_))) {
             let why = "does not respond on a new connection";
-            return Stand::Unfit(why.to_owned());
+            return ClaimedRole::Unfit(why.to_owned());
         }
         match said {
-            Said::Postgres(said) => {
+            ReplicationState::Postgres(said) => {
                 postgres::stand(&member.name, said, self.fences.get(&said.system_id))
             }
-            Said::Replication(_) if replication::is_halted(said) && member.just_ran() => {
-                Stand::Follows
+            ReplicationState::Replication(_)
+                if replication::is_halted(said) && member.just_ran() =>
+            {
+                ClaimedRole::Follows
             }
-            Said::Replication(said) => match replication::stand(said) {
-                Stand::Claims => self.outdone(member).map_or(Stand::Claims, Stand::Refused),
+            ReplicationState::Replication(said) => match replication::stand(said) {
+                ClaimedRole::Claims => self
+                    .outdone(member)
+                    .map_or(ClaimedRole::Claims, ClaimedRole::Refused),
                 stand => stand,
             },
-            Said::Galera(said) => galera::stand(said),
-            Said::Group(said) => group::stand(said),
+            ReplicationState::Galera(said) => galera::stand(said),
+            ReplicationState::Group(said) => group::stand(said),
         }
     }
 
     /// Whether the named server has claimed and does no more.
-    fn name_is_over(&mut self, stands: &[Stand]) -> bool {
+    fn name_is_over(&mut self, stands: &[ClaimedRole]) -> bool {
         let Some(named) = self.named else {
             return false;
         };
         let Some(index) = self.index_of(named.id) else {
             return true;
         };
-        let claims = stands[index] == Stand::Claims;
+        let claims = stands[index] == ClaimedRole::Claims;
         if claims {
-            self.named = Some(super::Named {
+            self.named = Some(super::PrimaryOverride {
                 held: true,
                 ..named
             });
         }
-        named.held && !claims && self.members[index].word == Word::Said
+        named.held && !claims && self.members[index].word == LastReport::Said
     }
 
-    fn candidates(&self, stands: &[Stand]) -> Vec<Candidate<'_>> {
+    fn candidates(&self, stands: &[ClaimedRole]) -> Vec<Candidate<'_>> {
         let claiming = self
             .members
             .iter()
             .zip(stands)
-            .filter(|(_, stand)| **stand == Stand::Claims);
+            .filter(|(_, stand)| **stand == ClaimedRole::Claims);
         let all: Vec<Candidate<'_>> = claiming
             .filter_map(|(member, _)| {
                 Some(Candidate {
@@ -144,31 +152,31 @@ impl Cluster {
         // A primary that fell mute gives way to whoever claims, verified, since then.
         let is_mute = |one: &Candidate<'_>| {
             let member = self.member(one.id);
-            member.is_some_and(|member| matches!(member.word, Word::Mute(_)))
+            member.is_some_and(|member| matches!(member.word, LastReport::Mute(_)))
         };
         let stays =
             |one: &&Candidate<'_>| !is_mute(one) || !all.iter().any(|other| other.succeeds(one));
         all.iter().filter(stays).copied().collect()
     }
 
-    fn rule(&self, scope: &Scope, stands: &[Stand]) -> Ruling {
+    fn rule(&self, scope: &ClusterScope, stands: &[ClaimedRole]) -> PrimaryDecision {
         let candidates = self.candidates(stands);
-        if let Scope::Tied(_) = scope
+        if let ClusterScope::Tied(_) = scope
             && !self.everyone_spoke()
         {
             return pending(&candidates, Vec::new());
         }
-        if let Scope::Tied(message) = scope {
+        if let ClusterScope::Tied(message) = scope {
             return tied(&candidates, message.clone(), Vec::new());
         }
         match self.contest(&candidates) {
-            None => Ruling::default(),
-            Some(Contest::Won {
+            None => PrimaryDecision::default(),
+            Some(ConflictResult::Won {
                 winner,
                 beaten,
                 stale,
             }) => self.won(&candidates, winner, beaten, stale),
-            Some(Contest::Tied {
+            Some(ConflictResult::Tied {
                 message,
                 beaten,
                 stale,
@@ -182,15 +190,15 @@ impl Cluster {
         }
     }
 
-    fn contest(&self, candidates: &[Candidate<'_>]) -> Option<Contest> {
+    fn contest(&self, candidates: &[Candidate<'_>]) -> Option<ConflictResult> {
         if let Some(named) = candidates.iter().find(|one| self.named_is(one.id)) {
             return Some(by_word(named, candidates));
         }
         match candidates.first()?.said {
-            Said::Postgres(_) => Some(postgres::contest(candidates)),
-            Said::Replication(_) => Some(replication::contest(candidates)),
-            Said::Galera(_) => galera::contest(candidates),
-            Said::Group(_) => group::contest(candidates),
+            ReplicationState::Postgres(_) => Some(postgres::contest(candidates)),
+            ReplicationState::Replication(_) => Some(replication::contest(candidates)),
+            ReplicationState::Galera(_) => galera::contest(candidates),
+            ReplicationState::Group(_) => group::contest(candidates),
         }
     }
 
@@ -200,12 +208,12 @@ impl Cluster {
         winner: u64,
         beaten: Vec<(u64, String)>,
         stale: Vec<u64>,
-    ) -> Ruling {
-        let mut ruling = Ruling {
+    ) -> PrimaryDecision {
+        let mut ruling = PrimaryDecision {
             primary: Some(winner),
             is_final: self.were_asked_since(winner, &beaten),
             refused: beaten,
-            ..Ruling::default()
+            ..PrimaryDecision::default()
         };
         let verify = unproved(candidates, &stale, |one| one.id == winner);
         if self.primary == Some(winner) {
@@ -234,7 +242,10 @@ impl Cluster {
 
     /// Whom the start waits for.
     fn waits(&self) -> String {
-        let unasked = self.members.iter().filter(|one| one.word == Word::Unasked);
+        let unasked = self
+            .members
+            .iter()
+            .filter(|one| one.word == LastReport::Unasked);
         let names: Vec<&str> = unasked.map(|one| one.name.as_str()).collect();
         format!(
             "accepts writes; not used until these servers respond or are down: {}",
@@ -243,7 +254,7 @@ impl Cluster {
     }
 
     /// The one place where the primary changes; true if it did.
-    pub(super) fn seat(&mut self, primary: Option<u64>) -> bool {
+    pub(super) fn set_primary(&mut self, primary: Option<u64>) -> bool {
         if self.primary == primary {
             return false;
         }
@@ -260,7 +271,7 @@ impl Cluster {
             }
         }
         let said = primary.and_then(|id| self.member(id)?.said.as_ref());
-        if let Some(identity) = said.and_then(super::Identity::of) {
+        if let Some(identity) = said.and_then(super::ClusterIdentity::of) {
             self.identity = Some(identity);
         }
         true
@@ -269,11 +280,11 @@ impl Cluster {
 
 /// An operator has named one of the claimants. The others are wrong, or replicas for now where
 /// several may take writes.
-fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Contest {
+fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> ConflictResult {
     let is_wrong = |one: &&Candidate<'_>| match one.said {
-        Said::Postgres(_) => true,
-        Said::Replication(said) => !replication::replicates(said),
-        Said::Galera(_) | Said::Group(_) => false,
+        ReplicationState::Postgres(_) => true,
+        ReplicationState::Replication(said) => !replication::replicates(said),
+        ReplicationState::Galera(_) | ReplicationState::Group(_) => false,
     };
     let others = candidates
         .iter()
@@ -283,7 +294,7 @@ fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Contest {
         "claims to be the primary, but the operator selected {}",
         named.name
     );
-    Contest::Won {
+    ConflictResult::Won {
         winner: named.id,
         beaten: others.map(|one| (one.id, why.clone())).collect(),
         stale: Vec::new(),
@@ -306,32 +317,37 @@ fn unproved(
 }
 
 /// Not known yet: the current primary stays as long as it claims.
-fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> Ruling {
+fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> PrimaryDecision {
     let current = candidates
         .iter()
         .find(|one| one.is_primary)
         .map(|one| one.id);
     // A node of Galera serves reads, whoever takes the writes.
-    let is_refused = |one: &&Candidate<'_>| !one.is_primary && !matches!(one.said, Said::Galera(_));
+    let is_refused =
+        |one: &&Candidate<'_>| !one.is_primary && !matches!(one.said, ReplicationState::Galera(_));
     let others = candidates.iter().filter(is_refused);
     let why = "accepts writes; checked once more before it is used as the primary";
-    Ruling {
+    PrimaryDecision {
         primary: current,
         refused: others.map(|one| (one.id, why.to_owned())).collect(),
         verify,
-        ..Ruling::default()
+        ..PrimaryDecision::default()
     }
 }
 
-fn tied(candidates: &[Candidate<'_>], message: String, beaten: Vec<(u64, String)>) -> Ruling {
+fn tied(
+    candidates: &[Candidate<'_>],
+    message: String,
+    beaten: Vec<(u64, String)>,
+) -> PrimaryDecision {
     let is_beaten = |id| beaten.iter().any(|(one, _)| *one == id);
     let among = candidates.iter().filter(|one| !is_beaten(one.id));
     let why = "claims to be the primary, as do other servers (see the cluster problem)";
     let mut refused: Vec<(u64, String)> = among.map(|one| (one.id, why.to_owned())).collect();
     refused.extend(beaten);
-    Ruling {
+    PrimaryDecision {
         refused,
         problem: Some(message),
-        ..Ruling::default()
+        ..PrimaryDecision::default()
     }
 }

@@ -6,20 +6,20 @@
 use std::cmp::Ordering;
 
 use super::member::Member;
-use super::report::{Postgres, Said};
-use super::{Cluster, Named, Problem};
+use super::report::{Postgres, ReplicationState};
+use super::{Cluster, PrimaryOverride, Problem};
 
 /// The highest timeline that anybody of a cluster was ever on.
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
     pub(super) timeline: u32,
     /// Who was on it, the first first; there is always one.
-    pub(super) witnesses: Vec<Witness>,
+    pub(super) witnesses: Vec<TimelineHolder>,
 }
 
 /// A server that was on a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Witness {
+pub(super) struct TimelineHolder {
     /// `None` if another process knew it, and no member has its name.
     pub(super) id: Option<u64>,
     pub(super) name: String,
@@ -34,10 +34,12 @@ impl Fence {
 
 impl Cluster {
     /// Remembers the timeline that a member is on.
-    pub(super) fn raise_fence(&mut self, index: usize, said: &Said) {
-        let Said::Postgres(said) = said else { return };
+    pub(super) fn raise_fence(&mut self, index: usize, said: &ReplicationState) {
+        let ReplicationState::Postgres(said) = said else {
+            return;
+        };
         let member = &self.members[index];
-        let witness = Witness {
+        let witness = TimelineHolder {
             id: Some(member.id),
             name: member.name.clone(),
         };
@@ -45,7 +47,7 @@ impl Cluster {
     }
 
     /// Remembers that a server was on a timeline.
-    pub(super) fn witness(&mut self, system_id: u64, timeline: u32, witness: Witness) {
+    pub(super) fn witness(&mut self, system_id: u64, timeline: u32, witness: TimelineHolder) {
         let fence = self.fences.entry(system_id).or_insert_with(|| Fence {
             timeline,
             witnesses: Vec::new(),
@@ -92,7 +94,7 @@ impl Cluster {
     /// Lowers the fence to the named server's timeline if nobody who can be heard is on a higher
     /// one. That is looked at only when the name is given: a name that was in vain must not let an
     /// old primary in as soon as the right one is down.
-    pub(super) fn overrule_fence(&mut self, named: &mut Named) {
+    pub(super) fn overrule_fence(&mut self, named: &mut PrimaryOverride) {
         let Some(said) = self.member(named.id).and_then(postgres) else {
             return;
         };
@@ -106,7 +108,7 @@ impl Cluster {
         if said.in_recovery || is_disputed || !self.everyone_spoke() {
             return;
         }
-        named.overruled = Some(fence.timeline);
+        named.overridden_timeline = Some(fence.timeline);
         self.fences.remove(&system_id);
         self.heed_members();
     }
@@ -114,7 +116,7 @@ impl Cluster {
     /// What an operator took upon himself with a name.
     pub(super) fn overruling(&self) -> Option<Problem> {
         let named = self.named?;
-        let (timeline, member) = (named.overruled?, self.member(named.id)?);
+        let (timeline, member) = (named.overridden_timeline?, self.member(named.id)?);
         Some(Problem {
             server: Some(member.id),
             message: format!(
@@ -130,7 +132,7 @@ impl Cluster {
 
 fn postgres(member: &Member) -> Option<&Postgres> {
     match &member.said {
-        Some(Said::Postgres(said)) => Some(said),
+        Some(ReplicationState::Postgres(said)) => Some(said),
         _ => None,
     }
 }

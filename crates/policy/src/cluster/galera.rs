@@ -1,17 +1,17 @@
 //! Galera: every synced node of the primary component could take writes; one at a time does.
 
-use super::contest::{Candidate, Contest, Stand, uncontested};
-use super::report::{Galera, GaleraState, Said};
+use super::contest::{Candidate, ClaimedRole, ConflictResult, uncontested};
+use super::report::{Galera, GaleraState, ReplicationState};
 
 pub(super) fn claim_of(said: &Galera) -> Option<(String, u64)> {
-    (stand(said) == Stand::Claims).then(|| (said.server_identity.clone(), 0))
+    (stand(said) == ClaimedRole::Claims).then(|| (said.server_identity.clone(), 0))
 }
 
-pub(super) fn stand(said: &Galera) -> Stand {
+pub(super) fn stand(said: &Galera) -> ClaimedRole {
     match out_of_use(said) {
-        Some(why) => Stand::Unfit(why.to_owned()),
-        None if said.read_only => Stand::Follows,
-        None => Stand::Claims,
+        Some(why) => ClaimedRole::Unfit(why.to_owned()),
+        None if said.read_only => ClaimedRole::Follows,
+        None => ClaimedRole::Claims,
     }
 }
 
@@ -36,12 +36,12 @@ pub(super) fn goes_on(said: &Galera) -> bool {
 }
 
 /// Why it is behind the others, and used only for want of them.
-pub(super) fn is_behind(said: &Said) -> Option<&'static str> {
+pub(super) fn is_behind(said: &ReplicationState) -> Option<&'static str> {
     match said {
-        Said::Galera(said) if said.state == GaleraState::Donor => {
+        ReplicationState::Galera(said) if said.state == GaleraState::Donor => {
             Some("donor for a joining node (Donor/Desynced)")
         }
-        Said::Galera(said) if said.state == GaleraState::Joined => {
+        ReplicationState::Galera(said) if said.state == GaleraState::Joined => {
             Some("joined, still catching up")
         }
         _ => None,
@@ -50,7 +50,7 @@ pub(super) fn is_behind(said: &Said) -> Option<&'static str> {
 
 /// The current writer while it can, then the first in the order of the configuration: no failback.
 /// One that is behind the others writes only while none of them can.
-pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
+pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<ConflictResult> {
     let current = || candidates.iter().filter(|one| one.is_primary);
     let is_synced = |one: &&Candidate<'_>| is_behind(one.said).is_none();
     let mut synced = current().chain(candidates).filter(is_synced);

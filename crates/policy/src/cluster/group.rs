@@ -1,21 +1,21 @@
 //! Group Replication: the group elects; a member that lost sight of the majority has no say.
 
-use super::contest::{Candidate, Contest, Stand, listed, stale, uncontested};
-use super::report::{Group, MemberState, Said};
+use super::contest::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
+use super::report::{Group, MemberState, ReplicationState};
 
 pub(super) fn claim_of(said: &Group) -> Option<(String, u64)> {
-    let claims = stand(said) == Stand::Claims;
+    let claims = stand(said) == ClaimedRole::Claims;
     let who = || format!("{} in {}", said.server_identity, said.incarnation);
     claims.then(|| (who(), said.view))
 }
 
-pub(super) fn stand(said: &Group) -> Stand {
-    let unfit = |why: &str| Stand::Unfit(why.to_owned());
+pub(super) fn stand(said: &Group) -> ClaimedRole {
+    let unfit = |why: &str| ClaimedRole::Unfit(why.to_owned());
     match said.state {
         MemberState::Recovering => return unfit("catching up with the group (RECOVERING)"),
         MemberState::Offline => return unfit("Group Replication is not running (OFFLINE)"),
         MemberState::Error => {
-            return Stand::Refused(
+            return ClaimedRole::Refused(
                 "expelled from the group or failed (ERROR): check its error log and restart Group \
                  Replication"
                     .to_owned(),
@@ -26,14 +26,14 @@ pub(super) fn stand(said: &Group) -> Stand {
     }
     let reachable = u64::from(said.members_reachable);
     if 2 * reachable <= u64::from(said.members) {
-        return Stand::Refused(format!(
+        return ClaimedRole::Refused(format!(
             "no quorum: sees only {reachable} of {} members",
             said.members
         ));
     }
     match said.is_primary && !said.read_only {
-        true => Stand::Claims,
-        false => Stand::Follows,
+        true => ClaimedRole::Claims,
+        false => ClaimedRole::Follows,
     }
 }
 
@@ -42,11 +42,11 @@ pub(super) fn stand(said: &Group) -> Stand {
 /// every claimant has a majority of its own, and their views cannot be compared. Several of one
 /// view are a group with several primaries, if the view has room for them: then the current one,
 /// else the first in the order of the configuration.
-pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
+pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<ConflictResult> {
     let all: Vec<(&Candidate<'_>, &Group)> = candidates
         .iter()
         .filter_map(|one| match one.said {
-            Said::Group(said) => Some((one, said)),
+            ReplicationState::Group(said) => Some((one, said)),
             _ => None,
         })
         .collect();
@@ -55,7 +55,7 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
         .iter()
         .any(|(_, said)| said.incarnation != of_latest.incarnation)
     {
-        return Some(Contest::Tied {
+        return Some(ConflictResult::Tied {
             message: bootstrapped_twice(&all),
             beaten: Vec::new(),
             stale: stale(candidates),
@@ -82,7 +82,7 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
     let is_one_view = top.iter().all(|(_, said)| said.members == size);
     if !is_one_view || top.len() > size as usize {
         let names: Vec<&str> = top.iter().map(|(one, _)| one.name).collect();
-        return Some(Contest::Tied {
+        return Some(ConflictResult::Tied {
             message: split(&names, of_latest.view),
             beaten,
             stale,
@@ -93,7 +93,7 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
     if beaten.is_empty() {
         return Some(uncontested(winner.id));
     }
-    Some(Contest::Won {
+    Some(ConflictResult::Won {
         winner: winner.id,
         beaten,
         stale,

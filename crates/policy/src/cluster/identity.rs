@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::member::Word;
-use super::report::Said;
+use super::member::LastReport;
+use super::report::ReplicationState;
 use super::{Cluster, Member};
 
 /// What a server says that it is part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Identity {
+pub(super) enum ClusterIdentity {
     Postgres(u64),
     /// Asynchronous replication has no name of its own.
     Replication,
@@ -18,28 +18,30 @@ pub(super) enum Identity {
 
 /// What the members are judged by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum ClusterScope {
     /// Nobody has told yet.
     Open,
     /// Those that say this belong, others do not.
-    Of(Identity),
+    Of(ClusterIdentity),
     /// As many say this as say that.
     Tied(String),
 }
 
-impl Identity {
+impl ClusterIdentity {
     /// `None` for a Galera node that has no state, since it is about to receive one, and for a
     /// group member without a group.
-    pub(super) fn of(said: &Said) -> Option<Identity> {
+    pub(super) fn of(said: &ReplicationState) -> Option<ClusterIdentity> {
         match said {
-            Said::Postgres(said) => Some(Identity::Postgres(said.system_id)),
-            Said::Replication(_) => Some(Identity::Replication),
-            Said::Galera(said) => named(&said.cluster_uuid).map(Identity::Galera),
-            Said::Group(said) => named(&said.group_name).map(Identity::Group),
+            ReplicationState::Postgres(said) => Some(ClusterIdentity::Postgres(said.system_id)),
+            ReplicationState::Replication(_) => Some(ClusterIdentity::Replication),
+            ReplicationState::Galera(said) => {
+                named(&said.cluster_uuid).map(ClusterIdentity::Galera)
+            }
+            ReplicationState::Group(said) => named(&said.group_name).map(ClusterIdentity::Group),
         }
     }
 
-    fn is_same_kind(&self, other: &Identity) -> bool {
+    fn is_same_kind(&self, other: &ClusterIdentity) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
@@ -50,13 +52,13 @@ fn named(text: &str) -> Option<String> {
     (!is_nothing).then(|| text.to_ascii_lowercase())
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for ClusterIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Identity::Postgres(id) => write!(f, "PostgreSQL system identifier {id}"),
-            Identity::Replication => f.write_str("MySQL or MariaDB replication"),
-            Identity::Galera(uuid) => write!(f, "Galera cluster {uuid}"),
-            Identity::Group(name) => write!(f, "replication group {name}"),
+            ClusterIdentity::Postgres(id) => write!(f, "PostgreSQL system identifier {id}"),
+            ClusterIdentity::Replication => f.write_str("MySQL or MariaDB replication"),
+            ClusterIdentity::Galera(uuid) => write!(f, "Galera cluster {uuid}"),
+            ClusterIdentity::Group(name) => write!(f, "replication group {name}"),
         }
     }
 }
@@ -66,7 +68,7 @@ impl Cluster {
     ///
     /// The server that an operator named decides where this cannot: if as many say one thing as
     /// another, and if nobody is left of what the cluster was.
-    pub(super) fn scope(&self) -> Scope {
+    pub(super) fn scope(&self) -> ClusterScope {
         let heard = self.identities();
         let named = self.named.and_then(|named| {
             let found = heard.iter().find(|(member, _)| member.id == named.id);
@@ -75,17 +77,17 @@ impl Cluster {
         if let Some(known) = &self.identity {
             let is_left = heard.iter().any(|(_, identity)| identity == known);
             let rebuilt = named.filter(|_| !is_left);
-            return Scope::Of(rebuilt.unwrap_or_else(|| known.clone()));
+            return ClusterScope::Of(rebuilt.unwrap_or_else(|| known.clone()));
         }
         match (majority(&heard), named) {
-            (Scope::Tied(_), Some(named)) => Scope::Of(named),
+            (ClusterScope::Tied(_), Some(named)) => ClusterScope::Of(named),
             (scope, _) => scope,
         }
     }
 
     /// Why a server does not belong to the cluster.
-    pub(super) fn foreign(&self, said: &Said, scope: &Scope) -> Option<String> {
-        let (Scope::Of(ours), Some(theirs)) = (scope, Identity::of(said)) else {
+    pub(super) fn foreign(&self, said: &ReplicationState, scope: &ClusterScope) -> Option<String> {
+        let (ClusterScope::Of(ours), Some(theirs)) = (scope, ClusterIdentity::of(said)) else {
             return None;
         };
         if theirs == *ours {
@@ -104,31 +106,35 @@ impl Cluster {
         ))
     }
 
-    fn identities(&self) -> Vec<(&Member, Identity)> {
-        let heard = self.members.iter().filter(|one| one.word == Word::Said);
+    fn identities(&self) -> Vec<(&Member, ClusterIdentity)> {
+        let heard = self
+            .members
+            .iter()
+            .filter(|one| one.word == LastReport::Said);
         heard
-            .filter_map(|one| Some((one, Identity::of(one.said.as_ref()?)?)))
+            .filter_map(|one| Some((one, ClusterIdentity::of(one.said.as_ref()?)?)))
             .collect()
     }
 }
 
 /// What most say: first of the kinds, then within that kind. Of two kinds that as many say the
 /// first in the order of the configuration counts; two clusters of one kind are a tie.
-fn majority(heard: &[(&Member, Identity)]) -> Scope {
-    let kind_count = |of: &Identity| heard.iter().filter(|(_, one)| one.is_same_kind(of)).count();
-    let count = |of: &Identity| heard.iter().filter(|(_, one)| one == of).count();
+fn majority(heard: &[(&Member, ClusterIdentity)]) -> ClusterScope {
+    let kind_count =
+        |of: &ClusterIdentity| heard.iter().filter(|(_, one)| one.is_same_kind(of)).count();
+    let count = |of: &ClusterIdentity| heard.iter().filter(|(_, one)| one == of).count();
     // `max_by_key` takes the last of equals; the first is meant.
     let Some((_, kind)) = heard.iter().rev().max_by_key(|(_, one)| kind_count(one)) else {
-        return Scope::Open;
+        return ClusterScope::Open;
     };
     let of_kind = || heard.iter().filter(|(_, one)| one.is_same_kind(kind));
     let Some((first, most)) = of_kind().rev().max_by_key(|(_, one)| count(one)) else {
-        return Scope::Open;
+        return ClusterScope::Open;
     };
     let rival = of_kind().find(|(_, one)| one != most && count(one) == count(most));
     match rival {
-        None => Scope::Of(most.clone()),
-        Some((second, other)) => Scope::Tied(format!(
+        None => ClusterScope::Of(most.clone()),
+        Some((second, other)) => ClusterScope::Tied(format!(
             "servers of two clusters are listed together: {} reports {most}, {} reports {other}. \
              Remove one from the configuration, or select the primary: `evenkeel primary SERVER`",
             first.name, second.name

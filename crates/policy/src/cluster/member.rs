@@ -1,7 +1,7 @@
 //! One server of a cluster: its last word, and since when it claims to be the primary.
 
 use super::replication::Errant;
-use super::report::{Receiver, Report, Said};
+use super::report::{Receiver, ReplicationState, RoleReport};
 use super::{Lag, galera, group, postgres, replication};
 
 /// How long a bad word of a replica is doubted after a good one.
@@ -15,9 +15,9 @@ const WHOLE_SECOND_MS: u64 = 1_000;
 pub(super) struct Member {
     pub(super) id: u64,
     pub(super) name: String,
-    pub(super) word: Word,
+    pub(super) word: LastReport,
     /// What it said last; nothing once it is lost, or mute and not the primary.
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<ReplicationState>,
     /// When its last word was asked for; later than that of any answer that is still on its way
     /// from a server that was lost.
     pub(super) word_ms: u64,
@@ -42,7 +42,7 @@ pub(super) struct Member {
 
 /// The last thing that became known of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum LastReport {
     /// It was not asked yet.
     Unasked,
     /// It is down.
@@ -83,7 +83,7 @@ impl Member {
         Member {
             id,
             name,
-            word: Word::Unasked,
+            word: LastReport::Unasked,
             said: None,
             word_ms: 0,
             heard_ms: 0,
@@ -100,7 +100,7 @@ impl Member {
 
     /// Takes an answer in; true if another server than before answers here, or another run of it,
     /// so that a primary has to prove anew that it is one.
-    pub(super) fn hear(&mut self, now_ms: u64, report: Report) -> bool {
+    pub(super) fn hear(&mut self, now_ms: u64, report: RoleReport) -> bool {
         let old = self.claim.take();
         let said = claim_of(&report.said);
         let is_another = match (&old, &said) {
@@ -124,7 +124,7 @@ impl Member {
         });
         self.writing = self.writing_by(now_ms, &report.said);
         self.apart_ms = is_apart(&report.said).then(|| self.apart_ms.unwrap_or(now_ms));
-        self.word = Word::Said;
+        self.word = LastReport::Said;
         self.is_silent = false;
         self.word_ms = report.asked_ms;
         self.heard_ms = now_ms;
@@ -136,8 +136,9 @@ impl Member {
     }
 
     /// Its claim has been heard.
-    fn writing_by(&mut self, now_ms: u64, said: &Said) -> Option<Writing> {
-        let is_replica = matches!(said, Said::Replication(said) if replication::replicates(said));
+    fn writing_by(&mut self, now_ms: u64, said: &ReplicationState) -> Option<Writing> {
+        let is_replica =
+            matches!(said, ReplicationState::Replication(said) if replication::replicates(said));
         let who = &self.claim.as_ref().filter(|_| !is_replica)?.who;
         let since = self.writing.take().filter(|since| since.who == *who);
         since.or_else(|| {
@@ -150,7 +151,7 @@ impl Member {
 
     /// It could not tell what it is; `stays` keeps what it said.
     pub(super) fn fall_mute(&mut self, why: String, stays: bool) {
-        self.word = Word::Mute(why);
+        self.word = LastReport::Mute(why);
         self.is_silent = false;
         if !stays {
             self.said = None;
@@ -159,7 +160,7 @@ impl Member {
     }
 
     pub(super) fn lose(&mut self, now_ms: u64) {
-        self.word = Word::Lost;
+        self.word = LastReport::Lost;
         self.is_silent = false;
         self.word_ms = self.word_ms.max(now_ms);
         self.said = None;
@@ -195,32 +196,32 @@ impl Member {
 }
 
 /// Whether a server says that it takes writes: who it is, and in which epoch.
-fn claim_of(said: &Said) -> Option<(String, u64)> {
+fn claim_of(said: &ReplicationState) -> Option<(String, u64)> {
     match said {
-        Said::Postgres(said) => postgres::claim_of(said),
-        Said::Replication(said) => replication::claim_of(said),
-        Said::Galera(said) => galera::claim_of(said),
-        Said::Group(said) => group::claim_of(said),
+        ReplicationState::Postgres(said) => postgres::claim_of(said),
+        ReplicationState::Replication(said) => replication::claim_of(said),
+        ReplicationState::Galera(said) => galera::claim_of(said),
+        ReplicationState::Group(said) => group::claim_of(said),
     }
 }
 
 /// Whether a server that takes writes stays in its epoch for as long as it does. The members of a
 /// group change, and replication is set up and ended, under a primary that goes on.
-fn is_of_one_epoch(said: &Said) -> bool {
+fn is_of_one_epoch(said: &ReplicationState) -> bool {
     match said {
-        Said::Postgres(_) | Said::Galera(_) => true,
-        Said::Replication(_) | Said::Group(_) => false,
+        ReplicationState::Postgres(_) | ReplicationState::Galera(_) => true,
+        ReplicationState::Replication(_) | ReplicationState::Group(_) => false,
     }
 }
 
 /// Whether a replica is without a connection to its source.
-fn is_apart(said: &Said) -> bool {
+fn is_apart(said: &ReplicationState) -> bool {
     match said {
-        Said::Postgres(said) => said.in_recovery && !said.streaming,
-        Said::Replication(said) => said
+        ReplicationState::Postgres(said) => said.in_recovery && !said.streaming,
+        ReplicationState::Replication(said) => said
             .replica
             .as_ref()
             .is_some_and(|threads| threads.receiver != Receiver::Connected),
-        Said::Galera(_) | Said::Group(_) => false,
+        ReplicationState::Galera(_) | ReplicationState::Group(_) => false,
     }
 }

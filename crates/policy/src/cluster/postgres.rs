@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::Lag;
-use super::contest::{Candidate, Contest, Stand, listed, stale, uncontested};
+use super::contest::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
 use super::fence::Fence;
-use super::report::{Postgres, Said};
+use super::report::{Postgres, ReplicationState};
 
 /// Positions of the primary that are remembered; a minute at one question a second.
 const TRACK_LENGTH_MAX: usize = 64;
@@ -67,12 +67,12 @@ pub(super) fn claim_of(said: &Postgres) -> Option<(String, u64)> {
     writes.then(|| (who(), u64::from(said.timeline)))
 }
 
-pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Stand {
+pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> ClaimedRole {
     if said.in_recovery {
-        return Stand::Follows;
+        return ClaimedRole::Follows;
     }
     if let Some(fence) = fence.filter(|fence| fence.timeline > said.timeline) {
-        return Stand::Refused(format!(
+        return ClaimedRole::Refused(format!(
             "timeline {} is behind the cluster's timeline {} (seen on {}): a former primary; \
              rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is lost for \
              good, select this server: `evenkeel primary {name}`",
@@ -83,21 +83,21 @@ pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Stand
         ));
     }
     if said.read_only_by_default {
-        return Stand::Refused(
+        return ClaimedRole::Refused(
             "default_transaction_read_only is on: writes are refused until it is off".to_owned(),
         );
     }
-    Stand::Claims
+    ClaimedRole::Claims
 }
 
 /// All are on the highest timeline: one, or nobody.
-pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
+pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
     if let [only] = candidates {
         return uncontested(only.id);
     }
     let names: Vec<&str> = candidates.iter().map(|one| one.name).collect();
     let timeline = candidates.first().map_or(0, |one| one.claim.epoch);
-    Contest::Tied {
+    ConflictResult::Tied {
         message: format!(
             "{} all claim to be primary on timeline {timeline} (at {}). Stop the wrong one, or \
              select the right one: `evenkeel primary SERVER`",
@@ -111,7 +111,9 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
 
 fn positions(candidates: &[Candidate<'_>]) -> String {
     let lsn = |one: &Candidate<'_>| match one.said {
-        Said::Postgres(said) => format!("{:X}/{:X}", said.lsn >> 32, said.lsn & 0xFFFF_FFFF),
+        ReplicationState::Postgres(said) => {
+            format!("{:X}/{:X}", said.lsn >> 32, said.lsn & 0xFFFF_FFFF)
+        }
         _ => String::new(),
     };
     let all: Vec<String> = candidates.iter().map(lsn).collect();

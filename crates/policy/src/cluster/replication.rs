@@ -7,10 +7,10 @@
 //! unless nobody else can be the primary; several of them are a ring, and an operator chooses.
 //! Whom a server replicates from is never taken from the name it gives: names differ.
 
-use super::contest::{Candidate, Contest, Stand, listed, stale, uncontested};
+use super::contest::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
 use super::gtid::{Comparison, Gtids};
-use super::member::Word;
-use super::report::{Receiver, Replication, Said};
+use super::member::LastReport;
+use super::report::{Receiver, Replication, ReplicationState};
 use super::{Cluster, Lag, Member, Problem};
 
 /// Longer sets are cut in messages.
@@ -57,7 +57,7 @@ impl Errant {
 
 fn executed(member: &Member) -> Option<&Gtids> {
     match &member.said {
-        Some(Said::Replication(said)) => Some(&said.executed),
+        Some(ReplicationState::Replication(said)) => Some(&said.executed),
         _ => None,
     }
 }
@@ -73,28 +73,28 @@ pub(super) fn replicates(said: &Replication) -> bool {
     threads.is_some_and(|threads| threads.applier_runs || threads.receiver != Receiver::Stopped)
 }
 
-pub(super) fn stand(said: &Replication) -> Stand {
+pub(super) fn stand(said: &Replication) -> ClaimedRole {
     if !said.read_only {
-        return Stand::Claims;
+        return ClaimedRole::Claims;
     }
     let Some(threads) = &said.replica else {
-        return Stand::Unfit("read_only is ON, but replication is not configured".to_owned());
+        return ClaimedRole::Unfit("read_only is ON, but replication is not configured".to_owned());
     };
     let stopped = match (threads.applier_runs, threads.receiver) {
         (false, _) => "applier",
         (true, Receiver::Stopped) => "receiver",
-        _ => return Stand::Follows,
+        _ => return ClaimedRole::Follows,
     };
     let colon = if threads.error.is_empty() { "" } else { ": " };
-    Stand::Unfit(format!(
+    ClaimedRole::Unfit(format!(
         "{stopped} thread is not running{colon}{}",
         threads.error
     ))
 }
 
 /// Whether a replica says that one of its threads is stopped.
-pub(super) fn is_halted(said: &Said) -> bool {
-    let Said::Replication(said) = said else {
+pub(super) fn is_halted(said: &ReplicationState) -> bool {
+    let ReplicationState::Replication(said) = said else {
         return false;
     };
     let threads = said.replica.as_ref();
@@ -109,7 +109,7 @@ pub(super) fn lag(said: &Replication) -> Lag {
 }
 
 /// The set that contains all others wins; otherwise nobody does.
-pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
+pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
     if let [only] = candidates {
         return uncontested(only.id);
     }
@@ -123,7 +123,7 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
             .all(|other| replaces(one, other) || set(one).compare(set(other)) == Comparison::Ahead)
     };
     let Some(winner) = candidates.iter().find(is_ahead) else {
-        return Contest::Tied {
+        return ConflictResult::Tied {
             message: tie(candidates),
             beaten: Vec::new(),
             stale: stale(candidates),
@@ -131,7 +131,7 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
     };
     let is_stale =
         |one: &&Candidate<'_>| one.asked_ms < winner.claim.noticed_ms && !replaces(winner, one);
-    Contest::Won {
+    ConflictResult::Won {
         winner: winner.id,
         beaten: others(winner)
             .map(|one| (one.id, behind(one, winner)))
@@ -143,7 +143,7 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
 fn set<'a>(candidate: &Candidate<'a>) -> &'a Gtids {
     static NOTHING: Gtids = Gtids::EMPTY;
     match candidate.said {
-        Said::Replication(said) => &said.executed,
+        ReplicationState::Replication(said) => &said.executed,
         _ => &NOTHING,
     }
 }
@@ -206,8 +206,8 @@ fn shortened(set: &str) -> String {
 impl Cluster {
     /// Makes replicas of the servers that are writable and replicate, unless one of them can only
     /// be the primary; says what is wrong with them.
-    pub(super) fn sift_writable_replicas(&self, stands: &mut [Stand]) -> Vec<Problem> {
-        let claims = |index: &usize| stands[*index] == Stand::Claims;
+    pub(super) fn sift_writable_replicas(&self, stands: &mut [ClaimedRole]) -> Vec<Problem> {
+        let claims = |index: &usize| stands[*index] == ClaimedRole::Claims;
         let writable: Vec<usize> = (0..stands.len()).filter(claims).collect();
         let (mut soft, mut firm): (Vec<usize>, Vec<usize>) = writable
             .into_iter()
@@ -217,12 +217,12 @@ impl Cluster {
             let is_primary = |&index: &usize| self.primary == Some(self.members[index].id);
             (firm, soft) = soft.into_iter().partition(is_primary);
         }
-        let all_heard = self.members.iter().all(|one| one.word == Word::Said);
+        let all_heard = self.members.iter().all(|one| one.word == LastReport::Said);
         if soft.is_empty() || (firm.is_empty() && soft.len() == 1 && all_heard) {
             return Vec::new();
         }
         for &index in &soft {
-            stands[index] = Stand::Follows;
+            stands[index] = ClaimedRole::Follows;
         }
         if firm.is_empty() && soft.len() > 1 {
             let names: Vec<&str> = soft
@@ -247,7 +247,7 @@ impl Cluster {
     /// The last primary, if it is down.
     fn dead_primary(&self) -> Option<&str> {
         let last = self.member(self.last_primary?)?;
-        (last.word == Word::Lost).then_some(last.name.as_str())
+        (last.word == LastReport::Lost).then_some(last.name.as_str())
     }
 
     fn is_writable_replica(&self, index: usize) -> bool {
@@ -256,12 +256,12 @@ impl Cluster {
         let was_primary = member.claim.as_ref().is_some_and(|claim| claim.held);
         let chosen = was_primary || self.named_is(member.id);
         let said = member.said.as_ref();
-        !chosen && matches!(said, Some(Said::Replication(said)) if replicates(said))
+        !chosen && matches!(said, Some(ReplicationState::Replication(said)) if replicates(said))
     }
 
     /// Servers that have one identity: one is a clone of the other, and their transactions cannot
     /// be told apart. Neither becomes the primary.
-    pub(super) fn refuse_clones(&self, stands: &mut [Stand]) -> Vec<Problem> {
+    pub(super) fn refuse_clones(&self, stands: &mut [ClaimedRole]) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (index, member) in self.members.iter().enumerate() {
             let Some((identity, twins)) = self.twins(index) else {
@@ -272,8 +272,8 @@ impl Cluster {
                  server listed twice; give each its own server_id (MySQL: remove auto.cnf)",
                 listed(&twins)
             );
-            if stands[index] == Stand::Claims && self.primary != Some(member.id) {
-                stands[index] = Stand::Unfit(message.clone());
+            if stands[index] == ClaimedRole::Claims && self.primary != Some(member.id) {
+                stands[index] = ClaimedRole::Unfit(message.clone());
             }
             problems.push(Problem {
                 server: Some(member.id),
@@ -296,7 +296,7 @@ impl Cluster {
 
 fn identity(member: &Member) -> Option<&str> {
     match &member.said {
-        Some(Said::Replication(said)) => Some(&said.server_identity),
+        Some(ReplicationState::Replication(said)) => Some(&said.server_identity),
         _ => None,
     }
 }
@@ -320,7 +320,9 @@ fn orphans(dead: &str, names: &[&str]) -> String {
 
 fn writable_replica(member: &Member) -> String {
     let source = match &member.said {
-        Some(Said::Replication(said)) => said.replica.as_ref().map(|one| one.source.as_str()),
+        Some(ReplicationState::Replication(said)) => {
+            said.replica.as_ref().map(|one| one.source.as_str())
+        }
         _ => None,
     };
     format!(

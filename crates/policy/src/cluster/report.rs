@@ -4,19 +4,19 @@ use super::gtid::Gtids;
 
 /// One answer of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct RoleReport {
     /// When the question was sent.
     pub asked_ms: u64,
     /// The connection was made for this question: nothing of an earlier server behind the same
     /// address can have answered.
     pub fresh: bool,
     /// The answer.
-    pub said: Said,
+    pub said: ReplicationState,
 }
 
 /// The answer, by the kind of cluster that the server says it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum ReplicationState {
     /// PostgreSQL, streaming replication.
     Postgres(Postgres),
     /// MySQL or MariaDB, asynchronous or semi-synchronous replication, or alone.

@@ -1,10 +1,10 @@
 //! What the decision makes of every member: its role, its lag, and what an operator must know.
 
-use super::contest::Stand;
-use super::decide::{Finding, Ruling};
-use super::member::Word;
-use super::report::Said;
-use super::{Cluster, Lag, Member, Problem, Role, Verdict, galera, postgres, replication};
+use super::contest::ClaimedRole;
+use super::decide::{DecisionInput, PrimaryDecision};
+use super::member::LastReport;
+use super::report::ReplicationState;
+use super::{Cluster, ClusterRoles, Lag, Member, Problem, Role, galera, postgres, replication};
 
 impl Cluster {
     /// Keeps where the primary was when.
@@ -13,7 +13,7 @@ impl Cluster {
             return;
         };
         let primary = &self.members[primary];
-        if let Some(Said::Postgres(said)) = &primary.said {
+        if let Some(ReplicationState::Postgres(said)) = &primary.said {
             self.track.add(primary.word_ms, said.lsn);
         }
     }
@@ -33,9 +33,9 @@ impl Cluster {
     }
 
     /// Writes the verdict.
-    pub(super) fn tell(&mut self, found: Finding) {
+    pub(super) fn tell(&mut self, found: DecisionInput) {
         let mut all = self.cluster_problems(&found);
-        let Finding {
+        let DecisionInput {
             stands,
             problems,
             ruling,
@@ -54,7 +54,7 @@ impl Cluster {
             all.extend(member_problem(member, stand, &role, &ruling));
             roles.push((member.id, role));
         }
-        self.verdict = Verdict {
+        self.verdict = ClusterRoles {
             primary: self.primary,
             roles,
             verify: ruling.verify,
@@ -62,17 +62,17 @@ impl Cluster {
         };
     }
 
-    fn role(&self, index: usize, stand: &Stand, ruling: &Ruling, lag: Lag) -> Role {
+    fn role(&self, index: usize, stand: &ClaimedRole, ruling: &PrimaryDecision, lag: Lag) -> Role {
         let member = &self.members[index];
         if self.primary == Some(member.id) {
             return Role::Primary;
         }
         let refused = ruling.refused.iter().find(|(id, _)| *id == member.id);
         match (stand, refused) {
-            (Stand::Unknown, _) => Role::Unknown,
-            (Stand::Unfit(why) | Stand::Refused(why), _) => Role::Unfit(why.clone()),
+            (ClaimedRole::Unknown, _) => Role::Unknown,
+            (ClaimedRole::Unfit(why) | ClaimedRole::Refused(why), _) => Role::Unfit(why.clone()),
             (_, Some((_, why))) => Role::Unfit(why.clone()),
-            (Stand::Claims | Stand::Follows, None) => {
+            (ClaimedRole::Claims | ClaimedRole::Follows, None) => {
                 match member.said.as_ref().and_then(galera::is_behind) {
                     Some(why) => Role::Spare(why.to_owned()),
                     None => Role::Replica(member.believed(lag)),
@@ -94,19 +94,23 @@ impl Cluster {
             &member.said,
             primary.and_then(|primary| primary.said.as_ref()),
         ) {
-            (Some(Said::Galera(_)), _) => Lag {
+            (Some(ReplicationState::Galera(_)), _) => Lag {
                 ms: Some(0),
                 bytes: None,
             },
-            (Some(Said::Group(said)), _) => Lag {
+            (Some(ReplicationState::Group(said)), _) => Lag {
                 ms: said.lag_ms,
                 bytes: None,
             },
-            (Some(Said::Replication(said)), _) if member.apart_ms.is_none() => {
+            (Some(ReplicationState::Replication(said)), _) if member.apart_ms.is_none() => {
                 replication::lag(said)
             }
-            (Some(Said::Postgres(_) | Said::Replication(_)), _) if is_alone => member.lag,
-            (Some(Said::Postgres(said)), Some(Said::Postgres(primary))) => {
+            (Some(ReplicationState::Postgres(_) | ReplicationState::Replication(_)), _)
+                if is_alone =>
+            {
+                member.lag
+            }
+            (Some(ReplicationState::Postgres(said)), Some(ReplicationState::Postgres(primary))) => {
                 let lag = postgres::lag(member.word_ms, said, primary, &self.track);
                 match member.apart_ms {
                     None => lag,
@@ -121,7 +125,7 @@ impl Cluster {
     fn is_lag_guessed(&self, member: &Member) -> bool {
         let primary = self.primary.and_then(|id| self.member(id)?.said.as_ref());
         match (&member.said, primary) {
-            (Some(Said::Postgres(said)), Some(Said::Postgres(primary))) => {
+            (Some(ReplicationState::Postgres(said)), Some(ReplicationState::Postgres(primary))) => {
                 !self.track.compares(member.word_ms, said, primary)
             }
             _ => false,
@@ -129,7 +133,7 @@ impl Cluster {
     }
 
     /// Why there is no primary, and what became of an operator's word.
-    fn cluster_problems(&self, found: &Finding) -> Vec<Problem> {
+    fn cluster_problems(&self, found: &DecisionInput) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self.lapse.iter().cloned().collect();
         problems.extend(self.unheard_name(&found.stands));
         problems.extend(self.overruling());
@@ -152,10 +156,10 @@ impl Cluster {
     }
 
     /// An operator named a server that cannot be the primary, or not yet.
-    fn unheard_name(&self, stands: &[Stand]) -> Option<Problem> {
+    fn unheard_name(&self, stands: &[ClaimedRole]) -> Option<Problem> {
         let named = self.named?;
         let index = self.index_of(named.id)?;
-        if stands[index] == Stand::Claims {
+        if stands[index] == ClaimedRole::Claims {
             return None;
         }
         let name = &self.members[index].name;
@@ -169,7 +173,7 @@ impl Cluster {
         })
     }
 
-    fn nobody(&self, stands: &[Stand]) -> String {
+    fn nobody(&self, stands: &[ClaimedRole]) -> String {
         let conditions: Vec<String> = self
             .members
             .iter()
@@ -184,22 +188,27 @@ impl Cluster {
 }
 
 /// A member's state in a few words.
-fn condition(member: &Member, stand: &Stand) -> String {
+fn condition(member: &Member, stand: &ClaimedRole) -> String {
     match stand {
-        Stand::Unknown if member.word == Word::Unasked => "not checked yet".to_owned(),
-        Stand::Unknown => "down".to_owned(),
-        Stand::Claims => "accepts writes".to_owned(),
-        Stand::Follows => "replica".to_owned(),
-        Stand::Unfit(why) | Stand::Refused(why) => why.clone(),
+        ClaimedRole::Unknown if member.word == LastReport::Unasked => "not checked yet".to_owned(),
+        ClaimedRole::Unknown => "down".to_owned(),
+        ClaimedRole::Claims => "accepts writes".to_owned(),
+        ClaimedRole::Follows => "replica".to_owned(),
+        ClaimedRole::Unfit(why) | ClaimedRole::Refused(why) => why.clone(),
     }
 }
 
 /// What an operator must know of one member.
-fn member_problem(member: &Member, stand: &Stand, role: &Role, ruling: &Ruling) -> Option<Problem> {
+fn member_problem(
+    member: &Member,
+    stand: &ClaimedRole,
+    role: &Role,
+    ruling: &PrimaryDecision,
+) -> Option<Problem> {
     let refused = ruling.refused.iter().find(|(id, _)| *id == member.id);
     let message = match (stand, role, &member.word) {
-        (Stand::Refused(why), _, _) => why.clone(),
-        (_, Role::Primary, Word::Mute(why)) => format!(
+        (ClaimedRole::Refused(why), _, _) => why.clone(),
+        (_, Role::Primary, LastReport::Mute(why)) => format!(
             "role can no longer be determined: {why}; it remains the primary until another server \
              claims to be"
         ),

@@ -5,13 +5,13 @@
 //! operator names it: else what was acknowledged since would be gone for all who look.
 
 use super::gtid::Gtids;
-use super::member::Word;
-use super::report::Said;
+use super::member::LastReport;
+use super::report::ReplicationState;
 use super::{Cluster, Member};
 
 /// The current or last primary.
 #[derive(Debug, Clone)]
-pub(super) struct Succession {
+pub(super) struct LastPrimary {
     id: u64,
     /// When it was first heard to take writes.
     since_ms: u64,
@@ -25,7 +25,7 @@ impl Cluster {
         let primary = self.primary.and_then(|id| self.member(id));
         let told = primary.and_then(|one| Some((one.id, executed(one)?, one.claim.as_ref()?)));
         if let Some((id, executed, claim)) = told {
-            self.succession = Some(Succession {
+            self.succession = Some(LastPrimary {
                 id,
                 since_ms: claim.noticed_ms,
                 executed: executed.clone(),
@@ -38,7 +38,7 @@ impl Cluster {
         let last = self.succession.as_ref()?;
         let is_other = last.id != member.id && !self.named_is(member.id);
         let primary = self.member(last.id).filter(|_| is_other)?;
-        let is_away = matches!(primary.word, Word::Lost | Word::Unasked);
+        let is_away = matches!(primary.word, LastReport::Lost | LastReport::Unasked);
         let writing = member.writing.as_ref().filter(|_| is_away)?;
         if writing.since_ms >= last.since_ms {
             return None;
@@ -56,7 +56,7 @@ impl Cluster {
 
 fn executed(member: &Member) -> Option<&Gtids> {
     match &member.said {
-        Some(Said::Replication(said)) => Some(&said.executed),
+        Some(ReplicationState::Replication(said)) => Some(&said.executed),
         _ => None,
     }
 }

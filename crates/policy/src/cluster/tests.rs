@@ -1,9 +1,10 @@
 //! The rules as they are read: who says what, and what is decided.
 
 use super::report::{
-    Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication, Said,
+    Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication,
+    ReplicationState,
 };
-use super::{Cluster, Gtids, Lag, Report, Role, Verdict};
+use super::{Cluster, ClusterRoles, Gtids, Lag, Role, RoleReport};
 
 mod galera;
 mod general;
@@ -29,73 +30,79 @@ impl Bench {
     }
 
     /// One answer over an old connection, a second later.
-    fn hears(&mut self, id: u64, said: impl Into<Said>) -> Verdict {
+    fn hears(&mut self, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
         self.answer(id, said.into(), false)
     }
 
     /// One answer over a fresh connection, a second later.
-    fn hears_fresh(&mut self, id: u64, said: impl Into<Said>) -> Verdict {
+    fn hears_fresh(&mut self, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
         self.answer(id, said.into(), true)
     }
 
     /// Everybody answers twice, the second time over fresh connections, in this order.
-    fn all_say<S: Into<Said> + Clone>(&mut self, words: &[(u64, S)]) -> Verdict {
+    fn all_say<S: Into<ReplicationState> + Clone>(&mut self, words: &[(u64, S)]) -> ClusterRoles {
         for (id, said) in words {
             self.hears(*id, said.clone());
         }
         for (id, said) in words {
             self.hears_fresh(*id, said.clone());
         }
-        self.cluster.verdict()
+        self.cluster.roles()
     }
 
     /// One answer over an old connection, so much later.
-    fn hears_after(&mut self, ms: u64, id: u64, said: impl Into<Said>) -> Verdict {
+    fn hears_after(&mut self, ms: u64, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
         self.answer_after(ms, id, said.into(), false)
     }
 
-    fn answer(&mut self, id: u64, said: Said, fresh: bool) -> Verdict {
+    fn answer(&mut self, id: u64, said: ReplicationState, fresh: bool) -> ClusterRoles {
         self.answer_after(1_000, id, said, fresh)
     }
 
-    fn answer_after(&mut self, ms: u64, id: u64, said: Said, fresh: bool) -> Verdict {
+    fn answer_after(
+        &mut self,
+        ms: u64,
+        id: u64,
+        said: ReplicationState,
+        fresh: bool,
+    ) -> ClusterRoles {
         self.now_ms += ms;
-        let report = Report {
+        let report = RoleReport {
             asked_ms: self.now_ms - 1,
             fresh,
             said,
         };
-        self.cluster.heard(self.now_ms, id, report);
-        self.cluster.verdict()
+        self.cluster.report_received(self.now_ms, id, report);
+        self.cluster.roles()
     }
 
-    fn loses(&mut self, id: u64) -> Verdict {
+    fn loses(&mut self, id: u64) -> ClusterRoles {
         self.now_ms += 1_000;
-        self.cluster.lost(self.now_ms, id);
-        self.cluster.verdict()
+        self.cluster.server_down(self.now_ms, id);
+        self.cluster.roles()
     }
 
-    fn cannot_tell(&mut self, id: u64) -> Verdict {
+    fn cannot_tell(&mut self, id: u64) -> ClusterRoles {
         self.now_ms += 1_000;
         let why = "the account lacks REPLICATION CLIENT".to_owned();
-        self.cluster.could_not_tell(id, why);
-        self.cluster.verdict()
+        self.cluster.role_unknown(id, why);
+        self.cluster.roles()
     }
 
-    fn names(&mut self, id: u64) -> Verdict {
+    fn names(&mut self, id: u64) -> ClusterRoles {
         self.now_ms += 1_000;
-        self.cluster.name_primary(Some(id));
-        self.cluster.verdict()
+        self.cluster.override_primary(Some(id));
+        self.cluster.roles()
     }
 }
 
-fn role(verdict: &Verdict, id: u64) -> &Role {
+fn role(verdict: &ClusterRoles, id: u64) -> &Role {
     let mut roles = verdict.roles.iter();
     &roles.find(|(one, _)| *one == id).expect("a member").1
 }
 
 #[track_caller]
-fn is_unfit(verdict: &Verdict, id: u64, because: &str) {
+fn is_unfit(verdict: &ClusterRoles, id: u64, because: &str) {
     match role(verdict, id) {
         Role::Unfit(why) => assert!(why.contains(because), "{why}"),
         other => panic!("db{id} is {other:?}, not unfit because {because:?}"),
@@ -103,7 +110,7 @@ fn is_unfit(verdict: &Verdict, id: u64, because: &str) {
 }
 
 #[track_caller]
-fn has_problem(verdict: &Verdict, id: Option<u64>, about: &str) {
+fn has_problem(verdict: &ClusterRoles, id: Option<u64>, about: &str) {
     let mut problems = verdict.problems.iter();
     let found = problems.any(|one| one.server == id && one.message.contains(about));
     assert!(
@@ -114,7 +121,7 @@ fn has_problem(verdict: &Verdict, id: Option<u64>, about: &str) {
 }
 
 #[track_caller]
-fn is_replica(verdict: &Verdict, id: u64, lag_ms: Option<u64>) {
+fn is_replica(verdict: &ClusterRoles, id: u64, lag_ms: Option<u64>) {
     match role(verdict, id) {
         Role::Replica(Lag { ms, .. }) => assert_eq!(*ms, lag_ms, "lag of db{id}"),
         other => panic!("db{id} is {other:?}, not a replica"),
@@ -205,26 +212,26 @@ fn group_member(id: u64, is_primary: bool, view: u64) -> Group {
     }
 }
 
-impl From<Postgres> for Said {
-    fn from(said: Postgres) -> Said {
-        Said::Postgres(said)
+impl From<Postgres> for ReplicationState {
+    fn from(said: Postgres) -> ReplicationState {
+        ReplicationState::Postgres(said)
     }
 }
 
-impl From<Replication> for Said {
-    fn from(said: Replication) -> Said {
-        Said::Replication(said)
+impl From<Replication> for ReplicationState {
+    fn from(said: Replication) -> ReplicationState {
+        ReplicationState::Replication(said)
     }
 }
 
-impl From<Galera> for Said {
-    fn from(said: Galera) -> Said {
-        Said::Galera(said)
+impl From<Galera> for ReplicationState {
+    fn from(said: Galera) -> ReplicationState {
+        ReplicationState::Galera(said)
     }
 }
 
-impl From<Group> for Said {
-    fn from(said: Group) -> Said {
-        Said::Group(said)
+impl From<Group> for ReplicationState {
+    fn from(said: Group) -> ReplicationState {
+        ReplicationState::Group(said)
     }
 }

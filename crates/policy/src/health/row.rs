@@ -2,23 +2,23 @@
 
 use std::collections::VecDeque;
 
-use super::Settings;
+use super::HealthSettings;
 
 /// Who saw a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Witness {
+pub(super) enum FailureSource {
     Probe,
     Client,
 }
 
 /// The latest failures since the last success, `fall` of them at most, oldest first.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Row {
-    failures: VecDeque<(u64, Witness)>,
+pub(super) struct FailureStreak {
+    failures: VecDeque<(u64, FailureSource)>,
 }
 
-impl Row {
-    pub(super) fn add(&mut self, now_ms: u64, witness: Witness, settings: &Settings) {
+impl FailureStreak {
+    pub(super) fn add(&mut self, now_ms: u64, witness: FailureSource, settings: &HealthSettings) {
         self.expire(now_ms, settings);
         self.failures.push_back((now_ms, witness));
         while self.failures.len() > settings.fall() as usize {
@@ -27,15 +27,15 @@ impl Row {
     }
 
     /// Clients' failures grow old; a probe's do not, the probe after it decides about them.
-    pub(super) fn expire(&mut self, now_ms: u64, settings: &Settings) {
+    pub(super) fn expire(&mut self, now_ms: u64, settings: &HealthSettings) {
         let fresh = |at_ms: u64| now_ms.saturating_sub(at_ms) <= settings.window_ms();
         self.failures
-            .retain(|&(at_ms, witness)| witness == Witness::Probe || fresh(at_ms));
+            .retain(|&(at_ms, witness)| witness == FailureSource::Probe || fresh(at_ms));
     }
 
     pub(super) fn forget_clients(&mut self) {
         self.failures
-            .retain(|&(_, witness)| witness == Witness::Probe);
+            .retain(|&(_, witness)| witness == FailureSource::Probe);
     }
 
     pub(super) fn clear(&mut self) {
@@ -46,16 +46,16 @@ impl Row {
         self.failures.is_empty()
     }
 
-    pub(super) fn is_full(&self, settings: &Settings) -> bool {
+    pub(super) fn is_full(&self, settings: &HealthSettings) -> bool {
         self.failures.len() >= settings.fall() as usize
     }
 
     /// For people: "2 probes and 1 connection failed: connection refused".
     pub(super) fn reason(&self, last: &str) -> String {
         let count = |of| self.failures.iter().filter(|&&(_, by)| by == of).count();
-        let probes = counted(count(Witness::Probe), "probe", "probes");
+        let probes = counted(count(FailureSource::Probe), "probe", "probes");
         let clients = counted(
-            count(Witness::Client),
+            count(FailureSource::Client),
             "client connection",
             "client connections",
         );

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> HealthSettings {
+    HealthSettings {
         interval_ms: 2_000,
         timeout_ms: 1_000,
         rise: 2,
@@ -13,20 +13,20 @@ fn settings() -> Settings {
     }
 }
 
-fn unprobed() -> Settings {
-    Settings {
+fn unprobed() -> HealthSettings {
+    HealthSettings {
         probing: false,
         ..settings()
     }
 }
 
-fn failed() -> Outcome {
-    Outcome::Failed(String::from("connection refused"))
+fn failed() -> ProbeOutcome {
+    ProbeOutcome::Failed(String::from("connection refused"))
 }
 
 fn up() -> Health {
     let mut health = Health::new(settings(), 0);
-    assert!(health.probe(0, Outcome::Passed).is_some());
+    assert!(health.probe(0, ProbeOutcome::Passed).is_some());
     health
 }
 
@@ -43,13 +43,13 @@ fn fail_a_client(health: &mut Health, now_ms: u64) -> Option<Change> {
 #[test]
 fn a_new_server_takes_clients_until_its_first_probe_decides() {
     let health = Health::new(settings(), 7);
-    assert!(health.standing().takes_clients());
+    assert!(health.state().takes_clients());
     assert_eq!(
-        (health.standing(), health.since_ms()),
-        (Standing::Starting, 7)
+        (health.state(), health.since_ms()),
+        (HealthState::Starting, 7)
     );
-    assert_eq!(up().standing(), Standing::Up);
-    assert_eq!(down().standing(), Standing::Down);
+    assert_eq!(up().state(), HealthState::Up);
+    assert_eq!(down().state(), HealthState::Down);
     assert_eq!(down().reason(), "first probe failed: connection refused");
 }
 
@@ -58,11 +58,18 @@ fn fall_failed_probes_in_a_row_take_a_server_out() {
     let mut health = up();
     assert_eq!(health.probe(1, failed()), None);
     assert_eq!(health.probe(2, failed()), None);
-    assert_eq!(health.probe(3, Outcome::Passed), None, "breaks the row");
+    assert_eq!(
+        health.probe(3, ProbeOutcome::Passed),
+        None,
+        "breaks the row"
+    );
     assert_eq!(health.probe(4, failed()), None);
     assert_eq!(health.probe(99_000, failed()), None);
     let change = health.probe(199_000, failed()).expect("the third in a row");
-    assert_eq!((change.from, change.to), (Standing::Up, Standing::Down));
+    assert_eq!(
+        (change.from, change.to),
+        (HealthState::Up, HealthState::Down)
+    );
     assert_eq!(change.reason, "3 probes failed: connection refused");
     assert_eq!(
         (health.since_ms(), health.reason()),
@@ -73,31 +80,31 @@ fn fall_failed_probes_in_a_row_take_a_server_out() {
 #[test]
 fn rise_passed_probes_in_a_row_bring_a_server_back() {
     let mut health = down();
-    assert_eq!(health.probe(1, Outcome::Passed), None);
+    assert_eq!(health.probe(1, ProbeOutcome::Passed), None);
     assert_eq!(health.probe(2, failed()), None);
-    assert_eq!(health.probe(3, Outcome::Passed), None);
+    assert_eq!(health.probe(3, ProbeOutcome::Passed), None);
     let change = health
-        .probe(4, Outcome::Passed)
+        .probe(4, ProbeOutcome::Passed)
         .expect("the second in a row");
     assert_eq!(
         (change.to, &*change.reason),
-        (Standing::Up, "2 probes passed")
+        (HealthState::Up, "2 probes passed")
     );
 }
 
 #[test]
 fn a_server_that_is_only_too_busy_for_probes_stays_in_use() {
-    let busy = || Outcome::Busy(String::from("timed out"));
+    let busy = || ProbeOutcome::Busy(String::from("timed out"));
     let mut health = up();
     for now_ms in 1..=9 {
         assert_eq!(health.probe(now_ms, busy()), None);
     }
-    assert_eq!(health.standing(), Standing::Up);
+    assert_eq!(health.state(), HealthState::Up);
     // One that is down needs a probe that passes.
     let mut health = down();
-    health.probe(1, Outcome::Passed);
+    health.probe(1, ProbeOutcome::Passed);
     health.probe(2, busy());
-    assert_eq!(health.probe(3, Outcome::Passed), None);
+    assert_eq!(health.probe(3, ProbeOutcome::Passed), None);
 }
 
 #[test]
@@ -145,26 +152,26 @@ fn the_last_server_goes_down_only_when_a_probe_confirms_it() {
             None
         );
     }
-    assert_eq!(health.standing(), Standing::Up);
+    assert_eq!(health.state(), HealthState::Up);
     assert!(health.probe(51, failed()).is_some());
 }
 
 #[test]
 fn signs_of_a_dead_server_change_nothing() {
     let mut health = down();
-    health.probe(1, Outcome::Passed);
+    health.probe(1, ProbeOutcome::Passed);
     let wait_ms = health.next_probe_in_ms(3);
     assert_eq!(fail_a_client(&mut health, 2), None);
     assert_eq!(health.next_probe_in_ms(3), wait_ms);
-    assert!(health.probe(3, Outcome::Passed).is_some());
+    assert!(health.probe(3, ProbeOutcome::Passed).is_some());
 }
 
 #[test]
 fn a_refused_login_is_a_live_server_with_a_monitor_problem() {
     let mut health = Health::new(settings(), 0);
-    let refused = || Outcome::LoginRefused(String::from("access denied for `monitor`"));
+    let refused = || ProbeOutcome::LoginRefused(String::from("access denied for `monitor`"));
     assert!(health.probe(1, refused()).is_some());
-    assert_eq!(health.standing(), Standing::Up);
+    assert_eq!(health.state(), HealthState::Up);
     assert_eq!(
         health.monitor_problem(),
         Some("access denied for `monitor`")
@@ -177,7 +184,7 @@ fn a_refused_login_is_a_live_server_with_a_monitor_problem() {
         health.monitor_problem().is_some(),
         "a failure says nothing about the account"
     );
-    health.probe(10, Outcome::Passed);
+    health.probe(10, ProbeOutcome::Passed);
     assert_eq!(health.monitor_problem(), None);
 }
 
@@ -199,7 +206,7 @@ fn probes_are_spread_then_regular_then_quick_while_in_doubt() {
     check_wait(&health, 0, 0);
     health.probe(2, failed());
     check_wait(&health, 450, 550);
-    health.update_settings(Settings {
+    health.update_settings(HealthSettings {
         interval_ms: 10,
         ..settings()
     });
@@ -214,7 +221,7 @@ fn the_dead_are_asked_less_and_less_until_they_stir() {
         check_wait(&health, wait_ms - tenth_ms, wait_ms + tenth_ms);
         health.probe(1, failed());
     }
-    health.probe(2, Outcome::Passed);
+    health.probe(2, ProbeOutcome::Passed);
     check_wait(&health, 450, 550);
 }
 
@@ -226,11 +233,11 @@ fn without_probes_a_dead_server_gets_another_chance_and_one_failure_ends_it() {
     assert_eq!(health.tick(1_000), None, "too early");
     assert_eq!(
         health.tick(2_100).map(|change| change.to),
-        Some(Standing::Starting)
+        Some(HealthState::Starting)
     );
     assert_eq!(
         fail_a_client(&mut health, 2_200).map(|change| change.to),
-        Some(Standing::Down)
+        Some(HealthState::Down)
     );
     check_wait(&health, 2_700, 3_300);
 }
@@ -238,7 +245,10 @@ fn without_probes_a_dead_server_gets_another_chance_and_one_failure_ends_it() {
 #[test]
 fn without_probes_a_served_client_or_a_quiet_time_calls_a_server_up() {
     let mut health = Health::new(unprobed(), 0);
-    assert_eq!(health.served(5).map(|change| change.to), Some(Standing::Up));
+    assert_eq!(
+        health.served(5).map(|change| change.to),
+        Some(HealthState::Up)
+    );
     let mut health = Health::new(unprobed(), 0);
     fail_a_client(&mut health, 9_000);
     assert_eq!(
@@ -248,7 +258,7 @@ fn without_probes_a_served_client_or_a_quiet_time_calls_a_server_up() {
     );
     assert_eq!(
         health.tick(20_000).map(|change| change.to),
-        Some(Standing::Up)
+        Some(HealthState::Up)
     );
 }
 
@@ -256,7 +266,7 @@ fn without_probes_a_served_client_or_a_quiet_time_calls_a_server_up() {
 fn without_probes_the_tick_never_comes_before_its_own_schedule_allows() {
     for interval_ms in [1, 9, 10, 11, 19, 777, 2_000] {
         let mut health = Health::new(
-            Settings {
+            HealthSettings {
                 interval_ms,
                 fall: 1,
                 ..unprobed()
@@ -279,19 +289,19 @@ fn without_probes_the_tick_never_comes_before_its_own_schedule_allows() {
 fn new_settings_keep_the_standing_and_count_at_once() {
     let mut health = down();
     (0..9).for_each(|now_ms| drop(health.probe(now_ms, failed())));
-    health.update_settings(Settings {
+    health.update_settings(HealthSettings {
         dead_interval_ms_max: 3_000,
         rise: 1,
         ..settings()
     });
-    assert_eq!(health.standing(), Standing::Down);
+    assert_eq!(health.state(), HealthState::Down);
     check_wait(&health, 2_700, 3_300);
-    assert!(health.probe(10, Outcome::Passed).is_some());
+    assert!(health.probe(10, ProbeOutcome::Passed).is_some());
 }
 
 #[test]
 fn zeroes_in_the_settings_are_taken_as_the_smallest_sense() {
-    let zero = Settings {
+    let zero = HealthSettings {
         interval_ms: 0,
         timeout_ms: 0,
         rise: 0,
@@ -300,8 +310,11 @@ fn zeroes_in_the_settings_are_taken_as_the_smallest_sense() {
         probing: true,
     };
     let mut health = Health::new(zero, 0);
-    assert!(health.probe(0, Outcome::Passed).is_some());
+    assert!(health.probe(0, ProbeOutcome::Passed).is_some());
     assert!(health.probe(1, failed()).is_some(), "fall 0 is 1");
     health.next_probe_in_ms(u64::MAX);
-    assert!(health.probe(2, Outcome::Passed).is_some(), "rise 0 is 1");
+    assert!(
+        health.probe(2, ProbeOutcome::Passed).is_some(),
+        "rise 0 is 1"
+    );
 }

@@ -2,26 +2,26 @@
 
 use super::*;
 
-const RELEASES: [Release; 16] = [
-    Release::TransactionEnded,
-    Release::AutocommitOn,
-    Release::XaEnded,
-    Release::CursorsClosed,
-    Release::CloseAll,
-    Release::LongDataUsed,
-    Release::UnlistenAll,
-    Release::UnlockNamed,
-    Release::UnlockTables,
-    Release::UnlockInstance,
-    Release::DeallocateAll,
-    Release::DiscardTemp,
-    Release::DiscardSequences,
-    Release::ResetAll,
-    Release::DiscardAll,
-    Release::ResetConnection,
+const RELEASES: [UnpinEvent; 16] = [
+    UnpinEvent::TransactionEnded,
+    UnpinEvent::AutocommitOn,
+    UnpinEvent::XaEnded,
+    UnpinEvent::CursorsClosed,
+    UnpinEvent::CloseAll,
+    UnpinEvent::LongDataUsed,
+    UnpinEvent::UnlistenAll,
+    UnpinEvent::UnlockNamed,
+    UnpinEvent::UnlockTables,
+    UnpinEvent::UnlockInstance,
+    UnpinEvent::DeallocateAll,
+    UnpinEvent::DiscardTemp,
+    UnpinEvent::DiscardSequences,
+    UnpinEvent::ResetAll,
+    UnpinEvent::DiscardAll,
+    UnpinEvent::ResetConnection,
 ];
 
-fn ended_by(release: Release) -> Vec<Pin> {
+fn ended_by(release: UnpinEvent) -> Vec<Pin> {
     let ended = |pin: &Pin| {
         let mut pins = Pins::of(&[*pin]);
         pins.release(release);
@@ -30,7 +30,7 @@ fn ended_by(release: Release) -> Vec<Pin> {
     Pin::ALL.into_iter().filter(ended).collect()
 }
 
-fn survivors(release: Release) -> String {
+fn survivors(release: UnpinEvent) -> String {
     let mut pins = Pins::of(&Pin::ALL);
     pins.release(release);
     pins.to_string()
@@ -54,24 +54,24 @@ fn every_pin_stands_for_itself_and_has_a_text_of_its_own() {
 
 #[test]
 fn the_end_of_a_transaction_ends_its_cursors_but_neither_held_ones_nor_locks_of_the_session() {
-    let ended = ended_by(Release::TransactionEnded);
+    let ended = ended_by(UnpinEvent::TransactionEnded);
     assert_eq!(ended, [Pin::Transaction, Pin::Cursor]);
 }
 
 #[test]
 fn reset_all_releases_neither_a_lock_nor_a_role() {
-    assert_eq!(ended_by(Release::ResetAll), [Pin::Settings]);
+    assert_eq!(ended_by(UnpinEvent::ResetAll), [Pin::Settings]);
 }
 
 #[test]
 fn what_survives_a_reset_is_known() {
     assert_eq!(
-        survivors(Release::DiscardAll),
+        survivors(UnpinEvent::DiscardAll),
         "replication connection, transaction, random() seed, loaded library, procedural language \
          state, unknown session state"
     );
     assert_eq!(
-        survivors(Release::ResetConnection),
+        survivors(UnpinEvent::ResetConnection),
         "replication connection, XA transaction, global read lock, backup lock, unknown session \
          state"
     );
@@ -96,13 +96,13 @@ fn every_other_pin_is_ended_by_something() {
 
 #[test]
 fn a_connection_is_kept_reset_or_closed_by_what_still_binds_it() {
-    let farewell = |pins: &[Pin]| Pins::of(pins).farewell();
-    assert_eq!(farewell(&[]), Farewell::Keep);
+    let farewell = |pins: &[Pin]| Pins::of(pins).release_action();
+    assert_eq!(farewell(&[]), ReleaseAction::Keep);
     let cleanable = [Pin::Transaction, Pin::NamedLock, Pin::TemporaryTable];
-    assert_eq!(farewell(&cleanable), Farewell::Reset);
+    assert_eq!(farewell(&cleanable), ReleaseAction::Reset);
     for pin in CANNOT_BE_CLEANED.iter() {
         let pins = [&cleanable[..], &[pin]].concat();
-        assert_eq!(farewell(&pins), Farewell::Close, "{pin:?}");
+        assert_eq!(farewell(&pins), ReleaseAction::Close, "{pin:?}");
     }
 }
 
@@ -111,9 +111,9 @@ fn what_is_not_ended_by_a_reset_is_never_reset_for_another_client() {
     for survivors in [SURVIVES_DISCARD, SURVIVES_RESET] {
         for pin in survivors.iter() {
             // Rolled back before; and a seed harms nobody.
-            let is_harmless = matches!(pin, Pin::Transaction | Pin::Seed);
-            let farewell = Pins::of(&[pin]).farewell();
-            assert_eq!(farewell == Farewell::Close, !is_harmless, "{pin:?}");
+            let is_harmless = matches!(pin, Pin::Transaction | Pin::RandomSeed);
+            let farewell = Pins::of(&[pin]).release_action();
+            assert_eq!(farewell == ReleaseAction::Close, !is_harmless, "{pin:?}");
         }
     }
 }

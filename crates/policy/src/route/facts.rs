@@ -4,43 +4,45 @@ use crate::rules::Destination;
 
 /// All that runs as one: it goes to one server as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unit<'a> {
+pub struct RoutingUnit<'a> {
     /// Its statements, in order. EXECUTE and Bind stand for the statement that was prepared.
-    pub statements: &'a [Statement],
+    pub statements: &'a [RoutedStatement],
     /// What a comment asks for.
     pub hint: Option<ResolvedHint>,
     /// What a rule asks for.
     pub rule: Option<&'a Destination>,
 }
 
-impl Unit<'_> {
+impl RoutingUnit<'_> {
     /// Whether no table is read, so that any server may answer however far behind.
     pub(super) fn needs_no_data(&self) -> bool {
-        let needs_none = |one: &Statement| matches!(one.kind, Kind::Empty | Kind::Setting);
+        let needs_none = |one: &RoutedStatement| {
+            matches!(one.kind, StatementClass::Empty | StatementClass::Setting)
+        };
         self.statements.iter().all(needs_none)
     }
 
     /// Whether it begins a transaction of its own, with modes of its own.
     pub(super) fn begins(&self) -> bool {
         let first = self.statements.first();
-        first.is_some_and(|one| matches!(one.kind, Kind::Begin(_)))
+        first.is_some_and(|one| matches!(one.kind, StatementClass::Begin(_)))
     }
 }
 
 /// One statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Statement {
+pub struct RoutedStatement {
     /// What it is.
-    pub kind: Kind,
+    pub kind: StatementClass,
     /// What it does besides, by its words.
-    pub traits: Traits,
+    pub traits: RoutingTraits,
     /// The worst that it calls, views among it: [`Volatility::worst`].
     pub calls: Volatility,
 }
 
 /// What a statement is, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum StatementClass {
     /// Nothing but blanks and comments.
     Empty,
     /// SELECT, VALUES, TABLE, EXPLAIN, COPY … TO STDOUT: a read but for its traits and calls.
@@ -138,55 +140,55 @@ impl Volatility {
 
 /// What a statement does besides, by its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traits(u32);
+pub struct RoutingTraits(u32);
 
-impl Traits {
+impl RoutingTraits {
     /// Nothing.
-    pub const NONE: Traits = Traits(0);
+    pub const NONE: RoutingTraits = RoutingTraits(0);
     /// A write somewhere in it, be it in WITH; EXPLAIN ANALYZE of one.
-    pub const WRITES: Traits = Traits(1);
+    pub const WRITES: RoutingTraits = RoutingTraits(1);
     /// FOR UPDATE, FOR SHARE, LOCK IN SHARE MODE.
-    pub const LOCKS_ROWS: Traits = Traits(1 << 1);
+    pub const LOCKS_ROWS: RoutingTraits = RoutingTraits(1 << 1);
     /// SELECT … INTO a table or a file.
-    pub const MAKES_TABLE: Traits = Traits(1 << 2);
+    pub const MAKES_TABLE: RoutingTraits = RoutingTraits(1 << 2);
     /// nextval, setval, NEXT VALUE FOR.
-    pub const SEQUENCE: Traits = Traits(1 << 3);
+    pub const SEQUENCE: RoutingTraits = RoutingTraits(1 << 3);
     /// Makes or names something temporary.
-    pub const TEMPORARY: Traits = Traits(1 << 4);
+    pub const TEMPORARY: RoutingTraits = RoutingTraits(1 << 4);
     /// Advisory locks, GET_LOCK and its kind.
-    pub const NAMED_LOCK: Traits = Traits(1 << 5);
+    pub const NAMED_LOCK: RoutingTraits = RoutingTraits(1 << 5);
     /// lo_*.
-    pub const LARGE_OBJECT: Traits = Traits(1 << 6);
+    pub const LARGE_OBJECT: RoutingTraits = RoutingTraits(1 << 6);
     /// pg_notify.
-    pub const NOTIFIES: Traits = Traits(1 << 7);
+    pub const NOTIFIES: RoutingTraits = RoutingTraits(1 << 7);
     /// txid_current and its kind: only a primary has one to give.
-    pub const TRANSACTION_ID: Traits = Traits(1 << 8);
+    pub const TRANSACTION_ID: RoutingTraits = RoutingTraits(1 << 8);
     /// set_config, setseed, `@a := 1`, SELECT … INTO @a.
-    pub const ASSIGNS: Traits = Traits(1 << 9);
+    pub const ASSIGNS: RoutingTraits = RoutingTraits(1 << 9);
     /// currval, LAST_INSERT_ID(), FOUND_ROWS(), SHOW WARNINGS, SQL_CALC_FOUND_ROWS.
-    pub const REMEMBERS: Traits = Traits(1 << 10);
+    pub const REMEMBERS: RoutingTraits = RoutingTraits(1 << 10);
     /// Runs SQL that is given as text, here or elsewhere.
-    pub const RUNS_TEXT: Traits = Traits(1 << 11);
+    pub const RUNS_TEXT: RoutingTraits = RoutingTraits(1 << 11);
     /// Broken, nested too deep, written with escapes, or calls more than were listed.
-    pub const OBSCURE: Traits = Traits(1 << 12);
+    pub const OBSCURE: RoutingTraits = RoutingTraits(1 << 12);
     /// Names the catalogs; harmless by itself.
-    pub const CATALOG: Traits = Traits(1 << 13);
+    pub const CATALOG: RoutingTraits = RoutingTraits(1 << 13);
 
     /// Both together.
     #[must_use]
-    pub const fn and(self, other: Traits) -> Traits {
-        Traits(self.0 | other.0)
+    pub const fn and(self, other: RoutingTraits) -> RoutingTraits {
+        RoutingTraits(self.0 | other.0)
     }
 
     /// But for these.
     #[must_use]
-    pub const fn without(self, others: Traits) -> Traits {
-        Traits(self.0 & !others.0)
+    pub const fn without(self, others: RoutingTraits) -> RoutingTraits {
+        RoutingTraits(self.0 & !others.0)
     }
 
     /// Whether it has any of these.
     #[must_use]
-    pub const fn any(self, of: Traits) -> bool {
+    pub const fn any(self, of: RoutingTraits) -> bool {
         self.0 & of.0 != 0
     }
 }

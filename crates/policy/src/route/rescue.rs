@@ -20,7 +20,7 @@ pub struct Attempt {
 
 /// What happened to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mishap {
+pub enum FailureKind {
     /// The server is read-only: 25006 of PostgreSQL, 1290, 1792 and 1836 of MySQL.
     ReadOnly,
     /// Replay needed what the read looked at, and cancelled it: 40001 or 40P01 of a standby.
@@ -32,7 +32,7 @@ pub enum Mishap {
     TurnedAway,
     /// The server had ended the connection, which had been idle for too long, before it read the
     /// statement: 4031 of MySQL. It is well, and another connection will do.
-    Unread,
+    NotRead,
     /// The connection broke, or was ended: 1053 of MySQL. Whether the statement was run, or a part
     /// of it, is not known.
     Broken,
@@ -42,17 +42,17 @@ pub enum Mishap {
 
 /// Says whether a statement may be run again. A write that may have been run never is.
 #[must_use]
-pub fn may_run_again(mishap: Mishap, attempt: &Attempt) -> bool {
+pub fn may_run_again(mishap: FailureKind, attempt: &Attempt) -> bool {
     if attempt.is_held || attempt.reached_client || !attempt.is_kept {
         return false;
     }
     match mishap {
         // It refused: nothing was run, whatever it is. From a primary that has just become a
         // replica too: there it goes to whoever is the primary then.
-        Mishap::ReadOnly | Mishap::TurnedAway | Mishap::Unread => true,
-        Mishap::RecoveryConflict | Mishap::NotFresh => attempt.on_replica,
-        Mishap::Broken => attempt.is_read || !attempt.reached_server,
-        Mishap::Error => false,
+        FailureKind::ReadOnly | FailureKind::TurnedAway | FailureKind::NotRead => true,
+        FailureKind::RecoveryConflict | FailureKind::NotFresh => attempt.on_replica,
+        FailureKind::Broken => attempt.is_read || !attempt.reached_server,
+        FailureKind::Error => false,
     }
 }
 
@@ -69,14 +69,14 @@ mod tests {
         is_kept: true,
     };
 
-    const MISHAPS: [Mishap; 7] = [
-        Mishap::ReadOnly,
-        Mishap::RecoveryConflict,
-        Mishap::NotFresh,
-        Mishap::TurnedAway,
-        Mishap::Unread,
-        Mishap::Broken,
-        Mishap::Error,
+    const MISHAPS: [FailureKind; 7] = [
+        FailureKind::ReadOnly,
+        FailureKind::RecoveryConflict,
+        FailureKind::NotFresh,
+        FailureKind::TurnedAway,
+        FailureKind::NotRead,
+        FailureKind::Broken,
+        FailureKind::Error,
     ];
 
     /// Every attempt that there can be.
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_read_that_a_replica_refused_runs_on_the_primary() {
-        use Mishap::{NotFresh, ReadOnly, RecoveryConflict};
+        use FailureKind::{NotFresh, ReadOnly, RecoveryConflict};
         for mishap in [ReadOnly, RecoveryConflict, NotFresh] {
             assert!(may_run_again(mishap, &SENT), "{mishap:?}");
         }
@@ -108,7 +108,7 @@ mod tests {
             on_replica: false,
             ..SENT
         };
-        assert!(!may_run_again(Mishap::RecoveryConflict, &on_primary));
+        assert!(!may_run_again(FailureKind::RecoveryConflict, &on_primary));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
             reached_server: false,
             ..write
         };
-        let of = |attempt| may_run_again(Mishap::Broken, &attempt);
+        let of = |attempt| may_run_again(FailureKind::Broken, &attempt);
         assert_eq!((of(SENT), of(write), of(unsent)), (true, false, true));
     }
 
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn what_may_have_been_run_runs_again_only_if_it_is_a_read() {
         for attempt in attempts().filter(|one| one.reached_server && !one.is_read) {
-            assert!(!may_run_again(Mishap::Broken, &attempt), "{attempt:?}");
+            assert!(!may_run_again(FailureKind::Broken, &attempt), "{attempt:?}");
         }
     }
 
@@ -153,12 +153,12 @@ mod tests {
             is_held: true,
             ..write
         };
-        assert!(may_run_again(Mishap::Unread, &write));
-        assert!(!may_run_again(Mishap::Unread, &held));
+        assert!(may_run_again(FailureKind::NotRead, &write));
+        assert!(!may_run_again(FailureKind::NotRead, &held));
     }
 
     #[test]
     fn other_errors_are_the_clients() {
-        assert!(attempts().all(|attempt| !may_run_again(Mishap::Error, &attempt)));
+        assert!(attempts().all(|attempt| !may_run_again(FailureKind::Error, &attempt)));
     }
 }

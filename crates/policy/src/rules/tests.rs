@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn rule(name: &str, when: When, then: Then) -> Rule {
+fn rule(name: &str, when: RuleMatch, then: RuleAction) -> Rule {
     Rule {
         name: name.into(),
         is_active: true,
@@ -11,39 +11,39 @@ fn rule(name: &str, when: When, then: Then) -> Rule {
     }
 }
 
-fn like(pattern: &str) -> When {
-    When {
+fn like(pattern: &str) -> RuleMatch {
+    RuleMatch {
         pattern: Some(Pattern::new(pattern).expect("a pattern")),
-        ..When::default()
+        ..RuleMatch::default()
     }
 }
 
-fn to(group: Group) -> Then {
-    Then {
+fn to(group: ServerGroup) -> RuleAction {
+    RuleAction {
         to: Some(Destination {
             group,
             assume_read: false,
         }),
-        ..Then::default()
+        ..RuleAction::default()
     }
 }
 
-fn within(timeout_ms: u64) -> Then {
-    Then {
+fn within(timeout_ms: u64) -> RuleAction {
+    RuleAction {
         timeout_ms: Some(timeout_ms),
-        ..Then::default()
+        ..RuleAction::default()
     }
 }
 
-fn refuse(words: &str) -> Then {
-    Then {
+fn refuse(words: &str) -> RuleAction {
+    RuleAction {
         reject: Some(words.into()),
-        ..Then::default()
+        ..RuleAction::default()
     }
 }
 
-fn asked(text: &str) -> Asked<'_> {
-    Asked {
+fn asked(text: &str) -> RuleInput<'_> {
+    RuleInput {
         user: "app",
         database: Some(b"shop"),
         text: Some(text.as_bytes()),
@@ -52,7 +52,7 @@ fn asked(text: &str) -> Asked<'_> {
     }
 }
 
-fn names<'a>(rules: &'a Rules, verdict: &'a Verdict) -> Vec<&'a str> {
+fn names<'a>(rules: &'a Rules, verdict: &'a RuleOutcome) -> Vec<&'a str> {
     let fitting = verdict.fitting();
     fitting.map(|index| &*rules.all()[index].name).collect()
 }
@@ -62,7 +62,7 @@ fn the_first_rule_that_fits_decides() {
     let rules = Rules::new(vec![
         rule("none", like("^delete"), refuse("no")),
         rule("first", like("^select"), within(5)),
-        rule("second", When::default(), refuse("never reached")),
+        rule("second", RuleMatch::default(), refuse("never reached")),
     ]);
     let verdict = rules.judge(&asked("SELECT 1"));
     assert_eq!(names(&rules, &verdict), ["first"]);
@@ -75,9 +75,9 @@ fn the_first_rule_that_fits_decides() {
 
 #[test]
 fn a_rule_that_is_not_active_is_counted_and_does_nothing() {
-    let mut tried = rule("tried", When::default(), refuse("no"));
+    let mut tried = rule("tried", RuleMatch::default(), refuse("no"));
     tried.is_active = false;
-    let rules = Rules::new(vec![tried, rule("rest", When::default(), within(5))]);
+    let rules = Rules::new(vec![tried, rule("rest", RuleMatch::default(), within(5))]);
     let verdict = rules.judge(&asked("SELECT 1"));
     assert_eq!(names(&rules, &verdict), ["tried", "rest"]);
     assert_eq!((verdict.timeout_ms, verdict.is_refused()), (Some(5), false));
@@ -85,7 +85,7 @@ fn a_rule_that_is_not_active_is_counted_and_does_nothing() {
 
 #[test]
 fn every_condition_must_be_met_and_the_first_that_is_not_is_named() {
-    let when = || When {
+    let when = || RuleMatch {
         user: Some("app".into()),
         database: Some("shop".into()),
         digest: Some(7),
@@ -94,25 +94,25 @@ fn every_condition_must_be_met_and_the_first_that_is_not_is_named() {
     let text = "SELECT * FROM orders";
     let good = asked(text);
     assert_eq!(when().differs(&good), None);
-    let differs = |asked: Asked<'_>| when().differs(&asked);
-    let other = Asked {
+    let differs = |asked: RuleInput<'_>| when().differs(&asked);
+    let other = RuleInput {
         user: "App",
         ..good
     };
     assert_eq!(differs(other), Some("user"));
     for database in [None, Some(&b"Shop"[..])] {
-        let other = Asked { database, ..good };
+        let other = RuleInput { database, ..good };
         assert_eq!(differs(other), Some("database"));
     }
     for digest in [None, Some(8)] {
-        let other = Asked { digest, ..good };
+        let other = RuleInput { digest, ..good };
         assert_eq!(differs(other), Some("digest"));
     }
     assert_eq!(differs(asked("SELECT * FROM items")), Some("match"));
-    let other = Asked { text: None, ..good };
+    let other = RuleInput { text: None, ..good };
     assert_eq!(differs(other), Some("match"), "too long to be read");
-    assert_eq!(When::default().differs(&other), None);
-    let commented = Asked {
+    assert_eq!(RuleMatch::default().differs(&other), None);
+    let commented = RuleInput {
         bare: Some(b"SELECT 1 FROM orders"),
         ..asked("/* report */ SELECT 1 FROM orders")
     };
@@ -140,10 +140,14 @@ fn a_pattern_that_is_none_or_too_large_is_refused_in_words() {
 #[test]
 fn of_several_statements_one_refusal_the_shortest_time_and_the_primary_hold() {
     let rules = Rules::new(vec![
-        rule("primary", like("orders"), to(Group::Primary)),
-        rule("replicas", like("items"), to(Group::Replicas)),
-        rule("more", like("parts"), to(Group::Replicas)),
-        rule("reports", like("reports"), to(Group::Servers([1].into()))),
+        rule("primary", like("orders"), to(ServerGroup::Primary)),
+        rule("replicas", like("items"), to(ServerGroup::Replicas)),
+        rule("more", like("parts"), to(ServerGroup::Replicas)),
+        rule(
+            "reports",
+            like("reports"),
+            to(ServerGroup::Servers([1].into())),
+        ),
         rule("short", like("short"), within(5)),
         rule("long", like("long"), within(50)),
         rule("endless", like("endless"), within(0)),
@@ -156,10 +160,10 @@ fn of_several_statements_one_refusal_the_shortest_time_and_the_primary_hold() {
             .expect("one")
     };
     let group = |texts: &[&str]| rules.destination(&all(texts)).map(|to| to.group.clone());
-    assert_eq!(group(&["items", "parts"]), Some(Group::Replicas));
-    assert_eq!(group(&["items", "orders"]), Some(Group::Primary));
-    assert_eq!(group(&["orders", "other"]), Some(Group::Primary));
-    assert_eq!(group(&["items", "other"]), Some(Group::Replicas));
+    assert_eq!(group(&["items", "parts"]), Some(ServerGroup::Replicas));
+    assert_eq!(group(&["items", "orders"]), Some(ServerGroup::Primary));
+    assert_eq!(group(&["orders", "other"]), Some(ServerGroup::Primary));
+    assert_eq!(group(&["items", "other"]), Some(ServerGroup::Replicas));
     assert_eq!(group(&["items", "reports"]), None);
     assert_eq!(
         all(&["long", "short", "endless", "other"]).timeout_ms,
@@ -173,12 +177,12 @@ fn of_several_statements_one_refusal_the_shortest_time_and_the_primary_hold() {
 
 #[test]
 fn who_vouches_for_one_statement_does_not_vouch_for_the_other() {
-    let vouching = |assume_read| Then {
+    let vouching = |assume_read| RuleAction {
         to: Some(Destination {
-            group: Group::Replicas,
+            group: ServerGroup::Replicas,
             assume_read,
         }),
-        ..Then::default()
+        ..RuleAction::default()
     };
     let rules = Rules::new(vec![
         rule("trusted", like("items"), vouching(true)),

@@ -1,10 +1,10 @@
 //! What the rules say of a statement, small enough to be kept with it.
 
-use super::{RULES_MAX, Then};
+use super::{RULES_MAX, RuleAction};
 
 /// What is done with a statement; rules are meant by their places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Verdict {
+pub struct RuleOutcome {
     /// The rules that fit, up to the first active one: bit by bit.
     fits: u128,
     /// Whose destination holds.
@@ -15,7 +15,7 @@ pub struct Verdict {
     pub(super) reject: Option<u8>,
 }
 
-impl Verdict {
+impl RuleOutcome {
     /// The rules that fit, in their order: those that are not active, then the one that decides.
     pub fn fitting(&self) -> impl Iterator<Item = usize> {
         let fits = self.fits;
@@ -32,7 +32,7 @@ impl Verdict {
         self.fits |= 1 << index;
     }
 
-    pub(super) fn decide(&mut self, index: usize, then: &Then) {
+    pub(super) fn decide(&mut self, index: usize, then: &RuleAction) {
         // RULES_MAX fits.
         let index = index as u8;
         self.to = then.to.is_some().then_some(index);
@@ -41,10 +41,10 @@ impl Verdict {
     }
 
     /// What both say, and whose destination holds.
-    pub(super) fn and(self, other: Verdict, to: Option<u8>) -> Verdict {
+    pub(super) fn and(self, other: RuleOutcome, to: Option<u8>) -> RuleOutcome {
         let limits = [self.timeout_ms, other.timeout_ms];
         let no_limit_last = |limit: &u64| limit.wrapping_sub(1);
-        Verdict {
+        RuleOutcome {
             fits: self.fits | other.fits,
             to,
             timeout_ms: limits.into_iter().flatten().min_by_key(no_limit_last),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use arc_swap::{ArcSwap, Guard};
-use evenkeel_policy::causality::{Position, Replica, Sample, Wait, Writes};
+use evenkeel_policy::causality::{Position, Replica, Sample, WaitSupport, Writes};
 use tokio::sync::Notify;
 
 /// A wish that is not older than this need not be said again.
@@ -34,7 +34,7 @@ pub struct ReplicaProgress {
     /// How far it is behind, as roles are watched; none is unknown.
     pub lag_ms: Option<u64>,
     /// What it can wait for.
-    pub wait: Wait,
+    pub wait: WaitSupport,
 }
 
 impl ReplicaProgress {
@@ -43,7 +43,7 @@ impl ReplicaProgress {
         position: None,
         asked_us: 0,
         lag_ms: None,
-        wait: Wait::Nothing,
+        wait: WaitSupport::Nothing,
     };
 
     /// As the choice among replicas wants it.
@@ -73,7 +73,7 @@ impl Positions {
         let replica = self.applied(server_id).unwrap_or(UNKNOWN).as_replica();
         match self.is_causal(server_id) {
             true => Replica {
-                wait: Wait::Everything,
+                wait: WaitSupport::Everything,
                 ..replica
             },
             false => replica,
@@ -224,7 +224,13 @@ impl PositionTracker {
     }
 
     /// A replica has told where it is, and perhaps what it can wait for.
-    pub fn applied(&self, server_id: u64, position: Position, asked_us: u64, wait: Option<Wait>) {
+    pub fn applied(
+        &self,
+        server_id: u64,
+        position: Position,
+        asked_us: u64,
+        wait: Option<WaitSupport>,
+    ) {
         self.change(|positions| {
             let Some(applied) = positions.entry(server_id) else {
                 return;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use evenkeel_policy::causality::{Lsn, Position, Sample, Wait};
+use evenkeel_policy::causality::{Lsn, Position, Sample, WaitSupport};
 
 use super::*;
 
@@ -125,7 +125,7 @@ fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
     track.applied(7, at(5), 10, None);
     assert_eq!(knowledge.positions().applied(7), None, "it is not listed");
     track.list(&[(7, Some(3)), (8, None)]);
-    track.applied(7, at(5), 10, Some(Wait::Position));
+    track.applied(7, at(5), 10, Some(WaitSupport::Position));
     track.applied(7, at(4), 9, None);
     track.list(&[(7, Some(4))]);
     let positions = knowledge.positions();
@@ -133,7 +133,7 @@ fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
         position: Some(at(5)),
         asked_us: 10,
         lag_ms: Some(4),
-        wait: Wait::Position,
+        wait: WaitSupport::Position,
     };
     assert_eq!(positions.applied(7), Some(&expect));
     assert_eq!(positions.replica(8).applied, None);
@@ -155,8 +155,11 @@ fn a_node_that_can_wait_for_its_cluster_can_before_it_is_listed_and_until_it_say
     let track = knowledge.track();
     track.set_causal(7, true);
     track.set_causal(7, true);
-    assert_eq!(knowledge.positions().replica(7).wait, Wait::Everything);
-    assert_eq!(knowledge.positions().replica(8).wait, Wait::Nothing);
+    assert_eq!(
+        knowledge.positions().replica(7).wait,
+        WaitSupport::Everything
+    );
+    assert_eq!(knowledge.positions().replica(8).wait, WaitSupport::Nothing);
     track.set_causal(7, false);
     assert!(!knowledge.positions().is_causal(7));
 }

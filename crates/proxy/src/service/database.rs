@@ -12,7 +12,7 @@ use evenkeel_policy::lending::{self, SharedPools};
 use evenkeel_policy::load::Load;
 use evenkeel_policy::pool::ServerSet;
 use evenkeel_policy::route;
-use evenkeel_policy::waiting::{self, Primary};
+use evenkeel_policy::waiting::{self, PrimaryStatus};
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
@@ -40,13 +40,13 @@ pub struct DatabaseSnapshot {
     /// A client keeps its server connection until it leaves.
     pub session_mode: bool,
     /// Which statements go to replicas.
-    pub split: route::Settings,
+    pub split: route::SplitSettings,
     /// What reads must see.
     pub consistency: Consistency,
     /// Since when sessions note what they write; zero: they always did.
     pub noted_since_us: u64,
     /// How long they may wait for it.
-    pub causality: causality::Settings,
+    pub causality: causality::CausalitySettings,
     /// Limits of server connections.
     pub sizes: Sizes,
     /// Prepared statements kept on one server connection.
@@ -276,7 +276,7 @@ impl DatabaseService {
         workers: usize,
         knowledge: Arc<ServerInfo>,
         lending: lending::PoolSettings,
-        waiting: waiting::Settings,
+        waiting: waiting::FailoverSettings,
     ) -> Self {
         let own = ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
         Self::new(workers, knowledge, lending, waiting, own)
@@ -287,7 +287,7 @@ impl DatabaseService {
         workers: usize,
         knowledge: Arc<ServerInfo>,
         lending: lending::PoolSettings,
-        waiting: waiting::Settings,
+        waiting: waiting::FailoverSettings,
     ) -> Self {
         let own = ProtocolService::MySql(Arc::default());
         Self::new(workers, knowledge, lending, waiting, own)
@@ -297,7 +297,7 @@ impl DatabaseService {
         workers: usize,
         knowledge: Arc<ServerInfo>,
         lending: lending::PoolSettings,
-        waiting: waiting::Settings,
+        waiting: waiting::FailoverSettings,
         own: ProtocolService,
     ) -> Self {
         Self {
@@ -336,7 +336,7 @@ impl DatabaseService {
     }
 
     /// Other settings, from a reload.
-    pub fn set_settings(&self, lending: lending::PoolSettings, waiting: waiting::Settings) {
+    pub fn set_settings(&self, lending: lending::PoolSettings, waiting: waiting::FailoverSettings) {
         self.lender.books.set_settings(lending);
         self.line.set_settings(waiting);
     }
@@ -373,7 +373,7 @@ impl DatabaseService {
 
     /// What the roles are now, after every look at them: who waits for a primary goes on when there
     /// is one.
-    pub fn turn(&self, primary: Primary) {
+    pub fn turn(&self, primary: PrimaryStatus) {
         self.line.turn(primary);
     }
 

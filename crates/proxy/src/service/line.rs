@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use evenkeel_policy::waiting::{Answer, Primary, Settings, Ticket, Trouble, Waiting};
+use evenkeel_policy::waiting::{
+    FailoverQueue, FailoverSettings, FailoverTicket, PrimaryError, PrimaryStatus, QueueDecision,
+};
 
 use crate::clock;
 
@@ -17,13 +19,13 @@ pub(crate) struct FailoverWaiter {
 
 #[derive(Debug, Default)]
 struct TurnState {
-    outcome: Option<Result<(), Trouble>>,
+    outcome: Option<Result<(), PrimaryError>>,
     waker: Option<Waker>,
 }
 
 impl FailoverWaiter {
     /// His turn, or the end of his waiting.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), Trouble>> {
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), PrimaryError>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(outcome) = state.outcome {
             return Poll::Ready(outcome);
@@ -32,7 +34,7 @@ impl FailoverWaiter {
         Poll::Pending
     }
 
-    fn comes(&self, outcome: Result<(), Trouble>) {
+    fn comes(&self, outcome: Result<(), PrimaryError>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.outcome = Some(outcome);
         let waker = state.waker.take();
@@ -46,26 +48,26 @@ impl FailoverWaiter {
 /// One service's line.
 #[derive(Debug)]
 pub(crate) struct SharedFailoverQueue {
-    waiting: Mutex<(Waiting, BTreeMap<Ticket, Arc<FailoverWaiter>>)>,
+    waiting: Mutex<(FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)>,
     calm: AtomicBool,
 }
 
 /// What one who asks for the primary is told.
 pub(crate) enum FailoverAdmission {
     Go,
-    Wait(Ticket, Arc<FailoverWaiter>),
-    Fail(Trouble),
+    Wait(FailoverTicket, Arc<FailoverWaiter>),
+    Fail(PrimaryError),
 }
 
 impl SharedFailoverQueue {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: FailoverSettings) -> Self {
         Self {
-            waiting: Mutex::new((Waiting::new(settings), BTreeMap::new())),
+            waiting: Mutex::new((FailoverQueue::new(settings), BTreeMap::new())),
             calm: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn set_settings(&self, settings: Settings) {
+    pub(crate) fn set_settings(&self, settings: FailoverSettings) {
         self.lock().0.set_settings(settings);
     }
 
@@ -82,9 +84,9 @@ impl SharedFailoverQueue {
     pub(crate) fn ask(&self, now_ms: u64) -> FailoverAdmission {
         let mut line = self.lock();
         let told = match line.0.ask(now_ms) {
-            Answer::Go => FailoverAdmission::Go,
-            Answer::Fail(trouble) => FailoverAdmission::Fail(trouble),
-            Answer::Wait(ticket) => {
+            QueueDecision::Go => FailoverAdmission::Go,
+            QueueDecision::Fail(trouble) => FailoverAdmission::Fail(trouble),
+            QueueDecision::Wait(ticket) => {
                 let turn = Arc::<FailoverWaiter>::default();
                 line.1.insert(ticket, Arc::clone(&turn));
                 FailoverAdmission::Wait(ticket, turn)
@@ -95,30 +97,30 @@ impl SharedFailoverQueue {
     }
 
     /// What the servers' roles are now.
-    pub(crate) fn turn(&self, primary: Primary) {
+    pub(crate) fn turn(&self, primary: PrimaryStatus) {
         let mut line = self.lock();
-        let tickets = line.0.turn(primary, clock::now_ms());
+        let tickets = line.0.set_primary_status(primary, clock::now_ms());
         self.call(line, &tickets);
     }
 
     /// Whose turn it was has come to the primary, or does not want to any more.
-    pub(crate) fn done(&self, ticket: Ticket) {
+    pub(crate) fn done(&self, ticket: FailoverTicket) {
         let mut line = self.lock();
         let tickets = line.0.done(ticket, clock::now_ms());
         self.call(line, &tickets);
     }
 
     /// The primary was none for him: he waits on, in his old place.
-    pub(crate) fn wait_on(&self, ticket: Ticket) -> Arc<FailoverWaiter> {
+    pub(crate) fn wait_on(&self, ticket: FailoverTicket) -> Arc<FailoverWaiter> {
         let mut line = self.lock();
-        line.0.wait_on(ticket);
+        line.0.requeue(ticket);
         let turn = Arc::<FailoverWaiter>::default();
         line.1.insert(ticket, Arc::clone(&turn));
         self.publish(&line.0);
         turn
     }
 
-    pub(crate) fn cancel(&self, ticket: Ticket) {
+    pub(crate) fn cancel(&self, ticket: FailoverTicket) {
         let mut line = self.lock();
         line.1.remove(&ticket);
         if line.0.cancel(ticket) {
@@ -137,7 +139,7 @@ impl SharedFailoverQueue {
         }
         self.expire(now_ms);
         let mut line = self.lock();
-        let tickets = line.0.hurry(now_ms);
+        let tickets = line.0.expire_resuming(now_ms);
         self.call(line, &tickets);
     }
 
@@ -158,8 +160,8 @@ impl SharedFailoverQueue {
 
     fn call(
         &self,
-        mut line: MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<FailoverWaiter>>)>,
-        tickets: &[Ticket],
+        mut line: MutexGuard<'_, (FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)>,
+        tickets: &[FailoverTicket],
     ) {
         self.publish(&line.0);
         let turns: Vec<_> = tickets
@@ -172,11 +174,13 @@ impl SharedFailoverQueue {
         }
     }
 
-    fn publish(&self, waiting: &Waiting) {
-        self.calm.store(waiting.is_calm(), Relaxed);
+    fn publish(&self, waiting: &FailoverQueue) {
+        self.calm.store(waiting.is_empty_and_available(), Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<FailoverWaiter>>)> {
+    fn lock(
+        &self,
+    ) -> MutexGuard<'_, (FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::rules::{Asked, Destination, Group, Rules, Verdict};
+use evenkeel_policy::rules::{Destination, RuleInput, RuleOutcome, Rules, ServerGroup};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 
@@ -89,7 +89,7 @@ impl RuleBook {
     }
 
     /// What is done with a text. Of several statements each counts, and so does all of it.
-    pub fn judge(&self, said: &Said<'_>) -> Verdict {
+    pub fn judge(&self, said: &Said<'_>) -> RuleOutcome {
         let text = said.text.map(without_end);
         let Some(text) = text.filter(|text| !is_plain(text)) else {
             return self.judge_one(said, text, None);
@@ -108,9 +108,9 @@ impl RuleBook {
         judged.fold(whole, |all, one| self.rules.join(all, one))
     }
 
-    fn judge_one(&self, said: &Said<'_>, text: Option<&[u8]>, bare: Option<&[u8]>) -> Verdict {
+    fn judge_one(&self, said: &Said<'_>, text: Option<&[u8]>, bare: Option<&[u8]>) -> RuleOutcome {
         let digest = |text| digest(text, said.dialect).0;
-        self.rules.judge(&Asked {
+        self.rules.judge(&RuleInput {
             user: said.user,
             database: said.database,
             text,
@@ -119,7 +119,7 @@ impl RuleBook {
         })
     }
 
-    fn count(&self, verdict: &Verdict, worker: usize) {
+    fn count(&self, verdict: &RuleOutcome, worker: usize) {
         for hits in verdict.fitting().filter_map(|index| self.hits.get(index)) {
             hits.add(worker);
         }
@@ -131,7 +131,7 @@ impl RuleBook {
         let mut all = self.rules.all().iter();
         let rule = all.find(|one| *one.name == *rule)?;
         let digest = |text| digest(text, said.dialect).0;
-        rule.when.differs(&Asked {
+        rule.when.differs(&RuleInput {
             user: said.user,
             database: said.database,
             text: said.text,
@@ -141,7 +141,7 @@ impl RuleBook {
     }
 
     /// The rules that fit, by name, and whether each is active.
-    pub fn fitting(&self, verdict: &Verdict) -> impl Iterator<Item = (&str, bool)> {
+    pub fn fitting(&self, verdict: &RuleOutcome) -> impl Iterator<Item = (&str, bool)> {
         let fitting = verdict.fitting().collect::<Vec<_>>().into_iter();
         fitting.filter_map(|index| {
             let rule = self.rules.all().get(index)?;
@@ -150,12 +150,12 @@ impl RuleBook {
     }
 
     /// Where a statement goes.
-    pub fn destination(&self, verdict: &Verdict) -> Option<&Destination> {
+    pub fn destination(&self, verdict: &RuleOutcome) -> Option<&Destination> {
         self.rules.destination(verdict)
     }
 
     /// What its client is told, if it is refused.
-    pub fn rejection(&self, verdict: &Verdict) -> Option<String> {
+    pub fn rejection(&self, verdict: &RuleOutcome) -> Option<String> {
         let (name, words) = self.rules.rejection(verdict)?;
         Some(format!("rejected by rule {name:?}: {words}"))
     }
@@ -165,7 +165,7 @@ impl RuleBook {
 #[derive(Debug, Clone)]
 pub(crate) struct Ruling {
     pub(crate) book: Arc<RuleBook>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: RuleOutcome,
 }
 
 impl Ruling {
@@ -185,7 +185,7 @@ impl Ruling {
     }
 
     /// The servers that are left to read from.
-    pub(crate) fn among(&self) -> Option<&Group> {
+    pub(crate) fn among(&self) -> Option<&ServerGroup> {
         self.destination().map(|to| &to.group)
     }
 
@@ -201,7 +201,7 @@ impl Ruling {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_policy::rules::{Pattern, Rule, Then, When};
+    use evenkeel_policy::rules::{Pattern, Rule, RuleAction, RuleMatch};
 
     use super::*;
 
@@ -222,14 +222,14 @@ mod tests {
         }
     }
 
-    fn refusing(name: &str, when: When) -> Rule {
+    fn refusing(name: &str, when: RuleMatch) -> Rule {
         Rule {
             name: name.into(),
             is_active: true,
             when,
-            then: Then {
+            then: RuleAction {
                 reject: Some("not now".into()),
-                ..Then::default()
+                ..RuleAction::default()
             },
         }
     }
@@ -243,9 +243,9 @@ mod tests {
     fn a_digest_is_that_of_all_texts_that_differ_in_literals() {
         let number = digest(b"delete from t where id = 1", MYSQL).0;
         let digest = Some(number);
-        let when = When {
+        let when = RuleMatch {
             digest,
-            ..When::default()
+            ..RuleMatch::default()
         };
         let book = book(vec![refusing("cut", when)]);
         let rejection = |text| book.rejection(&book.judge(&said(text)));
@@ -256,9 +256,9 @@ mod tests {
 
     #[test]
     fn each_of_several_statements_counts_by_itself() {
-        let when = When {
+        let when = RuleMatch {
             pattern: Some(Pattern::new("^drop").expect("a pattern")),
-            ..When::default()
+            ..RuleMatch::default()
         };
         let book = book(vec![refusing("drop", when)]);
         for text in [

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use evenkeel_policy::lending::{Condition, PoolRefusal};
-use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
+use evenkeel_policy::waiting::{FailoverTicket, PrimaryError, PrimaryStatus};
 use smallvec::SmallVec;
 
 use super::card::{SessionActivity, SessionHandle};
@@ -45,7 +45,7 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     place: Rc<WaitSlot<C>>,
     wait: Option<Wait>,
     /// It came to the primary after waiting for one, and lets the next one follow.
-    resumed: Option<Ticket>,
+    resumed: Option<FailoverTicket>,
 }
 
 /// What a session waits for.
@@ -54,7 +54,7 @@ enum Wait {
     Connection { until_ms: u64, since_us: u64 },
     /// A primary.
     Primary {
-        ticket: Ticket,
+        ticket: FailoverTicket,
         turn: Arc<FailoverWaiter>,
     },
 }
@@ -80,7 +80,7 @@ pub(super) enum AcquireError {
     /// It has waited for a connection in vain.
     TimedOut,
     /// There is no primary.
-    Trouble(Trouble),
+    Trouble(PrimaryError),
     /// A server does not want it.
     ConnectFailed(Arc<ConnectError>),
 }
@@ -185,7 +185,11 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    fn wait_for_turn(&mut self, ticket: Ticket, turn: Arc<FailoverWaiter>) -> AcquireOutcome<C> {
+    fn wait_for_turn(
+        &mut self,
+        ticket: FailoverTicket,
+        turn: Arc<FailoverWaiter>,
+    ) -> AcquireOutcome<C> {
         self.card
             .set_activity(SessionActivity::WaitingForPrimary, self.worker);
         self.wait = Some(Wait::Primary { ticket, turn });
@@ -332,7 +336,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             let turn = self.service.line.wait_on(ticket);
             return self.wait_for_turn(ticket, turn);
         }
-        self.service.line.turn(Primary::Away);
+        self.service.line.turn(PrimaryStatus::Away);
         // Another worker may just have heard that there is one again.
         self.stand_in_line()
     }
@@ -509,5 +513,5 @@ impl<C: PoolableConnection> Drop for Acquirer<'_, C> {
 }
 
 impl AcquireError {
-    const NO_PRIMARY: Self = Self::Trouble(Trouble::NoPrimary { waited_ms: 0 });
+    const NO_PRIMARY: Self = Self::Trouble(PrimaryError::NoPrimary { waited_ms: 0 });
 }

@@ -125,7 +125,7 @@ struct Session<'a> {
     transcoder: Transcoder,
     numbers: ClientStatements,
     journal: SessionState,
-    token: causality::Token,
+    token: causality::CausalityToken,
     /// An error does not say whether its transaction is still open, or was committed.
     is_doubtful: bool,
     /// Until then its connection is kept for a question.
@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
             transcoder: Transcoder::new(agreed, agreed),
             numbers: ClientStatements::default(),
             journal,
-            token: causality::Token::new(),
+            token: causality::CausalityToken::new(),
             unfit_since_ms: None,
             changed_catalog: None,
             is_doubtful: false,

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use evenkeel_policy::causality::{
-    Candidate, Consistency, Position, Readers, Requires, Token, readers,
+    Candidate, CausalityToken, Consistency, Position, ReadChoice, RequiredPosition, readers,
 };
 use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::load::Load;
 use evenkeel_policy::pool::{MemberSet, Pick, PickRequest};
-use evenkeel_policy::route::{self, Decision, Target};
-use evenkeel_policy::rules::Group;
+use evenkeel_policy::route::{self, Decision, RouteTarget};
+use evenkeel_policy::rules::ServerGroup;
 
 use crate::clock;
 use crate::dice::fast_random;
@@ -114,11 +114,11 @@ impl Drop for Placement {
 pub(super) struct ReadRequest<'a> {
     pub(super) knowledge: &'a ServerInfo,
     /// What its session wrote.
-    pub(super) token: &'a mut Token,
+    pub(super) token: &'a mut CausalityToken,
     /// Servers that failed it.
     pub(super) tried: &'a [u64],
     /// The servers that a rule leaves; `None`: all.
-    pub(super) among: Option<&'a Group>,
+    pub(super) among: Option<&'a ServerGroup>,
     /// A replica that is late may be told to wait: if that does not help, the read can be run
     /// elsewhere.
     pub(super) may_wait: bool,
@@ -127,7 +127,7 @@ pub(super) struct ReadRequest<'a> {
 /// The servers as a read finds them.
 pub(super) struct ReadCandidates {
     primary: Option<usize>,
-    readers: Readers,
+    readers: ReadChoice,
     soon: Option<(usize, Position)>,
     /// Those that have failed the read.
     failed: MemberSet,
@@ -141,9 +141,10 @@ impl ReadRequest<'_> {
         let positions = self.knowledge.positions();
         let mut written;
         let requires = match own.consistency {
-            Consistency::Eventual => Requires::Nothing,
+            Consistency::Eventual => RequiredPosition::Nothing,
             Consistency::ReadYourWrites => {
-                self.token.heed(own.noted_since_us, own.epoch);
+                self.token
+                    .assume_writes_before(own.noted_since_us, own.epoch);
                 settled(self.token, &positions, own.epoch)
             }
             Consistency::Global => {
@@ -169,7 +170,7 @@ impl ReadRequest<'_> {
         let now_us = clock::now_us();
         let readers = readers(requires, candidates, now_us, &own.causality);
         let soon = match (requires, readers.soonest) {
-            (Requires::Position(position), Some(index)) if self.may_wait => {
+            (RequiredPosition::Position(position), Some(index)) if self.may_wait => {
                 Some((index, position.clone()))
             }
             _ => None,
@@ -196,7 +197,11 @@ fn places_of(servers: &[u64], view: &ServiceSnapshot) -> MemberSet {
 }
 
 /// What was written has a position once the primary was asked for one.
-fn settled<'a>(token: &'a mut Token, positions: &Positions, epoch: u64) -> Requires<'a> {
+fn settled<'a>(
+    token: &'a mut CausalityToken,
+    positions: &Positions,
+    epoch: u64,
+) -> RequiredPosition<'a> {
     if let Some(sample) = &positions.sample {
         token.settle(sample);
     }
@@ -205,8 +210,8 @@ fn settled<'a>(token: &'a mut Token, positions: &Positions, epoch: u64) -> Requi
 
 impl ReadCandidates {
     /// For the router.
-    pub(super) fn seen(&self) -> route::View {
-        route::View {
+    pub(super) fn seen(&self) -> route::ServerAvailability {
+        route::ServerAvailability {
             primary: self.primary,
             replicas: self.readers.replicas,
             replicas_fresh: self.readers.fresh + usize::from(self.soon.is_some()) + self.waiting(),
@@ -239,21 +244,23 @@ impl ReadCandidates {
     /// says of a server whether its connections are not all in use.
     pub(super) fn place(
         mut self,
-        target: Target,
+        target: RouteTarget,
         own: &DatabaseSnapshot,
         key: u64,
         has_room: impl Fn(usize) -> bool,
     ) -> PlacementTarget {
         match (target, self.soon.take()) {
-            (Target::Primary, _) => PlacementTarget::Primary,
-            (Target::Server(index), _) if self.may_be_named(own, index) => {
+            (RouteTarget::Primary, _) => PlacementTarget::Primary,
+            (RouteTarget::Server(index), _) if self.may_be_named(own, index) => {
                 PlacementTarget::Named(index)
             }
-            (Target::Server(_), _) => PlacementTarget::Primary,
-            (Target::Readers { .. }, Some((index, position))) => {
+            (RouteTarget::Server(_), _) => PlacementTarget::Primary,
+            (RouteTarget::Readers { .. }, Some((index, position))) => {
                 PlacementTarget::AfterPosition(index, position)
             }
-            (Target::Readers { and_primary }, None) => self.pick(own, and_primary, key, has_room),
+            (RouteTarget::Readers { and_primary }, None) => {
+                self.pick(own, and_primary, key, has_room)
+            }
         }
     }
 

@@ -156,7 +156,7 @@ struct Session<'a> {
     used_nextval: bool,
     /// What others drew may be remembered on that connection.
     inherits_sequence_state: bool,
-    token: causality::Token,
+    token: causality::CausalityToken,
     /// It changes the catalog in what it runs now.
     changes_catalog: bool,
     /// When it did so last: until the catalog was read again, what is known of it is old. Zero:

@@ -21,8 +21,10 @@ pub use rereads::{ParsingChange, sets_anything};
 
 use std::sync::Arc;
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{self, Kind, Statement, Traits, TransactionModes, Volatility};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::{
+    self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+};
 use evenkeel_wire::sql::facts::{self, Discard};
 use evenkeel_wire::sql::{hint, postgres};
 use smallvec::{SmallVec, smallvec};
@@ -162,7 +164,7 @@ impl CatalogLookup for Catalog {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextAnalysis {
     /// For the router: its statements, in order.
-    pub statements: SmallVec<[Statement; 1]>,
+    pub statements: SmallVec<[RoutedStatement; 1]>,
     /// Where a comment wants it.
     pub hint: Option<RoutingHint>,
     /// What it leaves behind, in the order of its statements; mostly nothing.
@@ -252,7 +254,7 @@ pub enum EffectKind {
     /// Binds when it is complete: a failure takes it back.
     PinOnSuccess(Pin),
     /// Ends pins, when the transaction that it is in commits.
-    Release(Release),
+    Release(UnpinEvent),
     /// A setting of the session: the name in lower case, the value as `set_config` takes it.
     Set {
         /// Which.
@@ -293,7 +295,9 @@ impl TextAnalysis {
     /// leaves nothing behind.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        let is_plain = |one: &Statement| matches!(one.kind, Kind::Read | Kind::Write);
+        let is_plain = |one: &RoutedStatement| {
+            matches!(one.kind, StatementClass::Read | StatementClass::Write)
+        };
         self.statements.len() == 1
             && self.statements.iter().all(is_plain)
             && self.effects.is_empty()
@@ -302,28 +306,34 @@ impl TextAnalysis {
             && !self
                 .statements
                 .iter()
-                .any(|one| one.traits.any(Traits::ASSIGNS))
+                .any(|one| one.traits.any(RoutingTraits::ASSIGNS))
     }
 
     /// Whether plans of before may be good no more behind it: a text that cannot be read says so of
     /// nothing, or nobody could share any.
     #[must_use]
     pub fn changes_plans(&self) -> bool {
-        let changes = |one: &Statement| matches!(one.kind, Kind::Ddl | Kind::Routine);
+        let changes = |one: &RoutedStatement| {
+            matches!(one.kind, StatementClass::Ddl | StatementClass::Routine)
+        };
         self.changes_catalog && self.statements.iter().any(changes)
     }
 
     /// Whether it makes something that need not say whether it is temporary.
     #[must_use]
     pub fn makes_tables(&self) -> bool {
-        let makes = |one: &Statement| one.kind == Kind::Ddl || one.traits.any(Traits::MAKES_TABLE);
+        let makes = |one: &RoutedStatement| {
+            one.kind == StatementClass::Ddl || one.traits.any(RoutingTraits::MAKES_TABLE)
+        };
         self.changes_catalog && self.statements.iter().any(makes)
     }
 
     /// Whether a statement of it is a CALL or DO, which may commit before it ends.
     #[must_use]
     pub fn runs_procedures(&self) -> bool {
-        self.statements.iter().any(|one| one.kind == Kind::Routine)
+        self.statements
+            .iter()
+            .any(|one| one.kind == StatementClass::Routine)
     }
 
     /// Whether it matters to its session that a statement of it has ended.
@@ -356,9 +366,9 @@ impl TextAnalysis {
     #[must_use]
     pub fn unreadable() -> TextAnalysis {
         TextAnalysis {
-            statements: smallvec![Statement {
-                kind: Kind::Unknown,
-                traits: Traits::OBSCURE,
+            statements: smallvec![RoutedStatement {
+                kind: StatementClass::Unknown,
+                traits: RoutingTraits::OBSCURE,
                 calls: Volatility::Unknown,
             }],
             hint: None,

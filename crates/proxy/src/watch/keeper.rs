@@ -2,7 +2,7 @@
 
 use std::{future::pending, time::Duration};
 
-use evenkeel_policy::cluster::{Report, report::Said};
+use evenkeel_policy::cluster::{RoleReport, report::ReplicationState};
 use tokio::time::timeout;
 
 use super::WatchError;
@@ -34,7 +34,7 @@ pub(super) trait RoleQuery: Send {
         link: Self::Link,
         target: &Target,
         progress: &Progress,
-    ) -> impl Future<Output = Result<(Said, Self::Link), WatchError>> + Send;
+    ) -> impl Future<Output = Result<(ReplicationState, Self::Link), WatchError>> + Send;
 
     /// Ends when the server has closed the connection. May be cancelled and called again.
     fn closed(link: &mut Self::Link) -> impl Future<Output = ()> + Send;
@@ -67,7 +67,7 @@ impl<M: RoleQuery> PersistentConnection<M> {
         target: &Target,
         fresh: bool,
         within: Duration,
-    ) -> Result<Report, WatchError> {
+    ) -> Result<RoleReport, WatchError> {
         // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
         let kept = self.kept.take();
         let link = kept.filter(|kept| !fresh && kept.target == *target);
@@ -89,7 +89,7 @@ impl<M: RoleQuery> PersistentConnection<M> {
         link: Option<M::Link>,
         target: &Target,
         progress: &Progress,
-    ) -> Result<(Report, M::Link), WatchError> {
+    ) -> Result<(RoleReport, M::Link), WatchError> {
         let fresh = link.is_none();
         let link = match link {
             Some(link) => link,
@@ -98,7 +98,7 @@ impl<M: RoleQuery> PersistentConnection<M> {
         progress.logged_in(STEP);
         let asked_ms = now_ms();
         let (said, link) = self.monitor.question(link, target, progress).await?;
-        let report = Report {
+        let report = RoleReport {
             asked_ms,
             fresh,
             said,

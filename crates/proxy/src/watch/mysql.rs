@@ -8,7 +8,7 @@ pub(super) mod position;
 mod replication;
 pub(super) mod routines;
 
-use evenkeel_policy::cluster::report::Said;
+use evenkeel_policy::cluster::report::ReplicationState;
 use mysql_async::{Conn, DriverError, Error, IoError, ServerError, Value, prelude::Queryable};
 
 use super::{
@@ -81,7 +81,7 @@ impl Monitor {
         })
     }
 
-    async fn ask(&self, link: &mut Link) -> Result<Said, QueryError> {
+    async fn ask(&self, link: &mut Link) -> Result<ReplicationState, QueryError> {
         let Link {
             connection,
             dialect,
@@ -90,7 +90,7 @@ impl Monitor {
         if dialect.may_be_galera(&facts)? {
             let status = Row::of_pairs(&rows(connection, galera::STATUS).await?);
             if galera::is_node(&facts, &status)? {
-                return Ok(Said::Galera(galera::read(&facts, &status)?));
+                return Ok(ReplicationState::Galera(galera::read(&facts, &status)?));
             }
         }
         if group::is_member(&facts)? {
@@ -99,14 +99,14 @@ impl Monitor {
             if !group.is_primary {
                 self.measure_lag(connection, &mut group.lag_ms).await?;
             }
-            return Ok(Said::Group(group));
+            return Ok(ReplicationState::Group(group));
         }
         let channels = rows(connection, dialect.channels()).await?;
         let mut read = replication::read(&facts, &channels)?;
         if let Some(replica) = &mut read.replica {
             self.measure_lag(connection, &mut replica.lag_ms).await?;
         }
-        Ok(Said::Replication(read))
+        Ok(ReplicationState::Replication(read))
     }
 
     /// By the configured query, if there is one.
@@ -205,7 +205,7 @@ impl keeper::RoleQuery for Monitor {
         mut link: Link,
         target: &Target,
         progress: &Progress,
-    ) -> Result<(Said, Link), WatchError> {
+    ) -> Result<(ReplicationState, Link), WatchError> {
         let monitor = &*self;
         let asking = calmly(async move {
             let answer = monitor.ask(&mut link).await;

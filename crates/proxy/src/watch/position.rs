@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_policy::causality::{Position, Wait};
+use evenkeel_policy::causality::{Position, WaitSupport};
 
 use super::{Database, WatchError, mysql, postgres};
 use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
@@ -17,7 +17,7 @@ pub struct ServerPosition {
     /// When the question was sent.
     pub asked_us: u64,
     /// What it can wait for, as a replica.
-    pub wait: Wait,
+    pub wait: WaitSupport,
 }
 
 /// Asks one server, over a connection that it keeps.

@@ -12,7 +12,7 @@ use tokio_postgres::{
     error::{DbError, Severity, SqlState},
 };
 
-use evenkeel_policy::cluster::report::Said;
+use evenkeel_policy::cluster::report::ReplicationState;
 
 use super::{
     WatchError, keeper,
@@ -92,7 +92,7 @@ impl Monitor {
         })
     }
 
-    async fn ask(&mut self, link: &mut Link) -> Result<Said, QueryError> {
+    async fn ask(&mut self, link: &mut Link) -> Result<ReplicationState, QueryError> {
         let row = only(link.rows(answer::QUESTION).await?)?;
         let mut read = answer::read(&row, link.own_default, &mut self.timelines)?;
         if let Some(query) = &self.lag_query
@@ -102,7 +102,7 @@ impl Monitor {
             let rows = link.rows(query).await.map_err(failed)?;
             read.replay_age_ms = only(rows)?.lag_ms()?;
         }
-        Ok(Said::Postgres(read))
+        Ok(ReplicationState::Postgres(read))
     }
 
     async fn judge(&self, trouble: QueryError, link: &mut Link, progress: &Progress) -> WatchError {
@@ -169,7 +169,7 @@ impl keeper::RoleQuery for Monitor {
         mut link: Link,
         _: &Target,
         progress: &Progress,
-    ) -> Result<(Said, Link), WatchError> {
+    ) -> Result<(ReplicationState, Link), WatchError> {
         link.driver.busy = true;
         match self.ask(&mut link).await {
             Ok(said) => {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use evenkeel_policy::cluster::report::{Postgres, Said};
+use evenkeel_policy::cluster::report::{Postgres, ReplicationState};
 
 use super::*;
 use crate::{probe::Progress, watch::row::Row};
@@ -99,7 +99,7 @@ impl keeper::RoleQuery for Fake {
         link: u32,
         _: &Target,
         _: &Progress,
-    ) -> Result<(Said, u32), WatchError> {
+    ) -> Result<(ReplicationState, u32), WatchError> {
         match self.behaviour.load(Relaxed) {
             FAILS => Err(WatchError::Away("broken".to_owned())),
             IS_SILENT => std::future::pending().await,
@@ -113,8 +113,8 @@ impl keeper::RoleQuery for Fake {
 }
 
 /// Carries the connection's number as the position.
-fn said(link: u32) -> Said {
-    Said::Postgres(Postgres {
+fn said(link: u32) -> ReplicationState {
+    ReplicationState::Postgres(Postgres {
         system_id: 1,
         started: "1".to_owned(),
         timeline: 1,
@@ -145,7 +145,7 @@ impl Bench {
         }
     }
 
-    fn ask(&mut self, target: &str, fresh: bool) -> Result<Report, WatchError> {
+    fn ask(&mut self, target: &str, fresh: bool) -> Result<RoleReport, WatchError> {
         let target = Target::Unix(target.into());
         let within = Duration::from_millis(20);
         self.runtime

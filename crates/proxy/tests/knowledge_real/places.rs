@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_policy::causality::{Lsn, Position, Wait};
+use evenkeel_policy::causality::{Lsn, Position, WaitSupport};
 use evenkeel_proxy::now_us;
 use evenkeel_proxy::probe::Tls;
 use evenkeel_proxy::watch::{Database, PositionQuery, ServerPosition, WatchError};
@@ -62,7 +62,10 @@ fn a_replica_reaches_what_the_primary_tells_and_a_promoted_one_is_on_a_timeline_
         let before_us = now_us();
         let place = ask(&primary, &mut of_primary).await;
         assert!(place.asked_us >= before_us);
-        assert_eq!((written(&place).timeline, place.wait), (1, Wait::Nothing));
+        assert_eq!(
+            (written(&place).timeline, place.wait),
+            (1, WaitSupport::Nothing)
+        );
         catch_up(&place, &replica, &mut of_replica).await;
         // With replay paused a write does not arrive, and the answer tells so.
         replica.sql("postgres", "SELECT pg_wal_replay_pause()");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::Load;
-use evenkeel_policy::cluster::{Lag, Role, Verdict};
+use evenkeel_policy::cluster::{ClusterRoles, Lag, Role};
 use evenkeel_proxy::record::CutReason;
 
 use super::ClusterState;
@@ -47,7 +47,7 @@ impl ClusterState {
     }
 
     /// Begins a handover, or sees that one is over. True: it begins.
-    fn hand_over(&mut self, old: &Verdict) -> bool {
+    fn hand_over(&mut self, old: &ClusterRoles) -> bool {
         let primary = self.verdict.primary;
         let may_finish = |id| primary != Some(id) && self.cluster.may_finish(id);
         if let Some(leaving) = self.leaving {
@@ -66,7 +66,7 @@ impl ClusterState {
 
 impl World {
     /// To be called when the verdict has changed, and before anybody is told.
-    pub(super) fn hand_over(&mut self, index: usize, old: &Verdict) {
+    pub(super) fn hand_over(&mut self, index: usize, old: &ClusterRoles) {
         if !self.clusters[index].hand_over(old) {
             return;
         }

@@ -1,6 +1,6 @@
 //! Tells what became of a cluster: a new primary, roles, problems, each with its cause.
 
-use evenkeel_policy::cluster::{Problem, Role, Verdict};
+use evenkeel_policy::cluster::{ClusterRoles, Problem, Role};
 use evenkeel_proxy::engine::CutCount;
 
 use super::role_in;
@@ -12,7 +12,7 @@ impl World {
     pub(super) fn tell_primary(
         &mut self,
         index: usize,
-        old: &Verdict,
+        old: &ClusterRoles,
         cuts: Vec<CutCount>,
         now_ms: u64,
     ) {
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Why the primary is another one: what became of the old, or what the new one says.
-    fn cause_of(&self, index: usize, old: &Verdict, is: Option<u64>) -> String {
+    fn cause_of(&self, index: usize, old: &ClusterRoles, is: Option<u64>) -> String {
         let cluster = &self.clusters[index];
         let gone = old.primary.map(|id| match cluster.role(id) {
             Role::Unknown => self.standing_of(index, id),
@@ -80,7 +80,7 @@ impl World {
         )
     }
 
-    pub(super) fn tell_roles(&mut self, index: usize, old: &Verdict, now_ms: u64) {
+    pub(super) fn tell_roles(&mut self, index: usize, old: &ClusterRoles, now_ms: u64) {
         let roles = self.clusters[index].verdict.roles.clone();
         for (server_id, role) in roles {
             let before = role_in(old, server_id);

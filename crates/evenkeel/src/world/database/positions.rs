@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::roster::{Duty, Listed, Roster};
 
 /// Between two questions to the primary. On one that only writes they would be a tenth of its work.
-const SAMPLES: causality::Pace = causality::Pace {
+const SAMPLES: causality::SampleIntervals = causality::SampleIntervals {
     wanted_us: 2_000,
     unwanted_us: 100_000,
 };

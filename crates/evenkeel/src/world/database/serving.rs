@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::pool::{Member, ServerSet};
-use evenkeel_policy::waiting::Primary;
+use evenkeel_policy::waiting::PrimaryStatus;
 use evenkeel_policy::{causality, lending, route, waiting};
 use evenkeel_proxy::database::{
     Auth, DatabaseService, DatabaseSnapshot, FileCredential, FileUser, LoginLimits, Sizes, Times,
@@ -78,9 +78,9 @@ fn lending_settings(plan: &DatabasePlan) -> lending::PoolSettings {
     }
 }
 
-fn waiting_settings(plan: &DatabasePlan) -> waiting::Settings {
+fn waiting_settings(plan: &DatabasePlan) -> waiting::FailoverSettings {
     let failover = &plan.failover;
-    waiting::Settings {
+    waiting::FailoverSettings {
         wait_ms: failover.wait_ms,
         queue_length: usize::try_from(failover.queue_length).unwrap_or(usize::MAX),
         resume_at_once: usize::try_from(failover.resume_at_once).unwrap_or(usize::MAX),
@@ -138,13 +138,13 @@ impl World {
         let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
         Some(DatabaseSnapshot {
             session_mode: plan.pool.mode == PoolMode::Session,
-            split: route::Settings {
+            split: route::SplitSettings {
                 reads: plan.split.reads,
                 primary_reads: plan.split.primary_reads,
             },
             consistency: consistency(plan.split.consistency),
             noted_since_us: service.noted_since_us,
-            causality: causality::Settings {
+            causality: causality::CausalitySettings {
                 wait_ms: plan.split.wait_ms,
                 stale_ms: plan.split.stale_ms,
                 causal: plan.split.galera_wait,
@@ -260,8 +260,8 @@ pub(in crate::world) fn tell_turn(service: &Service) {
         .as_ref()
         .is_some_and(|own| own.primary.is_some());
     shared.turn(match has_primary {
-        true => Primary::Here,
-        false => Primary::Away,
+        true => PrimaryStatus::Here,
+        false => PrimaryStatus::Away,
     });
 }
 

@@ -1,6 +1,6 @@
 //! What is known of clusters, given to the next process and taken from the one before.
 
-use evenkeel_policy::cluster::{Memory, RememberedName};
+use evenkeel_policy::cluster::{HandedOverOverride, HandoverState};
 
 use crate::config::Address;
 use crate::upgrade::state::ClusterHandover;
@@ -35,11 +35,11 @@ impl World {
         };
         let named = named.iter().find(|one| known.members.contains(one));
         let named = named.and_then(|named| self.id_at(named));
-        let memory = Memory {
+        let memory = HandoverState {
             primary: known.primary.as_ref().and_then(|one| self.id_at(one)),
             identity: known.identity.clone(),
             timelines: known.timelines.clone(),
-            named: named.map(|server| RememberedName {
+            named: named.map(|server| HandedOverOverride {
                 server,
                 held: known.name_held,
                 overruled: known.overruled,

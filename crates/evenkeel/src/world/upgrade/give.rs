@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use evenkeel_policy::health::Standing;
+use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::claims::{counted_by_server, counted_by_service};
@@ -372,10 +372,10 @@ fn of_server(state: &ServerState) -> ServerHandover {
     let now_ms = now_ms();
     let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms);
     let endpoints = state.server.endpoints();
-    let standing = match state.health.standing() {
-        Standing::Starting => "starting",
-        Standing::Up => "up",
-        Standing::Down => "down",
+    let standing = match state.health.state() {
+        HealthState::Starting => "starting",
+        HealthState::Up => "up",
+        HealthState::Down => "down",
     };
     ServerHandover {
         address: state.address.to_string(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_policy::cluster::Role;
-use evenkeel_policy::health::Standing;
+use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::{Endpoint, now_ms};
 
 use super::claims::{add_to_server, add_to_service};
@@ -84,7 +84,7 @@ impl World {
                 .filter_map(|one| self.servers.get(one));
             cluster.verdict.primary.is_some()
                 && members.all(|known| {
-                    known.health.standing() == Standing::Down
+                    known.health.state() == HealthState::Down
                         || *cluster.role(known.server.id) != Role::Unknown
                 })
         })
@@ -221,13 +221,13 @@ fn resume_server(state: &mut ServerState, known: &ServerHandover, report: &Repor
     // Our clock begins with our process: what was before it is at its zero.
     let ago = |age_ms: u64| now_ms.saturating_sub(age_ms);
     let standing = match known.standing.as_str() {
-        "up" => Standing::Up,
-        "down" => Standing::Down,
-        _ => Standing::Starting,
+        "up" => HealthState::Up,
+        "down" => HealthState::Down,
+        _ => HealthState::Starting,
     };
     // What our own probes have found meanwhile is newer.
-    let own = state.health.standing();
-    if own == Standing::Starting || own == standing {
+    let own = state.health.state();
+    if own == HealthState::Starting || own == standing {
         let since_ms = ago(known.standing_for_ms);
         let reason = known.reason.clone();
         state.health.resume(standing, since_ms, reason);

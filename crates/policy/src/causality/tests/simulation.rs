@@ -5,7 +5,7 @@
 use super::super::*;
 use crate::lending::tests::simulation::{Dice, for_each_seed};
 
-const SETTINGS: Settings = Settings {
+const SETTINGS: CausalitySettings = CausalitySettings {
     wait_ms: 0,
     stale_ms: 10,
     causal: true,
@@ -21,7 +21,7 @@ fn in_any_world_a_session_reads_its_own_writes() {
 }
 
 struct Session {
-    token: Token,
+    token: CausalityToken,
     /// The last write that was acknowledged and that the current primary kept.
     wrote: u64,
 }
@@ -54,7 +54,7 @@ impl World {
             replicas: vec![0; replicas],
             reports: vec![(start, 0); replicas],
             sessions: (0..3).map(|_| Session::new()).collect(),
-            sampler: Sampler::new(Pace {
+            sampler: Sampler::new(SampleIntervals {
                 wanted_us: 20,
                 unwanted_us: 2_000,
             }),
@@ -101,7 +101,7 @@ impl World {
                 applied: Some(&applied),
                 asked_us: *asked_us,
                 lag_ms: None,
-                wait: Wait::Nothing,
+                wait: WaitSupport::Nothing,
             };
             if judge(requires, &replica, self.now_us, &SETTINGS) == Freshness::Fresh {
                 assert!(
@@ -184,7 +184,7 @@ impl World {
                 applied: Some(&applied),
                 asked_us: now.1,
                 lag_ms: None,
-                wait: Wait::Nothing,
+                wait: WaitSupport::Nothing,
             };
             let judged = judge(requires, &replica, self.now_us, &SETTINGS);
             assert_eq!(judged, Freshness::Fresh, "{requires:?}");
@@ -195,7 +195,7 @@ impl World {
 impl Session {
     fn new() -> Session {
         Session {
-            token: Token::new(),
+            token: CausalityToken::new(),
             wrote: 0,
         }
     }

@@ -87,8 +87,8 @@ fn a_node_that_is_behind_the_others_serves_only_for_want_of_them() {
 #[test]
 fn a_node_that_closed_the_connection_and_is_silent_gives_way_until_it_answers() {
     let mut bench = trio();
-    bench.cluster.fell_silent(1);
-    let verdict = bench.cluster.verdict();
+    bench.cluster.server_unresponsive(1);
+    let verdict = bench.cluster.roles();
     assert_eq!(verdict.primary, Some(2));
     is_unfit(&verdict, 1, "does not respond");
     let verdict = bench.hears(1, node());
@@ -105,7 +105,7 @@ fn the_others_serve_reads_while_the_next_writer_is_asked_again() {
     bench.hears_fresh(1, node());
     let verdict = bench.loses(1);
     assert_eq!((verdict.primary, verdict.verify), (None, vec![2]));
-    let verdict = bench.cluster.verdict();
+    let verdict = bench.cluster.roles();
     is_replica(&verdict, 2, Some(0));
     is_replica(&verdict, 3, Some(0));
 }
@@ -153,7 +153,7 @@ fn what_is_under_way_at_a_node_may_end_as_long_as_the_node_goes_on() {
         change(&mut changed);
         bench.hears(1, changed.clone());
         assert_eq!(bench.cluster.may_finish(1), may_finish, "{changed:?}");
-        bench.cluster.fell_silent(1);
+        bench.cluster.server_unresponsive(1);
         assert!(!bench.cluster.may_finish(1), "silent");
     }
     let mut bench = trio();

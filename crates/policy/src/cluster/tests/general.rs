@@ -19,13 +19,13 @@ fn a_claim_counts_once_it_is_repeated_over_a_fresh_connection() {
 fn an_answer_to_a_question_from_before_the_claim_verifies_nothing() {
     let mut bench = Bench::new(1);
     bench.hears(1, primary_on(1, 10));
-    let report = Report {
+    let report = RoleReport {
         asked_ms: bench.now_ms - 1,
         fresh: true,
         said: primary_on(1, 10).into(),
     };
-    bench.cluster.heard(bench.now_ms + 1, 1, report);
-    assert_eq!(bench.cluster.verdict().primary, None);
+    bench.cluster.report_received(bench.now_ms + 1, 1, report);
+    assert_eq!(bench.cluster.roles().primary, None);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn nobody_is_primary_before_everybody_answered_or_was_found_down() {
     assert_eq!(verdict.problems, vec![]);
     bench.hears(2, standby_on(1, 10));
     bench.cannot_tell(3);
-    assert_eq!(bench.cluster.verdict().primary, None);
+    assert_eq!(bench.cluster.roles().primary, None);
     assert_eq!(bench.loses(4).primary, Some(1));
 }
 
@@ -50,27 +50,27 @@ fn nobody_is_primary_before_everybody_answered_or_was_found_down() {
 fn an_older_answer_is_ignored() {
     let mut bench = Bench::new(1);
     bench.all_say(&[(1, primary_on(1, 10))]);
-    let late = Report {
+    let late = RoleReport {
         asked_ms: 5,
         fresh: true,
         said: standby_on(1, 10).into(),
     };
-    bench.cluster.heard(bench.now_ms + 1, 1, late);
-    assert_eq!(bench.cluster.verdict().primary, Some(1));
+    bench.cluster.report_received(bench.now_ms + 1, 1, late);
+    assert_eq!(bench.cluster.roles().primary, Some(1));
 }
 
 #[test]
 fn an_answer_on_its_way_when_its_server_was_lost_is_ignored() {
     let mut bench = Bench::new(1);
     bench.all_say(&[(1, primary_on(1, 10))]);
-    let late = Report {
+    let late = RoleReport {
         asked_ms: bench.now_ms,
         fresh: true,
         said: primary_on(1, 10).into(),
     };
     assert_eq!(*role(&bench.loses(1), 1), Role::Unknown);
-    bench.cluster.heard(bench.now_ms + 1, 1, late);
-    assert_eq!(*role(&bench.cluster.verdict(), 1), Role::Unknown);
+    bench.cluster.report_received(bench.now_ms + 1, 1, late);
+    assert_eq!(*role(&bench.cluster.roles(), 1), Role::Unknown);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_primary_that_is_another_server_or_another_run_of_it_is_verified_again() {
         server_identity: server_identity.to_owned(),
         ..node()
     };
-    let table: [(Said, Said); 3] = [
+    let table: [(ReplicationState, ReplicationState); 3] = [
         (run("1").into(), run("2").into()),
         (primary_on(1, 10).into(), primary_on(2, 10).into()),
         (node_called("a").into(), node_called("b").into()),
@@ -156,11 +156,11 @@ fn what_is_known_of_members_that_stay_survives_a_new_list() {
     bench.all_say(&[(1, primary_on(1, 10)), (2, standby_on(1, 10))]);
     let members = vec![(3, "db3".to_owned()), (1, "db1".to_owned())];
     bench.cluster.set_members(members);
-    let verdict = bench.cluster.verdict();
+    let verdict = bench.cluster.roles();
     assert_eq!(verdict.primary, Some(1));
     assert_eq!(verdict.roles, vec![(3, Role::Unknown), (1, Role::Primary)]);
     bench.cluster.set_members(vec![(3, "db3".to_owned())]);
-    assert_eq!(bench.cluster.verdict().primary, None);
+    assert_eq!(bench.cluster.roles().primary, None);
 }
 
 #[test]
@@ -211,10 +211,10 @@ fn a_name_for_a_server_that_takes_no_writes_waits_and_says_so() {
 #[test]
 fn of_mixed_kinds_the_one_that_most_say_counts_then_the_first() {
     let mut bench = Bench::new(3);
-    bench.hears(1, Said::from(node()));
-    bench.hears(2, Said::from(writer(2, &[(2, 1)])));
-    bench.hears(3, Said::from(replica(3, &[(2, 1)])));
-    let verdict = bench.hears_fresh(2, Said::from(writer(2, &[(2, 1)])));
+    bench.hears(1, ReplicationState::from(node()));
+    bench.hears(2, ReplicationState::from(writer(2, &[(2, 1)])));
+    bench.hears(3, ReplicationState::from(replica(3, &[(2, 1)])));
+    let verdict = bench.hears_fresh(2, ReplicationState::from(writer(2, &[(2, 1)])));
     assert_eq!(verdict.primary, Some(2));
     is_unfit(
         &verdict,
@@ -223,7 +223,10 @@ fn of_mixed_kinds_the_one_that_most_say_counts_then_the_first() {
     );
 
     let mut bench = Bench::new(2);
-    bench.hears(2, Said::from(writer(2, &[(2, 1)])));
-    bench.hears(1, Said::from(node()));
-    assert_eq!(bench.hears_fresh(1, Said::from(node())).primary, Some(1));
+    bench.hears(2, ReplicationState::from(writer(2, &[(2, 1)])));
+    bench.hears(1, ReplicationState::from(node()));
+    assert_eq!(
+        bench.hears_fresh(1, ReplicationState::from(node())).primary,
+        Some(1)
+    );
 }

@@ -66,7 +66,7 @@ fn a_promotion_by_mistake_is_taken_back_by_a_name_once_its_timeline_is_gone() {
         Some(1),
         "has reached timeline 4, which is higher than its own; the higher timeline is now ignored",
     );
-    bench.cluster.name_primary(None);
+    bench.cluster.override_primary(None);
     let verdict = bench.hears(1, primary_on(3, 150));
     assert_eq!(verdict.primary, Some(1), "the fence is lowered for good");
     assert_eq!(verdict.problems, vec![]);
@@ -104,11 +104,7 @@ fn a_name_in_vain_lets_nobody_else_in_either() {
     bench.loses(2);
     bench.hears_fresh(3, primary_on(4, 110));
     assert_eq!(bench.names(1).primary, None);
-    is_unfit(
-        &bench.cluster.verdict(),
-        3,
-        "behind the cluster's timeline 5",
-    );
+    is_unfit(&bench.cluster.roles(), 3, "behind the cluster's timeline 5");
 }
 
 #[test]
@@ -122,11 +118,7 @@ fn the_name_of_a_replica_lifts_no_fence() {
     bench.all_say(&words);
     bench.loses(2);
     assert_eq!(bench.names(3).primary, None);
-    is_unfit(
-        &bench.cluster.verdict(),
-        1,
-        "behind the cluster's timeline 4",
-    );
+    is_unfit(&bench.cluster.roles(), 1, "behind the cluster's timeline 4");
 }
 
 #[test]
@@ -142,18 +134,18 @@ fn a_timeline_is_forgotten_with_the_last_member_that_was_on_it() {
     bench.hears_fresh(1, primary_on(3, 100));
     bench.cluster.set_members(of(&[1, 3]));
     is_unfit(
-        &bench.cluster.verdict(),
+        &bench.cluster.roles(),
         1,
         "the cluster's timeline 4 (seen on db3)",
     );
     bench.loses(3);
     is_unfit(
-        &bench.cluster.verdict(),
+        &bench.cluster.roles(),
         1,
         "the cluster's timeline 4 (seen on db3)",
     );
     bench.cluster.set_members(of(&[1]));
-    assert_eq!(bench.cluster.verdict().primary, Some(1));
+    assert_eq!(bench.cluster.roles().primary, Some(1));
 }
 
 #[test]
@@ -222,7 +214,7 @@ fn a_server_of_another_cluster_is_refused_with_both_names() {
         Some(1),
         "no word lets it in while db1 lives"
     );
-    bench.cluster.name_primary(None);
+    bench.cluster.override_primary(None);
     bench.loses(1);
     assert_eq!(
         bench.hears_fresh(2, stranger.clone()).primary,

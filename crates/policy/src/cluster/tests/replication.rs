@@ -149,7 +149,7 @@ fn an_old_primary_that_was_never_made_a_replica_stays_out_while_the_new_one_is_d
         let whole = writer(1, &[(1, 100), (2, 130)]);
         let mut other = bench.clone();
         assert_eq!(other.hears_fresh(1, whole).primary, Some(1));
-        bench.cluster.name_primary(Some(1));
+        bench.cluster.override_primary(Some(1));
         assert_eq!(bench.hears_fresh(1, old.clone()).primary, Some(1));
     }
 }
@@ -285,7 +285,7 @@ fn a_named_part_of_a_ring_is_no_bystander_when_another_claims() {
     bench.hears(2, writer(2, &[(2, 7)]));
     bench.hears_fresh(2, writer(2, &[(2, 7)]));
     bench.hears_fresh(1, one(1));
-    bench.cluster.name_primary(None);
+    bench.cluster.override_primary(None);
     for _ in 0..3 {
         assert_eq!(
             bench.hears_fresh(2, writer(2, &[(2, 7)])).primary,
@@ -374,7 +374,7 @@ fn a_replica_that_was_pointed_to_another_server_is_doubted_for_a_moment_only() {
     let stopped = say(|one| (one.applier_runs, one.lag_ms) = (false, None));
     let connecting = say(|one| (one.receiver, one.lag_ms) = (Receiver::Connecting, None));
     let nonsense = say(|one| one.lag_ms = Some(44_000));
-    let is_believed = |verdict: &Verdict| match role(verdict, 2) {
+    let is_believed = |verdict: &ClusterRoles| match role(verdict, 2) {
         Role::Replica(lag) => assert!(matches!(lag.ms, None | Some(44_000)), "{lag:?}"),
         other => assert!(matches!(other, Role::Unfit(_)), "{other:?}"),
     };
@@ -386,7 +386,7 @@ fn a_replica_that_was_pointed_to_another_server_is_doubted_for_a_moment_only() {
         let verdict = bench.hears_after(250, 2, doubtful.clone());
         is_replica(&verdict, 2, Some(780));
         bench.hears_after(250, 2, doubtful);
-        is_believed(&bench.cluster.verdict());
+        is_believed(&bench.cluster.roles());
         let verdict = bench.hears_after(250, 2, replica(2, &[(1, 100)]));
         is_replica(&verdict, 2, Some(30));
     }
@@ -403,8 +403,8 @@ fn a_silent_primary_gives_way_to_a_promoted_server_that_has_all_it_told() {
         bench.hears(2, promoted.clone());
         let verdict = bench.hears_fresh(2, promoted.clone());
         assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
-        bench.cluster.fell_silent(1);
-        let verdict = bench.cluster.verdict();
+        bench.cluster.server_unresponsive(1);
+        let verdict = bench.cluster.roles();
         assert_eq!((verdict.primary, &verdict.verify[..]), (Some(2), &[][..]));
         is_unfit(&verdict, 1, "does not respond");
         assert_eq!(verdict.problems, vec![]);
@@ -414,14 +414,14 @@ fn a_silent_primary_gives_way_to_a_promoted_server_that_has_all_it_told() {
 #[test]
 fn a_silent_primary_stays_while_what_it_told_is_lacking_or_the_other_is_not_verified() {
     let mut bench = trio();
-    bench.cluster.fell_silent(1);
+    bench.cluster.server_unresponsive(1);
     let verdict = bench.hears_fresh(2, writer(2, &[(1, 100)]));
     assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1, 2]));
 
     let mut bench = trio();
     let stopped = writer(2, &[(1, 99)]);
     bench.hears(2, stopped.clone());
-    bench.cluster.fell_silent(1);
+    bench.cluster.server_unresponsive(1);
     assert_eq!(bench.hears_fresh(2, stopped).primary, Some(1));
     assert_eq!(
         bench.loses(1).primary,
@@ -437,16 +437,16 @@ fn a_writable_server_that_claimed_before_does_not_replace_a_silent_primary() {
     bench.hears(2, promoted.clone());
     bench.hears_fresh(2, promoted);
     bench.hears(1, writer(1, &[(1, 120)]));
-    bench.cluster.fell_silent(1);
-    assert_eq!(bench.cluster.verdict().primary, Some(1));
+    bench.cluster.server_unresponsive(1);
+    assert_eq!(bench.cluster.roles().primary, Some(1));
 }
 
 #[test]
 fn a_silent_replica_leaves_and_a_silent_primary_stays() {
     let mut bench = trio();
-    bench.cluster.fell_silent(1);
-    bench.cluster.fell_silent(2);
-    let verdict = bench.cluster.verdict();
+    bench.cluster.server_unresponsive(1);
+    bench.cluster.server_unresponsive(2);
+    let verdict = bench.cluster.roles();
     assert_eq!(verdict.primary, Some(1));
     is_unfit(&verdict, 2, "does not respond");
     is_replica(&bench.hears(2, replica(2, &[(1, 100)])), 2, Some(30));

@@ -4,8 +4,8 @@
 //! against the rules written down a second time over what the servers really are. A failure prints
 //! its seed; `CLUSTER_SEED=n cargo test -p evenkeel-policy cluster::tests::simulation` repeats it.
 
-use crate::cluster::report::Said;
-use crate::cluster::{Cluster, Report, Role, Verdict};
+use crate::cluster::report::ReplicationState;
+use crate::cluster::{Cluster, ClusterRoles, Role, RoleReport};
 
 mod truth;
 
@@ -31,7 +31,7 @@ fn run(seed: u64) {
     let chosen = monitor.random.below(monitor.truth.servers.len() as u64) as usize;
     monitor.truth.heal(chosen);
     monitor.hear_all();
-    let verdict = monitor.cluster.verdict();
+    let verdict = monitor.cluster.roles();
     let healthy = monitor.right();
     assert_eq!(healthy.len(), 1);
     assert_eq!(verdict.primary, Some(healthy[0] as u64), "{verdict:#?}");
@@ -63,14 +63,14 @@ struct Question {
     server: usize,
     asked_ms: u64,
     fresh: bool,
-    answer: Option<Said>,
+    answer: Option<ReplicationState>,
 }
 
 /// What the laws remember of a server, written down a second time.
 #[derive(Default)]
 struct Memory {
     /// The newest answer by the time of its question; none after a loss.
-    last: Option<Said>,
+    last: Option<ReplicationState>,
     last_ms: u64,
     /// When its claim, unbroken since, was first heard.
     claimed_ms: Option<u64>,
@@ -84,7 +84,7 @@ struct Memory {
 }
 
 /// The last primary: who, since when it claimed, what it said last.
-type Last = (usize, u64, Said);
+type Last = (usize, u64, ReplicationState);
 
 struct Monitor {
     random: Random,
@@ -140,7 +140,7 @@ impl Monitor {
 
     /// Mostly the one that is to be verified; not always over a fresh connection.
     fn ask_somebody(&mut self) {
-        let verify = self.cluster.verdict().verify;
+        let verify = self.cluster.roles().verify;
         let any = self.random.below(self.truth.servers.len() as u64) as usize;
         let server = match verify.first() {
             Some(&wanted) if self.random.below(3) != 0 => wanted as usize,
@@ -162,27 +162,27 @@ impl Monitor {
     }
 
     fn deliver(&mut self, question: Question) {
-        let before = self.cluster.verdict();
+        let before = self.cluster.roles();
         let id = question.server as u64;
         let memory = &mut self.memory[question.server];
         memory.spoke = true;
         match question.answer {
             None => {
                 memory.lose(self.now_ms);
-                self.both(|cluster, now_ms| cluster.lost(now_ms, id));
+                self.both(|cluster, now_ms| cluster.server_down(now_ms, id));
             }
             Some(said) => {
-                let report = Report {
+                let report = RoleReport {
                     asked_ms: question.asked_ms,
                     fresh: question.fresh,
                     said,
                 };
                 if memory.hear(self.now_ms, &report)
-                    && let Said::Postgres(said) = &report.said
+                    && let ReplicationState::Postgres(said) = &report.said
                 {
                     self.timeline_heard = self.timeline_heard.max(said.timeline);
                 }
-                self.both(|cluster, now_ms| cluster.heard(now_ms, id, report.clone()));
+                self.both(|cluster, now_ms| cluster.report_received(now_ms, id, report.clone()));
             }
         }
         self.check(&before);
@@ -194,21 +194,23 @@ impl Monitor {
     }
 
     fn name_somebody(&mut self) {
-        let before = self.cluster.verdict();
+        let before = self.cluster.roles();
         let any = self.random.below(self.truth.servers.len() as u64 + 1);
         let named = (any < self.truth.servers.len() as u64).then_some(any);
         self.named = named.is_some();
         if let Some(named) = named {
             self.overrule(named as usize);
         }
-        self.both(|cluster, _| cluster.name_primary(named));
+        self.both(|cluster, _| cluster.override_primary(named));
         self.check(&before);
     }
 
     /// The name of a server that claims lets its timeline count again, if nobody is above it.
     fn overrule(&mut self, named: usize) {
         let timeline = |memory: &Memory| match &memory.last {
-            Some(Said::Postgres(said)) => Some((said.timeline, claims(memory.last.as_ref()?))),
+            Some(ReplicationState::Postgres(said)) => {
+                Some((said.timeline, claims(memory.last.as_ref()?)))
+            }
             _ => None,
         };
         let Some((own, true)) = timeline(&self.memory[named]) else {
@@ -225,7 +227,7 @@ impl Monitor {
     /// decided must be what is right.
     fn hear_all(&mut self) {
         self.named = false;
-        self.both(|cluster, _| cluster.name_primary(None));
+        self.both(|cluster, _| cluster.override_primary(None));
         while let Some(question) = self.questions.pop() {
             self.deliver(question);
         }
@@ -238,7 +240,7 @@ impl Monitor {
                 self.deliver(question);
             }
         }
-        let verdict = self.cluster.verdict();
+        let verdict = self.cluster.roles();
         let right = self.right();
         assert!(agrees(&verdict, &right), "right is {right:?}: {verdict:#?}");
         assert!(
@@ -253,7 +255,7 @@ impl Monitor {
 
     fn right(&self) -> Vec<usize> {
         let held: Vec<bool> = self.memory.iter().map(|one| one.held).collect();
-        let primary = self.cluster.verdict().primary;
+        let primary = self.cluster.roles().primary;
         let outdone: Vec<usize> = (0..held.len())
             .filter(|&one| self.is_outdone(one))
             .collect();
@@ -270,7 +272,7 @@ impl Monitor {
             .writing_ms
             .is_some_and(|own_ms| own_ms < *since_ms);
         let lacks = match (told, &self.truth.servers[one].said) {
-            (Said::Replication(told), Said::Replication(own)) => {
+            (ReplicationState::Replication(told), ReplicationState::Replication(own)) => {
                 !own.executed.contains(&told.executed)
             }
             _ => false,
@@ -280,19 +282,19 @@ impl Monitor {
 
     /// A privilege is missing for a while; the current primary is trusted on.
     fn somebody_cannot_tell(&mut self) {
-        let before = self.cluster.verdict();
+        let before = self.cluster.roles();
         let id = self.random.below(self.truth.servers.len() as u64);
         let memory = &mut self.memory[id as usize];
         (memory.spoke, memory.mute) = (true, true);
         if before.primary != Some(id) {
             memory.lose(memory.last_ms);
         }
-        self.both(|cluster, _| cluster.could_not_tell(id, "odd".to_owned()));
+        self.both(|cluster, _| cluster.role_unknown(id, "odd".to_owned()));
         self.check(&before);
     }
 
-    fn check(&mut self, before: &Verdict) {
-        let verdict = self.cluster.verdict();
+    fn check(&mut self, before: &ClusterRoles) {
+        let verdict = self.cluster.roles();
         check_form(&verdict);
         self.cluster.set_members(
             (0..self.memory.len() as u64)
@@ -301,12 +303,12 @@ impl Monitor {
         );
         assert_eq!(
             verdict,
-            self.cluster.verdict(),
+            self.cluster.roles(),
             "deciding again changes the decision"
         );
         let ordered = matches!(self.truth.kind, Kind::Galera | Kind::Group);
         if !ordered {
-            let other = self.reversed.verdict();
+            let other = self.reversed.roles();
             assert_eq!(
                 verdict.primary, other.primary,
                 "the order of the members counts"
@@ -321,9 +323,12 @@ impl Monitor {
             .as_ref()
             .expect("a primary that was lost or never heard");
         assert!(claims(last), "a primary that takes no writes");
-        let is_of_one_run = matches!(last, Said::Postgres(_) | Said::Galera(_));
+        let is_of_one_run = matches!(
+            last,
+            ReplicationState::Postgres(_) | ReplicationState::Galera(_)
+        );
         assert!(memory.verified || !is_of_one_run, "another run of it");
-        if let Said::Postgres(said) = last {
+        if let ReplicationState::Postgres(said) = last {
             assert!(said.timeline >= self.timeline_heard, "a lower timeline");
         }
         let (last, claimed_ms) = (last.clone(), memory.claimed_ms);
@@ -334,7 +339,7 @@ impl Monitor {
         }
     }
 
-    fn check_new(&self, primary: u64, before: &Verdict) {
+    fn check_new(&self, primary: u64, before: &ClusterRoles) {
         assert!(
             self.memory[primary as usize].verified,
             "an unverified claim"
@@ -360,7 +365,7 @@ impl Memory {
     }
 
     /// False if the answer is too old to count.
-    fn hear(&mut self, now_ms: u64, report: &Report) -> bool {
+    fn hear(&mut self, now_ms: u64, report: &RoleReport) -> bool {
         if report.asked_ms < self.last_ms {
             return false;
         }
@@ -384,7 +389,7 @@ impl Memory {
 }
 
 /// One role each, in order; one primary at most, and it is the one that the verdict names.
-fn check_form(verdict: &Verdict) {
+fn check_form(verdict: &ClusterRoles) {
     let ids: Vec<u64> = verdict.roles.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
     let primaries: Vec<u64> = verdict

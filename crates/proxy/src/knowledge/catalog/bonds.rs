@@ -113,7 +113,7 @@ fn own_of(function: &Function, has_languages: bool) -> Pins {
     let mut pins = function.body.pins;
     // What may run anything may call a function in one of these.
     if has_languages && pins.and(Body::unread().pins) == pins {
-        pins.add(Pin::Language);
+        pins.add(Pin::LanguageState);
     }
     pins.and(of_function(function.name.as_bytes()))
 }

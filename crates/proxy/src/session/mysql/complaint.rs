@@ -1,7 +1,7 @@
 //! What a client of a MySQL service is told when it is we who have something to say.
 
 use evenkeel_policy::lending::PoolRefusal;
-use evenkeel_policy::waiting::Trouble;
+use evenkeel_policy::waiting::PrimaryError;
 use evenkeel_wire::mysql::backend::{Report, SqlState};
 use evenkeel_wire::mysql::build;
 
@@ -188,14 +188,14 @@ impl ErrorReply {
     }
 
     /// There is no primary, or was none any more.
-    pub(crate) fn from_primary_error(trouble: Trouble) -> Self {
+    pub(crate) fn from_primary_error(trouble: PrimaryError) -> Self {
         let (number, sqlstate) = match trouble {
             // ER_OPTION_PREVENTS_STATEMENT: as a replica would say it.
-            Trouble::NoPrimary { .. } => (1290, b"HY000"),
-            Trouble::QueueFull => (1040, b"08004"),
+            PrimaryError::NoPrimary { .. } => (1290, b"HY000"),
+            PrimaryError::QueueFull => (1040, b"08004"),
             // ER_LOCK_DEADLOCK: all of the transaction is rolled back, and may be done again.
-            Trouble::TransactionLost => (1213, b"40001"),
-            Trouble::OutcomeUnknown => (2013, b"08S01"),
+            PrimaryError::TransactionLost => (1213, b"40001"),
+            PrimaryError::OutcomeUnknown => (2013, b"08S01"),
         };
         Self::new(number, sqlstate, trouble.to_string())
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::route::rescue::Mishap;
+use evenkeel_policy::route::rescue::FailureKind;
 use evenkeel_wire::flight::Flight;
 use evenkeel_wire::mysql::backend::Report;
 use evenkeel_wire::mysql::boundaries::{Answer, Event, HELD_LENGTH_MAX, Step};
@@ -31,7 +31,7 @@ pub(super) struct ScanResult {
     /// The client's command has got its whole answer.
     pub(super) is_answered: bool,
     /// Something failed that may be run elsewhere.
-    pub(super) mishap: Option<Mishap>,
+    pub(super) mishap: Option<FailureKind>,
     /// A command of ours was refused.
     pub(super) refused: Option<ErrorReply>,
     /// The connection ends, or cannot be followed any more.
@@ -65,7 +65,7 @@ impl Session<'_> {
             self.worker.keep_spare(out);
             return self.begin_retry(mishap, walked);
         }
-        if walked.mishap == Some(Mishap::NotFresh) {
+        if walked.mishap == Some(FailureKind::NotFresh) {
             self.worker.keep_spare(out);
             let text = "timed out waiting for the server to apply this session's earlier writes";
             return self.own_refused(ErrorReply::new(1205, b"HY000", text), walked);
@@ -167,7 +167,7 @@ impl Session<'_> {
     fn delivery(&self, server: &ServerConnection, walked: &ScanResult) -> Delivery {
         let is_nobody_s = matches!(self.stage, Stage::DiscardReply(_))
             || walked.refused.is_some()
-            || walked.mishap == Some(Mishap::NotFresh);
+            || walked.mishap == Some(FailureKind::NotFresh);
         match is_nobody_s {
             true => Delivery::Swallow,
             false => server.conversation.delivery(),
@@ -233,7 +233,9 @@ impl Session<'_> {
                 Some(Ask::Several(takes)) => server.takes_several = takes,
                 Some(Ask::Trackers) => server.shows_trackers = false,
                 Some(Ask::Other) => self.statements_hold(server),
-                Some(Ask::Wait) if !self.is_caught_up() => walked.mishap = Some(Mishap::NotFresh),
+                Some(Ask::Wait) if !self.is_caught_up() => {
+                    walked.mishap = Some(FailureKind::NotFresh)
+                }
                 Some(Ask::Wait) => self.caught_up(),
                 _ => {}
             },
@@ -269,7 +271,7 @@ impl Session<'_> {
         }
         match ask {
             Some(Ask::Telling) => {}
-            Some(Ask::Wait) => walked.mishap = Some(Mishap::NotFresh),
+            Some(Ask::Wait) => walked.mishap = Some(FailureKind::NotFresh),
             Some(Ask::Prepare) => walked.refused = Some(ErrorReply::of_report(report, "")),
             _ => {
                 let why = "the server rejected a setting of this session: ";

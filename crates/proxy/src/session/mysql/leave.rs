@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::Farewell;
+use evenkeel_policy::pins::ReleaseAction;
 use evenkeel_wire::mysql::flags::Status;
 
 use super::complaint::ErrorReply;
@@ -88,15 +88,15 @@ impl Session<'_> {
             && self.rest.is_over();
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let holds_statements = !server.conversation.is_idle();
-        let farewell = match self.journal.pins.farewell() {
-            Farewell::Keep if is_open || holds_statements || self.keeps_connection() => {
-                Farewell::Reset
+        let farewell = match self.journal.pins.release_action() {
+            ReleaseAction::Keep if is_open || holds_statements || self.keeps_connection() => {
+                ReleaseAction::Reset
             }
             farewell => farewell,
         };
         match farewell {
-            Farewell::Keep if is_quiet => self.borrower.give_back(server, Condition::Clean),
-            Farewell::Reset if is_quiet && server.can_be_renewed() => {
+            ReleaseAction::Keep if is_quiet => self.borrower.give_back(server, Condition::Clean),
+            ReleaseAction::Reset if is_quiet && server.can_be_renewed() => {
                 let home = Rc::clone(self.worker);
                 let renew = async move |server: &mut ServerConnection| {
                     server.renew(&home).await.is_ok() && server.is_idle()

@@ -2,7 +2,7 @@
 //! its command.
 
 use evenkeel_policy::causality::Consistency;
-use evenkeel_policy::route::{Kind, Statement};
+use evenkeel_policy::route::{RoutedStatement, StatementClass};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::frontend;
 use evenkeel_wire::mysql::rewrite::Transcoder;
@@ -228,8 +228,9 @@ impl Session<'_> {
             return None;
         };
         // What cannot be read may be several.
-        let is_known =
-            |one: &Statement| one.kind != Kind::Unknown && !meaning.defines_stored_program;
+        let is_known = |one: &RoutedStatement| {
+            one.kind != StatementClass::Unknown && !meaning.defines_stored_program
+        };
         let is_one = matches!(&*meaning.statements, [one] if is_known(one));
         (!is_one).then_some(self.takes_several)
     }

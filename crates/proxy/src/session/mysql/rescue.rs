@@ -2,10 +2,10 @@
 //! it, and else its client is told the truth.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::rescue::{Attempt, Mishap, may_run_again};
-use evenkeel_policy::route::{Kind, Statement};
-use evenkeel_policy::waiting::Trouble;
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::rescue::{Attempt, FailureKind, may_run_again};
+use evenkeel_policy::route::{RoutedStatement, StatementClass};
+use evenkeel_policy::waiting::PrimaryError;
 use evenkeel_wire::mysql::backend::Report;
 use evenkeel_wire::mysql::flags::Status;
 
@@ -23,29 +23,29 @@ use crate::state::mysql::{Effect, EffectKind, TextAnalysis};
 const RETRIES_MAX: u32 = 3;
 
 /// What an error of a server means for running it elsewhere ("Server Error Message Reference").
-pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
+pub(super) fn mishap_of(report: &Report<'_>) -> FailureKind {
     if report.is_read_only() {
-        return Mishap::ReadOnly;
+        return FailureKind::ReadOnly;
     }
     if report.is_without_cluster() {
-        return Mishap::TurnedAway;
+        return FailureKind::TurnedAway;
     }
     if report.is_unread() {
-        return Mishap::Unread;
+        return FailureKind::NotRead;
     }
     match report.code {
         // ER_CON_COUNT_ERROR
-        1040 => Mishap::TurnedAway,
+        1040 => FailureKind::TurnedAway,
         // ER_SERVER_SHUTDOWN and ER_CONNECTION_KILLED, which may have come in the middle of it, and
         // not every engine takes back what was done; ER_NORMAL_SHUTDOWN
-        1053 | 1077 | 1927 => Mishap::Broken,
-        _ => Mishap::Error,
+        1053 | 1077 | 1927 => FailureKind::Broken,
+        _ => FailureKind::Error,
     }
 }
 
 impl Session<'_> {
     /// Whether what failed is run again, and the client never hears of it.
-    pub(super) fn may_retry(&self, mishap: Mishap) -> bool {
+    pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
         let Some(at) = &self.borrower.at else {
             return false;
         };
@@ -60,8 +60,8 @@ impl Session<'_> {
             is_kept: self.unit.is_kept,
         };
         // A write that was refused was not run, unless it could commit some of itself before.
-        let may_be_partial = mishap == Mishap::TurnedAway || !at.is_replica;
-        let may_have_run = mishap != Mishap::Unread && may_be_partial;
+        let may_be_partial = mishap == FailureKind::TurnedAway || !at.is_replica;
+        let may_have_run = mishap != FailureKind::NotRead && may_be_partial;
         let is_doubtful = may_have_run && !is_read && !self.unit.is_atomic;
         let is_new = self.unit.retries < RETRIES_MAX;
         is_new && !is_doubtful && may_run_again(mishap, &attempt)
@@ -75,23 +75,23 @@ impl Session<'_> {
 
     pub(super) fn begin_retry(
         &mut self,
-        mishap: Mishap,
+        mishap: FailureKind,
         walked: ScanResult,
     ) -> Result<(), ExitReason> {
         self.figures().rescued.add(1);
         if let Some(at) = &self.borrower.at
-            && mishap != Mishap::Unread
+            && mishap != FailureKind::NotRead
         {
             // That a replica is late is known.
-            if mishap != Mishap::NotFresh {
+            if mishap != FailureKind::NotFresh {
                 self.service.knowledge.request_role_check(at.server.id);
             }
             self.unit.tried.push(at.server.id);
         }
         // A write that was turned away by a primary waits for another one.
-        let is_write = mishap == Mishap::TurnedAway && !self.unit.is_read;
-        self.unit.primary_only |= is_write || mishap == Mishap::ReadOnly;
-        self.unit.is_late |= mishap == Mishap::NotFresh;
+        let is_write = mishap == FailureKind::TurnedAway && !self.unit.is_read;
+        self.unit.primary_only |= is_write || mishap == FailureKind::ReadOnly;
+        self.unit.is_late |= mishap == FailureKind::NotFresh;
         self.unit.retries += 1;
         self.forget_work();
         self.stage = Stage::DiscardReply(AfterDiscard::RunAgain);
@@ -102,13 +102,13 @@ impl Session<'_> {
     /// replica still says reaches anybody.
     pub(super) fn waited_long_enough(&mut self) -> Result<(), ExitReason> {
         self.unit.patience = None;
-        if !self.may_retry(Mishap::NotFresh) {
+        if !self.may_retry(FailureKind::NotFresh) {
             return Ok(());
         }
         if let Some(server) = self.server.take() {
             self.borrower.give_back(server, Condition::Unclean);
         }
-        self.begin_retry(Mishap::NotFresh, ScanResult::default())
+        self.begin_retry(FailureKind::NotFresh, ScanResult::default())
     }
 
     /// What the command would have done to the session it has not done.
@@ -214,7 +214,7 @@ impl Session<'_> {
     /// COM_RESET_CONNECTION was answered: what it does not end goes with the connection.
     fn renewed(&mut self, is_clean: bool) -> Result<(), ExitReason> {
         let mut left = self.journal.pins;
-        left.release(Release::ResetConnection);
+        left.release(UnpinEvent::ResetConnection);
         // A role stays, which no other connection has.
         let has_role = self.journal.pins.has(Pin::Role);
         if has_role {
@@ -322,8 +322,8 @@ impl Session<'_> {
             Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
                 Err(ExitReason::ServerBroke(why.to_owned()))
             }
-            Stage::Answer if self.may_retry(Mishap::Broken) => {
-                self.begin_retry(Mishap::Broken, ScanResult::default())
+            Stage::Answer if self.may_retry(FailureKind::Broken) => {
+                self.begin_retry(FailureKind::Broken, ScanResult::default())
             }
             Stage::Answer | Stage::File | Stage::Streaming => self.tell_lost(is_open, why),
             stage @ Stage::Killing(..) => {
@@ -388,10 +388,10 @@ impl Session<'_> {
     }
 
     /// What is gone with a server. Only what was certainly not committed may be done again.
-    fn trouble_of(&self, is_open: bool) -> Trouble {
+    fn trouble_of(&self, is_open: bool) -> PrimaryError {
         match is_open && !self.is_doubtful {
-            true => Trouble::TransactionLost,
-            false => Trouble::OutcomeUnknown,
+            true => PrimaryError::TransactionLost,
+            false => PrimaryError::OutcomeUnknown,
         }
     }
 
@@ -411,8 +411,13 @@ impl Session<'_> {
 
 /// Whether a transaction may be over behind it, one way or the other.
 pub(super) fn ends_transactions(meaning: &TextAnalysis) -> bool {
-    let goes_on = |one: &Statement| {
-        let kinds = [Kind::Empty, Kind::Read, Kind::Write, Kind::Setting];
+    let goes_on = |one: &RoutedStatement| {
+        let kinds = [
+            StatementClass::Empty,
+            StatementClass::Read,
+            StatementClass::Write,
+            StatementClass::Setting,
+        ];
         kinds.contains(&one.kind)
     };
     // `SET autocommit = 1` commits.
@@ -436,12 +441,12 @@ mod tests {
             })
         };
         let of = |code, message| said(code, message, false);
-        assert_eq!(said(4031, b"disconnected", true), Mishap::Unread);
-        assert_eq!(of(4031, b"Referenced trigger"), Mishap::Error);
-        assert_eq!(of(1053, b"Server shutdown"), Mishap::Broken);
-        assert_eq!(of(1040, b"Too many connections"), Mishap::TurnedAway);
-        assert_eq!(of(1047, b"WSREP has not yet"), Mishap::TurnedAway);
-        assert_eq!(of(1290, b"--read-only option"), Mishap::ReadOnly);
-        assert_eq!(of(1062, b"Duplicate entry"), Mishap::Error);
+        assert_eq!(said(4031, b"disconnected", true), FailureKind::NotRead);
+        assert_eq!(of(4031, b"Referenced trigger"), FailureKind::Error);
+        assert_eq!(of(1053, b"Server shutdown"), FailureKind::Broken);
+        assert_eq!(of(1040, b"Too many connections"), FailureKind::TurnedAway);
+        assert_eq!(of(1047, b"WSREP has not yet"), FailureKind::TurnedAway);
+        assert_eq!(of(1290, b"--read-only option"), FailureKind::ReadOnly);
+        assert_eq!(of(1062, b"Duplicate entry"), FailureKind::Error);
     }
 }

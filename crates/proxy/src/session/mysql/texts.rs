@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::causality::{Consistency, Position};
 use evenkeel_policy::cluster::Gtids;
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::{Pin, UnpinEvent};
 use evenkeel_wire::gtid;
 use evenkeel_wire::mysql::boundaries::{End as ResultEnd, Event};
 use evenkeel_wire::mysql::flags::Status;
@@ -158,11 +158,11 @@ impl Session<'_> {
     pub(super) fn statements_hold(&mut self, server: &ServerConnection) {
         match server.conversation.has_cursors() {
             true => self.journal.pins.add(Pin::Cursor),
-            false => self.journal.pins.release(Release::CursorsClosed),
+            false => self.journal.pins.release(UnpinEvent::CursorsClosed),
         }
         match server.conversation.has_long_data() {
             true => self.journal.pins.add(Pin::LongData),
-            false => self.journal.pins.release(Release::LongDataUsed),
+            false => self.journal.pins.release(UnpinEvent::LongDataUsed),
         }
         self.pins_changed();
     }
@@ -264,7 +264,8 @@ impl Session<'_> {
             return;
         }
         let now_us = clock::now_us();
-        self.token.heed(own.noted_since_us, at.epoch);
+        self.token
+            .assume_writes_before(own.noted_since_us, at.epoch);
         // In Galera each node counts its log by itself.
         let is_known = !is_causal && !written.is_partial;
         match written.told.filter(|_| is_known) {

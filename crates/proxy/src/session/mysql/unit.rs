@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Volatility};
+use evenkeel_policy::route::{
+    self, Decision, RoutedStatement, RoutingTraits, StatementClass, Volatility,
+};
 use evenkeel_wire::mysql::flags::Status;
 use smallvec::SmallVec;
 
@@ -225,11 +227,11 @@ impl Session<'_> {
     }
 
     /// What a replica would do, and nobody else know of.
-    fn locks_or_begins(&self, statements: &[Statement]) -> bool {
+    fn locks_or_begins(&self, statements: &[RoutedStatement]) -> bool {
         let defaults = self.journal.transaction_defaults();
         statements.iter().any(|one| match one.kind {
-            Kind::Begin(modes) => modes.or(defaults).read_only != Some(true),
-            kind => kind == Kind::Lock || one.traits.any(Traits::LOCKS_ROWS),
+            StatementClass::Begin(modes) => modes.or(defaults).read_only != Some(true),
+            kind => kind == StatementClass::Lock || one.traits.any(RoutingTraits::LOCKS_ROWS),
         })
     }
 
@@ -259,16 +261,16 @@ impl Session<'_> {
 
     /// Settings to literals, and nothing else.
     fn may_be_set_again(&self) -> bool {
-        let is_plain = |one: &Statement| {
-            let calls_nothing = one.calls == Volatility::None && one.traits == Traits::NONE;
-            one.kind == Kind::Setting && calls_nothing
+        let is_plain = |one: &RoutedStatement| {
+            let calls_nothing = one.calls == Volatility::None && one.traits == RoutingTraits::NONE;
+            one.kind == StatementClass::Setting && calls_nothing
         };
         let statements = self.unit.sense.meaning().map(|meaning| &meaning.statements);
         statements.is_some_and(|all| !all.is_empty() && all.iter().all(is_plain))
     }
 
     fn only_sets(&self) -> bool {
-        let sets = |one: &Statement| one.kind == Kind::Setting;
+        let sets = |one: &RoutedStatement| one.kind == StatementClass::Setting;
         let meaning = self.unit.sense.meaning();
         meaning.is_some_and(|meaning| meaning.statements.iter().all(sets))
     }
@@ -283,16 +285,16 @@ impl Session<'_> {
         self.unit.sense.meaning().is_some() && !holds && !is_bulk
     }
 
-    fn decision(&self, own: &DatabaseSnapshot, seen: route::View) -> Decision {
-        let none: &[Statement] = &[];
+    fn decision(&self, own: &DatabaseSnapshot, seen: route::ServerAvailability) -> Decision {
+        let none: &[RoutedStatement] = &[];
         let meaning = self.unit.sense.meaning();
         let hint = meaning.and_then(|meaning| meaning.hint.as_ref());
-        let unit = route::Unit {
+        let unit = route::RoutingUnit {
             statements: meaning.map_or(none, |meaning| &meaning.statements),
             hint: hint.map(|hint| own.routed(hint)),
             rule: self.ruling.as_ref().and_then(Ruling::destination),
         };
-        let session = route::Session {
+        let session = route::SessionContext {
             autocommit: self.journal.autocommit(),
             defaults: self.journal.transaction_defaults(),
             changed_catalog: self.changed_catalog.is_some_and(|at| at == self.catalog()),
@@ -312,36 +314,43 @@ impl Session<'_> {
     }
 }
 
-fn only_read(statements: &[Statement]) -> bool {
-    let unit = route::Unit {
+fn only_read(statements: &[RoutedStatement]) -> bool {
+    let unit = route::RoutingUnit {
         statements,
         hint: None,
         rule: None,
     };
-    let session = route::Session::default();
+    let session = route::SessionContext::default();
     route::obstacles(&unit, &session).next().is_none()
 }
 
 /// Whether it asks about the statement before, which only the server that ran that can answer, and
 /// does nothing else but read.
 fn only_asks(meaning: &TextAnalysis) -> bool {
-    const ASKS: Traits = Traits::REMEMBERS;
-    let asked = meaning.statements.iter().map(|one| Statement {
+    const ASKS: RoutingTraits = RoutingTraits::REMEMBERS;
+    let asked = meaning.statements.iter().map(|one| RoutedStatement {
         kind: match one.kind {
             // `@@warning_count`
-            Kind::Asks | Kind::Server if one.traits.any(ASKS) => Kind::Read,
+            StatementClass::Asks | StatementClass::Server if one.traits.any(ASKS) => {
+                StatementClass::Read
+            }
             kind => kind,
         },
         traits: one.traits.without(ASKS),
         ..*one
     });
-    let asked: SmallVec<[Statement; 1]> = asked.collect();
+    let asked: SmallVec<[RoutedStatement; 1]> = asked.collect();
     !meaning.needs.is_empty() && only_read(&asked)
 }
 
 /// Whether a transaction ends that none of the statements has begun.
-fn ends_another_s(statements: &[Statement]) -> bool {
+fn ends_another_s(statements: &[RoutedStatement]) -> bool {
     let mut kinds = statements.iter().map(|one| one.kind);
-    let first = kinds.find(|kind| matches!(kind, Kind::Begin(_) | Kind::EndTransaction));
-    first == Some(Kind::EndTransaction)
+    let first = kinds.find(|kind| {
+        matches!(
+            kind,
+            StatementClass::Begin(_) | StatementClass::EndTransaction
+        )
+    });
+    first == Some(StatementClass::EndTransaction)
 }

@@ -6,8 +6,8 @@
 //! refused there where it cannot.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::route::rescue::Mishap;
-use evenkeel_policy::route::{Target, View};
+use evenkeel_policy::route::rescue::FailureKind;
+use evenkeel_policy::route::{RouteTarget, ServerAvailability};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::Request;
 use evenkeel_wire::postgres::frame::Header;
@@ -59,7 +59,7 @@ impl Session<'_> {
         let mut draft = Draft::default();
         self.add_message(&mut draft, header, request, message, is_whole);
         // Where the batch is, reads are served.
-        let seen = View {
+        let seen = ServerAvailability {
             primary: own.primary,
             replicas: 1,
             replicas_fresh: 1,
@@ -67,20 +67,23 @@ impl Session<'_> {
         let decision = self.decision(own, &draft, draft.ruling.as_ref(), seen);
         self.unit.is_read &= decision.is_read;
         self.unit.may_write |= draft.may_write;
-        let is_of_readers = matches!(decision.target, Target::Readers { .. } | Target::Server(_));
+        let is_of_readers = matches!(
+            decision.target,
+            RouteTarget::Readers { .. } | RouteTarget::Server(_)
+        );
         is_at_replica && !is_of_readers
     }
 
     /// A statement was found that its batch cannot run where it is. True: the batch goes on
     /// elsewhere.
     pub(super) fn reroute_batch(&mut self) -> Result<bool, ExitReason> {
-        if self.may_retry(Mishap::ReadOnly) {
+        if self.may_retry(FailureKind::ReadOnly) {
             let walked = ScanResult {
                 broken: Some(String::new()),
                 ..ScanResult::default()
             };
             // The server is what it was taken for: it is not doubted.
-            self.take_back(Mishap::ReadOnly, &walked)?;
+            self.take_back(FailureKind::ReadOnly, &walked)?;
             return Ok(true);
         }
         if self.has_only_prepared() {

@@ -1,7 +1,7 @@
 //! What a client of a PostgreSQL service is told when it is we who have something to say.
 
 use evenkeel_policy::lending::PoolRefusal;
-use evenkeel_policy::waiting::Trouble;
+use evenkeel_policy::waiting::PrimaryError;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
 
@@ -130,12 +130,12 @@ impl ErrorReply {
     }
 
     /// There is no primary, or was none any more.
-    pub(crate) fn from_primary_error(trouble: Trouble) -> Self {
+    pub(crate) fn from_primary_error(trouble: PrimaryError) -> Self {
         let sqlstate = match trouble {
-            Trouble::NoPrimary { .. } => b"57P03",
-            Trouble::QueueFull => b"53300",
-            Trouble::TransactionLost => b"40001",
-            Trouble::OutcomeUnknown => b"08007",
+            PrimaryError::NoPrimary { .. } => b"57P03",
+            PrimaryError::QueueFull => b"53300",
+            PrimaryError::TransactionLost => b"40001",
+            PrimaryError::OutcomeUnknown => b"08007",
         };
         Self::new(sqlstate, trouble.to_string())
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use evenkeel_policy::route::Kind;
+use evenkeel_policy::route::StatementClass;
 use evenkeel_wire::postgres::conversation::Token;
 
 use evenkeel_wire::sql::facts::Discard;
@@ -148,12 +148,20 @@ pub(super) fn discards_draws(meaning: &TextAnalysis, statement: usize) -> bool {
 
 /// Whether a part of it may be committed before it ends.
 pub(super) fn may_commit(meaning: &TextAnalysis) -> bool {
-    meaning.statements.iter().any(|one| one.kind == Kind::Ddl)
+    meaning
+        .statements
+        .iter()
+        .any(|one| one.kind == StatementClass::Ddl)
 }
 
 /// Whether it was run as a whole or not at all: it has no COMMIT of its own, and acts nowhere else.
 pub(super) fn is_atomic(meaning: &TextAnalysis) -> bool {
-    let is_plain = |kind| !matches!(kind, Kind::Routine | Kind::Unknown | Kind::EndTransaction);
+    let is_plain = |kind| {
+        !matches!(
+            kind,
+            StatementClass::Routine | StatementClass::Unknown | StatementClass::EndTransaction
+        )
+    };
     !meaning.has_external_effects
         && matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
 }

@@ -2,8 +2,8 @@
 //! ourselves; and what they tell about the session.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::{Pin, Release};
-use evenkeel_policy::route::rescue::Mishap;
+use evenkeel_policy::pins::{Pin, UnpinEvent};
+use evenkeel_policy::route::rescue::FailureKind;
 use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
@@ -31,7 +31,7 @@ pub(super) struct ScanResult {
     /// A query of ours has ended.
     pub(super) ours_ended: bool,
     /// Something failed that may be run elsewhere.
-    pub(super) mishap: Option<Mishap>,
+    pub(super) mishap: Option<FailureKind>,
     /// The connection ends, or cannot be followed any more.
     pub(super) broken: Option<String>,
     /// It ends when its answer was complete: that is nothing to its client.
@@ -46,7 +46,7 @@ pub(super) struct ScanResult {
 
 impl ScanResult {
     /// What was kept is run again as a whole: nothing of it may have ended before.
-    fn fails(&mut self, mishap: Mishap) {
+    fn fails(&mut self, mishap: FailureKind) {
         if !self.is_ready {
             self.mishap = Some(mishap);
         }
@@ -265,7 +265,7 @@ impl Session<'_> {
     fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut ScanResult) {
         walked.fails(match self.unit.has_done || self.unit.may_commit {
             // What has ended before may be committed, and a part of what has not.
-            true => Mishap::Broken,
+            true => FailureKind::Broken,
             false => mishap_of(sqlstate),
         });
         walked.broken = Some("closed the connection".to_owned());
@@ -331,7 +331,7 @@ impl Session<'_> {
         let meaning = token.and_then(|token| self.effects.completed(token));
         self.journal.failed(meaning);
         match is_missing(sqlstate, token) {
-            true => walked.fails(Mishap::TurnedAway),
+            true => walked.fails(FailureKind::TurnedAway),
             false => walked.fails(self.mishap_of_error(sqlstate)),
         }
         if let Some(at) = &self.borrower.at
@@ -393,7 +393,7 @@ impl Session<'_> {
         let interner = self.worker.interner();
         self.must_restore_startup |= self.journal.ready(status, &mut server.settings, interner);
         if is_idle {
-            self.journal.pins.release(Release::TransactionEnded);
+            self.journal.pins.release(UnpinEvent::TransactionEnded);
         }
         server.has_sequence_state |= self.unit.may_write;
         if self.used_nextval && self.account.asks_sequences() {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::Farewell;
+use evenkeel_policy::pins::ReleaseAction;
 use evenkeel_wire::postgres::TransactionStatus;
 
 use super::Session;
@@ -38,13 +38,15 @@ impl Session<'_> {
             && server.lent.stream.is_sent()
             && self.passing_is_over();
         let in_transaction = server.conversation.status() != TransactionStatus::Idle;
-        let farewell = match self.journal.pins.farewell() {
-            Farewell::Keep if in_transaction || self.keeps_connection() => Farewell::Reset,
+        let farewell = match self.journal.pins.release_action() {
+            ReleaseAction::Keep if in_transaction || self.keeps_connection() => {
+                ReleaseAction::Reset
+            }
             farewell => farewell,
         };
         match farewell {
-            Farewell::Keep if is_quiet || self.is_asking() => self.give_back_behind(server),
-            Farewell::Reset if is_quiet => {
+            ReleaseAction::Keep if is_quiet || self.is_asking() => self.give_back_behind(server),
+            ReleaseAction::Reset if is_quiet => {
                 let home = Rc::clone(self.worker);
                 let renew =
                     async move |server: &mut ServerConnection| server.renew(&home).await.is_ok();

@@ -2,7 +2,7 @@
 //! it, and else its client is told the truth.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::route::rescue::{Attempt, Mishap, may_run_again};
+use evenkeel_policy::route::rescue::{Attempt, FailureKind, may_run_again};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::{Report, SqlState};
 use evenkeel_wire::postgres::boundaries::Event;
@@ -19,16 +19,16 @@ use crate::session::card::SessionActivity;
 pub(super) const RETRIES_MAX: u32 = 3;
 
 /// What an error of a server means for running it elsewhere (appendix A of the manual).
-pub(super) fn mishap_of(sqlstate: SqlState) -> Mishap {
+pub(super) fn mishap_of(sqlstate: SqlState) -> FailureKind {
     match &sqlstate.0 {
-        b"25006" => Mishap::ReadOnly,
+        b"25006" => FailureKind::ReadOnly,
         // What standbys do not have: the isolation that a role's default asks for, tables that are
         // not logged. A primary says it of what is the client's.
-        b"40001" | b"40P01" | b"0A000" => Mishap::RecoveryConflict,
+        b"40001" | b"40P01" | b"0A000" => FailureKind::RecoveryConflict,
         // Idle for too long: it was before it read anything.
-        b"57P05" => Mishap::Unread,
-        b"57P01" | b"57P02" | b"57P03" | b"53300" => Mishap::TurnedAway,
-        _ => Mishap::Error,
+        b"57P05" => FailureKind::NotRead,
+        b"57P01" | b"57P02" | b"57P03" | b"53300" => FailureKind::TurnedAway,
+        _ => FailureKind::Error,
     }
 }
 
@@ -42,16 +42,16 @@ pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
 impl Session<'_> {
     /// The same of an error with which the connection goes on: that it was turned away, a write may
     /// have from another server that it had asked.
-    pub(super) fn mishap_of_error(&self, sqlstate: SqlState) -> Mishap {
+    pub(super) fn mishap_of_error(&self, sqlstate: SqlState) -> FailureKind {
         let is_read = self.unit.is_read && !self.unit.may_write;
         match mishap_of(sqlstate) {
-            Mishap::TurnedAway if !is_read => Mishap::Error,
+            FailureKind::TurnedAway if !is_read => FailureKind::Error,
             mishap => mishap,
         }
     }
 
     /// Whether what failed is run again, and the client never hears of it.
-    pub(super) fn may_retry(&self, mishap: Mishap) -> bool {
+    pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
         let Some(at) = &self.borrower.at else {
             return false;
         };
@@ -66,11 +66,11 @@ impl Session<'_> {
             is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
         };
         // A server that takes writes refuses one if the session itself wants to read only.
-        let is_own = mishap == Mishap::ReadOnly && !at.is_replica && !self.is_in_recovery();
+        let is_own = mishap == FailureKind::ReadOnly && !at.is_replica && !self.is_in_recovery();
         // A write that was turned away was not run, unless it could commit some of itself before.
         let may_be_done = match mishap {
-            Mishap::TurnedAway => !self.unit.is_atomic,
-            Mishap::ReadOnly => !at.is_replica && (!self.unit.is_atomic || self.unit.has_done),
+            FailureKind::TurnedAway => !self.unit.is_atomic,
+            FailureKind::ReadOnly => !at.is_replica && (!self.unit.is_atomic || self.unit.has_done),
             _ => false,
         };
         let is_doubtful = may_be_done && !is_read;
@@ -87,11 +87,11 @@ impl Session<'_> {
 
     pub(super) fn begin_retry(
         &mut self,
-        mishap: Mishap,
+        mishap: FailureKind,
         walked: &ScanResult,
     ) -> Result<(), ExitReason> {
         if let Some(at) = &self.borrower.at
-            && mishap != Mishap::RecoveryConflict
+            && mishap != FailureKind::RecoveryConflict
         {
             self.shared.knowledge.request_role_check(at.server.id);
         }
@@ -101,14 +101,14 @@ impl Session<'_> {
     /// What the unit would have done it has not done, and will do elsewhere.
     pub(super) fn take_back(
         &mut self,
-        mishap: Mishap,
+        mishap: FailureKind,
         walked: &ScanResult,
     ) -> Result<(), ExitReason> {
         self.figures().rescued.add(1);
         if let Some(at) = &self.borrower.at {
             self.unit.tried.push(at.server.id);
         }
-        if mishap == Mishap::ReadOnly || mishap == Mishap::RecoveryConflict {
+        if mishap == FailureKind::ReadOnly || mishap == FailureKind::RecoveryConflict {
             self.unit.primary_only = true;
         }
         self.journal.pins = evenkeel_policy::pins::Pins::NONE;
@@ -201,12 +201,12 @@ impl Session<'_> {
         if is_in_message {
             return Err(ExitReason::ServerBroke(why.to_owned()));
         }
-        if self.may_retry(Mishap::Broken) {
+        if self.may_retry(FailureKind::Broken) {
             let walked = ScanResult {
                 broken: Some(String::new()),
                 ..ScanResult::default()
             };
-            return self.begin_retry(Mishap::Broken, &walked);
+            return self.begin_retry(FailureKind::Broken, &walked);
         }
         self.tell_lost(is_transaction, why)
     }
@@ -254,7 +254,7 @@ impl Session<'_> {
         self.unnamed.lost();
         self.effects.settled();
         let out = self.answers();
-        let trouble = evenkeel_policy::waiting::Trouble::OutcomeUnknown;
+        let trouble = evenkeel_policy::waiting::PrimaryError::OutcomeUnknown;
         ErrorReply::from_primary_error(trouble)
             .detail(detail)
             .write_error(out);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use evenkeel_policy::trials::Trials;
+use evenkeel_policy::trials::StatementVerifier;
 
 use super::account::greeting::BaselineCache;
 use super::login::Verifiers;
@@ -32,7 +32,7 @@ pub(crate) struct UserHistory {
     /// Somebody has asked what its session drew from a sequence.
     asks_sequences: AtomicBool,
     /// What their statements leave behind, against what was read of them.
-    trials: Mutex<Trials>,
+    trials: Mutex<StatementVerifier>,
 }
 
 /// A user in a database.
@@ -82,7 +82,7 @@ impl UserHistory {
         self.asks_sequences.store(true, Relaxed);
     }
 
-    pub(crate) fn trials(&self) -> MutexGuard<'_, Trials> {
+    pub(crate) fn trials(&self) -> MutexGuard<'_, StatementVerifier> {
         lock(&self.trials)
     }
 }

@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::Arc;
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::trials::{Finding, ON_TRIAL_MAX, Verdict};
+use evenkeel_policy::trials::{Finding, ON_TRIAL_MAX, VerificationStatus};
 use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::conversation::Token;
 use tracing::warn;
@@ -53,14 +53,14 @@ impl Session<'_> {
         let verdict = self.account.known.habits.trials().verdict(digest, catalog);
         let digests = &mut self.trial.digests;
         match verdict {
-            Verdict::Trusted => self.trial.trusted_ran = true,
+            VerificationStatus::Trusted => self.trial.trusted_ran = true,
             _ if digests.contains(&digest) => {}
-            Verdict::OnTrial if digests.len() < ON_TRIAL_MAX => digests.push(digest),
-            Verdict::OnTrial => self.trial.unread_ran = true,
+            VerificationStatus::OnTrial if digests.len() < ON_TRIAL_MAX => digests.push(digest),
+            VerificationStatus::OnTrial => self.trial.unread_ran = true,
             // What was sent before it may yet release what it leaves: then the server is asked.
-            Verdict::Leaves(_) => digests.push(digest),
+            VerificationStatus::Leaves(_) => digests.push(digest),
         }
-        if let Verdict::Leaves(left) = verdict
+        if let VerificationStatus::Leaves(left) = verdict
             && !left.except(self.journal.pins).is_empty()
         {
             self.source = Some(PinSource::named(self.shared.statement_of(digest), ""));

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use evenkeel_policy::route::{self, Decision, Kind, Statement, Target, Traits, Volatility};
+use evenkeel_policy::route::{
+    self, Decision, RouteTarget, RoutedStatement, RoutingTraits, StatementClass, Volatility,
+};
 use evenkeel_wire::postgres::conversation::Request;
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::names::{names, parse_parts};
@@ -139,7 +141,7 @@ pub(super) enum RequestDisposition {
 /// What is known of a unit while it is looked through.
 #[derive(Default)]
 pub(super) struct Draft {
-    statements: SmallVec<[Statement; 4]>,
+    statements: SmallVec<[RoutedStatement; 4]>,
     hint: Option<meaning::RoutingHint>,
     /// Its end is there: nothing comes behind it.
     has_end: bool,
@@ -157,9 +159,9 @@ pub(super) struct Draft {
     messages: usize,
 }
 
-const UNKNOWN: Statement = Statement {
-    kind: Kind::Unknown,
-    traits: Traits::OBSCURE,
+const UNKNOWN: RoutedStatement = RoutedStatement {
+    kind: StatementClass::Unknown,
+    traits: RoutingTraits::OBSCURE,
     calls: Volatility::Unknown,
 };
 
@@ -435,7 +437,7 @@ impl Session<'_> {
         let is_asked_for = draft.hint.is_some() || ruled.is_some();
         if draft.executes && self.unit.is_open && !is_asked_for {
             // What it runs next may write, and cannot leave what it has run behind.
-            decision.target = Target::Primary;
+            decision.target = RouteTarget::Primary;
         }
         let key = self.account.who.user_number.get();
         let has_room = |index| self.borrower.has_room(view, index);
@@ -447,9 +449,9 @@ impl Session<'_> {
         own: &DatabaseSnapshot,
         draft: &Draft,
         ruling: Option<&Ruling>,
-        seen: route::View,
+        seen: route::ServerAvailability,
     ) -> Decision {
-        let unit = route::Unit {
+        let unit = route::RoutingUnit {
             statements: &draft.statements,
             hint: draft.hint.as_ref().map(|hint| own.routed(hint)),
             rule: ruling.and_then(Ruling::destination),
@@ -458,12 +460,12 @@ impl Session<'_> {
     }
 
     /// The session, for the router.
-    fn routed(&self) -> route::Session {
-        route::Session {
+    fn routed(&self) -> route::SessionContext {
+        route::SessionContext {
             defaults: self.journal.transaction_defaults(),
             changed_catalog: self.changed_catalog_us > 0
                 && !self.account.knows_catalog_until(self.changed_catalog_us),
-            ..route::Session::default()
+            ..route::SessionContext::default()
         }
     }
 
@@ -477,7 +479,7 @@ impl Session<'_> {
         }
         self.effects.read_ahead = None;
         let draft = self.draft(bytes)?;
-        let unit = route::Unit {
+        let unit = route::RoutingUnit {
             statements: &draft.statements,
             hint: None,
             rule: None,

@@ -53,9 +53,9 @@ pub(super) fn collect(
             let body = Body::read("plpgsql", &code);
             // What it makes of its strings may draw and ask, too.
             effects.draws |= body.pins.has(Pin::Sequence);
-            effects.asks |= body.pins.has(Pin::Recall);
-            effects.hides |= body.pins.has(Pin::Hiding);
-            effects.rereads |= body.pins.has(Pin::Reading);
+            effects.asks |= body.pins.has(Pin::SequenceRead);
+            effects.hides |= body.pins.has(Pin::TableShadowing);
+            effects.rereads |= body.pins.has(Pin::ParseSettings);
             for relation in body.relations {
                 pins::changed(reader, &relation, effects);
             }
@@ -69,7 +69,7 @@ pub(super) fn collect(
         Some(code) => {
             anything(reader, effects);
             if languages::keeps(&language, &code) {
-                effects.pin(Pin::Language);
+                effects.pin(Pin::LanguageState);
             }
         }
         None => anything(reader, effects),
@@ -90,9 +90,9 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
     read(&reader, code, false, &mut effects);
     let passing = [
         (effects.draws, Pin::Sequence),
-        (effects.asks, Pin::Recall),
-        (effects.hides, Pin::Hiding),
-        (effects.rereads, Pin::Reading),
+        (effects.asks, Pin::SequenceRead),
+        (effects.hides, Pin::TableShadowing),
+        (effects.rereads, Pin::ParseSettings),
     ];
     let mut pins = Pins::NONE;
     for (_, pin) in passing.iter().filter(|(is_so, _)| *is_so) {
@@ -115,7 +115,7 @@ pub(super) fn anything(reader: &AnalysisContext<'_>, effects: &mut EffectCollect
         .catalog
         .is_some_and(|catalog| catalog.has_languages())
     {
-        effects.pin(Pin::Language);
+        effects.pin(Pin::LanguageState);
     }
 }
 
@@ -195,7 +195,7 @@ fn call(reader: &AnalysisContext<'_>, name: &[u8], sets: &Sets, effects: &mut Ef
         }
         b"nextval" | b"setval" => effects.draws = true,
         b"currval" | b"lastval" => effects.asks = true,
-        b"setseed" => effects.pin(Pin::Seed),
+        b"setseed" => effects.pin(Pin::RandomSeed),
         // Within a block, other calls may follow it.
         b"pg_advisory_unlock_all" => {}
         _ => pins::function(reader, name, effects),

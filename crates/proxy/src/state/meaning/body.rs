@@ -138,7 +138,7 @@ impl Body {
     fn of_words(language: &str, code: &[u8]) -> Body {
         let mut body = Body {
             pins: match languages::keeps(language, code) {
-                true => Pins::of(&[Pin::Language]),
+                true => Pins::of(&[Pin::LanguageState]),
                 false => Pins::NONE,
             },
             is_code: true,

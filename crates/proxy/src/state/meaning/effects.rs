@@ -1,6 +1,6 @@
 //! What each kind of statement leaves behind.
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_wire::sql::facts::{
     Discard, Isolation, SetConfig, Setting, SettingName, SettingValue, StatementFacts,
     StatementKind, StatementTraits, TransactionModes,
@@ -142,12 +142,12 @@ fn of_kind(
         StatementKind::Reset(setting) => reset(reader, setting, effects),
         StatementKind::ResetAll => {
             effects.push(EffectKind::ResetAll);
-            effects.push(EffectKind::Release(Release::ResetAll));
+            effects.push(EffectKind::Release(UnpinEvent::ResetAll));
         }
         StatementKind::Listen(_) => effects.pin_on_success(Pin::Listen),
-        StatementKind::Unlisten(None) => effects.push(EffectKind::Release(Release::UnlistenAll)),
+        StatementKind::Unlisten(None) => effects.push(EffectKind::Release(UnpinEvent::UnlistenAll)),
         StatementKind::Declare { hold: true, .. } => effects.pin_on_success(Pin::HeldCursor),
-        StatementKind::CloseCursor(None) => effects.push(EffectKind::Release(Release::CloseAll)),
+        StatementKind::CloseCursor(None) => effects.push(EffectKind::Release(UnpinEvent::CloseAll)),
         StatementKind::Prepare(span) => effects.push(EffectKind::Prepare(name(span))),
         StatementKind::Execute(span) => effects.push(EffectKind::Execute(name(span))),
         StatementKind::Explain { .. } | StatementKind::Ddl => {
@@ -159,7 +159,7 @@ fn of_kind(
         StatementKind::Deallocate(Some(span)) => effects.push(EffectKind::Deallocate(name(span))),
         StatementKind::Deallocate(None) => {
             effects.push(EffectKind::DeallocateAll);
-            effects.push(EffectKind::Release(Release::DeallocateAll));
+            effects.push(EffectKind::Release(UnpinEvent::DeallocateAll));
         }
         StatementKind::Discard(what) => discard(what, effects),
         StatementKind::Load => effects.pin(Pin::Library),
@@ -175,9 +175,9 @@ fn of_kind(
 fn discard(what: Discard, effects: &mut EffectCollector<'_>) {
     effects.push(EffectKind::Discard(what));
     match what {
-        Discard::All => effects.push(EffectKind::Release(Release::DiscardAll)),
-        Discard::Sequences => effects.push(EffectKind::Release(Release::DiscardSequences)),
-        Discard::Temp => effects.push(EffectKind::Release(Release::DiscardTemp)),
+        Discard::All => effects.push(EffectKind::Release(UnpinEvent::DiscardAll)),
+        Discard::Sequences => effects.push(EffectKind::Release(UnpinEvent::DiscardSequences)),
+        Discard::Temp => effects.push(EffectKind::Release(UnpinEvent::DiscardTemp)),
         Discard::Plans => {}
     }
 }
@@ -193,7 +193,7 @@ fn set(reader: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectColle
         return;
     }
     match setting.value {
-        _ if &*name == b"seed" => effects.pin(Pin::Seed),
+        _ if &*name == b"seed" => effects.pin(Pin::RandomSeed),
         _ if setting.local => {}
         SettingValue::Default => effects.push(EffectKind::Reset(name)),
         SettingValue::Unknown => unfollowed(Some(&name), effects),
@@ -246,7 +246,7 @@ fn set_config(reader: &AnalysisContext<'_>, call: SetConfig, effects: &mut Effec
     }
     match value {
         _ if is_null => effects.push(EffectKind::Reset(name)),
-        _ if &*name == b"seed" => effects.pin(Pin::Seed),
+        _ if &*name == b"seed" => effects.pin(Pin::RandomSeed),
         Some(value) => effects.push(EffectKind::Set {
             name,
             value: value.into(),

@@ -1,6 +1,6 @@
 //! What binds a session to its connection, by what its statements call and make.
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
 use evenkeel_wire::sql::facts::{StatementFacts, StatementKind, StatementTraits};
 use evenkeel_wire::sql::name::{Name, identifier};
@@ -45,7 +45,12 @@ const BINDING: StatementTraits = StatementTraits::TEMPORARY
     .and(StatementTraits::SEED);
 
 /// What binds nobody by itself.
-pub(super) const PASSING: Pins = Pins::of(&[Pin::Sequence, Pin::Recall, Pin::Hiding, Pin::Reading]);
+pub(super) const PASSING: Pins = Pins::of(&[
+    Pin::Sequence,
+    Pin::SequenceRead,
+    Pin::TableShadowing,
+    Pin::ParseSettings,
+]);
 
 /// Whether there is anything to look for.
 pub(super) fn may_be(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
@@ -142,7 +147,7 @@ fn called(
         effects.asks = true;
     }
     if traits.any(StatementTraits::SEED) {
-        effects.pin(Pin::Seed);
+        effects.pin(Pin::RandomSeed);
     }
     if traits.any(StatementTraits::SETS_UNKNOWN) && !sets_locally(reader, statement) {
         let name = set_by_function(reader, statement);
@@ -172,7 +177,7 @@ fn called(
     }
     relations(reader, statement, effects);
     if statement.kind == StatementKind::Select && only_unlocks(reader, statement) {
-        effects.push(EffectKind::Release(Release::UnlockNamed));
+        effects.push(EffectKind::Release(UnpinEvent::UnlockNamed));
     }
 }
 
@@ -260,8 +265,8 @@ pub fn of_function(name: &[u8]) -> Pins {
         b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
         b"set_limit" => Pins::of(&[Pin::Settings]),
         b"nextval" | b"setval" => Pins::of(&[Pin::Sequence]),
-        b"currval" | b"lastval" => Pins::of(&[Pin::Recall]),
-        b"setseed" => Pins::of(&[Pin::Seed]),
+        b"currval" | b"lastval" => Pins::of(&[Pin::SequenceRead]),
+        b"setseed" => Pins::of(&[Pin::RandomSeed]),
         name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
         name if is_for_ever(name) => Pins::of(&[Pin::Unknown]),
         name if runs_text(name) => Pins::of(&block::ANYTHING),
@@ -461,9 +466,9 @@ pub(super) fn bind(pins: Pins, effects: &mut EffectCollector<'_>) {
     for pin in pins.iter() {
         match pin {
             Pin::Sequence => effects.draws = true,
-            Pin::Recall => effects.asks = true,
-            Pin::Hiding => effects.hides = true,
-            Pin::Reading => effects.rereads = true,
+            Pin::SequenceRead => effects.asks = true,
+            Pin::TableShadowing => effects.hides = true,
+            Pin::ParseSettings => effects.rereads = true,
             pin => effects.pin(pin),
         }
     }

@@ -1,7 +1,9 @@
 //! A statement's facts in the router's words.
 
 use evenkeel_policy::pins::Pins;
-use evenkeel_policy::route::{Isolation, Kind, Statement, Traits, TransactionModes, Volatility};
+use evenkeel_policy::route::{
+    Isolation, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+};
 use evenkeel_wire::sql::facts::{self, SettingValue};
 use evenkeel_wire::sql::name::Name;
 use evenkeel_wire::sql::postgres::{self, Tokens};
@@ -11,9 +13,12 @@ use super::effects::setting_name;
 use super::{AnalysisContext, fields};
 
 /// The router's view of a statement.
-pub(super) fn statement(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Statement {
+pub(super) fn statement(
+    reader: &AnalysisContext<'_>,
+    facts: &facts::StatementFacts,
+) -> RoutedStatement {
     let kind = kind(reader, facts);
-    Statement {
+    RoutedStatement {
         kind,
         traits: traits(facts),
         calls: calls(reader, facts, kind),
@@ -21,16 +26,21 @@ pub(super) fn statement(reader: &AnalysisContext<'_>, facts: &facts::StatementFa
 }
 
 /// Whether others may find something new once it is committed.
-pub(super) fn may_write(facts: facts::StatementKind, statement: &Statement) -> bool {
-    const WRITING: Traits = Traits::WRITES
-        .and(Traits::MAKES_TABLE)
-        .and(Traits::SEQUENCE)
-        .and(Traits::LARGE_OBJECT)
-        .and(Traits::RUNS_TEXT)
-        .and(Traits::OBSCURE);
+pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
+    const WRITING: RoutingTraits = RoutingTraits::WRITES
+        .and(RoutingTraits::MAKES_TABLE)
+        .and(RoutingTraits::SEQUENCE)
+        .and(RoutingTraits::LARGE_OBJECT)
+        .and(RoutingTraits::RUNS_TEXT)
+        .and(RoutingTraits::OBSCURE);
     match statement.kind {
-        Kind::Write | Kind::Ddl | Kind::Routine | Kind::Unknown => true,
-        Kind::Read => statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile,
+        StatementClass::Write
+        | StatementClass::Ddl
+        | StatementClass::Routine
+        | StatementClass::Unknown => true,
+        StatementClass::Read => {
+            statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
+        }
         // What their queries call is not looked at: they are the primary's anyway.
         _ => matches!(
             facts,
@@ -64,15 +74,16 @@ pub(super) fn acts_outside(
 
 /// Whether what is known of functions and relations may be another behind it. Temporary ones are
 /// nobody else's, and their session is bound.
-pub(super) fn changes_catalog(facts: facts::StatementKind, statement: &Statement) -> bool {
+pub(super) fn changes_catalog(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
     match statement.kind {
-        Kind::Ddl => !statement.traits.any(Traits::TEMPORARY),
-        Kind::Read => {
-            statement.traits.any(Traits::MAKES_TABLE) && !statement.traits.any(Traits::TEMPORARY)
+        StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
+        StatementClass::Read => {
+            statement.traits.any(RoutingTraits::MAKES_TABLE)
+                && !statement.traits.any(RoutingTraits::TEMPORARY)
         }
         // Migrations are often blocks of code; procedures are mostly called for other things.
-        Kind::Routine => facts == facts::StatementKind::Do,
-        Kind::Unknown => true,
+        StatementClass::Routine => facts == facts::StatementKind::Do,
+        StatementClass::Unknown => true,
         _ => false,
     }
 }
@@ -119,37 +130,37 @@ pub(super) fn may_run_later(statement: &facts::StatementFacts) -> bool {
     !ends
 }
 
-fn kind(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Kind {
+fn kind(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
     use facts::StatementKind as Found;
     match facts.kind {
-        Found::Empty => Kind::Empty,
+        Found::Empty => StatementClass::Empty,
         Found::Select if facts.traits.any(facts::StatementTraits::SETS_LITERALS) => {
             of_set_config(reader, facts)
         }
         // What was prepared is not followed, and is where it was prepared.
-        Found::Explain { .. } if executes(reader, facts) => Kind::Unknown,
+        Found::Explain { .. } if executes(reader, facts) => StatementClass::Unknown,
         Found::Select
         | Found::Explain { .. }
         | Found::CopyOut { to_client: true }
-        | Found::Declare { hold: false, .. } => Kind::Read,
-        Found::Write | Found::CopyIn { .. } | Found::FinishPrepared => Kind::Write,
-        Found::Ddl | Found::Maintenance => Kind::Ddl,
-        Found::Begin(given) => Kind::Begin(modes(given)),
+        | Found::Declare { hold: false, .. } => StatementClass::Read,
+        Found::Write | Found::CopyIn { .. } | Found::FinishPrepared => StatementClass::Write,
+        Found::Ddl | Found::Maintenance => StatementClass::Ddl,
+        Found::Begin(given) => StatementClass::Begin(modes(given)),
         Found::Commit { .. }
         | Found::Rollback { .. }
         | Found::Savepoint(_)
         | Found::Release(_)
         | Found::RollbackTo(_)
         | Found::PrepareTransaction
-        | Found::SetConstraints => Kind::EndTransaction,
-        Found::SetTransaction { snapshot: true, .. } => Kind::Session,
-        Found::SetTransaction { session: true, .. } => Kind::Setting,
-        Found::SetTransaction { modes, .. } if is_of_primary(modes) => Kind::Session,
-        Found::SetTransaction { .. } => Kind::EndTransaction,
+        | Found::SetConstraints => StatementClass::EndTransaction,
+        Found::SetTransaction { snapshot: true, .. } => StatementClass::Session,
+        Found::SetTransaction { session: true, .. } => StatementClass::Setting,
+        Found::SetTransaction { modes, .. } if is_of_primary(modes) => StatementClass::Session,
+        Found::SetTransaction { .. } => StatementClass::EndTransaction,
         Found::Set(setting) => of_set(reader, setting),
-        Found::Reset(_) | Found::ResetAll => Kind::Setting,
-        Found::Show(_) => Kind::Asks,
-        Found::Notify | Found::CopyOut { to_client: false } => Kind::Server,
+        Found::Reset(_) | Found::ResetAll => StatementClass::Setting,
+        Found::Show(_) => StatementClass::Asks,
+        Found::Notify | Found::CopyOut { to_client: false } => StatementClass::Server,
         Found::Listen(_)
         | Found::Unlisten(_)
         | Found::Declare { hold: true, .. }
@@ -158,11 +169,11 @@ fn kind(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Kind {
         | Found::Deallocate(_)
         | Found::Discard(_)
         | Found::Prepare(_)
-        | Found::Load => Kind::Session,
-        Found::Lock => Kind::Lock,
-        Found::Call | Found::Do => Kind::Routine,
+        | Found::Load => StatementClass::Session,
+        Found::Lock => StatementClass::Lock,
+        Found::Call | Found::Do => StatementClass::Routine,
         // What was prepared is not followed: it may be a write.
-        Found::Execute(_) | Found::Unknown => Kind::Unknown,
+        Found::Execute(_) | Found::Unknown => StatementClass::Unknown,
     }
 }
 
@@ -171,24 +182,24 @@ fn executes(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool
 }
 
 /// One that follows the client may be asked of any server.
-fn of_set(reader: &AnalysisContext<'_>, setting: facts::Setting) -> Kind {
+fn of_set(reader: &AnalysisContext<'_>, setting: facts::Setting) -> StatementClass {
     let name = setting_name(reader, setting.name);
     let is_own = |name: &[u8]| name == b"seed" || is_of_transaction(name);
     match setting.value {
-        SettingValue::Unknown => Kind::Session,
-        _ if name.as_deref().is_some_and(is_own) => Kind::Session,
-        SettingValue::Default | SettingValue::Literals(_) => Kind::Setting,
+        SettingValue::Unknown => StatementClass::Session,
+        _ if name.as_deref().is_some_and(is_own) => StatementClass::Session,
+        SettingValue::Default | SettingValue::Literals(_) => StatementClass::Setting,
     }
 }
 
 /// `SELECT set_config(…)` of literals.
-fn of_set_config(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Kind {
+fn of_set_config(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
     let calls = postgres::set_configs(reader.text, facts, reader.backslashes);
     let text = |name: Span| postgres::string_value(name.of(reader.text), reader.backslashes);
     let mut names = calls.iter().filter_map(|call| text(call.name));
     match names.any(|name| is_of_transaction(&name.to_ascii_lowercase())) {
-        true => Kind::Session,
-        false => Kind::Setting,
+        true => StatementClass::Session,
+        false => StatementClass::Setting,
     }
 }
 
@@ -214,37 +225,52 @@ pub(super) fn modes(given: facts::TransactionModes) -> TransactionModes {
     }
 }
 
-const TRAITS: &[(facts::StatementTraits, Traits)] = &[
-    (facts::StatementTraits::WRITES, Traits::WRITES),
-    (facts::StatementTraits::LOCKS_ROWS, Traits::LOCKS_ROWS),
-    (facts::StatementTraits::SELECT_INTO, Traits::MAKES_TABLE),
-    (facts::StatementTraits::TEMPORARY, Traits::TEMPORARY),
-    (facts::StatementTraits::ADVISORY_LOCK, Traits::NAMED_LOCK),
-    (facts::StatementTraits::NEXT_VALUE, Traits::SEQUENCE),
-    (facts::StatementTraits::CURRENT_VALUE, Traits::REMEMBERS),
-    (facts::StatementTraits::SETS_UNKNOWN, Traits::ASSIGNS),
-    (facts::StatementTraits::SEED, Traits::ASSIGNS),
-    (facts::StatementTraits::NOTIFIES, Traits::NOTIFIES),
-    (facts::StatementTraits::LARGE_OBJECT, Traits::LARGE_OBJECT),
+const TRAITS: &[(facts::StatementTraits, RoutingTraits)] = &[
+    (facts::StatementTraits::WRITES, RoutingTraits::WRITES),
+    (
+        facts::StatementTraits::LOCKS_ROWS,
+        RoutingTraits::LOCKS_ROWS,
+    ),
+    (
+        facts::StatementTraits::SELECT_INTO,
+        RoutingTraits::MAKES_TABLE,
+    ),
+    (facts::StatementTraits::TEMPORARY, RoutingTraits::TEMPORARY),
+    (
+        facts::StatementTraits::ADVISORY_LOCK,
+        RoutingTraits::NAMED_LOCK,
+    ),
+    (facts::StatementTraits::NEXT_VALUE, RoutingTraits::SEQUENCE),
+    (
+        facts::StatementTraits::CURRENT_VALUE,
+        RoutingTraits::REMEMBERS,
+    ),
+    (facts::StatementTraits::SETS_UNKNOWN, RoutingTraits::ASSIGNS),
+    (facts::StatementTraits::SEED, RoutingTraits::ASSIGNS),
+    (facts::StatementTraits::NOTIFIES, RoutingTraits::NOTIFIES),
+    (
+        facts::StatementTraits::LARGE_OBJECT,
+        RoutingTraits::LARGE_OBJECT,
+    ),
     (
         facts::StatementTraits::TRANSACTION_ID,
-        Traits::TRANSACTION_ID,
+        RoutingTraits::TRANSACTION_ID,
     ),
-    (facts::StatementTraits::RUNS_TEXT, Traits::RUNS_TEXT),
-    (facts::StatementTraits::OBSCURE, Traits::OBSCURE),
-    (facts::StatementTraits::BROKEN, Traits::OBSCURE),
-    (facts::StatementTraits::TOO_DEEP, Traits::OBSCURE),
-    (facts::StatementTraits::CATALOG, Traits::CATALOG),
+    (facts::StatementTraits::RUNS_TEXT, RoutingTraits::RUNS_TEXT),
+    (facts::StatementTraits::OBSCURE, RoutingTraits::OBSCURE),
+    (facts::StatementTraits::BROKEN, RoutingTraits::OBSCURE),
+    (facts::StatementTraits::TOO_DEEP, RoutingTraits::OBSCURE),
+    (facts::StatementTraits::CATALOG, RoutingTraits::CATALOG),
 ];
 
-fn traits(facts: &facts::StatementFacts) -> Traits {
-    let mut traits = Traits::NONE;
+fn traits(facts: &facts::StatementFacts) -> RoutingTraits {
+    let mut traits = RoutingTraits::NONE;
     if facts.kind == (facts::StatementKind::Explain { analyze: false }) {
         // It is planned, not run.
         return traits;
     }
     if facts.functions.is_cut() || facts.tables.is_cut() {
-        traits = traits.and(Traits::OBSCURE);
+        traits = traits.and(RoutingTraits::OBSCURE);
     }
     if facts.traits == facts::StatementTraits::NONE {
         return traits;
@@ -258,8 +284,12 @@ fn traits(facts: &facts::StatementFacts) -> Traits {
 }
 
 /// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
-fn calls(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts, kind: Kind) -> Volatility {
-    if kind != Kind::Read {
+fn calls(
+    reader: &AnalysisContext<'_>,
+    facts: &facts::StatementFacts,
+    kind: StatementClass,
+) -> Volatility {
+    if kind != StatementClass::Read {
         return Volatility::None;
     }
     let is_run = facts.kind != (facts::StatementKind::Explain { analyze: false });

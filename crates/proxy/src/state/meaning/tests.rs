@@ -57,7 +57,7 @@ impl CatalogLookup for Catalog {
     fn views(&self, name: &[u8]) -> Pins {
         match name {
             b"v_audit" => Pins::of(&[Pin::Settings]),
-            b"v_recalls" => Pins::of(&[Pin::Recall]),
+            b"v_recalls" => Pins::of(&[Pin::SequenceRead]),
             _ => Pins::NONE,
         }
     }
@@ -175,55 +175,67 @@ fn the_router_is_told_the_kind() {
         isolation: Some(evenkeel_policy::route::Isolation::Serializable),
     };
     for (text, kind) in [
-        ("SELECT 1", Kind::Read),
-        ("VALUES (1)", Kind::Read),
-        ("EXPLAIN ANALYZE SELECT 1", Kind::Read),
-        ("COPY t TO STDOUT", Kind::Read),
-        ("DECLARE c CURSOR FOR SELECT 1", Kind::Read),
-        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Kind::Session),
-        ("SELECT set_config('a.b', 'c', false)", Kind::Setting),
+        ("SELECT 1", StatementClass::Read),
+        ("VALUES (1)", StatementClass::Read),
+        ("EXPLAIN ANALYZE SELECT 1", StatementClass::Read),
+        ("COPY t TO STDOUT", StatementClass::Read),
+        ("DECLARE c CURSOR FOR SELECT 1", StatementClass::Read),
+        (
+            "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+            StatementClass::Session,
+        ),
+        (
+            "SELECT set_config('a.b', 'c', false)",
+            StatementClass::Setting,
+        ),
         (
             "MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE",
-            Kind::Write,
+            StatementClass::Write,
         ),
-        ("COPY t FROM STDIN", Kind::Write),
-        ("COPY t TO '/tmp/x'", Kind::Server),
-        ("COMMIT PREPARED 'x'", Kind::Write),
-        ("CREATE INDEX ON t (a)", Kind::Ddl),
-        ("REINDEX TABLE t", Kind::Ddl),
-        ("BEGIN READ ONLY", Kind::Begin(read_only)),
+        ("COPY t FROM STDIN", StatementClass::Write),
+        ("COPY t TO '/tmp/x'", StatementClass::Server),
+        ("COMMIT PREPARED 'x'", StatementClass::Write),
+        ("CREATE INDEX ON t (a)", StatementClass::Ddl),
+        ("REINDEX TABLE t", StatementClass::Ddl),
+        ("BEGIN READ ONLY", StatementClass::Begin(read_only)),
         (
             "BEGIN ISOLATION LEVEL SERIALIZABLE",
-            Kind::Begin(serializable),
+            StatementClass::Begin(serializable),
         ),
-        ("COMMIT", Kind::EndTransaction),
-        ("PREPARE TRANSACTION 'x'", Kind::EndTransaction),
-        ("SET TRANSACTION READ ONLY", Kind::EndTransaction),
-        ("SET TRANSACTION SNAPSHOT 'x'", Kind::Session),
+        ("COMMIT", StatementClass::EndTransaction),
+        ("PREPARE TRANSACTION 'x'", StatementClass::EndTransaction),
+        ("SET TRANSACTION READ ONLY", StatementClass::EndTransaction),
+        ("SET TRANSACTION SNAPSHOT 'x'", StatementClass::Session),
         (
             "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
-            Kind::Session,
+            StatementClass::Session,
         ),
-        ("SET TRANSACTION READ WRITE", Kind::Session),
-        ("SET transaction_isolation = 'serializable'", Kind::Session),
-        ("SET LOCAL transaction_read_only TO off", Kind::Session),
+        ("SET TRANSACTION READ WRITE", StatementClass::Session),
+        (
+            "SET transaction_isolation = 'serializable'",
+            StatementClass::Session,
+        ),
+        (
+            "SET LOCAL transaction_read_only TO off",
+            StatementClass::Session,
+        ),
         (
             "SELECT set_config('Transaction_Read_Only', 'off', true)",
-            Kind::Session,
+            StatementClass::Session,
         ),
-        ("SET x.y = 1", Kind::Setting),
-        ("SET seed = 0.5", Kind::Session),
-        ("SET x.y FROM CURRENT", Kind::Session),
-        ("RESET ALL", Kind::Setting),
-        ("SHOW x", Kind::Asks),
-        ("LISTEN c", Kind::Session),
-        ("DISCARD ALL", Kind::Session),
-        ("LOCK t", Kind::Lock),
-        ("CALL p()", Kind::Routine),
-        ("DO 'begin end'", Kind::Routine),
-        ("EXECUTE p", Kind::Unknown),
-        ("EXPLAIN (COSTS off) EXECUTE p", Kind::Unknown),
-        ("SELCT 1", Kind::Unknown),
+        ("SET x.y = 1", StatementClass::Setting),
+        ("SET seed = 0.5", StatementClass::Session),
+        ("SET x.y FROM CURRENT", StatementClass::Session),
+        ("RESET ALL", StatementClass::Setting),
+        ("SHOW x", StatementClass::Asks),
+        ("LISTEN c", StatementClass::Session),
+        ("DISCARD ALL", StatementClass::Session),
+        ("LOCK t", StatementClass::Lock),
+        ("CALL p()", StatementClass::Routine),
+        ("DO 'begin end'", StatementClass::Routine),
+        ("EXECUTE p", StatementClass::Unknown),
+        ("EXPLAIN (COSTS off) EXECUTE p", StatementClass::Unknown),
+        ("SELCT 1", StatementClass::Unknown),
     ] {
         assert_eq!(read(text).statements[0].kind, kind, "{text}");
     }
@@ -299,14 +311,14 @@ fn hints_are_carried_along() {
 #[test]
 fn more_calls_than_are_listed_prove_nothing() {
     let text = "SELECT now(), now(), now(), now(), now(), now(), now(), now(), now()";
-    assert!(read(text).statements[0].traits.any(Traits::OBSCURE));
+    assert!(read(text).statements[0].traits.any(RoutingTraits::OBSCURE));
     assert!(read(text).writes);
 }
 
 #[test]
 fn an_unreadable_text_goes_to_the_primary_and_binds_for_ever() {
     let meaning = TextAnalysis::unreadable();
-    assert_eq!(meaning.statements[0].kind, Kind::Unknown);
+    assert_eq!(meaning.statements[0].kind, StatementClass::Unknown);
     assert_eq!(meaning.effects[0].kind, EffectKind::Pin(Pin::Unknown));
     assert!(meaning.writes && meaning.changes_catalog);
 }

@@ -10,7 +10,7 @@ mod trackers;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::TransactionModes;
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, Tracker};
@@ -334,8 +334,8 @@ impl SessionState {
             }
         }
         self.schema = on.schema.clone();
-        self.pins.release(Release::ResetConnection);
-        self.lasting.release(Release::ResetConnection);
+        self.pins.release(UnpinEvent::ResetConnection);
+        self.lasting.release(UnpinEvent::ResetConnection);
         self.binding.clear();
         self.things = SessionObjects::default();
         self.next = None;

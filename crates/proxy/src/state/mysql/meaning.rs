@@ -17,8 +17,10 @@ mod trackers;
 
 use std::sync::Arc;
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{Kind, Statement, Traits, TransactionModes, Volatility};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::{
+    RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+};
 use evenkeel_wire::sql::hint;
 use evenkeel_wire::sql::mysql::{self, LexerModes as Reading};
 use smallvec::{SmallVec, smallvec};
@@ -72,7 +74,7 @@ pub trait CatalogLookup {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextAnalysis {
     /// For the router: its statements, in order.
-    pub statements: SmallVec<[Statement; 1]>,
+    pub statements: SmallVec<[RoutedStatement; 1]>,
     /// Where a comment wants it.
     pub hint: Option<RoutingHint>,
     /// What it leaves behind, in the order of its statements; mostly nothing.
@@ -131,7 +133,7 @@ pub enum EffectKind {
     /// Binds if it succeeds.
     PinOnSuccess(Pin),
     /// Ends pins.
-    Release(Release),
+    Release(UnpinEvent),
     /// A user variable: the name in lower case, without the `@`.
     SetUser {
         /// Which.
@@ -228,7 +230,9 @@ impl TextAnalysis {
     /// leaves nothing behind.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        let is_plain = |one: &Statement| matches!(one.kind, Kind::Read | Kind::Write);
+        let is_plain = |one: &RoutedStatement| {
+            matches!(one.kind, StatementClass::Read | StatementClass::Write)
+        };
         self.statements.len() == 1
             && self.statements.iter().all(is_plain)
             && self.effects.is_empty()
@@ -253,7 +257,7 @@ impl TextAnalysis {
         };
         let will_lock = |pins: &Pins| pins.has(Pin::NamedLock) && !pins.has(Pin::Unknown);
         let mut effects = self.effects.iter();
-        statements.any(|one| one.traits.any(Traits::NAMED_LOCK))
+        statements.any(|one| one.traits.any(RoutingTraits::NAMED_LOCK))
             || effects
                 .any(|one| matches!(&one.does, EffectKind::Prepare(_, pins) if will_lock(pins)))
             || pins(Pin::NamedLock) && !pins(Pin::Unknown)
@@ -263,9 +267,9 @@ impl TextAnalysis {
     #[must_use]
     pub fn unreadable() -> TextAnalysis {
         TextAnalysis {
-            statements: smallvec![Statement {
-                kind: Kind::Unknown,
-                traits: Traits::OBSCURE,
+            statements: smallvec![RoutedStatement {
+                kind: StatementClass::Unknown,
+                traits: RoutingTraits::OBSCURE,
                 calls: Volatility::Unknown,
             }],
             effects: smallvec![Effect {

@@ -62,8 +62,8 @@ const SPECIAL: &[(&str, VariableHandling)] = &[
     // Used up by the next insert, or not.
     ("insert_id", VariableHandling::Binds(Pin::Settings, &[])),
     // Write only.
-    ("rand_seed1", VariableHandling::Binds(Pin::Seed, &[])),
-    ("rand_seed2", VariableHandling::Binds(Pin::Seed, &[])),
+    ("rand_seed1", VariableHandling::Binds(Pin::RandomSeed, &[])),
+    ("rand_seed2", VariableHandling::Binds(Pin::RandomSeed, &[])),
     (
         "sql_log_bin",
         VariableHandling::Binds(Pin::Binlog, &["ON", "1"]),

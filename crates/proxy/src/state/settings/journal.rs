@@ -1,6 +1,6 @@
 //! What one client has set, through transactions and savepoints.
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::{Isolation, TransactionModes};
 
 use super::super::meaning::{Effect, EffectKind, TextAnalysis};
@@ -10,7 +10,7 @@ use super::{
     Interner, ParseSettings, ReportedParameters, ServerSessionState, SettingSet, differing,
     reported, values,
 };
-use evenkeel_policy::route::Kind;
+use evenkeel_policy::route::StatementClass;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::sql::facts::Discard;
 
@@ -158,7 +158,7 @@ impl SessionState {
             }
         }
         let kind = meaning.statements.get(statement).map(|one| one.kind);
-        if kind == Some(Kind::Routine) {
+        if kind == Some(StatementClass::Routine) {
             self.doubt();
         }
     }
@@ -402,7 +402,7 @@ impl SessionState {
         pending.committed.append(&mut pending.changes);
         (pending.restored, pending.in_doubt) = (0, 0);
         for release in pending.take_releases() {
-            if release == Release::DiscardAll {
+            if release == UnpinEvent::DiscardAll {
                 // It closes all cursors, and runs in no transaction.
                 self.late = Pins::NONE;
             }

@@ -1,6 +1,6 @@
 //! What an open transaction has changed of its client's settings.
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 
 use super::SettingSet;
 use super::interner::SettingSetBuilder;
@@ -18,7 +18,7 @@ pub(super) struct TransactionChanges {
     pub(super) committed: Vec<SettingChange>,
     pub(super) changes: Vec<SettingChange>,
     /// `None`: what is bound since was to be ended by it.
-    releases: Vec<Option<Release>>,
+    releases: Vec<Option<UnpinEvent>>,
     savepoints: Vec<Savepoint>,
     /// So many of the changes have been looked at for what they owe to the startup message.
     pub(super) restored: usize,
@@ -59,7 +59,7 @@ impl TransactionChanges {
     }
 
     /// Ends pins once it is committed.
-    pub(super) fn ends(&mut self, release: Release) {
+    pub(super) fn ends(&mut self, release: UnpinEvent) {
         self.releases.push(Some(release));
     }
 
@@ -77,7 +77,7 @@ impl TransactionChanges {
     }
 
     /// What is committed with it.
-    pub(super) fn take_releases(&mut self) -> impl Iterator<Item = Release> {
+    pub(super) fn take_releases(&mut self) -> impl Iterator<Item = UnpinEvent> {
         self.releases.drain(..).flatten()
     }
 

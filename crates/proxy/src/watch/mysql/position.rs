@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_policy::causality::{Position, Wait};
+use evenkeel_policy::causality::{Position, WaitSupport};
 use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
 
@@ -138,7 +138,7 @@ fn read(facts: &Row, asked_us: u64) -> Result<ServerPosition, Nonsense> {
         written: written.and_then(position),
         applied: position(applied),
         asked_us,
-        wait: Wait::Position,
+        wait: WaitSupport::Position,
     })
 }
 

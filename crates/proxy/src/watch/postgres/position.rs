@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use evenkeel_policy::causality::{Lsn, Position, WAL_SEGMENT_BYTES, Wait};
+use evenkeel_policy::causality::{Lsn, Position, WAL_SEGMENT_BYTES, WaitSupport};
 use evenkeel_wire::lsn;
 use tokio_postgres::{Row, Statement};
 
@@ -49,7 +49,7 @@ struct Kept {
     segment_bytes: u64,
     /// The highest that it was seen on: a server's only rises while it runs.
     timeline: u32,
-    wait: Wait,
+    wait: WaitSupport,
 }
 
 impl Asker {
@@ -130,8 +130,8 @@ impl Asker {
             segment_bytes: segment_bytes.unwrap_or(WAL_SEGMENT_BYTES),
             timeline: timeline.unwrap_or(0).cast_unsigned(),
             wait: match version >= WAITS_SINCE {
-                true => Wait::Position,
-                false => Wait::Nothing,
+                true => WaitSupport::Position,
+                false => WaitSupport::Nothing,
             },
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use evenkeel_policy::causality::{Lsn, Wait};
+use evenkeel_policy::causality::{Lsn, WaitSupport};
 
 use super::*;
 
@@ -53,7 +53,7 @@ impl Tells for Fake {
             written: (!self.in_recovery).then(|| position.clone()),
             applied: self.in_recovery.then_some(position),
             asked_us,
-            wait: Wait::Nothing,
+            wait: WaitSupport::Nothing,
         })
     }
 

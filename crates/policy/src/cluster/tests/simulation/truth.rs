@@ -1,9 +1,10 @@
 //! What the servers of a simulated cluster really are: they crash, part, are promoted, return.
 
 use crate::cluster::report::{
-    Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication, Said,
+    Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication,
+    ReplicationState,
 };
-use crate::cluster::{Gtids, Verdict};
+use crate::cluster::{ClusterRoles, Gtids};
 
 use super::Random;
 
@@ -20,7 +21,7 @@ pub(super) struct Server {
     pub(super) up: bool,
     /// The monitor reaches it.
     pub(super) reachable: bool,
-    pub(super) said: Said,
+    pub(super) said: ReplicationState,
     /// Group Replication: the others do not reach it.
     isolated: bool,
     /// MariaDB: the highest sequence number that it executed, by server.
@@ -79,17 +80,17 @@ impl Truth {
             if index != chosen {
                 self.demote(index);
             }
-            if let Said::Galera(said) = &mut self.servers[index].said {
+            if let ReplicationState::Galera(said) = &mut self.servers[index].said {
                 (said.state, said.in_primary_component) = (GaleraState::Synced, true);
                 said.read_only = index != chosen;
             }
         }
         self.promote(chosen, &mut Random(1));
-        if let Said::Replication(said) = &mut self.servers[chosen].said {
+        if let ReplicationState::Replication(said) = &mut self.servers[chosen].said {
             said.replica = None;
         }
         let top = self.highest_timeline();
-        if let Said::Postgres(said) = &mut self.servers[chosen].said {
+        if let ReplicationState::Postgres(said) = &mut self.servers[chosen].said {
             (said.in_recovery, said.timeline) = (false, top + 1);
         }
         self.regroup();
@@ -97,42 +98,42 @@ impl Truth {
 
     fn promote(&mut self, index: usize, random: &mut Random) {
         match &mut self.servers[index].said {
-            Said::Postgres(said) if said.in_recovery => {
+            ReplicationState::Postgres(said) if said.in_recovery => {
                 // Now and then somebody only removes standby.signal: no new timeline.
                 said.timeline += u32::from(random.below(6) != 0);
                 said.in_recovery = false;
                 said.streaming = false;
             }
-            Said::Replication(said) => {
+            ReplicationState::Replication(said) => {
                 said.read_only = false;
                 // Now and then somebody forgets to stop the replication.
                 if random.below(4) != 0 {
                     said.replica = None;
                 }
             }
-            Said::Galera(said) => said.read_only = false,
-            Said::Postgres(_) | Said::Group(_) => {}
+            ReplicationState::Galera(said) => said.read_only = false,
+            ReplicationState::Postgres(_) | ReplicationState::Group(_) => {}
         }
     }
 
     fn demote(&mut self, index: usize) {
         let top = self.highest_timeline();
         match &mut self.servers[index].said {
-            Said::Postgres(said) => {
+            ReplicationState::Postgres(said) => {
                 (said.in_recovery, said.streaming, said.timeline) = (true, true, top);
             }
-            Said::Replication(said) => {
+            ReplicationState::Replication(said) => {
                 said.read_only = true;
                 said.replica = Some(threads());
             }
-            Said::Galera(said) => said.read_only = true,
-            Said::Group(_) => {}
+            ReplicationState::Galera(said) => said.read_only = true,
+            ReplicationState::Group(_) => {}
         }
     }
 
     fn highest_timeline(&self) -> u32 {
         let timelines = self.servers.iter().map(|server| match &server.said {
-            Said::Postgres(said) => said.timeline,
+            ReplicationState::Postgres(said) => said.timeline,
             _ => 0,
         });
         timelines.max().unwrap_or(0)
@@ -152,15 +153,15 @@ impl Truth {
             + 1;
         let server = &mut self.servers[index];
         match &mut server.said {
-            Said::Postgres(said) => said.lsn += random.below(100),
-            Said::Replication(said) if !said.read_only => server.executed[index] = next,
-            Said::Replication(_) if source_writes => {
+            ReplicationState::Postgres(said) => said.lsn += random.below(100),
+            ReplicationState::Replication(said) if !said.read_only => server.executed[index] = next,
+            ReplicationState::Replication(_) if source_writes => {
                 for (own, theirs) in server.executed.iter_mut().zip(&source_executed) {
                     *own = (*own).max(*theirs);
                 }
             }
-            Said::Replication(_) | Said::Group(_) => {}
-            Said::Galera(said) => {
+            ReplicationState::Replication(_) | ReplicationState::Group(_) => {}
+            ReplicationState::Galera(said) => {
                 let states = [GaleraState::Synced, GaleraState::Donor, GaleraState::Joined];
                 said.state = states[random.below(3) as usize];
                 said.in_primary_component = random.below(4) != 0;
@@ -183,7 +184,7 @@ impl Truth {
         let elected = old.or(together.first()).copied();
         let (count, view) = (together.len() as u32, self.view);
         for (index, server) in self.servers.iter_mut().enumerate() {
-            let Said::Group(said) = &mut server.said else {
+            let ReplicationState::Group(said) = &mut server.said else {
                 continue;
             };
             match (together.contains(&index), has_quorum) {
@@ -231,7 +232,7 @@ impl Truth {
             Kind::Replication => self.right_of_sets(claiming, held, primary),
             Kind::Group => {
                 let view = |index: usize| match &self.servers[index].said {
-                    Said::Group(said) => said.view,
+                    ReplicationState::Group(said) => said.view,
                     _ => 0,
                 };
                 let latest = claiming.iter().map(|&index| view(index)).max();
@@ -268,7 +269,7 @@ impl Truth {
 
     fn of_timeline(&self, claiming: Vec<usize>, timeline: u32) -> Vec<usize> {
         let is_on = |index: &usize| match &self.servers[*index].said {
-            Said::Postgres(said) => said.timeline == timeline,
+            ReplicationState::Postgres(said) => said.timeline == timeline,
             _ => false,
         };
         claiming.into_iter().filter(is_on).collect()
@@ -285,14 +286,14 @@ impl Server {
     fn crash_or_start(&mut self) {
         self.up ^= true;
         match &mut self.said {
-            Said::Postgres(said) => said.started.push('1'),
-            Said::Galera(said) => said.server_identity.push('1'),
-            Said::Replication(_) | Said::Group(_) => {}
+            ReplicationState::Postgres(said) => said.started.push('1'),
+            ReplicationState::Galera(said) => said.server_identity.push('1'),
+            ReplicationState::Replication(_) | ReplicationState::Group(_) => {}
         }
     }
 
     fn tell_executed(&mut self) {
-        if let Said::Replication(said) = &mut self.said {
+        if let ReplicationState::Replication(said) = &mut self.said {
             let positions = self.executed.iter().zip(0u32..).filter(|(at, _)| **at > 0);
             said.executed = Gtids::mariadb(positions.map(|(&at, server)| (0, server, at)));
         }
@@ -307,28 +308,28 @@ fn sole(servers: Vec<usize>) -> Vec<usize> {
 }
 
 /// Of Galera: it is not behind the others.
-pub(super) fn is_synced(said: &Said) -> bool {
-    matches!(said, Said::Galera(said) if said.state == GaleraState::Synced)
+pub(super) fn is_synced(said: &ReplicationState) -> bool {
+    matches!(said, ReplicationState::Galera(said) if said.state == GaleraState::Synced)
 }
 
 /// What a claim is held by, and in which epoch.
-pub(super) fn who(said: &Said) -> (String, u64) {
+pub(super) fn who(said: &ReplicationState) -> (String, u64) {
     match said {
-        Said::Postgres(said) => (said.started.clone(), said.timeline.into()),
-        Said::Replication(of) => (of.server_identity.clone(), replicates(said).into()),
-        Said::Galera(said) => (said.server_identity.clone(), 0),
-        Said::Group(said) => (said.server_identity.clone(), said.view),
+        ReplicationState::Postgres(said) => (said.started.clone(), said.timeline.into()),
+        ReplicationState::Replication(of) => (of.server_identity.clone(), replicates(said).into()),
+        ReplicationState::Galera(said) => (said.server_identity.clone(), 0),
+        ReplicationState::Group(said) => (said.server_identity.clone(), said.view),
     }
 }
 
-pub(super) fn claims(said: &Said) -> bool {
+pub(super) fn claims(said: &ReplicationState) -> bool {
     match said {
-        Said::Postgres(said) => !said.in_recovery,
-        Said::Replication(said) => !said.read_only,
-        Said::Galera(said) => {
+        ReplicationState::Postgres(said) => !said.in_recovery,
+        ReplicationState::Replication(said) => !said.read_only,
+        ReplicationState::Galera(said) => {
             said.in_primary_component && said.state != GaleraState::Joining && !said.read_only
         }
-        Said::Group(said) => {
+        ReplicationState::Group(said) => {
             said.is_primary
                 && !said.read_only
                 && said.state == MemberState::Online
@@ -338,22 +339,22 @@ pub(super) fn claims(said: &Said) -> bool {
 }
 
 /// Whether a server has replication threads.
-pub(super) fn replicates(said: &Said) -> bool {
-    matches!(said, Said::Replication(said) if said.replica.is_some())
+pub(super) fn replicates(said: &ReplicationState) -> bool {
+    matches!(said, ReplicationState::Replication(said) if said.replica.is_some())
 }
 
 /// Whether a verdict names one of these, or nobody if there are none.
-pub(super) fn agrees(verdict: &Verdict, right: &[usize]) -> bool {
+pub(super) fn agrees(verdict: &ClusterRoles, right: &[usize]) -> bool {
     match verdict.primary {
         None => right.is_empty(),
         Some(primary) => right.contains(&(primary as usize)),
     }
 }
 
-fn said(kind: Kind, index: usize, count: usize) -> Said {
+fn said(kind: Kind, index: usize, count: usize) -> ReplicationState {
     let is_first = index == 0;
     match kind {
-        Kind::Postgres => Said::Postgres(Postgres {
+        Kind::Postgres => ReplicationState::Postgres(Postgres {
             system_id: 7,
             started: "1".to_owned(),
             timeline: 1,
@@ -363,14 +364,14 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             replay_age_ms: Some(5),
             read_only_by_default: false,
         }),
-        Kind::Replication => Said::Replication(Replication {
+        Kind::Replication => ReplicationState::Replication(Replication {
             server_identity: index.to_string(),
             read_only: !is_first,
             executed: Gtids::default(),
             visible: Gtids::default(),
             replica: (!is_first).then(threads),
         }),
-        Kind::Galera => Said::Galera(Galera {
+        Kind::Galera => ReplicationState::Galera(Galera {
             server_identity: index.to_string(),
             cluster_uuid: "c".to_owned(),
             in_primary_component: true,
@@ -381,7 +382,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             receive_queue: 0,
             causal: true,
         }),
-        Kind::Group => Said::Group(Group {
+        Kind::Group => ReplicationState::Group(Group {
             group_name: "g".to_owned(),
             server_identity: index.to_string(),
             state: MemberState::Online,

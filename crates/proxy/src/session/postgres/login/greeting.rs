@@ -243,7 +243,7 @@ impl<'a> LoginHandler<'a> {
             source: None,
             used_nextval: false,
             inherits_sequence_state: false,
-            token: evenkeel_policy::causality::Token::new(),
+            token: evenkeel_policy::causality::CausalityToken::new(),
             changes_catalog: false,
             changed_catalog_us: 0,
             changes_plans: false,

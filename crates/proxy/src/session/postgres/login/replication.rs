@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::waiting::Trouble;
+use evenkeel_policy::waiting::PrimaryError;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::Replication;
 
@@ -80,7 +80,7 @@ impl LoginHandler<'_> {
         account: &Rc<Account>,
     ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
-        let nobody = || ErrorReply::from_primary_error(Trouble::NoPrimary { waited_ms: 0 });
+        let nobody = || ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 });
         let found = visit::awaited_primary(self.seat.service()).await;
         let (view, primary) = found.ok_or_else(nobody)?;
         let own = view.database.as_ref().ok_or_else(nobody)?;

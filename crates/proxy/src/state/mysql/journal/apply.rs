@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{Kind, Statement, Volatility};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::{RoutedStatement, StatementClass, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 
 use super::super::leftover::{InfoNeeds, InsertId, StatementInfo};
@@ -29,10 +29,10 @@ const VARIABLE_LENGTH: usize = 32;
 
 /// Whether a statement may begin a transaction where autocommit is off; but for
 /// [`Does::Savepoint`].
-pub(super) fn may_begin(statement: &Statement) -> bool {
+pub(super) fn may_begin(statement: &RoutedStatement) -> bool {
     !matches!(
         statement.kind,
-        Kind::Empty | Kind::Setting | Kind::EndTransaction
+        StatementClass::Empty | StatementClass::Setting | StatementClass::EndTransaction
     )
 }
 
@@ -49,7 +49,7 @@ impl SessionState {
     ) {
         self.take_collation(on, interner);
         let statement = meaning.statements.get(index);
-        match reply.is_result && statement.is_some_and(|one| one.kind == Kind::Write) {
+        match reply.is_result && statement.is_some_and(|one| one.kind == StatementClass::Write) {
             true => self.hide_insert_id(meaning, on),
             false => self.note_insert_id(meaning, reply, on),
         }
@@ -203,7 +203,7 @@ impl SessionState {
     ) {
         match does {
             EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.bind(*pin),
-            EffectKind::Release(Release::UnlockNamed) if self.is_limited_to_nothing() => {}
+            EffectKind::Release(UnpinEvent::UnlockNamed) if self.is_limited_to_nothing() => {}
             EffectKind::Unmake(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
             EffectKind::Release(release) => self.release(*release),
             EffectKind::SetUser { name, value } => self.set_user(name, value, on, interner),
@@ -235,7 +235,7 @@ impl SessionState {
             }
             EffectKind::End => {
                 self.next = None;
-                self.pins.release(Release::AutocommitOn);
+                self.pins.release(UnpinEvent::AutocommitOn);
             }
             EffectKind::Make(thing, name) => self.make(*thing, name, Pins::NONE),
             EffectKind::Unknown(thing) => self.bind_thing(*thing),
@@ -335,8 +335,8 @@ impl SessionState {
         }
     }
 
-    fn release(&mut self, release: Release) {
-        if release == Release::UnlockNamed {
+    fn release(&mut self, release: UnpinEvent) {
+        if release == UnpinEvent::UnlockNamed {
             self.things.clear(SessionObject::NamedLock);
         }
         self.pins.release(release);
@@ -482,39 +482,46 @@ fn sets_within(meaning: &TextAnalysis) -> bool {
 }
 
 /// Whether FOUND_ROWS() is about it when it has succeeded.
-fn counts(statement: &Statement) -> bool {
-    matches!(statement.kind, Kind::Read | Kind::Asks | Kind::Server)
+fn counts(statement: &RoutedStatement) -> bool {
+    matches!(
+        statement.kind,
+        StatementClass::Read | StatementClass::Asks | StatementClass::Server
+    )
 }
 
 /// Whether it uses a table: then warnings from before it are gone.
-fn clears(statement: &Statement) -> bool {
+fn clears(statement: &RoutedStatement) -> bool {
     match statement.kind {
-        Kind::Write => true,
-        Kind::Read => statement.calls > Volatility::None,
+        StatementClass::Write => true,
+        StatementClass::Read => statement.calls > Volatility::None,
         _ => false,
     }
 }
 
 /// Whether an error may hide what the statement has done to its session or its transaction.
-fn hides(meaning: &TextAnalysis, statement: &Statement) -> bool {
+fn hides(meaning: &TextAnalysis, statement: &RoutedStatement) -> bool {
     match statement.kind {
-        Kind::Routine | Kind::Unknown | Kind::Session | Kind::Setting => true,
+        StatementClass::Routine
+        | StatementClass::Unknown
+        | StatementClass::Session
+        | StatementClass::Setting => true,
         // What is set besides a GLOBAL variable.
-        Kind::Asks | Kind::Server if !meaning.effects.is_empty() => true,
+        StatementClass::Asks | StatementClass::Server if !meaning.effects.is_empty() => true,
         _ => statement.calls >= Volatility::Volatile,
     }
 }
 
 /// A SET of one thing sets it or not.
-fn is_one_assignment(meaning: &TextAnalysis, statement: &Statement) -> bool {
+fn is_one_assignment(meaning: &TextAnalysis, statement: &RoutedStatement) -> bool {
     let mut effects = meaning.effects.iter();
-    statement.kind == Kind::Setting && !effects.any(|effect| effect.does == EffectKind::SetsSeveral)
+    statement.kind == StatementClass::Setting
+        && !effects.any(|effect| effect.does == EffectKind::SetsSeveral)
 }
 
 /// Whether texts within the text are run: an error may be about one of these.
 fn runs_other(meaning: &TextAnalysis) -> bool {
     let runs = |effect: &Effect| matches!(effect.does, EffectKind::Execute(_));
-    let routine = |statement: &Statement| statement.kind == Kind::Routine;
+    let routine = |statement: &RoutedStatement| statement.kind == StatementClass::Routine;
     meaning.runs_routines
         || meaning.effects.iter().any(runs)
         || meaning.statements.iter().any(routine)

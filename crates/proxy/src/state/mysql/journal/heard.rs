@@ -1,6 +1,6 @@
 //! What a server tells of a session: trackers, and the status.
 
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::{Pin, UnpinEvent};
 use evenkeel_policy::route::{Isolation, TransactionModes};
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::Change;
@@ -104,7 +104,7 @@ impl SessionState {
             on.now = interner.with(&on.now, variables::AUTOCOMMIT, value);
         }
         if autocommit {
-            self.pins.release(Release::AutocommitOn);
+            self.pins.release(UnpinEvent::AutocommitOn);
         }
         if status.has(Status::IN_TRANSACTION) {
             self.next = None;

@@ -1,6 +1,6 @@
 //! What binds a session to its connection by the functions and triggers that its statements run.
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_wire::sql::mysql::{self, StatementKind, StatementTraits, Token, TokenKind, Tokens};
 use evenkeel_wire::sql::token::{Span, Word};
 
@@ -255,7 +255,7 @@ fn lock_call(
     }
     if is_release_all(reader, statement, function) {
         let ends = argument.kind == TokenKind::Close;
-        return ends.then_some(Some(EffectKind::Release(Release::UnlockNamed)));
+        return ends.then_some(Some(EffectKind::Release(UnpinEvent::UnlockNamed)));
     }
     let takes = function.is(GET_LOCK);
     if !takes && !function.is(RELEASE_LOCK) {

@@ -1,6 +1,6 @@
 //! What each kind of statement leaves behind.
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::TransactionModes;
 use evenkeel_wire::sql::mysql::{self, Scope, StatementKind, StatementTraits, TokenKind};
 use evenkeel_wire::sql::token::{Span, Word};
@@ -129,7 +129,7 @@ fn of_kind(
         StatementKind::Savepoint(_) => effects.push(EffectKind::Savepoint),
         StatementKind::Xa => xa(reader, statement, effects),
         StatementKind::LockTables => effects.pin_on_success(Pin::TableLock),
-        StatementKind::UnlockTables => effects.push(EffectKind::Release(Release::UnlockTables)),
+        StatementKind::UnlockTables => effects.push(EffectKind::Release(UnpinEvent::UnlockTables)),
         StatementKind::LockInstance => effects.push(EffectKind::Make(
             SessionObject::BackupLock,
             backup(reader, statement),
@@ -262,7 +262,7 @@ fn xa(
     tokens.next_token();
     let verb = tokens.next_token();
     if verb.is(Word::of("commit")) || verb.is(Word::of("rollback")) {
-        effects.push(EffectKind::Release(Release::XaEnded));
+        effects.push(EffectKind::Release(UnpinEvent::XaEnded));
     } else if !verb.is(Word::of("recover")) {
         effects.pin(Pin::Xa);
     }

@@ -1,7 +1,9 @@
 //! A statement's facts in the router's words.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_policy::route::{self, Kind, Statement, Traits, TransactionModes, Volatility};
+use evenkeel_policy::route::{
+    self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+};
 use evenkeel_wire::sql::mysql;
 use evenkeel_wire::sql::token::Word;
 
@@ -9,9 +11,12 @@ use super::super::leftover::InfoNeeds;
 use super::{AnalysisContext, calls, set};
 
 /// The router's view of a statement.
-pub(super) fn statement(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Statement {
+pub(super) fn statement(
+    reader: &AnalysisContext<'_>,
+    facts: &mysql::StatementFacts,
+) -> RoutedStatement {
     let kind = kind(reader, facts);
-    Statement {
+    RoutedStatement {
         kind,
         traits: traits(facts, kind),
         calls: calls(reader, facts, kind),
@@ -19,14 +24,21 @@ pub(super) fn statement(reader: &AnalysisContext<'_>, facts: &mysql::StatementFa
 }
 
 /// Whether others may find something new once it is committed.
-pub(super) fn may_write(statement: &Statement) -> bool {
-    const WRITING: Traits = Traits::WRITES
-        .and(Traits::MAKES_TABLE)
-        .and(Traits::SEQUENCE)
-        .and(Traits::OBSCURE);
+pub(super) fn may_write(statement: &RoutedStatement) -> bool {
+    const WRITING: RoutingTraits = RoutingTraits::WRITES
+        .and(RoutingTraits::MAKES_TABLE)
+        .and(RoutingTraits::SEQUENCE)
+        .and(RoutingTraits::OBSCURE);
     match statement.kind {
-        Kind::Write | Kind::Ddl | Kind::Routine | Kind::Unknown => true,
-        Kind::Read | Kind::Asks | Kind::Server | Kind::Session | Kind::Setting => {
+        StatementClass::Write
+        | StatementClass::Ddl
+        | StatementClass::Routine
+        | StatementClass::Unknown => true,
+        StatementClass::Read
+        | StatementClass::Asks
+        | StatementClass::Server
+        | StatementClass::Session
+        | StatementClass::Setting => {
             statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
         }
         _ => false,
@@ -35,10 +47,10 @@ pub(super) fn may_write(statement: &Statement) -> bool {
 
 /// Whether what is known of routines and tables may be another behind it. Temporary ones are nobody
 /// else's, and their session is bound.
-pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &Statement) -> bool {
+pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> bool {
     match statement.kind {
-        Kind::Ddl => !statement.traits.any(Traits::TEMPORARY),
-        Kind::Unknown => facts.kind == mysql::StatementKind::Unknown,
+        StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
+        StatementClass::Unknown => facts.kind == mysql::StatementKind::Unknown,
         _ => false,
     }
 }
@@ -146,47 +158,51 @@ pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
     )
 }
 
-fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Kind {
+fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {
     use mysql::{Scope, StatementKind as Found, StatementTraits as Has};
     let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
     match facts.kind {
-        Found::Empty => Kind::Empty,
-        Found::Select | Found::Show if facts.traits.any(of_server) => Kind::Asks,
-        Found::Explain { .. } if explains_connection(reader, facts) => Kind::Server,
-        Found::Select | Found::Show | Found::Explain { .. } => Kind::Read,
-        Found::Write | Found::LoadData { .. } => Kind::Write,
-        Found::Ddl | Found::Maintenance => Kind::Ddl,
-        Found::Begin { read_only, .. } => Kind::Begin(TransactionModes {
+        Found::Empty => StatementClass::Empty,
+        Found::Select | Found::Show if facts.traits.any(of_server) => StatementClass::Asks,
+        Found::Explain { .. } if explains_connection(reader, facts) => StatementClass::Server,
+        Found::Select | Found::Show | Found::Explain { .. } => StatementClass::Read,
+        Found::Write | Found::LoadData { .. } => StatementClass::Write,
+        Found::Ddl | Found::Maintenance => StatementClass::Ddl,
+        Found::Begin { read_only, .. } => StatementClass::Begin(TransactionModes {
             read_only,
             isolation: None,
         }),
         Found::Commit(ending) | Found::Rollback(ending) if ending.chain => {
-            Kind::Begin(TransactionModes::default())
+            StatementClass::Begin(TransactionModes::default())
         }
         Found::Commit(_)
         | Found::Rollback(_)
         | Found::Savepoint(_)
         | Found::Release(_)
-        | Found::RollbackTo(_) => Kind::EndTransaction,
+        | Found::RollbackTo(_) => StatementClass::EndTransaction,
         Found::Set => set::kind(reader, facts),
         Found::SetTransaction { scope, .. } => match scope {
-            Scope::Session => Kind::Setting,
-            Scope::Global => Kind::Server,
+            Scope::Session => StatementClass::Setting,
+            Scope::Global => StatementClass::Server,
             // It binds to the connection on which the transaction will be.
-            Scope::Unwritten => Kind::Session,
+            Scope::Unwritten => StatementClass::Session,
         },
-        Found::Use(_) => Kind::Setting,
-        Found::Kill { .. } | Found::KillOther | Found::Flush { lock: false } => Kind::Server,
-        Found::LockTables | Found::LockInstance | Found::Flush { lock: true } => Kind::Lock,
+        Found::Use(_) => StatementClass::Setting,
+        Found::Kill { .. } | Found::KillOther | Found::Flush { lock: false } => {
+            StatementClass::Server
+        }
+        Found::LockTables | Found::LockInstance | Found::Flush { lock: true } => {
+            StatementClass::Lock
+        }
         Found::SetRole
         | Found::UnlockTables
         | Found::UnlockInstance
         | Found::Handler
         | Found::Prepare(_)
         | Found::Deallocate(_)
-        | Found::GetDiagnostics => Kind::Session,
-        Found::Call | Found::Do => Kind::Routine,
-        Found::Xa | Found::Execute(_) | Found::Unknown => Kind::Unknown,
+        | Found::GetDiagnostics => StatementClass::Session,
+        Found::Call | Found::Do => StatementClass::Routine,
+        Found::Xa | Found::Execute(_) | Found::Unknown => StatementClass::Unknown,
     }
 }
 
@@ -213,36 +229,67 @@ pub(super) fn isolation(level: mysql::Isolation) -> route::Isolation {
     }
 }
 
-const TRAITS: &[(mysql::StatementTraits, Traits)] = &[
-    (mysql::StatementTraits::WRITES, Traits::WRITES),
-    (mysql::StatementTraits::LOCKS_ROWS, Traits::LOCKS_ROWS),
-    (mysql::StatementTraits::INTO_FILE, Traits::MAKES_TABLE),
-    (mysql::StatementTraits::TEMPORARY, Traits::TEMPORARY),
-    (mysql::StatementTraits::NAMED_LOCK, Traits::NAMED_LOCK),
-    (mysql::StatementTraits::NEXT_VALUE, Traits::SEQUENCE),
-    (mysql::StatementTraits::CURRENT_VALUE, Traits::REMEMBERS),
-    (mysql::StatementTraits::READS_FOUND_ROWS, Traits::REMEMBERS),
-    (mysql::StatementTraits::READS_INSERT_ID, Traits::REMEMBERS),
-    (mysql::StatementTraits::DIAGNOSTICS, Traits::REMEMBERS),
-    (mysql::StatementTraits::SETS_INSERT_ID, Traits::ASSIGNS),
-    (mysql::StatementTraits::SETS_UNKNOWN, Traits::ASSIGNS),
-    (mysql::StatementTraits::SPECIAL_FUNCTION, Traits::OBSCURE),
-    (mysql::StatementTraits::CONNECTION_ID, Traits::OBSCURE),
-    (mysql::StatementTraits::VERSIONED, Traits::OBSCURE),
-    (mysql::StatementTraits::BROKEN, Traits::OBSCURE),
-    (mysql::StatementTraits::TOO_DEEP, Traits::OBSCURE),
-    (mysql::StatementTraits::CATALOG, Traits::CATALOG),
+const TRAITS: &[(mysql::StatementTraits, RoutingTraits)] = &[
+    (mysql::StatementTraits::WRITES, RoutingTraits::WRITES),
+    (
+        mysql::StatementTraits::LOCKS_ROWS,
+        RoutingTraits::LOCKS_ROWS,
+    ),
+    (
+        mysql::StatementTraits::INTO_FILE,
+        RoutingTraits::MAKES_TABLE,
+    ),
+    (mysql::StatementTraits::TEMPORARY, RoutingTraits::TEMPORARY),
+    (
+        mysql::StatementTraits::NAMED_LOCK,
+        RoutingTraits::NAMED_LOCK,
+    ),
+    (mysql::StatementTraits::NEXT_VALUE, RoutingTraits::SEQUENCE),
+    (
+        mysql::StatementTraits::CURRENT_VALUE,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::READS_FOUND_ROWS,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::READS_INSERT_ID,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::DIAGNOSTICS,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::SETS_INSERT_ID,
+        RoutingTraits::ASSIGNS,
+    ),
+    (mysql::StatementTraits::SETS_UNKNOWN, RoutingTraits::ASSIGNS),
+    (
+        mysql::StatementTraits::SPECIAL_FUNCTION,
+        RoutingTraits::OBSCURE,
+    ),
+    (
+        mysql::StatementTraits::CONNECTION_ID,
+        RoutingTraits::OBSCURE,
+    ),
+    (mysql::StatementTraits::VERSIONED, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::BROKEN, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::TOO_DEEP, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::CATALOG, RoutingTraits::CATALOG),
 ];
 
-fn traits(facts: &mysql::StatementFacts, kind: Kind) -> Traits {
-    let mut traits = Traits::NONE;
+fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits {
+    let mut traits = RoutingTraits::NONE;
     if facts.kind == (mysql::StatementKind::Explain { analyze: false }) {
         // It is planned, not run.
         return traits;
     }
-    if facts.functions.is_cut() || facts.tables.is_cut() && matches!(kind, Kind::Read | Kind::Asks)
+    if facts.functions.is_cut()
+        || facts.tables.is_cut() && matches!(kind, StatementClass::Read | StatementClass::Asks)
     {
-        traits = traits.and(Traits::OBSCURE);
+        traits = traits.and(RoutingTraits::OBSCURE);
     }
     if facts.traits == mysql::StatementTraits::NONE {
         return traits;
@@ -252,17 +299,25 @@ fn traits(facts: &mysql::StatementFacts, kind: Kind) -> Traits {
             traits = traits.and(*trait_of);
         }
     }
-    if kind != Kind::Setting && facts.traits.any(mysql::StatementTraits::SETS_VARIABLES) {
-        traits = traits.and(Traits::ASSIGNS);
+    if kind != StatementClass::Setting && facts.traits.any(mysql::StatementTraits::SETS_VARIABLES) {
+        traits = traits.and(RoutingTraits::ASSIGNS);
     }
     traits
 }
 
 /// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
-fn calls(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts, kind: Kind) -> Volatility {
+fn calls(
+    reader: &AnalysisContext<'_>,
+    facts: &mysql::StatementFacts,
+    kind: StatementClass,
+) -> Volatility {
     if !matches!(
         kind,
-        Kind::Read | Kind::Asks | Kind::Setting | Kind::Server | Kind::Session
+        StatementClass::Read
+            | StatementClass::Asks
+            | StatementClass::Setting
+            | StatementClass::Server
+            | StatementClass::Session
     ) {
         return Volatility::None;
     }

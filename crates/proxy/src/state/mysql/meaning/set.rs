@@ -1,7 +1,7 @@
 //! SET of variables: what follows by the server's word, what by its text, and what binds.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_policy::route::{Isolation, Kind, TransactionModes};
+use evenkeel_policy::route::{Isolation, StatementClass, TransactionModes};
 use evenkeel_wire::sql::mysql::{self, Assignment, Scope, Target, TokenKind, Value as Given};
 use evenkeel_wire::sql::token::{Span, Word};
 
@@ -34,10 +34,13 @@ pub(super) fn collect(
 }
 
 /// In the router's words: what follows the client may be asked of any server.
-pub(super) fn kind(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Kind {
+pub(super) fn kind(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+) -> StatementClass {
     use mysql::StatementTraits as Has;
     if statement.traits.any(Has::SETS_GLOBAL) {
-        return Kind::Server;
+        return StatementClass::Server;
     }
     let assignments = mysql::assignments(reader.text, statement, reader.modes);
     let follows = |one: &Assignment| match one.target {
@@ -57,8 +60,8 @@ pub(super) fn kind(reader: &AnalysisContext<'_>, statement: &mysql::StatementFac
         || !statement.tables.as_slice().is_empty()
         || statement.traits.any(Has::BROKEN);
     match assignments {
-        Some(all) if !asks && all.iter().all(follows) => Kind::Setting,
-        _ => Kind::Session,
+        Some(all) if !asks && all.iter().all(follows) => StatementClass::Setting,
+        _ => StatementClass::Session,
     }
 }
 
