@@ -1,6 +1,6 @@
 //! What must hold for any bytes given to the readers of GTIDs and log positions.
 
-use evenkeel_wire::gtid::{Fault, mariadb, mysql};
+use evenkeel_wire::gtid::{ParseError, mariadb, mysql};
 use evenkeel_wire::lsn;
 
 /// Panics if reading `bytes` breaks a promise.
@@ -19,7 +19,7 @@ pub(crate) fn check(bytes: &[u8]) {
 }
 
 /// A fault lies within the text, and nothing follows it.
-fn check_end<T>(bytes: &[u8], read: impl Iterator<Item = Result<T, Fault>>) {
+fn check_end<T>(bytes: &[u8], read: impl Iterator<Item = Result<T, ParseError>>) {
     let mut ended = false;
     for one in read {
         assert!(!ended, "goes on after a fault");

@@ -4,7 +4,8 @@
 
 use evenkeel_wire::mysql::frame::{Frame, PRE_AUTH_LENGTH_MAX, frame};
 use evenkeel_wire::mysql::login::{
-    Accept, Accepted, Channel, Claim, Credential, Hello, Join, JoinStep, Method, Secret, ServerKey,
+    Channel, ClaimedIdentity, ClientAuth, ClientAuthStep, Credential, Hello, Method, Secret,
+    ServerAuth, ServerAuthStep, ServerKey,
 };
 use evenkeel_wire::mysql::password::{CACHING_SHA2, Nonce, crypt, ed25519, native, parsec, sha2};
 use evenkeel_wire::mysql::{Parsed, greeting, startup};
@@ -65,26 +66,26 @@ fn accept(choice: u8, mut rest: &[u8]) {
     else {
         return;
     };
-    let claim = Claim::of_response(&response);
+    let claim = ClaimedIdentity::of_response(&response);
     let (nonce, mut out) = (Nonce::given(NONCE), Vec::new());
     let method = method(choice);
     let empty = matches!(method, Method::Empty(_));
-    let mut step = Accept::begin(claim, nonce, channel(choice), method, (2, &mut out));
+    let mut step = ClientAuth::begin(claim, nonce, channel(choice), method, (2, &mut out));
     loop {
         match step {
-            Accepted::More(accept) => match next() {
+            ClientAuthStep::More(accept) => match next() {
                 Some(packet) => step = accept.message(packet, &mut out),
                 None => return,
             },
-            Accepted::Done(..) => {
+            ClientAuthStep::Done(..) => {
                 assert!(empty, "somebody was let in");
                 return;
             }
-            Accepted::Check(check) => {
+            ClientAuthStep::Check(check) => {
                 assert!(check.run(None, [0; 32]).is_err(), "somebody was let in");
                 return;
             }
-            Accepted::Refused(..) => return,
+            ClientAuthStep::Refused(..) => return,
         }
     }
 }
@@ -101,14 +102,14 @@ fn join(choice: u8, mut rest: &[u8]) {
     let credential = Credential::Password(zeroizing(secret));
     let how = (credential, channel(choice), ServerKey::Ask);
     let mut out = Vec::new();
-    let begun = Join::begin(&greeting, &Hello::default(), how, [7; 32], (1, &mut out));
+    let begun = ServerAuth::begin(&greeting, &Hello::default(), how, [7; 32], (1, &mut out));
     let Ok(mut join) = begun else { return };
     while let Parsed::Frame(Frame { sequence, payload }, length) = frame(rest, PRE_AUTH_LENGTH_MAX)
     {
         rest = &rest[length..];
         match join.message(Frame { sequence, payload }, &mut out) {
-            JoinStep::More(next) => join = next,
-            JoinStep::Done(_) | JoinStep::Refused(_) => break,
+            ServerAuthStep::More(next) => join = next,
+            ServerAuthStep::Done(_) | ServerAuthStep::Refused(_) => break,
         }
     }
     let seen = out.windows(secret.len()).any(|window| window == secret);

@@ -3,8 +3,10 @@
 //! An input is what both sides agreed on (8 bytes), the length of what the client sends (4), that,
 //! and what the server sends.
 
-use evenkeel_wire::mysql::boundaries::{Boundaries, End, Event, HELD_LENGTH_MAX, Step};
-use evenkeel_wire::mysql::conversation::{Conversation, Delivery, Origin, Request, Settled, Token};
+use evenkeel_wire::mysql::boundaries::{End, Event, HELD_LENGTH_MAX, ServerScanner, Step};
+use evenkeel_wire::mysql::conversation::{
+    Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken,
+};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame::{PAYLOAD_LENGTH_MAX, frame};
 use evenkeel_wire::mysql::rewrite::{Rewrite, Transcoder};
@@ -120,18 +122,19 @@ impl<'a> Follower<'a> {
                 return;
             };
             let request = Request::of(&request);
-            self.conversation.sent(request, Origin::Client, Token(0));
+            self.conversation
+                .sent(request, Origin::Client, RequestToken(0));
         }
     }
 
-    pub(crate) fn settle(&mut self, settled: Settled, event: &Event<'_>) {
+    pub(crate) fn settle(&mut self, settled: ReplyOutcome, event: &Event<'_>) {
         match settled {
-            Settled::FileWanted => {
+            ReplyOutcome::FileWanted => {
                 while self.packet().is_some_and(|piece| !piece.is_empty()) {}
                 self.conversation.file_sent();
             }
             // The captured logins are fast ones: the client answers only when asked for a plugin.
-            Settled::LoginGoesOn(_) => {
+            ReplyOutcome::LoginGoesOn(_) => {
                 if *event == Event::Login(0xfe) {
                     self.packet();
                 }
@@ -143,7 +146,7 @@ impl<'a> Follower<'a> {
 
 pub(crate) fn follow(input: &Input<'_>, agreed: Capabilities, server: &[u8], piece: usize) -> Seen {
     let mut follower = Follower::new(input);
-    let mut boundaries = Boundaries::new(agreed);
+    let mut boundaries = ServerScanner::new(agreed);
     let (mut settled, mut consumed, mut end) = (Vec::new(), 0_usize, 0_usize);
     let (mut broken, mut invalid) = (false, false);
     'all: while end < server.len() {
@@ -204,7 +207,7 @@ fn has_broken_trackers(event: &Event<'_>) -> bool {
 /// What a client that agreed on `client` gets.
 pub(crate) fn transcode(input: &Input<'_>, client: Capabilities, keep: bool) -> Vec<u8> {
     let mut follower = Follower::new(input);
-    let mut boundaries = Boundaries::new(input.agreed);
+    let mut boundaries = ServerScanner::new(input.agreed);
     let mut transcoder = Transcoder::new(input.agreed, client);
     let mut server = input.server.to_vec();
     let (mut out, mut consumed) = (Vec::new(), 0_usize);

@@ -1,12 +1,12 @@
 //! What must hold for any bytes of a PostgreSQL client, for how they are walked and renamed.
 
-use evenkeel_wire::flight::{Flight, Outcome};
+use evenkeel_wire::flight::{EditOutcome, StreamEditor};
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::conversation;
 use evenkeel_wire::postgres::frame::{Frame, HEADER_LENGTH, Header, client_header};
 use evenkeel_wire::postgres::frontend::{Request, Target, request};
 use evenkeel_wire::postgres::names::{Name, Names, names, parse_parts, write_renamed};
-use evenkeel_wire::postgres::requests::{Requests, Step};
+use evenkeel_wire::postgres::requests::{ClientScanner, Step};
 
 /// Panics if reading `bytes` breaks a promise.
 pub(crate) fn check(bytes: &[u8]) {
@@ -95,10 +95,10 @@ fn rename(header: Header, message: &[u8], found: &Names) {
         return;
     };
     let mut out = Vec::new();
-    let mut flight = Flight::new(message, &mut out);
+    let mut flight = StreamEditor::new(message, &mut out);
     flight.rename(header, old, b"another");
     flight.keep(message.len() - old.end);
-    assert_eq!(flight.finish(), Outcome::Edited);
+    assert_eq!(flight.finish(), EditOutcome::Edited);
     let tag = header.tag;
     let read = request(Frame {
         tag,
@@ -133,7 +133,7 @@ fn check_walk(bytes: &[u8]) {
 
 /// The messages, whether the rest is invalid, and how many bytes of the rest there are if not.
 fn walk(bytes: &[u8], piece: usize) -> (Vec<Shown>, bool, usize) {
-    let mut requests = Requests::new(64);
+    let mut requests = ClientScanner::new(64);
     let (mut found, mut consumed, mut end) = (Vec::<Shown>::new(), 0, 0);
     loop {
         let there = &bytes[consumed..end];

@@ -4,9 +4,9 @@
 
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::CommandTag;
-use evenkeel_wire::postgres::boundaries::{Boundaries, Event, Step};
+use evenkeel_wire::postgres::boundaries::{Event, ServerScanner, Step};
 use evenkeel_wire::postgres::conversation::{
-    Answer, Conversation, Delivery, Due, Origin, Request, Sending, Token,
+    Conversation, Delivery, DueAction, LocalReply, Origin, Request, RequestToken, Sending,
 };
 
 const REQUESTS: [Request; 13] = [
@@ -30,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut conversation = Conversation::new();
     let mut unanswered = 0_i64;
     for (at, byte) in bytes.iter().enumerate() {
-        let token = Token(at as u64);
+        let token = RequestToken(at as u64);
         let step = usize::from(*byte);
         match (step, REQUESTS.get(step % 16)) {
             (0..32, Some(request)) => {
@@ -46,7 +46,7 @@ pub(crate) fn check(bytes: &[u8]) {
                 assert!(conversation.owed() <= owed.saturating_add(1));
             }
             (0..32, None) => {
-                if conversation.answer(Answer::ParseComplete, token) == Sending::Forward {
+                if conversation.answer(LocalReply::ParseComplete, token) == Sending::Forward {
                     unanswered = unanswered.saturating_add(1);
                 }
             }
@@ -57,7 +57,7 @@ pub(crate) fn check(bytes: &[u8]) {
             }
         }
         while let Some(due) = conversation.due() {
-            if let Due::Answer(..) | Due::AnswerDiscarded(..) = due {
+            if let DueAction::LocalReply(..) | DueAction::AnswerDiscarded(..) = due {
                 unanswered = unanswered.saturating_sub(1);
             }
         }
@@ -102,7 +102,7 @@ fn reply(conversation: &mut Conversation, byte: u8) -> bool {
         16 => Event::FunctionResult,
         17 => Event::Notification,
         18 => Event::ParameterStatus(None),
-        _ => match Boundaries::new().next(error) {
+        _ => match ServerScanner::new().next(error) {
             Step::Event { event, .. } => event,
             other => panic!("{other:?}"),
         },

@@ -6,7 +6,7 @@ use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::backend::{self, Message};
 use evenkeel_wire::postgres::frame::{PRE_AUTH_LENGTH_MAX, frame};
 use evenkeel_wire::postgres::login::{
-    Accept, Accepted, Credential, Join, JoinStep, Method, Secret,
+    ClientAuth, ClientAuthStep, Credential, Method, Secret, ServerAuth, ServerAuthStep,
 };
 use evenkeel_wire::postgres::md5::Hash;
 use evenkeel_wire::postgres::scram::{Keys, Verifier};
@@ -53,16 +53,16 @@ fn accept(choice: u8, mut rest: &[u8]) {
         _ => Method::Cleartext(Secret::Md5(Hash::mock(b"u", &[7; 32]))),
     };
     let mut out = Vec::new();
-    let mut login = Accept::begin(b"u".to_vec(), method, &mut out);
+    let mut login = ClientAuth::begin(b"u".to_vec(), method, &mut out);
     while let Parsed::Frame(message, length) = frame(rest, PRE_AUTH_LENGTH_MAX) {
         rest = &rest[length..];
         match login.message(message, &mut out) {
-            Accepted::More(more) => login = more,
-            Accepted::Refused(refusal) => {
+            ClientAuthStep::More(more) => login = more,
+            ClientAuthStep::Refused(refusal) => {
                 assert!(!refusal.to_string().is_empty());
                 return;
             }
-            Accepted::Done(_) => panic!("a stranger got in"),
+            ClientAuthStep::Done(_) => panic!("a stranger got in"),
         }
     }
 }
@@ -74,7 +74,13 @@ fn join(choice: u8, mut rest: &[u8]) {
         2 => Credential::Keys(Keys::of_password(PASSWORD, b"salt", 1)),
         _ => Credential::Keys(Keys::of_password(b"", b"", 1)),
     };
-    let mut login = Box::new(Join::new(b"u".to_vec(), credential, None, false, [2; 18]));
+    let mut login = Box::new(ServerAuth::new(
+        b"u".to_vec(),
+        credential,
+        None,
+        false,
+        [2; 18],
+    ));
     let mut out = Vec::new();
     while let Parsed::Frame(message, length) = frame(rest, PRE_AUTH_LENGTH_MAX) {
         rest = &rest[length..];
@@ -82,12 +88,12 @@ fn join(choice: u8, mut rest: &[u8]) {
             continue;
         };
         match login.message(request, &mut out) {
-            JoinStep::More(more) => login = more,
-            JoinStep::Done(joined) => {
+            ServerAuthStep::More(more) => login = more,
+            ServerAuthStep::Done(joined) => {
                 assert!(!joined.server_proved, "a stranger proved itself");
                 return;
             }
-            JoinStep::Refused(_) => return,
+            ServerAuthStep::Refused(_) => return,
         }
     }
     let shows = out.windows(PASSWORD.len()).any(|part| part == PASSWORD);

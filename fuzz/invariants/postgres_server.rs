@@ -1,6 +1,6 @@
 //! What must hold for any bytes of a PostgreSQL server, however they are cut.
 
-use evenkeel_wire::postgres::boundaries::{Boundaries, HELD_LENGTH_MAX, Step};
+use evenkeel_wire::postgres::boundaries::{HELD_LENGTH_MAX, ServerScanner, Step};
 use evenkeel_wire::postgres::frame::{LENGTH_MAX, frame};
 use evenkeel_wire::postgres::{Parsed, backend};
 
@@ -17,7 +17,7 @@ pub(crate) fn check(bytes: &[u8]) {
 }
 
 fn walk(bytes: &[u8], piece: usize) -> Seen {
-    let mut boundaries = Boundaries::new();
+    let mut boundaries = ServerScanner::new();
     let (mut events, mut consumed, mut end) = (Vec::new(), 0_usize, 0_usize);
     while end < bytes.len() {
         end = end.saturating_add(piece).min(bytes.len());

@@ -5,7 +5,7 @@
 
 /// Edits of one piece of input, from front to back.
 #[derive(Debug)]
-pub struct Flight<'i, 'o> {
+pub struct StreamEditor<'i, 'o> {
     input: &'i [u8],
     out: &'o mut Vec<u8>,
     /// Up to here it is decided what becomes of the input.
@@ -17,19 +17,19 @@ pub struct Flight<'i, 'o> {
 
 /// What has to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome<'i> {
+pub enum EditOutcome<'i> {
     /// These bytes, which are the input as far as it was decided, and nothing else.
     Whole(&'i [u8]),
     /// What is in `out` now; perhaps nothing.
     Edited,
 }
 
-impl<'i, 'o> Flight<'i, 'o> {
+impl<'i, 'o> StreamEditor<'i, 'o> {
     /// Nothing is decided yet. What is in `out` already goes before everything else.
     #[must_use]
     pub fn new(input: &'i [u8], out: &'o mut Vec<u8>) -> Self {
         let edited = !out.is_empty();
-        Flight {
+        StreamEditor {
             input,
             out,
             at: 0,
@@ -81,12 +81,12 @@ impl<'i, 'o> Flight<'i, 'o> {
     }
 
     /// Everything is decided that can be.
-    pub fn finish(mut self) -> Outcome<'i> {
+    pub fn finish(mut self) -> EditOutcome<'i> {
         if !self.edited {
-            return Outcome::Whole(self.input.get(..self.at).unwrap_or_default());
+            return EditOutcome::Whole(self.input.get(..self.at).unwrap_or_default());
         }
         self.copy();
-        Outcome::Edited
+        EditOutcome::Edited
     }
 
     /// The same for input of which the rest waits in `held` for more. True: all of it goes on as it
@@ -134,7 +134,7 @@ mod tests {
             let mut out = b"before".repeat(usize::from(chance.below(8) == 0));
             let mut expect = out.clone();
             let mut is_whole = out.is_empty();
-            let mut flight = Flight::new(&input, &mut out);
+            let mut flight = StreamEditor::new(&input, &mut out);
             for _ in 0..chance.below(6) {
                 let count = chance.below(flight.rest().len() + 1);
                 match chance.below(6) {
@@ -160,13 +160,13 @@ mod tests {
             }
             let at = flight.at();
             match flight.finish() {
-                Outcome::Whole(bytes) => {
+                EditOutcome::Whole(bytes) => {
                     whole += 1;
                     assert!(is_whole && out.is_empty(), "seed {seed}");
                     assert_eq!(bytes, &input[..at], "seed {seed}");
                     assert_eq!(bytes, expect, "seed {seed}");
                 }
-                Outcome::Edited => {
+                EditOutcome::Edited => {
                     edited += 1;
                     assert!(!is_whole, "seed {seed}: copied without need");
                     assert_eq!(out, expect, "seed {seed}");
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn what_goes_on_as_it_is_is_the_very_memory_that_came() {
         let (input, mut out) = (vec![7_u8; 100], Vec::new());
-        let mut flight = Flight::new(&input, &mut out);
+        let mut flight = StreamEditor::new(&input, &mut out);
         flight.keep(60);
         flight.drop(0);
         flight.insert(b"");
         flight.keep(30);
-        let Outcome::Whole(bytes) = flight.finish() else {
+        let EditOutcome::Whole(bytes) = flight.finish() else {
             panic!("edited")
         };
         assert_eq!(bytes.as_ptr_range().start, input.as_ptr());
@@ -201,7 +201,7 @@ mod tests {
             (0, 0, false, b"", b"abcd"),
         ] {
             let (mut out, mut held) = (Vec::new(), Vec::new());
-            let mut flight = Flight::new(b"abcd", &mut out);
+            let mut flight = StreamEditor::new(b"abcd", &mut out);
             flight.keep(kept);
             flight.drop(dropped);
             assert_eq!(flight.settle(&mut held), whole);

@@ -30,7 +30,7 @@ pub fn mysql(text: &[u8]) -> Mysql<'_> {
 
 /// Why bytes are not GTIDs, and where: what was expected at the byte `at`, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct ParseError {
     /// The byte, from 0, at which it went wrong.
     pub at: usize,
     /// What should have been there.
@@ -59,7 +59,7 @@ pub enum Expected {
     CommaOrEnd,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected = match self.expected {
             Expected::Id => "a domain or server id",
@@ -79,4 +79,4 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ParseError {}

@@ -4,12 +4,12 @@ use std::fmt;
 
 /// Why bytes are not a log position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct ParseError {
     /// The byte, from 0, at which it went wrong.
     pub at: usize,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -20,15 +20,15 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ParseError {}
 
 /// Reads a whole text of type `pg_lsn`.
 ///
 /// # Errors
 /// If it is anything else than two hexadecimal numbers of 1 to 8 digits with a slash between.
-pub fn parse(text: &[u8]) -> Result<u64, Fault> {
+pub fn parse(text: &[u8]) -> Result<u64, ParseError> {
     let slash = text.iter().position(|&byte| byte == b'/');
-    let slash = slash.ok_or(Fault { at: text.len() })?;
+    let slash = slash.ok_or(ParseError { at: text.len() })?;
     let (high, rest) = text.split_at(slash);
     let low_at = slash.saturating_add(1);
     let high = half(high, 0)?;
@@ -42,10 +42,10 @@ pub fn display(lsn: u64) -> impl fmt::Display {
 }
 
 /// One of the two numbers; `at` is where it begins.
-fn half(digits: &[u8], at: usize) -> Result<u32, Fault> {
+fn half(digits: &[u8], at: usize) -> Result<u32, ParseError> {
     let mut value: u32 = 0;
     for (index, &byte) in digits.iter().enumerate() {
-        let here = Fault {
+        let here = ParseError {
             at: at.saturating_add(index),
         };
         let digit = char::from(byte).to_digit(16).ok_or(here)?;
@@ -55,7 +55,7 @@ fn half(digits: &[u8], at: usize) -> Result<u32, Fault> {
         value = value << 4 | digit;
     }
     match digits {
-        [] => Err(Fault { at }),
+        [] => Err(ParseError { at }),
         _ => Ok(value),
     }
 }

@@ -34,7 +34,7 @@ pub enum Parsed<T> {
         need: usize,
     },
     /// No further byte can make this right.
-    Invalid(Fault),
+    Invalid(ProtocolError),
 }
 
 /// A prepared statement's number, as a server gave it; each connection has its own.
@@ -50,7 +50,7 @@ impl StatementId {
 /// Why bytes are not what the protocol allows: always the fault of the peer that sent them, final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ProtocolError {
     /// A packet that is longer than may be here.
     TooLong {
         /// Its payload's length as sent.
@@ -61,7 +61,7 @@ pub enum Fault {
     /// A packet whose number is not the next (the number as sent).
     Sequence(u8),
     /// A packet that is not built as documented.
-    Malformed(What),
+    Malformed(PacketKind),
     /// A command that we do not know (its byte).
     UnknownCommand(u8),
     /// A client or server older than MySQL 4.1 (2004).
@@ -71,7 +71,7 @@ pub enum Fault {
 /// A kind of packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum PacketKind {
     /// The server's first packet.
     Greeting,
     /// The client's first packet.
@@ -96,39 +96,41 @@ pub enum What {
     Command(u8),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::TooLong { length, length_max } => {
+            ProtocolError::TooLong { length, length_max } => {
                 write!(
                     f,
                     "packet of {length} bytes exceeds the limit of {length_max}"
                 )
             }
-            Fault::Sequence(number) => write!(f, "packet out of order (sequence number {number})"),
-            Fault::Malformed(what) => write!(f, "malformed {what}"),
-            Fault::UnknownCommand(byte) => write!(f, "unknown command {byte:#04x}"),
-            Fault::TooOld => f.write_str("protocol older than MySQL 4.1"),
+            ProtocolError::Sequence(number) => {
+                write!(f, "packet out of order (sequence number {number})")
+            }
+            ProtocolError::Malformed(what) => write!(f, "malformed {what}"),
+            ProtocolError::UnknownCommand(byte) => write!(f, "unknown command {byte:#04x}"),
+            ProtocolError::TooOld => f.write_str("protocol older than MySQL 4.1"),
         }
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for PacketKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            What::Greeting => "greeting",
-            What::HandshakeResponse => "handshake response",
-            What::Login => "login packet",
-            What::Ok => "OK packet",
-            What::Error => "ERR packet",
-            What::Eof => "EOF packet",
-            What::SessionState => "session tracker list",
-            What::ResultHeader => "result set header",
-            What::PrepareOk => "response to COM_STMT_PREPARE",
-            What::Empty => "reply (empty packet)",
-            What::Command(byte) => return write!(f, "command {byte:#04x}"),
+            PacketKind::Greeting => "greeting",
+            PacketKind::HandshakeResponse => "handshake response",
+            PacketKind::Login => "login packet",
+            PacketKind::Ok => "OK packet",
+            PacketKind::Error => "ERR packet",
+            PacketKind::Eof => "EOF packet",
+            PacketKind::SessionState => "session tracker list",
+            PacketKind::ResultHeader => "result set header",
+            PacketKind::PrepareOk => "response to COM_STMT_PREPARE",
+            PacketKind::Empty => "reply (empty packet)",
+            PacketKind::Command(byte) => return write!(f, "command {byte:#04x}"),
         })
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ProtocolError {}

@@ -33,7 +33,7 @@ pub enum Parsed<T> {
         need: usize,
     },
     /// No further byte can make this right.
-    Invalid(Fault),
+    Invalid(ProtocolError),
 }
 
 /// The state of a server's transaction, from ReadyForQuery (§54.7).
@@ -73,7 +73,7 @@ impl TransactionStatus {
 /// Why bytes are not what the protocol allows: always the fault of the peer that sent them, final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ProtocolError {
     /// A length field below what its message needs.
     LengthTooSmall(u32),
     /// A message of this tag (0: before there are tags) may not be that long.
@@ -95,31 +95,31 @@ pub enum Fault {
     NoUser,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::LengthTooSmall(length) => {
+            ProtocolError::LengthTooSmall(length) => {
                 write!(f, "invalid message length {length}")
             }
-            Fault::TooLong { tag: 0, length } => {
+            ProtocolError::TooLong { tag: 0, length } => {
                 write!(f, "startup packet too long ({length} bytes)")
             }
-            Fault::TooLong { tag, length } => {
+            ProtocolError::TooLong { tag, length } => {
                 write!(f, "message '{}' too long ({length} bytes)", Tag(*tag))
             }
-            Fault::UnknownTag(tag) => write!(f, "invalid message type '{}'", Tag(*tag)),
-            Fault::Malformed(tag) => write!(f, "malformed message '{}'", Tag(*tag)),
-            Fault::Version(code) => {
+            ProtocolError::UnknownTag(tag) => write!(f, "invalid message type '{}'", Tag(*tag)),
+            ProtocolError::Malformed(tag) => write!(f, "malformed message '{}'", Tag(*tag)),
+            ProtocolError::Version(code) => {
                 let (major, minor) = (code >> 16, code & 0xffff);
                 write!(f, "unsupported frontend protocol {major}.{minor}")
             }
-            Fault::Parameters => f.write_str("malformed parameter list in startup packet"),
-            Fault::NoUser => f.write_str("no user name specified in startup packet"),
+            ProtocolError::Parameters => f.write_str("malformed parameter list in startup packet"),
+            ProtocolError::NoUser => f.write_str("no user name specified in startup packet"),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ProtocolError {}
 
 struct Tag(u8);
 

@@ -34,7 +34,7 @@ pub enum Parsed {
     /// A correct beginning; read more and parse again from the start.
     Incomplete,
     /// No further byte can make this a header.
-    Invalid(Fault),
+    Invalid(HeaderError),
 }
 
 /// The two ends of the original connection, as the peer tells them.
@@ -53,7 +53,7 @@ pub struct Header {
 /// Why bytes are not a PROXY header; always the peer's fault, and final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum HeaderError {
     /// Neither `PROXY ` nor the binary signature: the peer speaks something else.
     NotProxy,
     /// v1: the word after `PROXY ` is not `TCP4`, `TCP6` or `UNKNOWN`.
@@ -82,37 +82,39 @@ pub enum Fault {
     Checksum,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::NotProxy => f.write_str("missing, the peer does not use the PROXY protocol"),
-            Fault::Protocol => f.write_str("expected TCP4, TCP6 or UNKNOWN"),
-            Fault::Address => f.write_str("malformed address"),
-            Fault::Port => f.write_str("malformed port"),
-            Fault::LineEnd => f.write_str("missing CR LF"),
-            Fault::LineTooLong => write!(f, "line longer than {LINE_LENGTH_MAX} bytes"),
-            Fault::Version(version) => write!(f, "unknown version {version}"),
-            Fault::Command(command) => write!(f, "unknown command {command}"),
-            Fault::Family(byte) => write!(f, "unknown address family {byte:#04x}"),
-            Fault::BlockTooLong(length) => {
+            HeaderError::NotProxy => {
+                f.write_str("missing, the peer does not use the PROXY protocol")
+            }
+            HeaderError::Protocol => f.write_str("expected TCP4, TCP6 or UNKNOWN"),
+            HeaderError::Address => f.write_str("malformed address"),
+            HeaderError::Port => f.write_str("malformed port"),
+            HeaderError::LineEnd => f.write_str("missing CR LF"),
+            HeaderError::LineTooLong => write!(f, "line longer than {LINE_LENGTH_MAX} bytes"),
+            HeaderError::Version(version) => write!(f, "unknown version {version}"),
+            HeaderError::Command(command) => write!(f, "unknown command {command}"),
+            HeaderError::Family(byte) => write!(f, "unknown address family {byte:#04x}"),
+            HeaderError::BlockTooLong(length) => {
                 write!(
                     f,
                     "announced length {length} exceeds {BLOCK_LENGTH_MAX} bytes"
                 )
             }
-            Fault::BlockTooShort(length) => {
+            HeaderError::BlockTooShort(length) => {
                 write!(
                     f,
                     "announced length {length} is too short for its addresses"
                 )
             }
-            Fault::Tlv => f.write_str("malformed TLVs"),
-            Fault::Checksum => f.write_str("wrong CRC32c checksum"),
+            HeaderError::Tlv => f.write_str("malformed TLVs"),
+            HeaderError::Checksum => f.write_str("wrong CRC32c checksum"),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for HeaderError {}
 
 /// Reads the header at the beginning of `bytes`.
 ///
@@ -185,4 +187,4 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 }
 
 /// What the two formats' parsers return: a frame, "not yet", or a fault.
-type Outcome = Result<Option<(Header, usize)>, Fault>;
+type Outcome = Result<Option<(Header, usize)>, HeaderError>;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::{fs, io};
 
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::boundaries::{Boundaries, Step};
-use evenkeel_wire::postgres::conversation::{Conversation, Delivery, Origin, Token};
-use evenkeel_wire::postgres::requests::{self, Requests};
+use evenkeel_wire::postgres::boundaries::{ServerScanner, Step};
+use evenkeel_wire::postgres::conversation::{Conversation, Delivery, Origin, RequestToken};
+use evenkeel_wire::postgres::requests::{self, ClientScanner};
 
 #[path = "../../../fuzz/invariants/postgres_client.rs"]
 mod client;
@@ -72,7 +72,7 @@ fn read(target: &str, name: &str) -> Vec<u8> {
 fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
     let mut conversation = Conversation::new();
     let sent = read("postgres_client", name);
-    let (mut requests, mut at) = (Requests::new(1 << 20), 0);
+    let (mut requests, mut at) = (ClientScanner::new(1 << 20), 0);
     while at < sent.len() {
         let (passed, length) = match requests.next(&sent[at..]) {
             requests::Step::Message {
@@ -87,7 +87,7 @@ fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
                 length,
                 ..
             } => {
-                let _ = conversation.sent(request, Origin::Client, Token(0));
+                let _ = conversation.sent(request, Origin::Client, RequestToken(0));
                 (passed, length)
             }
             requests::Step::Wait { passed, .. } if passed > 0 => (passed, 0),
@@ -96,7 +96,7 @@ fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
         at += passed + length;
     }
     let bytes = read("postgres_server", name);
-    let mut boundaries = Boundaries::new();
+    let mut boundaries = ServerScanner::new();
     let (mut consumed, mut end, mut forwarded) = (0, 0, Vec::new());
     while end < bytes.len() {
         end = (end + piece).min(bytes.len());

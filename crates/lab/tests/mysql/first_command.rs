@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use evenkeel_lab::{Haproxy, eventually, rootfs};
 use evenkeel_wire::mysql::Parsed;
-use evenkeel_wire::mysql::backend::{self, Report};
+use evenkeel_wire::mysql::backend::{self, ErrorReport};
 use evenkeel_wire::mysql::build::{self, ChangeUserFields, ResponseFields};
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, Frame};
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::greeting::{self, First};
-use evenkeel_wire::mysql::login::{Channel, Credential, Hello, Join, JoinStep, ServerKey};
+use evenkeel_wire::mysql::login::{
+    Channel, Credential, Hello, ServerAuth, ServerAuthStep, ServerKey,
+};
 use evenkeel_wire::mysql::password::{Nonce, native};
 use evenkeel_wire::mysql::startup::Attributes;
 use tempfile::TempDir;
@@ -83,7 +85,7 @@ fn read(mut bytes: &[u8]) -> Vec<String> {
             [3, b'd', b'e', b'f', ..] => "column".to_owned(),
             [backend::OK, ..] => "ok".to_owned(),
             [backend::EOF, ..] => "eof".to_owned(),
-            [backend::ERROR, ..] => lines::error(&Report::read(found.payload).unwrap()),
+            [backend::ERROR, ..] => lines::error(&ErrorReport::read(found.payload).unwrap()),
             [_, value @ ..] => format!("value {}", lines::text(value)),
         };
         read.push(format!("{} {line}", found.sequence));
@@ -107,7 +109,7 @@ fn result(value: &str) -> [String; 4] {
 
 struct Talk {
     line: Line,
-    join: Option<Box<Join>>,
+    join: Option<Box<ServerAuth>>,
     nonce: [u8; 20],
     agreed: Capabilities,
 }
@@ -147,7 +149,7 @@ impl Talk {
         }
         let (mut out, channel) = (Vec::new(), channel(papers));
         let credential = credential(eager.password);
-        let begun = Join::begin(
+        let begun = ServerAuth::begin(
             &greeting,
             &hello(eager.user),
             (credential, channel, ServerKey::Ask),
@@ -170,9 +172,9 @@ impl Talk {
                     payload: &payload,
                 };
                 match self.join.take().unwrap().message(frame, &mut out) {
-                    JoinStep::More(next) => self.join = Some(next),
-                    JoinStep::Done(_) => panic!("the login is over early"),
-                    JoinStep::Refused(refusal) => panic!("{refusal}: {payload:?}"),
+                    ServerAuthStep::More(next) => self.join = Some(next),
+                    ServerAuthStep::Done(_) => panic!("the login is over early"),
+                    ServerAuthStep::Refused(refusal) => panic!("{refusal}: {payload:?}"),
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use evenkeel_wire::mysql::backend::{self, Eof, OkPacket, Report};
+use evenkeel_wire::mysql::backend::{self, Eof, ErrorReport, OkPacket};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::trackers::{Change, Trackers};
 
@@ -28,7 +28,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-pub(crate) fn error(report: &Report<'_>) -> String {
+pub(crate) fn error(report: &ErrorReport<'_>) -> String {
     let state = report.sqlstate.map(|state| text(&state.0));
     let mut message = text(report.message);
     // They name a statement by its number.
@@ -46,7 +46,7 @@ pub(crate) fn error(report: &Report<'_>) -> String {
 pub(crate) fn word(payload: &[u8], agreed: Capabilities) -> (String, bool) {
     let has_no_eof = agreed.has(Capabilities::DEPRECATE_EOF);
     match payload[0] {
-        backend::ERROR => (error(&Report::read(payload).unwrap()), false),
+        backend::ERROR => (error(&ErrorReport::read(payload).unwrap()), false),
         backend::EOF if !has_no_eof || payload.len() == 5 => {
             let eof = Eof::read(payload).unwrap();
             let line = format!("eof {} warnings={}", flags(eof.status), eof.warnings);

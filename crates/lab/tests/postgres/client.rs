@@ -5,9 +5,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use evenkeel_wire::postgres::backend::{self, Message, Report, columns, values};
+use evenkeel_wire::postgres::backend::{self, ErrorReport, Message, columns, values};
 use evenkeel_wire::postgres::frame::{self, LENGTH_MAX};
-use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
+use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::startup::CancelKey;
 use evenkeel_wire::postgres::{Parsed, build};
 use socket2::SockRef;
@@ -88,18 +88,24 @@ impl Client {
     fn log_in(&mut self, login: &Login<'_>) -> Result<(), String> {
         let password = Credential::Password(login.password.as_bytes().to_vec().into());
         let nonce = std::array::from_fn(|index| b'a' + u8::try_from(index).unwrap());
-        let mut join = Some(Join::new(login.user.into(), password, None, false, nonce));
+        let mut join = Some(ServerAuth::new(
+            login.user.into(),
+            password,
+            None,
+            false,
+            nonce,
+        ));
         loop {
             let mut answer = Vec::new();
             let heard = self.with_message(|message| match message {
                 Message::Authentication(request) => match join.take() {
                     Some(step) => match step.message(*request, &mut answer) {
-                        JoinStep::More(next) => {
+                        ServerAuthStep::More(next) => {
                             join = Some(*next);
                             Ok(None)
                         }
-                        JoinStep::Refused(why) => Err(format!("{why:?}")),
-                        JoinStep::Done(_) => Ok(None),
+                        ServerAuthStep::Refused(why) => Err(format!("{why:?}")),
+                        ServerAuthStep::Done(_) => Ok(None),
                     },
                     None => Err("a second login".to_owned()),
                 },
@@ -300,7 +306,7 @@ pub(crate) fn cancel(address: SocketAddr, process: u32, secret: &[u8]) {
     let _ = stream.read(&mut [0; 1]);
 }
 
-fn told(report: Report<'_>) -> String {
+fn told(report: ErrorReport<'_>) -> String {
     let state = text(&report.sqlstate().0);
     format!("{state} {}", text(report.text()))
 }

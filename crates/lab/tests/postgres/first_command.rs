@@ -8,7 +8,7 @@ use evenkeel_lab::{Haproxy, eventually};
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::backend::{self, Message};
 use evenkeel_wire::postgres::frame::{self, LENGTH_MAX};
-use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
+use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use tempfile::TempDir;
 
 use super::client::{Client, Login, line};
@@ -54,7 +54,7 @@ fn read(mut bytes: &[u8]) -> Vec<String> {
 
 struct Talk {
     line: Line,
-    join: Option<Join>,
+    join: Option<ServerAuth>,
 }
 
 impl Talk {
@@ -67,7 +67,7 @@ impl Talk {
             line.encrypt(papers);
         }
         let password = Credential::Password(b"sbtest".to_vec().into());
-        let join = Join::new(user.into(), password, None, papers.is_some(), [b'n'; 18]);
+        let join = ServerAuth::new(user.into(), password, None, papers.is_some(), [b'n'; 18]);
         let join = Some(join);
         Talk { line, join }
     }
@@ -84,7 +84,7 @@ impl Talk {
                 panic!("{found:?}");
             };
             match self.join.take().unwrap().message(request, &mut out) {
-                JoinStep::More(next) => self.join = Some(*next),
+                ServerAuthStep::More(next) => self.join = Some(*next),
                 other => panic!("{other:?}"),
             }
             self.line.incoming.drain(..length);

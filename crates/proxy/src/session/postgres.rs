@@ -38,7 +38,7 @@ use std::task::{Context, Poll};
 
 use evenkeel_policy::causality;
 use evenkeel_wire::postgres::conversation::Sending;
-use evenkeel_wire::postgres::requests::Requests;
+use evenkeel_wire::postgres::requests::ClientScanner;
 use rustc_hash::FxHashMap;
 
 use self::account::Account;
@@ -110,7 +110,7 @@ struct Session<'a> {
     protocol: Arc<PostgresService>,
     account: Rc<Account>,
     client: Stream,
-    walker: Requests,
+    walker: ClientScanner,
     /// What became of the message whose rest is still to come.
     passing: Sending,
     /// Bytes of the client that wait.

@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Error, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use evenkeel_wire::mysql::backend::{Eof, OkPacket, Report};
+use evenkeel_wire::mysql::backend::{Eof, ErrorReport, OkPacket};
 use evenkeel_wire::mysql::build::{self, ResponseFields};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frontend::Code;
@@ -205,7 +205,7 @@ fn of_ok(packet: &[u8], rows: Vec<Vec<Option<String>>>) -> Part {
 }
 
 fn of_error(packet: &[u8]) -> (u16, String) {
-    let report = Report::read(packet).unwrap();
+    let report = ErrorReport::read(packet).unwrap();
     (report.code, String::from_utf8_lossy(packet).into_owned())
 }
 

@@ -1,7 +1,7 @@
 //! MariaDB's lists of GTIDs: domain, server and sequence number with dashes between them.
 
 use super::text::Text;
-use super::{Expected, Fault};
+use super::{Expected, ParseError};
 
 /// One GTID of a MariaDB list: the last transaction of this server in this domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl<'a> Mariadb<'a> {
         }
     }
 
-    fn position(&mut self) -> Result<Position, Fault> {
+    fn position(&mut self) -> Result<Position, ParseError> {
         let domain = self.id()?;
         let server = self.id()?;
         let sequence = self.text.number(Expected::Sequence)?;
@@ -56,7 +56,7 @@ impl<'a> Mariadb<'a> {
     }
 
     /// An id and the dash behind it.
-    fn id(&mut self) -> Result<u32, Fault> {
+    fn id(&mut self) -> Result<u32, ParseError> {
         let fault = self.text.fault(Expected::Id);
         let id = self.text.number(Expected::Id)?;
         let id = u32::try_from(id).map_err(|_| fault)?;
@@ -68,7 +68,7 @@ impl<'a> Mariadb<'a> {
 }
 
 impl Iterator for Mariadb<'_> {
-    type Item = Result<Position, Fault>;
+    type Item = Result<Position, ParseError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.text.skip_space();

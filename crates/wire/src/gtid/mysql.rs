@@ -1,7 +1,7 @@
 //! MySQL's sets of GTIDs: a UUID, then intervals, and tags (MySQL 8.3) that hold for what follows.
 
 use super::text::Text;
-use super::{Expected, Fault};
+use super::{Expected, ParseError};
 
 /// One interval of a MySQL set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl<'a> Mysql<'a> {
         }
     }
 
-    fn step(&mut self) -> Result<Option<Interval<'a>>, Fault> {
+    fn step(&mut self) -> Result<Option<Interval<'a>>, ParseError> {
         self.text.skip_space();
         match self.state {
             State::Ended => Ok(None),
@@ -57,7 +57,7 @@ impl<'a> Mysql<'a> {
     }
 
     /// A colon, maybe a tag and its colon, an interval; then what may follow.
-    fn interval(&mut self, uuid: &'a str, tag: &'a str) -> Result<Interval<'a>, Fault> {
+    fn interval(&mut self, uuid: &'a str, tag: &'a str) -> Result<Interval<'a>, ParseError> {
         self.colon()?;
         let tag = match self.text.tag()? {
             None => tag,
@@ -84,7 +84,7 @@ impl<'a> Mysql<'a> {
         })
     }
 
-    fn colon(&mut self) -> Result<(), Fault> {
+    fn colon(&mut self) -> Result<(), ParseError> {
         self.text.skip_space();
         if !self.text.take(b':') {
             return Err(self.text.fault(Expected::Colon));
@@ -93,7 +93,7 @@ impl<'a> Mysql<'a> {
         Ok(())
     }
 
-    fn span(&mut self) -> Result<(u64, u64), Fault> {
+    fn span(&mut self) -> Result<(u64, u64), ParseError> {
         let first = self.sequence()?;
         self.text.skip_space();
         if !self.text.take(b'-') {
@@ -110,7 +110,7 @@ impl<'a> Mysql<'a> {
     }
 
     /// A number from 1: "0" names no transaction.
-    fn sequence(&mut self) -> Result<u64, Fault> {
+    fn sequence(&mut self) -> Result<u64, ParseError> {
         let fault = self.text.fault(Expected::Sequence);
         match self.text.number(Expected::Sequence)? {
             0 => Err(fault),
@@ -120,7 +120,7 @@ impl<'a> Mysql<'a> {
 }
 
 impl<'a> Iterator for Mysql<'a> {
-    type Item = Result<Interval<'a>, Fault>;
+    type Item = Result<Interval<'a>, ParseError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let read = self.step();

@@ -7,21 +7,21 @@ const B: &str = "4E11FA47-71CA-11E1-9E33-C80AA9429563";
 
 type Spans<'a> = Vec<(&'a str, &'a str, u64, u64)>;
 
-fn positions(text: &str) -> Result<Vec<(u32, u32, u64)>, Fault> {
+fn positions(text: &str) -> Result<Vec<(u32, u32, u64)>, ParseError> {
     mariadb(text.as_bytes())
         .map(|read| read.map(|at| (at.domain, at.server, at.sequence)))
         .collect()
 }
 
-fn spans(text: &str) -> Result<Spans<'_>, Fault> {
+fn spans(text: &str) -> Result<Spans<'_>, ParseError> {
     mysql(text.as_bytes())
         .map(|read| read.map(|got| (got.uuid, got.tag, got.first, got.last)))
         .collect()
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(read: Result<T, Fault>, at: usize, expected: Expected) {
-    assert_eq!(read.unwrap_err(), Fault { at, expected });
+fn refused<T: std::fmt::Debug>(read: Result<T, ParseError>, at: usize, expected: Expected) {
+    assert_eq!(read.unwrap_err(), ParseError { at, expected });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A reader that knows where it is, for both forms.
 
-use super::{Expected, Fault};
+use super::{Expected, ParseError};
 
 /// The longest tag: the MySQL manual allows 32 characters.
 const TAG_LENGTH_MAX: usize = 32;
@@ -25,8 +25,8 @@ impl<'a> Text<'a> {
         self.rest.first() == Some(&byte)
     }
 
-    pub(super) fn fault(self, expected: Expected) -> Fault {
-        Fault {
+    pub(super) fn fault(self, expected: Expected) -> ParseError {
+        ParseError {
             at: self.at,
             expected,
         }
@@ -46,7 +46,7 @@ impl<'a> Text<'a> {
     }
 
     /// A decimal number; what does not fit in 64 bits is not one.
-    pub(super) fn number(&mut self, expected: Expected) -> Result<u64, Fault> {
+    pub(super) fn number(&mut self, expected: Expected) -> Result<u64, ParseError> {
         let fault = self.fault(expected);
         let mut value: Option<u64> = None;
         for &digit in self.take_while(|byte| byte.is_ascii_digit()) {
@@ -58,7 +58,7 @@ impl<'a> Text<'a> {
     }
 
     /// A UUID with its dashes, as every server writes it.
-    pub(super) fn uuid(&mut self) -> Result<&'a str, Fault> {
+    pub(super) fn uuid(&mut self) -> Result<&'a str, ParseError> {
         let fault = self.fault(Expected::Uuid);
         let bytes = self.rest.get(..36).ok_or(fault)?;
         let right = bytes.iter().enumerate().all(|(index, byte)| match index {
@@ -73,7 +73,7 @@ impl<'a> Text<'a> {
     }
 
     /// A tag, if one is next: a letter or underscore, then digits too.
-    pub(super) fn tag(&mut self) -> Result<Option<&'a str>, Fault> {
+    pub(super) fn tag(&mut self) -> Result<Option<&'a str>, ParseError> {
         let fault = self.fault(Expected::TagOrSequence);
         if self.rest.first().is_none_or(u8::is_ascii_digit) {
             return Ok(None);

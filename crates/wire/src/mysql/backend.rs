@@ -2,12 +2,12 @@
 
 use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
-use super::{Fault, StatementId, What};
+use super::{PacketKind, ProtocolError, StatementId};
 
 mod report;
 mod rows;
 
-pub use report::{Report, SqlState};
+pub use report::{ErrorReport, SqlState};
 pub use rows::{texts, values};
 
 /// The first byte of an OK.
@@ -46,16 +46,17 @@ impl<'a> OkPacket<'a> {
     ///
     /// # Errors
     /// It is built otherwise.
-    pub fn read(payload: &'a [u8], capabilities: Capabilities) -> Result<Self, Fault> {
-        read_ok(Cursor(payload), capabilities).ok_or(Fault::Malformed(What::Ok))
+    pub fn read(payload: &'a [u8], capabilities: Capabilities) -> Result<Self, ProtocolError> {
+        read_ok(Cursor(payload), capabilities).ok_or(ProtocolError::Malformed(PacketKind::Ok))
     }
 
     /// Reads the numbers of an OK that is too long to be held.
     ///
     /// # Errors
     /// It is built otherwise.
-    pub fn read_beginning(payload: &'a [u8]) -> Result<Self, Fault> {
-        let ok = read_numbers(&mut Cursor(payload)).ok_or(Fault::Malformed(What::Ok))?;
+    pub fn read_beginning(payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        let ok =
+            read_numbers(&mut Cursor(payload)).ok_or(ProtocolError::Malformed(PacketKind::Ok))?;
         Ok(OkPacket { is_cut: true, ..ok })
     }
 }
@@ -103,7 +104,7 @@ impl Eof {
     ///
     /// # Errors
     /// It is built otherwise.
-    pub fn read(payload: &[u8]) -> Result<Self, Fault> {
+    pub fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut body = Cursor(payload);
         let mut read = || {
             body.byte()?;
@@ -111,7 +112,7 @@ impl Eof {
             let status = Status(body.u16()?);
             body.end(Eof { warnings, status })
         };
-        read().ok_or(Fault::Malformed(What::Eof))
+        read().ok_or(ProtocolError::Malformed(PacketKind::Eof))
     }
 }
 
@@ -133,7 +134,7 @@ impl PrepareOk {
     ///
     /// # Errors
     /// It is built otherwise.
-    pub fn read(payload: &[u8]) -> Result<Self, Fault> {
+    pub fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut body = Cursor(payload);
         let mut read = || {
             body.byte()?;
@@ -149,7 +150,7 @@ impl PrepareOk {
                 warnings,
             })
         };
-        read().ok_or(Fault::Malformed(What::PrepareOk))
+        read().ok_or(ProtocolError::Malformed(PacketKind::PrepareOk))
     }
 }
 
@@ -159,7 +160,7 @@ pub enum Login<'a> {
     /// Logged in.
     Ok(OkPacket<'a>),
     /// Not.
-    Error(Report<'a>),
+    Error(ErrorReport<'a>),
     /// Prove it with another plugin.
     Switch {
         /// The plugin's name.
@@ -175,14 +176,16 @@ pub enum Login<'a> {
 ///
 /// # Errors
 /// It is none that belongs there.
-pub fn login(payload: &[u8], capabilities: Capabilities) -> Result<Login<'_>, Fault> {
-    let malformed = Fault::Malformed(What::Login);
+pub fn login(payload: &[u8], capabilities: Capabilities) -> Result<Login<'_>, ProtocolError> {
+    let malformed = ProtocolError::Malformed(PacketKind::Login);
     match payload.split_first() {
         Some((&OK, _)) => OkPacket::read(payload, capabilities).map(Login::Ok),
-        Some((&ERROR, _)) => Report::read(payload).map(Login::Error).ok_or(malformed),
+        Some((&ERROR, _)) => ErrorReport::read(payload)
+            .map(Login::Error)
+            .ok_or(malformed),
         Some((&AUTH_MORE_DATA, data)) => Ok(Login::More(data)),
         // Without a name it means the plugin of before 4.1.
-        Some((&EOF, [])) => Err(Fault::TooOld),
+        Some((&EOF, [])) => Err(ProtocolError::TooOld),
         Some((&EOF, rest)) => {
             let mut body = Cursor(rest);
             let plugin = body.text().ok_or(malformed)?;

@@ -5,15 +5,15 @@
 //! passed on at once, whatever buffer borders it crosses; only a packet that matters is held back
 //! until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
 
-use super::backend::{self, Eof, OkPacket, PrepareOk, Report};
+use super::backend::{self, Eof, ErrorReport, OkPacket, PrepareOk};
 use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
 use super::frame::{self, HEADER_LENGTH, Header};
-use super::{Fault, Parsed, What};
+use super::{PacketKind, Parsed, ProtocolError};
 
 mod event;
 
-pub use event::{Answer, End, Event};
+pub use event::{End, Event, ExpectedReply};
 
 /// The most bytes of one packet that the caller must be able to hold together. Packets that matter
 /// are tens of bytes, but the OK to a CALL tells the GTID of each of its commits: ten bytes for
@@ -44,11 +44,11 @@ pub enum Step<'a> {
         need: usize,
     },
     /// The server does not speak the protocol.
-    Invalid(Fault),
+    Invalid(ProtocolError),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ReplyPhase {
     /// At the beginning of a reply, or of another result of it.
     Head,
     /// So many definitions are to come before the rows.
@@ -71,9 +71,9 @@ enum Place {
 
 /// Where in a reply the last buffer ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Boundaries {
+pub struct ServerScanner {
     agreed: Capabilities,
-    place: Place,
+    place: ReplyPhase,
     /// Bytes of the current packet that are still to come and do not matter.
     skip: usize,
     /// The current packet was full: the next one goes on with its payload.
@@ -88,13 +88,13 @@ pub struct Boundaries {
     rows: u64,
 }
 
-impl Boundaries {
+impl ServerScanner {
     /// At the beginning of a reply, on a connection with these capabilities.
     #[must_use]
     pub fn new(agreed: Capabilities) -> Self {
-        Boundaries {
+        ServerScanner {
             agreed,
-            place: Place::Head,
+            place: ReplyPhase::Head,
             skip: 0,
             goes_on: false,
             cut: false,
@@ -113,12 +113,12 @@ impl Boundaries {
     /// Whether the bytes consumed so far end where a reply does, or one of its results.
     #[must_use]
     pub fn at_border(&self) -> bool {
-        self.skip == 0 && !self.goes_on && self.place == Place::Head
+        self.skip == 0 && !self.goes_on && self.place == ReplyPhase::Head
     }
 
     /// The next packet that matters in `bytes`, which begin where the last step's consumed bytes
     /// ended (`passed + length`, or `passed`). `answer` counts at the beginning of a reply.
-    pub fn next<'a>(&mut self, bytes: &'a [u8], answer: Answer) -> Step<'a> {
+    pub fn next<'a>(&mut self, bytes: &'a [u8], answer: ExpectedReply) -> Step<'a> {
         let mut passed = 0_usize;
         loop {
             let rest = bytes.get(passed..).unwrap_or_default();
@@ -147,15 +147,17 @@ impl Boundaries {
                 continue;
             }
             if header.payload_length == 0 {
-                return Step::Invalid(Fault::Malformed(What::Empty));
+                return Step::Invalid(ProtocolError::Malformed(PacketKind::Empty));
             }
             let Some(first) = rest.get(HEADER_LENGTH) else {
                 let need = HEADER_LENGTH.saturating_add(1);
                 return Step::Wait { passed, need };
             };
-            if self.place == Place::Head && matches!(answer, Answer::Rows | Answer::Definitions) {
+            if self.place == ReplyPhase::Head
+                && matches!(answer, ExpectedReply::Rows | ExpectedReply::Definitions)
+            {
                 self.out_parameters = false;
-                self.place = Place::Rows;
+                self.place = ReplyPhase::Rows;
             }
             if self.matters(header, *first, answer) {
                 return self.stop(header, rest, passed, answer);
@@ -170,14 +172,16 @@ impl Boundaries {
         self.skip = header.frame_length();
         self.sequence = header.sequence.wrapping_add(1);
         if !self.goes_on {
-            self.rows = self.rows.wrapping_add(u64::from(self.place == Place::Rows));
+            self.rows = self
+                .rows
+                .wrapping_add(u64::from(self.place == ReplyPhase::Rows));
             self.place = match self.place {
-                Place::Columns(left) => after_columns(left.saturating_sub(1), self.agreed),
-                Place::Prepared { left, then } if left > 1 => Place::Prepared {
+                ReplyPhase::Columns(left) => after_columns(left.saturating_sub(1), self.agreed),
+                ReplyPhase::Prepared { left, then } if left > 1 => ReplyPhase::Prepared {
                     left: left.saturating_sub(1),
                     then,
                 },
-                Place::Prepared { then, .. } => Place::PreparedEnd { then },
+                ReplyPhase::Prepared { then, .. } => ReplyPhase::PreparedEnd { then },
                 place => place,
             };
         }
@@ -194,11 +198,11 @@ impl Boundaries {
             return None;
         }
         match self.place {
-            Place::Complete => {
-                self.place = Place::Head;
+            ReplyPhase::Complete => {
+                self.place = ReplyPhase::Head;
                 Some(Event::Complete)
             }
-            Place::PreparedEnd { then } if self.no_eof() => {
+            ReplyPhase::PreparedEnd { then } if self.no_eof() => {
                 self.place = prepared(then, 0);
                 Some(self.metadata_end(None))
             }
@@ -208,11 +212,11 @@ impl Boundaries {
 
     /// Whether this packet is more than a row or a definition.
     #[inline]
-    fn matters(&self, header: Header, first: u8, answer: Answer) -> bool {
+    fn matters(&self, header: Header, first: u8, answer: ExpectedReply) -> bool {
         match self.place {
-            Place::Rows => first >= backend::EOF && Self::ends(header, first),
-            Place::Columns(_) | Place::Prepared { .. } => first == backend::ERROR,
-            Place::Head if answer == Answer::Stream => first >= backend::EOF,
+            ReplyPhase::Rows => first >= backend::EOF && Self::ends(header, first),
+            ReplyPhase::Columns(_) | ReplyPhase::Prepared { .. } => first == backend::ERROR,
+            ReplyPhase::Head if answer == ExpectedReply::Stream => first >= backend::EOF,
             _ => true,
         }
     }
@@ -228,12 +232,12 @@ impl Boundaries {
         header: Header,
         rest: &'a [u8],
         passed: usize,
-        answer: Answer,
+        answer: ExpectedReply,
     ) -> Step<'a> {
         let whole = header.frame_length();
         let length = whole.min(HELD_LENGTH_MAX);
         let held = rest.get(HEADER_LENGTH..length);
-        if self.place == Place::FirstRow {
+        if self.place == ReplyPhase::FirstRow {
             let first = rest.get(HEADER_LENGTH).copied().unwrap_or_default();
             let row = first != backend::EOF || !Self::ends(header, first);
             self.sequence = header.sequence;
@@ -246,7 +250,7 @@ impl Boundaries {
                 }
                 Some(payload) if !row && self.has_cursor(payload) => {}
                 _ => {
-                    self.place = Place::Rows;
+                    self.place = ReplyPhase::Rows;
                     let event = self.metadata_end(None);
                     let length = 0;
                     return Step::Event {
@@ -291,44 +295,52 @@ impl Boundaries {
         ok.is_ok_and(|ok| tells_cursor(ok.status))
     }
 
-    fn ok<'a>(&self, payload: &'a [u8]) -> Result<OkPacket<'a>, Fault> {
+    fn ok<'a>(&self, payload: &'a [u8]) -> Result<OkPacket<'a>, ProtocolError> {
         match self.cut {
             true => OkPacket::read_beginning(payload),
             false => OkPacket::read(payload, self.agreed),
         }
     }
 
-    fn event<'a>(&mut self, payload: &'a [u8], answer: Answer) -> Result<Event<'a>, Fault> {
+    fn event<'a>(
+        &mut self,
+        payload: &'a [u8],
+        answer: ExpectedReply,
+    ) -> Result<Event<'a>, ProtocolError> {
         let first = payload.first().copied().unwrap_or_default();
         // Behind the definitions of a statement no server changes its mind.
-        let decided = matches!(self.place, Place::PreparedEnd { .. });
+        let decided = matches!(self.place, ReplyPhase::PreparedEnd { .. });
         if first == backend::ERROR && !decided {
             return self.error(payload);
         }
         match self.place {
-            Place::Head => self.head(first, payload, answer),
-            Place::ColumnsEnd => {
+            ReplyPhase::Head => self.head(first, payload, answer),
+            ReplyPhase::ColumnsEnd => {
                 let eof = Eof::read(payload)?;
                 let cursor = tells_cursor(eof.status);
                 self.out_parameters = eof.status.has(Status::OUT_PARAMETERS);
-                self.place = if cursor { Place::Head } else { Place::Rows };
+                self.place = if cursor {
+                    ReplyPhase::Head
+                } else {
+                    ReplyPhase::Rows
+                };
                 Ok(match cursor {
                     true => Event::ResultEnd(End::Eof(eof)),
                     false => self.metadata_end(Some(eof)),
                 })
             }
-            Place::PreparedEnd { then } => {
+            ReplyPhase::PreparedEnd { then } => {
                 self.place = prepared(then, 0);
                 Eof::read(payload).map(|eof| self.metadata_end(Some(eof)))
             }
             _ => {
-                self.place = Place::Head;
+                self.place = ReplyPhase::Head;
                 self.end(payload).map(Event::ResultEnd)
             }
         }
     }
 
-    fn end<'a>(&self, payload: &'a [u8]) -> Result<End<'a>, Fault> {
+    fn end<'a>(&self, payload: &'a [u8]) -> Result<End<'a>, ProtocolError> {
         match self.no_eof() {
             true => self.ok(payload).map(End::Ok),
             false => Eof::read(payload).map(|eof| End::Eof(self.with_out_parameters(eof))),
@@ -346,13 +358,14 @@ impl Boundaries {
         Eof { status, ..eof }
     }
 
-    fn error<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Fault> {
-        let report = Report::read(payload).ok_or(Fault::Malformed(What::Error))?;
-        if report.code == Report::PROGRESS && self.agreed.has(Capabilities::PROGRESS) {
+    fn error<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, ProtocolError> {
+        let report =
+            ErrorReport::read(payload).ok_or(ProtocolError::Malformed(PacketKind::Error))?;
+        if report.code == ErrorReport::PROGRESS && self.agreed.has(Capabilities::PROGRESS) {
             return Ok(Event::Progress);
         }
-        self.place = Place::Head;
-        Ok(Event::Error(Report {
+        self.place = ReplyPhase::Head;
+        Ok(Event::Error(ErrorReport {
             is_unasked: self.sequence == 0,
             ..report
         }))
@@ -362,38 +375,39 @@ impl Boundaries {
         &mut self,
         first: u8,
         payload: &'a [u8],
-        answer: Answer,
-    ) -> Result<Event<'a>, Fault> {
+        answer: ExpectedReply,
+    ) -> Result<Event<'a>, ProtocolError> {
         match (answer, first) {
-            (Answer::Results | Answer::Simple | Answer::Login, backend::OK) => {
-                self.ok(payload).map(Event::Ok)
-            }
-            (Answer::Results, backend::LOCAL_INFILE) => Ok(Event::LocalInfile {
+            (
+                ExpectedReply::Results | ExpectedReply::Simple | ExpectedReply::Login,
+                backend::OK,
+            ) => self.ok(payload).map(Event::Ok),
+            (ExpectedReply::Results, backend::LOCAL_INFILE) => Ok(Event::LocalInfile {
                 name: payload.get(1..).unwrap_or_default(),
             }),
-            (Answer::Results, _) => self.result_header(payload),
+            (ExpectedReply::Results, _) => self.result_header(payload),
             // To COM_SET_OPTION and COM_DEBUG; where EOF is deprecated, an OK that looks like one,
             // which is longer: behind the last event of a binary log MariaDB sends the old one.
-            (Answer::Simple | Answer::Stream, backend::EOF) => {
+            (ExpectedReply::Simple | ExpectedReply::Stream, backend::EOF) => {
                 match self.no_eof() && payload.len() > EOF_LENGTH {
                     true => self.ok(payload).map(Event::Ok),
                     false => Eof::read(payload).map(Event::Eof),
                 }
             }
-            (Answer::Prepare, backend::OK) => {
+            (ExpectedReply::Prepare, backend::OK) => {
                 let ok = PrepareOk::read(payload)?;
                 self.place = prepared(ok.parameters, ok.columns);
                 Ok(Event::PrepareOk(ok))
             }
-            (Answer::Text, _) => Ok(Event::Text),
-            (Answer::Login, _) => Ok(Event::Login(first)),
-            _ => Err(Fault::Malformed(What::ResultHeader)),
+            (ExpectedReply::Text, _) => Ok(Event::Text),
+            (ExpectedReply::Login, _) => Ok(Event::Login(first)),
+            _ => Err(ProtocolError::Malformed(PacketKind::ResultHeader)),
         }
     }
 
-    fn result_header<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Fault> {
+    fn result_header<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, ProtocolError> {
         let mut body = Cursor(payload);
-        let malformed = Fault::Malformed(What::ResultHeader);
+        let malformed = ProtocolError::Malformed(PacketKind::ResultHeader);
         let columns = body.lenenc().ok_or(malformed)?;
         let cached = self.agreed.has(Capabilities::CACHE_METADATA) && body.byte() == Some(0);
         if columns == 0 || !body.is_empty() {
@@ -411,20 +425,20 @@ fn tells_cursor(status: Status) -> bool {
     status.has(Status::CURSOR_EXISTS) && !status.has(Status::MORE_RESULTS)
 }
 
-fn after_columns(left: u64, agreed: Capabilities) -> Place {
+fn after_columns(left: u64, agreed: Capabilities) -> ReplyPhase {
     match left {
-        0 if agreed.has(Capabilities::DEPRECATE_EOF) => Place::FirstRow,
-        0 => Place::ColumnsEnd,
-        left => Place::Columns(left),
+        0 if agreed.has(Capabilities::DEPRECATE_EOF) => ReplyPhase::FirstRow,
+        0 => ReplyPhase::ColumnsEnd,
+        left => ReplyPhase::Columns(left),
     }
 }
 
 /// What follows of a prepared statement: these definitions, then those.
-fn prepared(left: u16, then: u16) -> Place {
+fn prepared(left: u16, then: u16) -> ReplyPhase {
     match (left, then) {
-        (0, 0) => Place::Complete,
-        (0, left) => Place::Prepared { left, then: 0 },
-        (left, then) => Place::Prepared { left, then },
+        (0, 0) => ReplyPhase::Complete,
+        (0, left) => ReplyPhase::Prepared { left, then: 0 },
+        (left, then) => ReplyPhase::Prepared { left, then },
     }
 }
 

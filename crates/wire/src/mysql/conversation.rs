@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::StatementId;
-use super::boundaries::{Answer, Event};
+use super::boundaries::{Event, ExpectedReply};
 use super::flags::Status;
 use super::frontend::{self, Code};
 
@@ -32,7 +32,7 @@ mod tests;
 
 /// What the caller wants back when a command is settled; it means nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Token(pub u64);
+pub struct RequestToken(pub u64);
 
 /// A command to the server, as far as replies are concerned. Statements are the server's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub enum Delivery {
     /// To the client.
     Forward,
     /// Nowhere: they answer a command of ours.
-    Swallow,
+    Discard,
 }
 
 /// What a reply meant.
@@ -92,32 +92,32 @@ pub struct Reply {
     /// Where its bytes go.
     pub delivery: Delivery,
     /// What is settled by it.
-    pub settled: Settled,
+    pub settled: ReplyOutcome,
 }
 
 /// What is settled by a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum ReplyOutcome {
     /// Nothing yet.
     Nothing,
     /// The statement exists now, not before; definitions follow, then [`Settled::Done`].
     Prepared {
         /// Of the command.
-        token: Token,
+        token: RequestToken,
         /// The server's number.
         statement: StatementId,
     },
     /// The command succeeded; its reply is complete.
-    Done(Token),
+    Done(RequestToken),
     /// The command failed, with this number.
-    Failed(Token, u16),
+    Failed(RequestToken, u16),
     /// The session is as new, by COM_RESET_CONNECTION or COM_CHANGE_USER: its prepared statements,
     /// variables, locks, temporary tables are gone.
-    Renewed(Token),
+    Renewed(RequestToken),
     /// The server wants the client's file, then [`Conversation::file_sent`].
     FileWanted,
     /// COM_CHANGE_USER: the server wants another step of the login.
-    LoginGoesOn(Token),
+    LoginGoesOn(RequestToken),
 }
 
 /// A reply that answers nothing: the server, or this code, has lost count. Close the connection.
@@ -133,7 +133,7 @@ impl fmt::Display for OutOfSync {
 impl std::error::Error for OutOfSync {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owed {
+enum PendingReply {
     Request(Request),
     /// A reply that we give.
     Answer,
@@ -141,9 +141,9 @@ enum Owed {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    owed: Owed,
+    owed: PendingReply,
     origin: Origin,
-    token: Token,
+    token: RequestToken,
 }
 
 /// The replies that a server connection owes.
@@ -230,17 +230,17 @@ impl Conversation {
     /// Which statement a number means; [`StatementId::LAST`] hangs on what was prepared before.
     #[must_use]
     pub fn resolve(&self, statement: StatementId) -> Resolved {
-        let prepares = |entry: &Entry| entry.owed == Owed::Request(Request::Prepare);
+        let prepares = |entry: &Entry| entry.owed == PendingReply::Request(Request::Prepare);
         let pending = self.queue.iter().any(prepares);
         self.statements.resolve(statement, pending)
     }
 
     /// What the next reply answers; `None`: nothing is owed, or a reply of ours comes first.
     #[must_use]
-    pub fn answer_due(&self) -> Option<Answer> {
+    pub fn answer_due(&self) -> Option<ExpectedReply> {
         match self.queue.front()?.owed {
-            Owed::Request(request) => answer(request),
-            Owed::Answer => None,
+            PendingReply::Request(request) => answer(request),
+            PendingReply::Answer => None,
         }
     }
 
@@ -251,34 +251,34 @@ impl Conversation {
             Some(Entry {
                 origin: Origin::Ours,
                 ..
-            }) if self.certain => Delivery::Swallow,
+            }) if self.certain => Delivery::Discard,
             _ => Delivery::Forward,
         }
     }
 
     /// A command is about to be sent. The token comes back when it is settled.
-    pub fn sent(&mut self, request: Request, origin: Origin, token: Token) {
+    pub fn sent(&mut self, request: Request, origin: Origin, token: RequestToken) {
         // While the server reads a file it takes a command for a piece of it.
         self.certain &= !self.file;
         self.ended |= matches!(request, Request::Quit | Request::BinlogDump);
         if request == Request::Quit {
             return;
         }
-        let owed = Owed::Request(request);
+        let owed = PendingReply::Request(request);
         self.push(owed, origin, token);
         self.settle_silent();
     }
 
     /// The caller will give this reply itself, when its turn comes ([`Conversation::due`]).
-    pub fn answer(&mut self, token: Token) {
-        self.push(Owed::Answer, Origin::Client, token);
+    pub fn answer(&mut self, token: RequestToken) {
+        self.push(PendingReply::Answer, Origin::Client, token);
     }
 
     /// It is the turn of a reply that the caller gives itself; ask until there is none, after each
     /// command sent and each reply received.
-    pub fn due(&mut self) -> Option<Token> {
+    pub fn due(&mut self) -> Option<RequestToken> {
         let front = self.queue.front()?;
-        if front.owed != Owed::Answer {
+        if front.owed != PendingReply::Answer {
             return None;
         }
         let token = front.token;
@@ -299,7 +299,7 @@ impl Conversation {
     pub fn reply(&mut self, event: &Event<'_>) -> Result<Reply, OutOfSync> {
         let delivery = self.delivery();
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
-        let Owed::Request(request) = entry.owed else {
+        let PendingReply::Request(request) = entry.owed else {
             return Err(OutOfSync);
         };
         if let Some(status) = event.status() {
@@ -309,7 +309,7 @@ impl Conversation {
         Ok(Reply { delivery, settled })
     }
 
-    fn push(&mut self, owed: Owed, origin: Origin, token: Token) {
+    fn push(&mut self, owed: PendingReply, origin: Origin, token: RequestToken) {
         self.queue.push_back(Entry {
             owed,
             origin,
@@ -320,7 +320,7 @@ impl Conversation {
     /// Commands without a reply take effect when the server reaches them.
     fn settle_silent(&mut self) {
         while let Some(Entry {
-            owed: Owed::Request(request),
+            owed: PendingReply::Request(request),
             ..
         }) = self.queue.front()
         {
@@ -337,50 +337,50 @@ impl Conversation {
         &mut self,
         request: Request,
         event: &Event<'_>,
-        token: Token,
-    ) -> Result<Settled, OutOfSync> {
+        token: RequestToken,
+    ) -> Result<ReplyOutcome, OutOfSync> {
         let more = |status: Status| status.has(Status::MORE_RESULTS);
         match event {
             Event::Error(report) => {
                 self.finish(request, None);
                 self.file = false;
-                Ok(Settled::Failed(token, report.code))
+                Ok(ReplyOutcome::Failed(token, report.code))
             }
-            Event::Ok(ok) if more(ok.status) => Ok(Settled::Nothing),
-            Event::Eof(eof) if more(eof.status) => Ok(Settled::Nothing),
-            Event::ResultEnd(end) if more(end.status()) => Ok(Settled::Nothing),
+            Event::Ok(ok) if more(ok.status) => Ok(ReplyOutcome::Nothing),
+            Event::Eof(eof) if more(eof.status) => Ok(ReplyOutcome::Nothing),
+            Event::ResultEnd(end) if more(end.status()) => Ok(ReplyOutcome::Nothing),
             Event::Ok(_) | Event::Eof(_) | Event::ResultEnd(_) | Event::Text => {
                 self.finish(request, event.status());
                 Ok(match request {
-                    Request::ResetConnection | Request::ChangeUser => Settled::Renewed(token),
-                    _ => Settled::Done(token),
+                    Request::ResetConnection | Request::ChangeUser => ReplyOutcome::Renewed(token),
+                    _ => ReplyOutcome::Done(token),
                 })
             }
             Event::PrepareOk(ok) => {
                 let statement = ok.statement;
                 self.statements.prepared(Some(statement));
-                Ok(Settled::Prepared { token, statement })
+                Ok(ReplyOutcome::Prepared { token, statement })
             }
             Event::Complete => {
                 self.pop();
-                Ok(Settled::Done(token))
+                Ok(ReplyOutcome::Done(token))
             }
             Event::LocalInfile { .. } => {
                 // Whatever was sent behind the query is read as the file.
                 self.certain &= self.queue.len() == 1;
                 self.file = true;
-                Ok(Settled::FileWanted)
+                Ok(ReplyOutcome::FileWanted)
             }
             Event::Login(_) => {
                 self.certain &= self.queue.len() == 1;
-                Ok(Settled::LoginGoesOn(token))
+                Ok(ReplyOutcome::LoginGoesOn(token))
             }
             Event::ResultHeader { .. } | Event::MetadataEnd { .. } | Event::Progress => {
-                Ok(Settled::Nothing)
+                Ok(ReplyOutcome::Nothing)
             }
         }
         .and_then(|settled| {
-            let file_answered = self.file && settled != Settled::FileWanted;
+            let file_answered = self.file && settled != ReplyOutcome::FileWanted;
             // An answer before the file ended: the server did not read all of it.
             if file_answered {
                 Err(OutOfSync)
@@ -461,16 +461,18 @@ impl Request {
 
 /// What answers a command; `None`: nothing.
 #[must_use]
-pub fn answer(request: Request) -> Option<Answer> {
+pub fn answer(request: Request) -> Option<ExpectedReply> {
     Some(match request {
-        Request::Query | Request::Execute(_) => Answer::Results,
-        Request::Prepare => Answer::Prepare,
-        Request::Fetch(_) => Answer::Rows,
-        Request::FieldList => Answer::Definitions,
-        Request::Statistics => Answer::Text,
-        Request::ChangeUser => Answer::Login,
-        Request::BinlogDump => Answer::Stream,
-        Request::Simple | Request::ResetStatement(_) | Request::ResetConnection => Answer::Simple,
+        Request::Query | Request::Execute(_) => ExpectedReply::Results,
+        Request::Prepare => ExpectedReply::Prepare,
+        Request::Fetch(_) => ExpectedReply::Rows,
+        Request::FieldList => ExpectedReply::Definitions,
+        Request::Statistics => ExpectedReply::Text,
+        Request::ChangeUser => ExpectedReply::Login,
+        Request::BinlogDump => ExpectedReply::Stream,
+        Request::Simple | Request::ResetStatement(_) | Request::ResetConnection => {
+            ExpectedReply::Simple
+        }
         Request::LongData(_) | Request::Close(_) | Request::Quit => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! A packet's four-byte header, whole packets where they are small, and payloads of over 16 MiB.
 
-use super::{Fault, Parsed};
+use super::{Parsed, ProtocolError};
 
 /// Three bytes of length, one of number: what every packet begins with.
 pub const HEADER_LENGTH: usize = 4;
@@ -81,7 +81,7 @@ pub fn frame(bytes: &[u8], length_max: u32) -> Parsed<Frame<'_>> {
     };
     let length = header.payload_length;
     if length > length_max || header.goes_on() {
-        return Parsed::Invalid(Fault::TooLong { length, length_max });
+        return Parsed::Invalid(ProtocolError::TooLong { length, length_max });
     }
     match bytes.get(HEADER_LENGTH..header.frame_length()) {
         Some(payload) => Parsed::Frame(
@@ -126,7 +126,7 @@ pub enum Piece<'a> {
         need: usize,
     },
     /// A packet of the payload has the wrong number.
-    Invalid(Fault),
+    Invalid(ProtocolError),
 }
 
 impl Joiner {
@@ -155,7 +155,7 @@ impl Joiner {
                 Parsed::Invalid(fault) => return Piece::Invalid(fault),
             };
             if header.sequence != self.next_sequence {
-                return Piece::Invalid(Fault::Sequence(header.sequence));
+                return Piece::Invalid(ProtocolError::Sequence(header.sequence));
             }
             self.next_sequence = self.next_sequence.wrapping_add(1);
             self.left = header.payload_length as usize;

@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::flags::Capabilities;
-use super::{Fault, StatementId, What};
+use super::{PacketKind, ProtocolError, StatementId};
 
 mod attributes;
 
@@ -211,10 +211,13 @@ pub struct ChangeUser<'a> {
 ///
 /// # Errors
 /// A command that we do not know, or one that is not built as documented.
-pub fn request(payload: &[u8], capabilities: Capabilities) -> Result<Request<'_>, Fault> {
-    let (byte, body) = payload.split_first().ok_or(Fault::Malformed(What::Empty))?;
-    let code = Code::of(*byte).ok_or(Fault::UnknownCommand(*byte))?;
-    read(code, Cursor(body), capabilities).ok_or(Fault::Malformed(What::Command(*byte)))
+pub fn request(payload: &[u8], capabilities: Capabilities) -> Result<Request<'_>, ProtocolError> {
+    let (byte, body) = payload
+        .split_first()
+        .ok_or(ProtocolError::Malformed(PacketKind::Empty))?;
+    let code = Code::of(*byte).ok_or(ProtocolError::UnknownCommand(*byte))?;
+    read(code, Cursor(body), capabilities)
+        .ok_or(ProtocolError::Malformed(PacketKind::Command(*byte)))
 }
 
 fn read<'a>(code: Code, mut body: Cursor<'a>, agreed: Capabilities) -> Option<Request<'a>> {

@@ -1,9 +1,9 @@
 //! The server's first packet ("HandshakeV10"), or the error that it greets with instead.
 
-use super::backend::Report;
+use super::backend::ErrorReport;
 use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
-use super::{Fault, What};
+use super::{PacketKind, ProtocolError};
 
 /// What a server begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum First<'a> {
     /// It would talk to us.
     Greeting(Greeting<'a>),
     /// It would not: too many connections (1040), this host is blocked (1129) or unwanted (1130).
-    Error(Report<'a>),
+    Error(ErrorReport<'a>),
 }
 
 /// A server's greeting.
@@ -58,14 +58,14 @@ impl Nonce<'_> {
 ///
 /// # Errors
 /// It is neither a greeting of protocol 10 nor an error.
-pub fn first(payload: &[u8]) -> Result<First<'_>, Fault> {
+pub fn first(payload: &[u8]) -> Result<First<'_>, ProtocolError> {
     match payload.first() {
-        Some(0xff) => Report::read(payload).map(First::Error),
+        Some(0xff) => ErrorReport::read(payload).map(First::Error),
         Some(10) => read(Cursor(payload)).map(First::Greeting),
-        Some(9) => return Err(Fault::TooOld),
+        Some(9) => return Err(ProtocolError::TooOld),
         _ => None,
     }
-    .ok_or(Fault::Malformed(What::Greeting))
+    .ok_or(ProtocolError::Malformed(PacketKind::Greeting))
 }
 
 fn read(mut body: Cursor<'_>) -> Option<Greeting<'_>> {

@@ -7,9 +7,9 @@ mod accept;
 mod check;
 mod join;
 
-pub use accept::{Accept, Accepted, Claim, Method, wave_through};
+pub use accept::{ClaimedIdentity, ClientAuth, ClientAuthStep, Method, wave_through};
 pub use check::{Check, Secret};
-pub use join::{Hello, Join, JoinStep, Joined, ServerKey};
+pub use join::{Hello, ServerAuth, ServerAuthResult, ServerAuthStep, ServerKey};
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ pub enum Channel {
 /// user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum AuthFailure {
     /// The password or its proof is wrong, or there is no such user.
     WrongPassword,
     /// A packet that does not belong here, or is malformed.
@@ -91,16 +91,16 @@ impl Authenticated {
     }
 }
 
-impl Refusal {
+impl AuthFailure {
     /// The error's number to tell a client.
     #[must_use]
     pub fn code(self) -> u16 {
         match self {
             // ER_ACCESS_DENIED_ERROR
-            Refusal::WrongPassword => 1045,
+            AuthFailure::WrongPassword => 1045,
             // ER_HANDSHAKE_ERROR
-            Refusal::Protocol => 1043,
-            Refusal::Server(code) => code,
+            AuthFailure::Protocol => 1043,
+            AuthFailure::Server(code) => code,
             // ER_NOT_SUPPORTED_AUTH_MODE
             _ => 1251,
         }
@@ -110,39 +110,41 @@ impl Refusal {
     #[must_use]
     pub fn sqlstate(self) -> SqlState {
         match self {
-            Refusal::WrongPassword => SqlState::ACCESS,
-            Refusal::Protocol => SqlState::CONNECTION,
-            Refusal::Server(_) => SqlState::GENERAL,
+            AuthFailure::WrongPassword => SqlState::ACCESS,
+            AuthFailure::Protocol => SqlState::CONNECTION,
+            AuthFailure::Server(_) => SqlState::GENERAL,
             _ => SqlState(*b"08004"),
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AuthFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::WrongPassword => "wrong password or unknown user",
-            Refusal::Protocol => "unexpected packet during login",
-            Refusal::CannotSwitch => "the client cannot use the account's authentication plugin",
-            Refusal::NoKey => {
+            AuthFailure::WrongPassword => "wrong password or unknown user",
+            AuthFailure::Protocol => "unexpected packet during login",
+            AuthFailure::CannotSwitch => {
+                "the client cannot use the account's authentication plugin"
+            }
+            AuthFailure::NoKey => {
                 "the password can only be sent over TLS: connect with TLS, or configure an RSA key"
             }
-            Refusal::CleartextNotAllowed => {
+            AuthFailure::CleartextNotAllowed => {
                 "the authentication plugin sends a cleartext password, which requires TLS"
             }
-            Refusal::Plugin => "the server requested an unsupported authentication plugin",
-            Refusal::Credential => {
+            AuthFailure::Plugin => "the server requested an unsupported authentication plugin",
+            AuthFailure::Credential => {
                 "the stored credential cannot be used with the authentication plugin that the \
                  server requested"
             }
-            Refusal::PasswordNeeded => {
+            AuthFailure::PasswordNeeded => {
                 "the server has no cached password for this user and requires full authentication"
             }
-            Refusal::ServerKeyUnknown => {
+            AuthFailure::ServerKeyUnknown => {
                 "the server requires the password encrypted with an RSA public key that is not \
                  known: use TLS"
             }
-            Refusal::Server(code) => {
+            AuthFailure::Server(code) => {
                 return write!(
                     f,
                     "the server rejected the login with error \
@@ -153,7 +155,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for AuthFailure {}
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

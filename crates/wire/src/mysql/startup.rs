@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::flags::Capabilities;
-use super::{Fault, What};
+use super::{PacketKind, ProtocolError};
 
 /// How long an SSLRequest is: the beginning of a handshake response, and nothing more.
 pub const SSL_REQUEST_LENGTH: usize = 32;
@@ -79,12 +79,12 @@ impl<'a> Attributes<'a> {
 ///
 /// # Errors
 /// It is built otherwise, or of before 4.1.
-pub fn first(payload: &[u8]) -> Result<First<'_>, Fault> {
-    let malformed = Fault::Malformed(What::HandshakeResponse);
+pub fn first(payload: &[u8]) -> Result<First<'_>, ProtocolError> {
+    let malformed = ProtocolError::Malformed(PacketKind::HandshakeResponse);
     let mut body = Cursor(payload);
     let common = u32::from(body.u16().ok_or(malformed)?);
     if common & Capabilities::PROTOCOL_41.common() == 0 {
-        return Err(Fault::TooOld);
+        return Err(ProtocolError::TooOld);
     }
     read(payload).ok_or(malformed)
 }

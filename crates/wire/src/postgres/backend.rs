@@ -2,12 +2,12 @@
 
 use super::cursor::Cursor;
 use super::frame::Frame;
-use super::{Fault, TransactionStatus};
+use super::{ProtocolError, TransactionStatus};
 
 mod report;
 mod rows;
 
-pub use report::{CommandTag, Report, SqlState};
+pub use report::{CommandTag, ErrorReport, SqlState};
 pub use rows::{Column, columns, rows, values};
 
 /// One message of a server.
@@ -39,9 +39,9 @@ pub enum Message<'a> {
     /// `Z`: the server waits for the next command.
     ReadyForQuery(TransactionStatus),
     /// `E`: the command failed; or, at any time, the connection ends.
-    Error(Report<'a>),
+    Error(ErrorReport<'a>),
     /// `N`: a warning; may come at any time.
-    Notice(Report<'a>),
+    Notice(ErrorReport<'a>),
     /// `A`: a NOTIFY; may come at any time.
     Notification {
         /// The notifying server process.
@@ -123,11 +123,11 @@ impl<'a> Mechanisms<'a> {
 ///
 /// # Errors
 /// A tag that servers do not send, or a body that is not built as §54.7 says.
-pub fn message(frame: Frame<'_>) -> Result<Message<'_>, Fault> {
+pub fn message(frame: Frame<'_>) -> Result<Message<'_>, ProtocolError> {
     if !is_tag(frame.tag) {
-        return Err(Fault::UnknownTag(frame.tag));
+        return Err(ProtocolError::UnknownTag(frame.tag));
     }
-    read(frame.tag, frame.body).ok_or(Fault::Malformed(frame.tag))
+    read(frame.tag, frame.body).ok_or(ProtocolError::Malformed(frame.tag))
 }
 
 /// Whether servers send messages of this tag.
@@ -159,8 +159,8 @@ fn read(tag: u8, bytes: &[u8]) -> Option<Message<'_>> {
         b'3' => body.end(Message::CloseComplete),
         b'n' => body.end(Message::NoData),
         b'c' => body.end(Message::CopyDone),
-        b'E' => Report::read(bytes).map(Message::Error),
-        b'N' => Report::read(bytes).map(Message::Notice),
+        b'E' => ErrorReport::read(bytes).map(Message::Error),
+        b'N' => ErrorReport::read(bytes).map(Message::Notice),
         _ => read_fields(tag, body),
     }
 }

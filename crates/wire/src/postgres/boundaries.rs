@@ -4,10 +4,10 @@
 //! over may be passed on at once, whatever buffer borders it crosses; only a message that matters
 //! is held back until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
 
-use super::backend::{self, CommandTag, Report};
+use super::backend::{self, CommandTag, ErrorReport};
 use super::cursor::Cursor;
 use super::frame::{self, HEADER_LENGTH, Header};
-use super::{Fault, Parsed, TransactionStatus};
+use super::{Parsed, ProtocolError, TransactionStatus};
 
 /// The most bytes of one message that the caller must be able to hold together, but for a report.
 /// Messages that matter are tens of bytes, but an error can quote the query.
@@ -22,9 +22,9 @@ pub enum Event<'a> {
     /// `Z`
     ReadyForQuery(TransactionStatus),
     /// `E`; of a very long one only the first fields, which have the SQLSTATE.
-    Error(Report<'a>),
+    Error(ErrorReport<'a>),
     /// `N`; may come at any time.
-    Notice(Report<'a>),
+    Notice(ErrorReport<'a>),
     /// `A`; may come at any time.
     Notification,
     /// `S`; may come at any time. `None`: longer than we hold.
@@ -82,21 +82,21 @@ pub enum Step<'a> {
         need: usize,
     },
     /// The server does not speak the protocol.
-    Invalid(Fault),
+    Invalid(ProtocolError),
 }
 
 /// Where in a message the last buffer ended.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Boundaries {
+pub struct ServerScanner {
     /// Bytes of the current message that are still to come and do not matter.
     skip: usize,
 }
 
-impl Boundaries {
+impl ServerScanner {
     /// At the beginning of a message.
     #[must_use]
     pub fn new() -> Self {
-        Boundaries::default()
+        ServerScanner::default()
     }
 
     /// Whether the bytes consumed so far end where a message does.
@@ -140,7 +140,7 @@ impl Boundaries {
 
     fn stop<'a>(&mut self, header: Header, rest: &'a [u8], passed: usize) -> Step<'a> {
         if !backend::is_tag(header.tag) {
-            return Step::Invalid(Fault::UnknownTag(header.tag));
+            return Step::Invalid(ProtocolError::UnknownTag(header.tag));
         }
         let whole = header.frame_length();
         let length = whole.min(held_length(header.tag));
@@ -151,7 +151,7 @@ impl Boundaries {
             };
         };
         let Some(event) = read(header.tag, body, length == whole) else {
-            return Step::Invalid(Fault::Malformed(header.tag));
+            return Step::Invalid(ProtocolError::Malformed(header.tag));
         };
         self.skip = whole.saturating_sub(length);
         Step::Event {
@@ -210,8 +210,8 @@ fn read(tag: u8, bytes: &[u8], whole: bool) -> Option<Event<'_>> {
 
 fn read_report(tag: u8, body: &[u8], whole: bool) -> Option<Event<'_>> {
     let report = match whole {
-        true => Report::read(body)?,
-        false => Report::beginning(body),
+        true => ErrorReport::read(body)?,
+        false => ErrorReport::beginning(body),
     };
     Some(match tag {
         b'E' => Event::Error(report),

@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::TransactionStatus;
-use super::backend::Report;
+use super::backend::ErrorReport;
 use super::boundaries::Event;
 
 mod copy;
@@ -26,28 +26,29 @@ mod tests;
 
 use copy::CopyState;
 pub use terms::{
-    Answer, Delivery, Due, Origin, OutOfSync, Reply, Request, Sending, Settled, Token,
+    Delivery, DueAction, LocalReply, Origin, OutOfSync, Reply, ReplyOutcome, Request, RequestToken,
+    Sending,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owed {
+enum PendingReply {
     Request(Request),
     /// A reply that we give.
-    Answer(Answer),
+    Answer(LocalReply),
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    owed: Owed,
+    owed: PendingReply,
     origin: Origin,
-    token: Token,
+    token: RequestToken,
 }
 
 /// The replies that a server connection owes.
 #[derive(Debug)]
 pub struct Conversation {
     queue: VecDeque<Entry>,
-    discarded: VecDeque<Due>,
+    discarded: VecDeque<DueAction>,
     status: TransactionStatus,
     copy: CopyState,
     /// Syncs that a COPY which failed has passed over, or that are still to be answered.
@@ -99,15 +100,14 @@ impl Conversation {
     /// out; not after it, and not before the client flushes or syncs.
     #[must_use]
     pub fn owes_reply(&self) -> bool {
-        let is_request = |entry: &Entry| matches!(entry.owed, Owed::Request(_));
+        let is_request = |entry: &Entry| matches!(entry.owed, PendingReply::Request(_));
         self.queue.iter().any(is_request)
     }
 
     /// Whether a ReadyForQuery is on its way: some batch or query that was sent is not over.
     #[must_use]
     pub fn owes_ready(&self) -> bool {
-        let ends =
-            |entry: &Entry| matches!(entry.owed, Owed::Request(request) if ends_in_ready(request));
+        let ends = |entry: &Entry| matches!(entry.owed, PendingReply::Request(request) if ends_in_ready(request));
         self.queue.iter().any(ends)
     }
 
@@ -152,14 +152,14 @@ impl Conversation {
             Some(Entry {
                 origin: Origin::Ours,
                 ..
-            }) if self.certain => Delivery::Swallow,
+            }) if self.certain => Delivery::Discard,
             _ => Delivery::Forward,
         }
     }
 
     /// A message is about to be sent. The token comes back in what is settled.
     #[must_use]
-    pub fn sent(&mut self, request: Request, origin: Origin, token: Token) -> Sending {
+    pub fn sent(&mut self, request: Request, origin: Origin, token: RequestToken) -> Sending {
         if !self.certain || request == Request::Terminate {
             self.ended |= request == Request::Terminate;
             return Sending::Forward;
@@ -177,7 +177,7 @@ impl Conversation {
         }
         self.skipping = false;
         self.open = !ends_in_ready(request);
-        self.push(Owed::Request(request), origin, token);
+        self.push(PendingReply::Request(request), origin, token);
         Sending::Forward
     }
 
@@ -192,26 +192,26 @@ impl Conversation {
     ///
     /// `Drop`: never; it stands behind an error.
     #[must_use]
-    pub fn answer(&mut self, answer: Answer, token: Token) -> Sending {
+    pub fn answer(&mut self, answer: LocalReply, token: RequestToken) -> Sending {
         if self.skipping {
             return Sending::Drop;
         }
-        self.push(Owed::Answer(answer), Origin::Client, token);
+        self.push(PendingReply::Answer(answer), Origin::Client, token);
         Sending::Forward
     }
 
     /// What the caller has to do now.
-    pub fn due(&mut self) -> Option<Due> {
+    pub fn due(&mut self) -> Option<DueAction> {
         if let Some(discarded) = self.discarded.pop_front() {
             return Some(discarded);
         }
         let front = self.queue.front()?;
-        let Owed::Answer(answer) = front.owed else {
+        let PendingReply::Answer(answer) = front.owed else {
             return None;
         };
         let token = front.token;
         self.pop();
-        Some(Due::Answer(answer, token))
+        Some(DueAction::Answer(answer, token))
     }
 
     /// The server sent a message that matters.
@@ -224,10 +224,10 @@ impl Conversation {
             Event::Notification => {
                 return Ok(Reply {
                     delivery: Delivery::Forward,
-                    settled: Settled::Nothing,
+                    settled: ReplyOutcome::Nothing,
                 });
             }
-            Event::Notice(_) | Event::ParameterStatus(_) => Settled::Nothing,
+            Event::Notice(_) | Event::ParameterStatus(_) => ReplyOutcome::Nothing,
             Event::Login(_) => return Err(OutOfSync),
             Event::Error(report) if report.is_fatal() => self.fatal(*report),
             _ if !self.certain => self.uncertain_reply(event),
@@ -239,7 +239,7 @@ impl Conversation {
         Ok(Reply { delivery, settled })
     }
 
-    fn push(&mut self, owed: Owed, origin: Origin, token: Token) {
+    fn push(&mut self, owed: PendingReply, origin: Origin, token: RequestToken) {
         self.queue.push_back(Entry {
             owed,
             origin,
@@ -251,38 +251,38 @@ impl Conversation {
     fn pop(&mut self) {
         self.queue.pop_front();
         self.completed = 0;
-        while self.front() == Some(Owed::Request(Request::CopyEnd)) {
+        while self.front() == Some(PendingReply::Request(Request::CopyEnd)) {
             self.queue.pop_front();
         }
     }
 
-    fn front(&self) -> Option<Owed> {
+    fn front(&self) -> Option<PendingReply> {
         self.queue.front().map(|entry| entry.owed)
     }
 
-    fn fatal(&mut self, report: Report<'_>) -> Settled {
+    fn fatal(&mut self, report: ErrorReport<'_>) -> ReplyOutcome {
         self.ended = true;
         self.certain = false;
-        Settled::Fatal(report.sqlstate())
+        ReplyOutcome::Fatal(report.sqlstate())
     }
 
-    fn uncertain_reply(&mut self, event: &Event<'_>) -> Settled {
+    fn uncertain_reply(&mut self, event: &Event<'_>) -> ReplyOutcome {
         match event {
             Event::ReadyForQuery(status) => {
                 self.status = *status;
-                Settled::Ready
+                ReplyOutcome::Ready
             }
-            Event::Error(report) => Settled::Failed {
+            Event::Error(report) => ReplyOutcome::Failed {
                 token: None,
                 sqlstate: report.sqlstate(),
             },
-            _ => Settled::Nothing,
+            _ => ReplyOutcome::Nothing,
         }
     }
 
-    fn error(&mut self, report: Report<'_>) -> Result<Reply, OutOfSync> {
+    fn error(&mut self, report: ErrorReport<'_>) -> Result<Reply, OutOfSync> {
         let Some(Entry {
-            owed: Owed::Request(request),
+            owed: PendingReply::Request(request),
             origin,
             token,
         }) = self.queue.front().copied()
@@ -297,9 +297,9 @@ impl Conversation {
         Ok(Reply {
             delivery: match owner {
                 Origin::Client => Delivery::Forward,
-                Origin::Ours => Delivery::Swallow,
+                Origin::Ours => Delivery::Discard,
             },
-            settled: Settled::Failed {
+            settled: ReplyOutcome::Failed {
                 token: Some(token),
                 sqlstate: report.sqlstate(),
             },
@@ -311,18 +311,20 @@ impl Conversation {
     fn skip_to_sync(&mut self) -> Origin {
         while let Some(entry) = self.queue.front().copied() {
             match entry.owed {
-                Owed::Request(Request::Sync) => return entry.origin,
-                Owed::Request(Request::Parse) => {
-                    self.discarded.push_back(Due::ParseDiscarded(entry.token));
+                PendingReply::Request(Request::Sync) => return entry.origin,
+                PendingReply::Request(Request::Parse) => {
+                    self.discarded
+                        .push_back(DueAction::ParseDiscarded(entry.token));
                 }
-                Owed::Request(Request::Close) => {
-                    self.discarded.push_back(Due::CloseDiscarded(entry.token));
+                PendingReply::Request(Request::Close) => {
+                    self.discarded
+                        .push_back(DueAction::CloseDiscarded(entry.token));
                 }
-                Owed::Answer(answer) => {
-                    let discarded = Due::AnswerDiscarded(answer, entry.token);
+                PendingReply::Answer(answer) => {
+                    let discarded = DueAction::AnswerDiscarded(answer, entry.token);
                     self.discarded.push_back(discarded);
                 }
-                Owed::Request(_) => {}
+                PendingReply::Request(_) => {}
             }
             self.queue.pop_front();
         }
@@ -330,9 +332,9 @@ impl Conversation {
         Origin::Client
     }
 
-    fn ready(&mut self, status: TransactionStatus) -> Result<Settled, OutOfSync> {
+    fn ready(&mut self, status: TransactionStatus) -> Result<ReplyOutcome, OutOfSync> {
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
-        if !matches!(entry.owed, Owed::Request(request) if ends_in_ready(request)) {
+        if !matches!(entry.owed, PendingReply::Request(request) if ends_in_ready(request)) {
             return Err(OutOfSync);
         }
         self.status = status;
@@ -340,30 +342,30 @@ impl Conversation {
         self.pop();
         self.certain &= self.strays == 0 || self.is_fenced();
         Ok(match entry.origin {
-            Origin::Client => Settled::Ready,
-            Origin::Ours => Settled::OursEnded(entry.token),
+            Origin::Client => ReplyOutcome::Ready,
+            Origin::Ours => ReplyOutcome::OursEnded(entry.token),
         })
     }
 
     /// A reply that is neither an error nor ReadyForQuery.
-    fn progress(&mut self, event: &Event<'_>) -> Result<Settled, OutOfSync> {
+    fn progress(&mut self, event: &Event<'_>) -> Result<ReplyOutcome, OutOfSync> {
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
-        let Owed::Request(request) = entry.owed else {
+        let PendingReply::Request(request) = entry.owed else {
             return Err(OutOfSync);
         };
         let token = entry.token;
         let settled = match (request, event) {
-            (Request::Parse, Event::ParseComplete) => Settled::Parsed(token),
-            (Request::Close, Event::CloseComplete) => Settled::Closed(token),
+            (Request::Parse, Event::ParseComplete) => ReplyOutcome::Parsed(token),
+            (Request::Close, Event::CloseComplete) => ReplyOutcome::Closed(token),
             (Request::Execute, Event::CommandComplete(_) | Event::EmptyQuery) => {
-                Settled::Completed { token, nth: 0 }
+                ReplyOutcome::Completed { token, nth: 0 }
             }
-            (Request::Execute, Event::PortalSuspended) => Settled::Suspended(token),
+            (Request::Execute, Event::PortalSuspended) => ReplyOutcome::Suspended(token),
             (Request::Bind, Event::BindComplete)
             | (
                 Request::DescribeStatement | Request::DescribePortal,
                 Event::RowDescription | Event::NoData,
-            ) => Settled::Nothing,
+            ) => ReplyOutcome::Nothing,
             (Request::Query, Event::CommandComplete(_) | Event::EmptyQuery) => {
                 return Ok(self.completed(token));
             }
@@ -377,15 +379,15 @@ impl Conversation {
     }
 
     /// A statement of a Query ended well; ReadyForQuery or another is still to come.
-    fn completed(&mut self, token: Token) -> Settled {
+    fn completed(&mut self, token: RequestToken) -> ReplyOutcome {
         let nth = self.completed;
         self.completed = nth.saturating_add(1);
         self.copy = CopyState::No;
-        Settled::Completed { token, nth }
+        ReplyOutcome::Completed { token, nth }
     }
 
     /// A reply after which its request goes on.
-    fn inside(&mut self, request: Request, event: &Event<'_>) -> Result<Settled, OutOfSync> {
+    fn inside(&mut self, request: Request, event: &Event<'_>) -> Result<ReplyOutcome, OutOfSync> {
         match (request, event) {
             (Request::Query, Event::RowDescription)
             | (Request::DescribeStatement, Event::ParameterDescription)
@@ -396,7 +398,7 @@ impl Conversation {
             (Request::Query | Request::Execute, Event::CopyDone) => self.copy_done(),
             _ => return Err(OutOfSync),
         }
-        Ok(Settled::Nothing)
+        Ok(ReplyOutcome::Nothing)
     }
 }
 

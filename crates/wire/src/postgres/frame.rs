@@ -1,6 +1,6 @@
 //! A message's five-byte header, and whole messages where they are small (§54.2.1 "Messaging").
 
-use super::{Fault, Parsed, frontend};
+use super::{Parsed, ProtocolError, frontend};
 
 /// A tag and a length: what every message after the startup packet begins with.
 pub const HEADER_LENGTH: usize = 5;
@@ -63,7 +63,7 @@ pub fn client_header(bytes: &[u8]) -> Parsed<Header> {
     };
     match frontend::length_max(*tag) {
         Some(length_max) => header_within(bytes, length_max),
-        None => Parsed::Invalid(Fault::UnknownTag(*tag)),
+        None => Parsed::Invalid(ProtocolError::UnknownTag(*tag)),
     }
 }
 
@@ -97,10 +97,10 @@ fn header_within(bytes: &[u8], length_max: u32) -> Parsed<Header> {
     };
     let length = u32::from_be_bytes(*length);
     let Some(body_length) = length.checked_sub(4) else {
-        return Parsed::Invalid(Fault::LengthTooSmall(length));
+        return Parsed::Invalid(ProtocolError::LengthTooSmall(length));
     };
     if length > length_max {
-        return Parsed::Invalid(Fault::TooLong { tag: *tag, length });
+        return Parsed::Invalid(ProtocolError::TooLong { tag: *tag, length });
     }
     let header = Header {
         tag: *tag,
@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn a_length_that_cannot_be_is_refused_before_the_body_arrives() {
-        let too_small = Parsed::Invalid(Fault::LengthTooSmall(3));
+        let too_small = Parsed::Invalid(ProtocolError::LengthTooSmall(3));
         assert_eq!(header(b"Q\0\0\0\x03"), too_small);
         let length = 0x4000_0000;
-        let too_long = Parsed::Invalid(Fault::TooLong { tag: b'D', length });
+        let too_long = Parsed::Invalid(ProtocolError::TooLong { tag: b'D', length });
         assert_eq!(header(b"D\x40\0\0\0"), too_long);
         let length = 16_385;
-        let too_long = Parsed::Invalid(Fault::TooLong { tag: b'p', length });
+        let too_long = Parsed::Invalid(ProtocolError::TooLong { tag: b'p', length });
         assert_eq!(frame(b"p\0\0\x40\x01", PRE_AUTH_LENGTH_MAX), too_long);
     }
 
@@ -155,11 +155,11 @@ mod tests {
             )
         );
         let length = 10_001;
-        let too_long = Parsed::Invalid(Fault::TooLong { tag: b'D', length });
+        let too_long = Parsed::Invalid(ProtocolError::TooLong { tag: b'D', length });
         assert_eq!(client_header(b"D\0\0\x27\x11"), too_long);
         assert_eq!(
             client_header(b"Z"),
-            Parsed::Invalid(Fault::UnknownTag(b'Z'))
+            Parsed::Invalid(ProtocolError::UnknownTag(b'Z'))
         );
     }
 

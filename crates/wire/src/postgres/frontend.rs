@@ -1,6 +1,6 @@
 //! What a client sends once it is logged in (§54.7 "Message Formats", those marked (F)).
 
-use super::Fault;
+use super::ProtocolError;
 use super::cursor::Cursor;
 use super::frame::{Frame, LENGTH_MAX};
 
@@ -83,11 +83,11 @@ pub enum Request<'a> {
 ///
 /// # Errors
 /// A tag that clients do not send, or a body that is not built as §54.7 says.
-pub fn request(frame: Frame<'_>) -> Result<Request<'_>, Fault> {
+pub fn request(frame: Frame<'_>) -> Result<Request<'_>, ProtocolError> {
     if length_max(frame.tag).is_none() {
-        return Err(Fault::UnknownTag(frame.tag));
+        return Err(ProtocolError::UnknownTag(frame.tag));
     }
-    read(frame.tag, Cursor(frame.body)).ok_or(Fault::Malformed(frame.tag))
+    read(frame.tag, Cursor(frame.body)).ok_or(ProtocolError::Malformed(frame.tag))
 }
 
 /// What the length field of a client's message may say, or that there is no such message.

@@ -6,8 +6,8 @@
 mod accept;
 mod join;
 
-pub use accept::{Accept, Accepted, Method, Secret};
-pub use join::{Join, JoinStep, Joined};
+pub use accept::{ClientAuth, ClientAuthStep, Method, Secret};
+pub use join::{ServerAuth, ServerAuthResult, ServerAuthStep};
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub enum Credential {
 /// user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum AuthFailure {
     /// The password or its proof is wrong, or there is no such user.
     WrongPassword,
     /// An empty password, which no server takes.
@@ -52,7 +52,7 @@ pub enum Refusal {
     /// A message that does not belong here, or is malformed.
     Protocol,
     /// SCRAM's reasons.
-    Scram(scram::Fault),
+    Scram(scram::ScramError),
     /// The server asks for a method that we do not speak (its number), such as GSSAPI.
     Method(u32),
     /// The server asks for a method that our credential does not answer.
@@ -77,49 +77,49 @@ impl Authenticated {
     }
 }
 
-impl Refusal {
+impl AuthFailure {
     /// The SQLSTATE to tell a client.
     #[must_use]
     pub fn sqlstate(self) -> SqlState {
         match self {
-            Refusal::WrongPassword
-            | Refusal::EmptyPassword
-            | Refusal::Scram(scram::Fault::WrongPassword) => SqlState::INVALID_PASSWORD,
-            Refusal::Protocol | Refusal::Scram(_) => SqlState::PROTOCOL_VIOLATION,
+            AuthFailure::WrongPassword
+            | AuthFailure::EmptyPassword
+            | AuthFailure::Scram(scram::ScramError::WrongPassword) => SqlState::INVALID_PASSWORD,
+            AuthFailure::Protocol | AuthFailure::Scram(_) => SqlState::PROTOCOL_VIOLATION,
             _ => SqlState::INVALID_AUTHORIZATION,
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AuthFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::WrongPassword => f.write_str("wrong password or unknown user"),
-            Refusal::EmptyPassword => f.write_str("empty password"),
-            Refusal::Protocol => f.write_str("unexpected message during login"),
-            Refusal::Scram(fault) => fault.fmt(f),
-            Refusal::Method(number) => {
+            AuthFailure::WrongPassword => f.write_str("wrong password or unknown user"),
+            AuthFailure::EmptyPassword => f.write_str("empty password"),
+            AuthFailure::Protocol => f.write_str("unexpected message during login"),
+            AuthFailure::Scram(fault) => fault.fmt(f),
+            AuthFailure::Method(number) => {
                 write!(
                     f,
                     "the server requested unsupported authentication method {number}"
                 )
             }
-            Refusal::Credential => f.write_str(
+            AuthFailure::Credential => f.write_str(
                 "the stored credential cannot be used with the authentication method \
                              that the server requested",
             ),
-            Refusal::CleartextNotAllowed => f.write_str(
+            AuthFailure::CleartextNotAllowed => f.write_str(
                 "the server requested a cleartext password over a connection without \
                              TLS",
             ),
-            Refusal::Unproved => {
+            AuthFailure::Unproved => {
                 f.write_str("the server ended SCRAM authentication before proving its identity")
             }
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for AuthFailure {}
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

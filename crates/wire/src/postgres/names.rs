@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::frame::{self, HEADER_LENGTH, Header};
-use super::{Fault, Parsed};
-use crate::flight::Flight;
+use super::{Parsed, ProtocolError};
+use crate::flight::StreamEditor;
 
 /// Where a name is in a message, counted from the message's first byte, without its final zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn names(header: Header, bytes: &[u8]) -> Parsed<Names> {
         b'D' | b'C' => match bytes.get(HEADER_LENGTH) {
             Some(b'S') => &[Kind::Statement],
             Some(b'P') => &[Kind::Portal],
-            Some(_) => return Parsed::Invalid(Fault::Malformed(header.tag)),
+            Some(_) => return Parsed::Invalid(ProtocolError::Malformed(header.tag)),
             None => return cut_short(header, bytes.len(), 1),
         },
         _ => &[],
@@ -141,7 +141,7 @@ pub fn write_renamed(out: &mut Vec<u8>, header: Header, bytes: &[u8], old: Name,
     out.extend_from_slice(new);
 }
 
-impl Flight<'_, '_> {
+impl StreamEditor<'_, '_> {
     /// The message ahead goes on with `new` for the name `old` in it; what is decided then is the
     /// message up to the end of that name.
     pub fn rename(&mut self, header: Header, old: Name, new: &[u8]) {
@@ -158,7 +158,7 @@ enum Kind {
 
 fn cut_short(header: Header, have: usize, more: usize) -> Parsed<Names> {
     if have >= header.frame_length() {
-        return Parsed::Invalid(Fault::Malformed(header.tag));
+        return Parsed::Invalid(ProtocolError::Malformed(header.tag));
     }
     Parsed::Incomplete {
         need: have.max(HEADER_LENGTH).saturating_add(more),
@@ -168,7 +168,7 @@ fn cut_short(header: Header, have: usize, more: usize) -> Parsed<Names> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flight::Outcome;
+    use crate::flight::EditOutcome;
     use crate::postgres::build;
 
     #[test]
@@ -213,14 +213,14 @@ mod tests {
             panic!()
         };
         let mut out = Vec::new();
-        let mut flight = Flight::new(&input, &mut out);
+        let mut flight = StreamEditor::new(&input, &mut out);
         flight.keep(start);
         let statement = found.statement.unwrap();
         flight.rename(header, statement, b"a longer name");
         flight.keep(shown - statement.end);
         let rest = flight.rest().len();
         flight.keep(rest);
-        assert_eq!(flight.finish(), Outcome::Edited);
+        assert_eq!(flight.finish(), EditOutcome::Edited);
         let mut expect = Vec::new();
         build::sync(&mut expect);
         build::bind(&mut expect, b"", b"a longer name", &[Some(b"value")]);

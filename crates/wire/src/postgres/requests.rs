@@ -8,7 +8,7 @@
 use super::conversation::Request;
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::names::names;
-use super::{Fault, Parsed};
+use super::{Parsed, ProtocolError};
 
 /// The most that a Bind's two names may take, together with its header: twice what servers take of
 /// a message that names one (`PQ_SMALL_MESSAGE_LIMIT`).
@@ -50,23 +50,23 @@ pub enum Step {
         need: usize,
     },
     /// The client does not keep to the protocol (SQLSTATE 08P01).
-    Invalid(Fault),
+    Invalid(ProtocolError),
 }
 
 /// Where in a message the last buffer ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Requests {
+pub struct ClientScanner {
     /// Bytes of the current message that are still to come and are not shown.
     skip: usize,
     text_length_max: usize,
 }
 
-impl Requests {
+impl ClientScanner {
     /// At the beginning of a message. A Query or Parse of up to `text_length_max` bytes is shown
     /// whole; the caller must be able to hold as many, and at least [`BIND_NAMES_LENGTH_MAX`].
     #[must_use]
     pub fn new(text_length_max: usize) -> Self {
-        Requests {
+        ClientScanner {
             skip: 0,
             text_length_max: text_length_max.max(HEADER_LENGTH),
         }
@@ -129,7 +129,7 @@ impl Requests {
             },
             b'Q' | b'P' => header.frame_length().min(self.text_length_max),
             // Only during a login.
-            b'p' => return Parsed::Invalid(Fault::UnknownTag(header.tag)),
+            b'p' => return Parsed::Invalid(ProtocolError::UnknownTag(header.tag)),
             _ => header.frame_length(),
         };
         let Some(body) = bytes.get(HEADER_LENGTH..length) else {
@@ -137,7 +137,7 @@ impl Requests {
         };
         match self.request(header, bytes, body) {
             Some(request) => Parsed::Frame((header, request), length),
-            None => Parsed::Invalid(Fault::Malformed(header.tag)),
+            None => Parsed::Invalid(ProtocolError::Malformed(header.tag)),
         }
     }
 
@@ -172,7 +172,7 @@ fn names_length(header: Header, bytes: &[u8], length_max: usize) -> Parsed<()> {
     match names(header, beginning) {
         Parsed::Frame(_, length) => Parsed::Frame((), length),
         Parsed::Incomplete { need } if need <= length_max => Parsed::Incomplete { need },
-        Parsed::Incomplete { .. } => Parsed::Invalid(Fault::Malformed(header.tag)),
+        Parsed::Incomplete { .. } => Parsed::Invalid(ProtocolError::Malformed(header.tag)),
         Parsed::Invalid(fault) => Parsed::Invalid(fault),
     }
 }

@@ -59,7 +59,7 @@ pub struct Keys {
 /// Why an exchange ended; whose fault is in the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ScramError {
     /// The peer's message is not built as RFC 5802 says.
     Malformed,
     /// The proof is wrong: wrong password or no such user.
@@ -77,21 +77,23 @@ pub enum Fault {
     WrongServer,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ScramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::Malformed => "malformed SCRAM message",
-            Fault::WrongPassword => "wrong password",
-            Fault::ChannelBinding => "SCRAM channel binding check failed",
-            Fault::Unsupported => "SCRAM authorization identities and extensions are not supported",
-            Fault::Nonce => "SCRAM nonce does not match",
-            Fault::TooManyIterations => "the server requested too many SCRAM iterations",
-            Fault::WrongServer => "incorrect SCRAM server signature",
+            ScramError::Malformed => "malformed SCRAM message",
+            ScramError::WrongPassword => "wrong password",
+            ScramError::ChannelBinding => "SCRAM channel binding check failed",
+            ScramError::Unsupported => {
+                "SCRAM authorization identities and extensions are not supported"
+            }
+            ScramError::Nonce => "SCRAM nonce does not match",
+            ScramError::TooManyIterations => "the server requested too many SCRAM iterations",
+            ScramError::WrongServer => "incorrect SCRAM server signature",
         })
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ScramError {}
 
 impl Verifier {
     /// Reads `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` (manual, pg_authid).

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::cursor::Cursor;
-use super::{Fault, Parsed};
+use super::{Parsed, ProtocolError};
 
 /// The longest first packet taken from a stranger; servers take 10,000 bytes.
 pub const LENGTH_MAX: u32 = 16 * 1024;
@@ -78,10 +78,10 @@ pub fn first(bytes: &[u8]) -> Parsed<First<'_>> {
     };
     let length = u32::from_be_bytes(*length);
     if length < 8 {
-        return Parsed::Invalid(Fault::LengthTooSmall(length));
+        return Parsed::Invalid(ProtocolError::LengthTooSmall(length));
     }
     if length > LENGTH_MAX {
-        return Parsed::Invalid(Fault::TooLong { tag: 0, length });
+        return Parsed::Invalid(ProtocolError::TooLong { tag: 0, length });
     }
     let code = match rest.split_first_chunk::<4>() {
         Some((code, _)) => u32::from_be_bytes(*code),
@@ -101,34 +101,34 @@ pub fn first(bytes: &[u8]) -> Parsed<First<'_>> {
 }
 
 /// What can be refused before the body has arrived.
-fn check_code(code: u32, length: u32) -> Result<(), Fault> {
+fn check_code(code: u32, length: u32) -> Result<(), ProtocolError> {
     match code {
-        SSL | GSSENC if length != 8 => Err(Fault::TooLong { tag: 0, length }),
-        CANCEL if length < 16 => Err(Fault::LengthTooSmall(length)),
-        CANCEL if length > 12 + 256 => Err(Fault::TooLong { tag: 0, length }),
+        SSL | GSSENC if length != 8 => Err(ProtocolError::TooLong { tag: 0, length }),
+        CANCEL if length < 16 => Err(ProtocolError::LengthTooSmall(length)),
+        CANCEL if length > 12 + 256 => Err(ProtocolError::TooLong { tag: 0, length }),
         SSL | GSSENC | CANCEL => Ok(()),
         _ if code & 0xffff_0000 == VERSION_3 => Ok(()),
-        _ => Err(Fault::Version(code)),
+        _ => Err(ProtocolError::Version(code)),
     }
 }
 
-fn read(code: u32, body: &[u8]) -> Result<First<'_>, Fault> {
+fn read(code: u32, body: &[u8]) -> Result<First<'_>, ProtocolError> {
     match code {
         SSL => Ok(First::SslRequest),
         GSSENC => Ok(First::GssEncRequest),
         CANCEL => {
             let mut body = Cursor(body);
-            let process = body.u32().ok_or(Fault::Parameters)?;
+            let process = body.u32().ok_or(ProtocolError::Parameters)?;
             let secret = body.rest();
             Ok(First::Cancel(CancelKey { process, secret }))
         }
         _ => {
             let minor = (code & 0xffff) as u16;
-            let parameters = whole_pairs(body).ok_or(Fault::Parameters)?;
+            let parameters = whole_pairs(body).ok_or(ProtocolError::Parameters)?;
             let startup = Startup { minor, parameters };
             match startup.user() {
                 Some(user) if !user.is_empty() => Ok(First::Startup(startup)),
-                _ => Err(Fault::NoUser),
+                _ => Err(ProtocolError::NoUser),
             }
         }
     }

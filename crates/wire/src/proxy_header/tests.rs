@@ -52,7 +52,7 @@ fn check_line(line: &str, source: &str, destination: &str) {
 }
 
 #[track_caller]
-fn check_fault(bytes: impl AsRef<[u8]>, fault: Fault) {
+fn check_fault(bytes: impl AsRef<[u8]>, fault: HeaderError) {
     check(bytes.as_ref(), Invalid(fault));
 }
 
@@ -136,10 +136,10 @@ fn unknown_means_the_sockets_address_whatever_else_the_line_says() {
 
 #[test]
 fn a_stranger_is_refused_at_the_first_byte_that_differs() {
-    check_fault("GET / HTTP/1.1\r\n\r\n", Fault::NotProxy);
-    check_fault("POST / HTTP/1.1\r\n\r\n", Fault::NotProxy);
-    check_fault("\r\n\r\nGET / HTTP/1.1\r\n", Fault::NotProxy);
-    check_fault([0x16, 3, 1, 2, 0], Fault::NotProxy);
+    check_fault("GET / HTTP/1.1\r\n\r\n", HeaderError::NotProxy);
+    check_fault("POST / HTTP/1.1\r\n\r\n", HeaderError::NotProxy);
+    check_fault("\r\n\r\nGET / HTTP/1.1\r\n", HeaderError::NotProxy);
+    check_fault([0x16, 3, 1, 2, 0], HeaderError::NotProxy);
     assert_eq!(bytes_until_invalid(b"GET /"), 1);
     assert_eq!(bytes_until_invalid(b"POST /"), 2);
     assert_eq!(bytes_until_invalid(b"PROXY TCP5"), 10);
@@ -150,34 +150,34 @@ fn a_stranger_is_refused_at_the_first_byte_that_differs() {
 
 #[test]
 fn a_line_that_is_almost_right_is_refused() {
-    let cases: [(&str, Fault); 27] = [
-        ("PROXY  TCP4 1.1.1.1 2.2.2.2 1 2\r\n", Fault::Protocol),
-        ("PROXY tcp4 1.1.1.1 2.2.2.2 1 2\r\n", Fault::Protocol),
-        ("PROXY UDP4 1.1.1.1 2.2.2.2 1 2\r\n", Fault::Protocol),
-        ("PROXY TCP4x 1.1.1.1 2.2.2.2 1 2\r\n", Fault::Protocol),
-        ("PROXY UNKNOWNX\r\n", Fault::Protocol),
-        ("PROXY\tTCP4 1.1.1.1 2.2.2.2 1 2\r\n", Fault::NotProxy),
-        ("PROXY \r\n", Fault::Protocol),
-        ("PROXY TCP4\r\n", Fault::LineEnd),
-        ("PROXY TCP4 \r\n", Fault::Address),
-        ("PROXY TCP4  1.1.1.1 2.2.2.2 1 2\r\n", Fault::Address),
-        ("PROXY TCP4 1.1.1.1  2.2.2.2 1 2\r\n", Fault::Address),
-        ("PROXY TCP4 1.1.1 2.2.2.2 1 2\r\n", Fault::Address),
-        ("PROXY TCP4 01.1.1.1 2.2.2.2 1 2\r\n", Fault::Address),
-        ("PROXY TCP4 1.1.1.1 ::1 1 2\r\n", Fault::Address),
-        ("PROXY TCP6 1.1.1.1 ::1 1 2\r\n", Fault::Address),
-        ("PROXY TCP6 fe80::1%eth0 ::1 1 2\r\n", Fault::Address),
-        ("PROXY TCP6 1::2::3 ::1 1 2\r\n", Fault::Address),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 01 2\r\n", Fault::Port),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 +1 2\r\n", Fault::Port),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 65536\r\n", Fault::Port),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 1  2\r\n", Fault::Port),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n", Fault::Port),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2 \r\n", Fault::LineEnd),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2 3\r\n", Fault::LineEnd),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\n", Fault::LineEnd),
-        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\r\n", Fault::LineEnd),
-        ("PROXY UNKNOWN a\nb\r\n", Fault::LineEnd),
+    let cases: [(&str, HeaderError); 27] = [
+        ("PROXY  TCP4 1.1.1.1 2.2.2.2 1 2\r\n", HeaderError::Protocol),
+        ("PROXY tcp4 1.1.1.1 2.2.2.2 1 2\r\n", HeaderError::Protocol),
+        ("PROXY UDP4 1.1.1.1 2.2.2.2 1 2\r\n", HeaderError::Protocol),
+        ("PROXY TCP4x 1.1.1.1 2.2.2.2 1 2\r\n", HeaderError::Protocol),
+        ("PROXY UNKNOWNX\r\n", HeaderError::Protocol),
+        ("PROXY\tTCP4 1.1.1.1 2.2.2.2 1 2\r\n", HeaderError::NotProxy),
+        ("PROXY \r\n", HeaderError::Protocol),
+        ("PROXY TCP4\r\n", HeaderError::LineEnd),
+        ("PROXY TCP4 \r\n", HeaderError::Address),
+        ("PROXY TCP4  1.1.1.1 2.2.2.2 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP4 1.1.1.1  2.2.2.2 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP4 1.1.1 2.2.2.2 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP4 01.1.1.1 2.2.2.2 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP4 1.1.1.1 ::1 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP6 1.1.1.1 ::1 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP6 fe80::1%eth0 ::1 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP6 1::2::3 ::1 1 2\r\n", HeaderError::Address),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 01 2\r\n", HeaderError::Port),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 +1 2\r\n", HeaderError::Port),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 65536\r\n", HeaderError::Port),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 1  2\r\n", HeaderError::Port),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n", HeaderError::Port),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2 \r\n", HeaderError::LineEnd),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2 3\r\n", HeaderError::LineEnd),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\n", HeaderError::LineEnd),
+        ("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\r\n", HeaderError::LineEnd),
+        ("PROXY UNKNOWN a\nb\r\n", HeaderError::LineEnd),
     ];
     for (line, fault) in cases {
         check_fault(line, fault);
@@ -188,11 +188,11 @@ fn a_line_that_is_almost_right_is_refused() {
 fn a_line_without_an_end_is_refused_as_soon_as_no_end_fits() {
     let mut line = b"PROXY UNKNOWN ".to_vec();
     line.resize(LINE_LENGTH_MAX + 1, b'x');
-    check_fault(&line, Fault::LineTooLong);
+    check_fault(&line, HeaderError::LineTooLong);
     assert_eq!(bytes_until_invalid(&line), LINE_LENGTH_MAX - 1);
     line.truncate(LINE_LENGTH_MAX - 1);
     line.extend_from_slice(b"\r\n");
-    check_fault(&line, Fault::LineTooLong);
+    check_fault(&line, HeaderError::LineTooLong);
 }
 
 /// To see this red: drop an ending from `v1::ENDINGS`, or return `Ok` from `address_begun`.
@@ -269,17 +269,20 @@ fn local_and_other_families_mean_the_sockets_address() {
 
 #[test]
 fn a_binary_header_that_is_almost_right_is_refused() {
-    check_fault(v2(0x11, 0x11, &IPV4_BLOCK), Fault::Version(1));
-    check_fault(v2(0x31, 0x11, &IPV4_BLOCK), Fault::Version(3));
-    check_fault(v2(0x22, 0x11, &IPV4_BLOCK), Fault::Command(2));
-    check_fault(v2(0x21, 0x41, &IPV4_BLOCK), Fault::Family(0x41));
-    check_fault(v2(0x21, 0x13, &IPV4_BLOCK), Fault::Family(0x13));
-    check_fault(v2(0x21, 0x11, &IPV4_BLOCK[..11]), Fault::BlockTooShort(11));
-    check_fault(v2(0x21, 0x21, &[0; 35]), Fault::BlockTooShort(35));
-    check_fault(v2(0x21, 0x31, &[0; 215]), Fault::BlockTooShort(215));
+    check_fault(v2(0x11, 0x11, &IPV4_BLOCK), HeaderError::Version(1));
+    check_fault(v2(0x31, 0x11, &IPV4_BLOCK), HeaderError::Version(3));
+    check_fault(v2(0x22, 0x11, &IPV4_BLOCK), HeaderError::Command(2));
+    check_fault(v2(0x21, 0x41, &IPV4_BLOCK), HeaderError::Family(0x41));
+    check_fault(v2(0x21, 0x13, &IPV4_BLOCK), HeaderError::Family(0x13));
+    check_fault(
+        v2(0x21, 0x11, &IPV4_BLOCK[..11]),
+        HeaderError::BlockTooShort(11),
+    );
+    check_fault(v2(0x21, 0x21, &[0; 35]), HeaderError::BlockTooShort(35));
+    check_fault(v2(0x21, 0x31, &[0; 215]), HeaderError::BlockTooShort(215));
     check_fault(
         v2(0x21, 0x00, &vec![0; BLOCK_LENGTH_MAX + 1]),
-        Fault::BlockTooLong(4097),
+        HeaderError::BlockTooLong(4097),
     );
     let longest = v2(0x21, 0x00, &vec![0; BLOCK_LENGTH_MAX]);
     check(&longest, Frame(Header::default(), LENGTH_MAX));
@@ -311,7 +314,7 @@ fn tlvs_are_skipped_if_they_fill_the_block() {
         b"\x04\0\0\x04\0\x02x",
         b"\x04\xff\xff",
     ] {
-        check_fault(v2_with_tlvs(tlvs), Fault::Tlv);
+        check_fault(v2_with_tlvs(tlvs), HeaderError::Tlv);
     }
     assert_eq!(bytes_until_invalid(&v2_with_tlvs(b"\x04\0\x09abc")), 31);
 }
@@ -335,12 +338,12 @@ fn a_checksum_is_verified() {
     for position in (16..28).chain(31..35).chain(38..61).chain(64..100) {
         let mut damaged = bytes.clone();
         damaged[position] ^= 0x10;
-        check_fault(&damaged, Fault::Checksum);
+        check_fault(&damaged, HeaderError::Checksum);
     }
-    check_fault(v2_with_tlvs(b"\x03\0\x03abc"), Fault::Tlv);
+    check_fault(v2_with_tlvs(b"\x03\0\x03abc"), HeaderError::Tlv);
     check_fault(
         v2_with_tlvs(b"\x03\0\x04\0\0\0\0\x03\0\x04\0\0\0\0"),
-        Fault::Tlv,
+        HeaderError::Tlv,
     );
 }
 

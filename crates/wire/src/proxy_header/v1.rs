@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Ends, Fault, Header, LINE_LENGTH_MAX, Outcome};
+use super::{Ends, Header, HeaderError, LINE_LENGTH_MAX, Outcome};
 
 const GREETING: &[u8] = b"PROXY ";
 
@@ -22,7 +22,7 @@ enum Protocol {
 
 /// Reads a line that begins with `P`.
 pub(super) fn parse(bytes: &[u8]) -> Outcome {
-    let Some(rest) = after(bytes, GREETING, Fault::NotProxy)? else {
+    let Some(rest) = after(bytes, GREETING, HeaderError::NotProxy)? else {
         return Ok(None);
     };
     let Some((protocol, rest)) = protocol(rest)? else {
@@ -39,7 +39,11 @@ pub(super) fn parse(bytes: &[u8]) -> Outcome {
 }
 
 /// What follows `word`; `None` while `bytes` is only its beginning.
-fn after<'a>(bytes: &'a [u8], word: &[u8], fault: Fault) -> Result<Option<&'a [u8]>, Fault> {
+fn after<'a>(
+    bytes: &'a [u8],
+    word: &[u8],
+    fault: HeaderError,
+) -> Result<Option<&'a [u8]>, HeaderError> {
     match bytes.strip_prefix(word) {
         Some(rest) => Ok(Some(rest)),
         None if word.starts_with(bytes) => Ok(None),
@@ -48,26 +52,26 @@ fn after<'a>(bytes: &'a [u8], word: &[u8], fault: Fault) -> Result<Option<&'a [u
 }
 
 /// The protocol's word and what follows it: a space or, after `UNKNOWN`, perhaps the line's end.
-fn protocol(rest: &[u8]) -> Result<Option<(Protocol, &[u8])>, Fault> {
+fn protocol(rest: &[u8]) -> Result<Option<(Protocol, &[u8])>, HeaderError> {
     for (word, protocol) in PROTOCOLS {
-        if let Ok(rest) = after(rest, word, Fault::Protocol) {
+        if let Ok(rest) = after(rest, word, HeaderError::Protocol) {
             return match (rest.and_then(<[u8]>::first), protocol) {
                 (None, _) => Ok(None),
                 (Some(b' '), _) | (Some(b'\r'), Protocol::Unknown) => {
                     Ok(rest.map(|rest| (protocol, rest)))
                 }
-                (Some(b'\r' | b'\n'), _) => Err(Fault::LineEnd),
-                (Some(_), _) => Err(Fault::Protocol),
+                (Some(b'\r' | b'\n'), _) => Err(HeaderError::LineEnd),
+                (Some(_), _) => Err(HeaderError::Protocol),
             };
         }
     }
-    Err(Fault::Protocol)
+    Err(HeaderError::Protocol)
 }
 
 /// Splits off the text before CR LF, and counts the whole line; `None` while no CR LF is there.
 ///
 /// "The receiver must not tolerate a single CR or LF character to end the line."
-fn line<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, Fault> {
+fn line<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, HeaderError> {
     let before = bytes.len().saturating_sub(rest.len());
     let end = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
     let length_min = before
@@ -77,23 +81,23 @@ fn line<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, F
     match at {
         // "If the CRLF sequence is not found in the first 107 characters" it never counts; two
         // bytes early, because those two are still to come.
-        _ if length_min > LINE_LENGTH_MAX => Err(Fault::LineTooLong),
+        _ if length_min > LINE_LENGTH_MAX => Err(HeaderError::LineTooLong),
         None | Some((_, b"\r")) => Ok(None),
         Some((text, [b'\r', b'\n', ..])) => Ok(Some((text, length_min))),
-        Some(_) => Err(Fault::LineEnd),
+        Some(_) => Err(HeaderError::LineEnd),
     }
 }
 
 /// The two addresses and two ports, each after exactly one space.
-fn addresses(protocol: Protocol, text: &[u8]) -> Result<Header, Fault> {
+fn addresses(protocol: Protocol, text: &[u8]) -> Result<Header, HeaderError> {
     let mut fields = text.split(|byte| *byte == b' ').skip(1);
     let mut next = |fault| fields.next().ok_or(fault);
-    let source = address(protocol, next(Fault::Address)?)?;
-    let destination = address(protocol, next(Fault::Address)?)?;
-    let source_port = port(next(Fault::Port)?)?;
-    let destination_port = port(next(Fault::Port)?)?;
+    let source = address(protocol, next(HeaderError::Address)?)?;
+    let destination = address(protocol, next(HeaderError::Address)?)?;
+    let source_port = port(next(HeaderError::Port)?)?;
+    let destination_port = port(next(HeaderError::Port)?)?;
     if fields.next().is_some() {
-        return Err(Fault::LineEnd);
+        return Err(HeaderError::LineEnd);
     }
     Ok(Header {
         source: Some(SocketAddr::new(source, source_port)),
@@ -106,25 +110,26 @@ fn addresses(protocol: Protocol, text: &[u8]) -> Result<Header, Fault> {
 /// The standard library's parser refuses what §2.1 forbids (leading zeroes, missing parts). It
 /// also takes `::ffff:192.0.2.1`, which §2.1 does not name and which proxies on dual-stack
 /// sockets send.
-fn address(protocol: Protocol, field: &[u8]) -> Result<IpAddr, Fault> {
-    let text = std::str::from_utf8(field).map_err(|_| Fault::Address)?;
+fn address(protocol: Protocol, field: &[u8]) -> Result<IpAddr, HeaderError> {
+    let text = std::str::from_utf8(field).map_err(|_| HeaderError::Address)?;
     let address = match protocol {
         Protocol::Tcp4 => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
         Protocol::Tcp6 => text.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         Protocol::Unknown => None,
     };
-    address.ok_or(Fault::Address)
+    address.ok_or(HeaderError::Address)
 }
 
 /// One whole port: "Heading zeroes are not permitted."
-fn port(field: &[u8]) -> Result<u16, Fault> {
+fn port(field: &[u8]) -> Result<u16, HeaderError> {
     let canonical = match field {
         [b'0'] => true,
         [b'0', ..] => false,
         digits => digits.iter().all(u8::is_ascii_digit),
     };
     let text = std::str::from_utf8(field).ok().filter(|_| canonical);
-    text.and_then(|text| text.parse().ok()).ok_or(Fault::Port)
+    text.and_then(|text| text.parse().ok())
+        .ok_or(HeaderError::Port)
 }
 
 /// Tells a line that can still become right from one that cannot: whole fields must be valid, the
@@ -149,10 +154,10 @@ fn unfinished(protocol: Protocol, rest: &[u8]) -> Outcome {
             0 | 1 => address_begun(protocol, field)?,
             2 | 3 if whole => port(field).map(drop)?,
             2 | 3 => port_begun(field)?,
-            _ => return Err(Fault::LineEnd),
+            _ => return Err(HeaderError::LineEnd),
         }
         if ended && fields.peek().is_none() && index < 3 {
-            return Err(Fault::LineEnd);
+            return Err(HeaderError::LineEnd);
         }
     }
     Ok(None)
@@ -163,7 +168,7 @@ const ENDINGS: [&[u8]; 9] = [
     b"", b"0", b":", b"::", b".0", b"0.0", b".0.0", b"0.0.0", b".0.0.0",
 ];
 
-fn address_begun(protocol: Protocol, field: &[u8]) -> Result<(), Fault> {
+fn address_begun(protocol: Protocol, field: &[u8]) -> Result<(), HeaderError> {
     let completes = |ending: &[u8]| {
         let mut text = [0_u8; 64];
         let whole = text.get_mut(..field.len().saturating_add(ending.len()))?;
@@ -175,10 +180,10 @@ fn address_begun(protocol: Protocol, field: &[u8]) -> Result<(), Fault> {
     if field.is_empty() || ENDINGS.iter().any(|ending| completes(ending).is_some()) {
         return Ok(());
     }
-    Err(Fault::Address)
+    Err(HeaderError::Address)
 }
 
-fn port_begun(field: &[u8]) -> Result<(), Fault> {
+fn port_begun(field: &[u8]) -> Result<(), HeaderError> {
     if field.is_empty() {
         Ok(())
     } else {

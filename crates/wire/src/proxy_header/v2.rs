@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use super::{BLOCK_LENGTH_MAX, Ends, Fault, Header, Outcome, crc32c};
+use super::{BLOCK_LENGTH_MAX, Ends, Header, HeaderError, Outcome, crc32c};
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -33,7 +33,7 @@ pub(super) fn parse(bytes: &[u8]) -> Outcome {
         .split_at_checked(SIGNATURE.len())
         .unwrap_or((bytes, &[]));
     if !SIGNATURE.starts_with(signature) {
-        return Err(Fault::NotProxy);
+        return Err(HeaderError::NotProxy);
     }
     let &[version_and_command, ref family @ ..] = fixed else {
         return Ok(None);
@@ -71,28 +71,28 @@ pub(super) fn parse(bytes: &[u8]) -> Outcome {
     Ok(Some((told.unwrap_or_default(), consumed)))
 }
 
-fn command(version_and_command: u8) -> Result<u8, Fault> {
+fn command(version_and_command: u8) -> Result<u8, HeaderError> {
     let (version, command) = (version_and_command >> 4, version_and_command & 0x0f);
     match (version_and_command & 0xf0, command) {
         (VERSION_2, COMMAND_LOCAL | COMMAND_PROXY) => Ok(command),
-        (VERSION_2, _) => Err(Fault::Command(command)),
-        _ => Err(Fault::Version(version)),
+        (VERSION_2, _) => Err(HeaderError::Command(command)),
+        _ => Err(HeaderError::Version(version)),
     }
 }
 
 /// "Other values are unspecified and must be rejected"; but for `LOCAL` the family "is ignored".
-fn check_family(command: u8, family: u8) -> Result<(), Fault> {
+fn check_family(command: u8, family: u8) -> Result<(), HeaderError> {
     if command == COMMAND_PROXY && (family >> 4 > 3 || family & 0x0f > 2) {
-        return Err(Fault::Family(family));
+        return Err(HeaderError::Family(family));
     }
     Ok(())
 }
 
 /// How many bytes of the block are addresses; `None` if the block is to be skipped unread
 /// (`LOCAL`, or a family or transport that is unspecified).
-fn addresses_length(command: u8, family: u8, length: u16) -> Result<Option<usize>, Fault> {
+fn addresses_length(command: u8, family: u8, length: u16) -> Result<Option<usize>, HeaderError> {
     if usize::from(length) > BLOCK_LENGTH_MAX {
-        return Err(Fault::BlockTooLong(length));
+        return Err(HeaderError::BlockTooLong(length));
     }
     let needed = match (command, family >> 4, family & 0x0f) {
         (COMMAND_LOCAL, _, _) | (_, 0, _) | (_, _, 0) => return Ok(None),
@@ -101,7 +101,7 @@ fn addresses_length(command: u8, family: u8, length: u16) -> Result<Option<usize
         _ => UNIX_LENGTH,
     };
     if length < needed {
-        return Err(Fault::BlockTooShort(length));
+        return Err(HeaderError::BlockTooShort(length));
     }
     Ok(Some(usize::from(needed)))
 }
@@ -109,19 +109,19 @@ fn addresses_length(command: u8, family: u8, length: u16) -> Result<Option<usize
 /// Walks the TLVs as far as they have arrived: they must fill the block to its last byte.
 ///
 /// Returns how many bytes of the block follow the checksum's value, if a checksum is there.
-fn walk_tlvs(arrived: &[u8], length: usize) -> Result<Option<usize>, Fault> {
+fn walk_tlvs(arrived: &[u8], length: usize) -> Result<Option<usize>, HeaderError> {
     let (mut arrived, mut left) = (arrived, length);
     let mut after_checksum = None;
     while left > 0 {
-        left = left.checked_sub(TLV_HEAD_LENGTH).ok_or(Fault::Tlv)?;
+        left = left.checked_sub(TLV_HEAD_LENGTH).ok_or(HeaderError::Tlv)?;
         let &[kind, high, low, ref value @ ..] = arrived else {
             break;
         };
         let value_length = usize::from(u16::from_be_bytes([high, low]));
-        left = left.checked_sub(value_length).ok_or(Fault::Tlv)?;
+        left = left.checked_sub(value_length).ok_or(HeaderError::Tlv)?;
         if kind == TYPE_CRC32C {
             if value_length != 4 || after_checksum.is_some() {
-                return Err(Fault::Tlv);
+                return Err(HeaderError::Tlv);
             }
             after_checksum = Some(left);
         }
@@ -132,14 +132,14 @@ fn walk_tlvs(arrived: &[u8], length: usize) -> Result<Option<usize>, Fault> {
 
 /// §2.2.3: "verify that the calculated CRC32c checksum is the same as the received", which is
 /// calculated with four zeroes in its own place.
-fn check_checksum(header: &[u8], after_checksum: usize) -> Result<(), Fault> {
+fn check_checksum(header: &[u8], after_checksum: usize) -> Result<(), HeaderError> {
     let at = header.len().saturating_sub(after_checksum);
-    let (before, after) = header.split_at_checked(at).ok_or(Fault::Tlv)?;
-    let (before, sent) = before.split_last_chunk::<4>().ok_or(Fault::Tlv)?;
+    let (before, after) = header.split_at_checked(at).ok_or(HeaderError::Tlv)?;
+    let (before, sent) = before.split_last_chunk::<4>().ok_or(HeaderError::Tlv)?;
     if crc32c::of(&[before, &[0; 4], after]) == u32::from_be_bytes(*sent) {
         Ok(())
     } else {
-        Err(Fault::Checksum)
+        Err(HeaderError::Checksum)
     }
 }
 

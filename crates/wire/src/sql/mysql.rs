@@ -14,8 +14,8 @@ mod words;
 mod tests;
 
 pub use facts::{
-    Assignment, Ending, Isolation, Scope, StatementFacts, StatementKind, StatementTraits, Target,
-    TextFacts, Value,
+    Assignment, Isolation, StatementFacts, StatementKind, StatementTraits, Target, TextFacts,
+    TransactionCompletion, Value, VariableScope,
 };
 pub use names::{identifier, literal};
 
@@ -200,7 +200,8 @@ fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Stat
         let traits = set::traits(set::assignments(&behind).as_deref());
         statement.traits.add(traits);
     }
-    if matches!(kind, StatementKind::SetTransaction { scope, .. } if scope == Scope::Global) {
+    if matches!(kind, StatementKind::SetTransaction { scope, .. } if scope == VariableScope::Global)
+    {
         statement.traits.add(StatementTraits::SETS_GLOBAL);
     }
     (statement, end)

@@ -8,11 +8,11 @@ pub(super) use session::converse;
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, Frame};
-use evenkeel_wire::mysql::{Fault, Parsed};
+use evenkeel_wire::mysql::{Parsed, ProtocolError};
 
 use super::stream::{MESSAGE_LENGTH_MAX, Stream};
 
-type End = super::stream::End<Fault>;
+type End = super::stream::End<ProtocolError>;
 
 /// Drivers take what is older for a server that lacks what they need.
 pub(super) const VERSION: &str = concat!("8.4.0-Evenkeel-", env!("CARGO_PKG_VERSION"));
@@ -38,7 +38,7 @@ const OFFERED: Capabilities = Capabilities::PROTOCOL_41
 async fn packet(stream: &mut Stream, sequence: u8) -> Result<Vec<u8>, End> {
     let parse = |bytes: &[u8]| match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
         Parsed::Frame(frame, _) if frame.sequence != sequence => {
-            Err(Fault::Sequence(frame.sequence))
+            Err(ProtocolError::Sequence(frame.sequence))
         }
         Parsed::Frame(Frame { payload, .. }, length) => Ok(Some((payload.to_vec(), length))),
         Parsed::Incomplete { .. } => Ok(None),

@@ -6,11 +6,11 @@ mod session;
 pub(super) use session::converse;
 
 use evenkeel_wire::postgres::frame::{self, Frame};
-use evenkeel_wire::postgres::{Fault, Parsed};
+use evenkeel_wire::postgres::{Parsed, ProtocolError};
 
 use super::stream::{MESSAGE_LENGTH_MAX, Stream};
 
-type End = super::stream::End<Fault>;
+type End = super::stream::End<ProtocolError>;
 
 /// Drivers take what is older for a server that lacks what they need.
 pub(super) const VERSION: &str = concat!("18.0 (Evenkeel ", env!("CARGO_PKG_VERSION"), ")");
@@ -24,7 +24,7 @@ async fn message(stream: &mut Stream) -> Result<(u8, Vec<u8>), End> {
     stream.take(parse).await
 }
 
-fn parsed<T>(parsed: Parsed<T>) -> Result<Option<(T, usize)>, Fault> {
+fn parsed<T>(parsed: Parsed<T>) -> Result<Option<(T, usize)>, ProtocolError> {
     match parsed {
         Parsed::Frame(thing, length) => Ok(Some((thing, length))),
         Parsed::Incomplete { .. } => Ok(None),

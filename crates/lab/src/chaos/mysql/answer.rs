@@ -1,6 +1,6 @@
 //! What a server says to a command.
 
-use evenkeel_wire::mysql::backend::Report;
+use evenkeel_wire::mysql::backend::ErrorReport;
 
 use crate::chaos::client::Rows;
 use crate::chaos::failure::{Failure, Means, SqlError};
@@ -28,7 +28,7 @@ pub(super) fn text(value: Option<&[u8]>) -> Option<String> {
 
 /// An error packet; `ends`: whatever it says, the session is over.
 pub(super) fn failure(payload: &[u8], ends: bool) -> Failure {
-    let Some(report) = Report::read(payload) else {
+    let Some(report) = ErrorReport::read(payload) else {
         return Failure::Broken(format!("{payload:?} as an error"));
     };
     let error = SqlError {

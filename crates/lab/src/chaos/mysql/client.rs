@@ -8,7 +8,9 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame::{self, Frame, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::greeting::{self, First};
-use evenkeel_wire::mysql::login::{Channel, Credential, Hello, Join, JoinStep, ServerKey};
+use evenkeel_wire::mysql::login::{
+    Channel, Credential, Hello, ServerAuth, ServerAuthStep, ServerKey,
+};
 use evenkeel_wire::mysql::password::Nonce;
 use evenkeel_wire::mysql::startup::Attributes;
 use evenkeel_wire::mysql::{Parsed, StatementId, build};
@@ -71,7 +73,7 @@ impl Client {
     }
 
     /// Hears the greeting; what there is to say to it is written to `out`.
-    pub(super) fn greeted(&mut self, out: &mut Vec<u8>) -> Result<Box<Join>, Failure> {
+    pub(super) fn greeted(&mut self, out: &mut Vec<u8>) -> Result<Box<ServerAuth>, Failure> {
         let payload = self.packet()?;
         let greeting = match greeting::first(&payload) {
             Ok(First::Greeting(greeting)) => greeting,
@@ -80,7 +82,7 @@ impl Client {
         };
         self.connection = greeting.connection;
         self.nonce = greeting.nonce.whole().unwrap_or_default();
-        let begun = Join::begin(&greeting, &hello(), credential(), nonce(), (1, out));
+        let begun = ServerAuth::begin(&greeting, &hello(), credential(), nonce(), (1, out));
         begun.map_err(|refusal| Failure::Broken(refusal.to_string()))
     }
 
@@ -88,14 +90,14 @@ impl Client {
     pub(super) fn change_user(&mut self) -> Result<(), Failure> {
         let mut out = Vec::new();
         let agreed = (self.agreed, Nonce::given(self.nonce));
-        let begun = Join::change_user(agreed, &hello(), credential(), nonce(), &mut out);
+        let begun = ServerAuth::change_user(agreed, &hello(), credential(), nonce(), &mut out);
         let join = begun.map_err(|refusal| Failure::Broken(refusal.to_string()))?;
         (self.insert, self.reading) = (None, None);
         self.say(&out)?;
         self.go_through(join)
     }
 
-    fn go_through(&mut self, mut join: Box<Join>) -> Result<(), Failure> {
+    fn go_through(&mut self, mut join: Box<ServerAuth>) -> Result<(), Failure> {
         loop {
             let payload = self.packet()?;
             let frame = Frame {
@@ -104,18 +106,20 @@ impl Client {
             };
             let mut out = Vec::new();
             match join.message(frame, &mut out) {
-                JoinStep::More(next) => {
+                ServerAuthStep::More(next) => {
                     join = next;
                     self.say(&out)?;
                 }
-                JoinStep::Done(joined) => {
+                ServerAuthStep::Done(joined) => {
                     self.agreed = joined.agreed;
                     return Ok(());
                 }
-                JoinStep::Refused(_) if payload.first() == Some(&backend::ERROR) => {
+                ServerAuthStep::Refused(_) if payload.first() == Some(&backend::ERROR) => {
                     return Err(failure(&payload, true));
                 }
-                JoinStep::Refused(refusal) => return Err(Failure::Broken(refusal.to_string())),
+                ServerAuthStep::Refused(refusal) => {
+                    return Err(Failure::Broken(refusal.to_string()));
+                }
             }
         }
     }

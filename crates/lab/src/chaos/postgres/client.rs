@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_wire::postgres::backend::{self, Message};
 use evenkeel_wire::postgres::frame::{self, LENGTH_MAX};
-use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
+use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::startup::CancelKey;
 use evenkeel_wire::postgres::{Parsed, build};
 
@@ -58,7 +58,7 @@ impl Client {
 
     fn log_in(&mut self) -> Result<(), Failure> {
         let password = Credential::Password(USER.as_bytes().to_vec().into());
-        let mut join = Join::new(USER.into(), password, None, false, nonce());
+        let mut join = ServerAuth::new(USER.into(), password, None, false, nonce());
         loop {
             let mut answer = Vec::new();
             let step = self.with_message(|message| match message {
@@ -67,9 +67,11 @@ impl Client {
             })?;
             self.send(&answer)?;
             match step {
-                Some(JoinStep::More(next)) => join = *next,
-                Some(JoinStep::Refused(why)) => return Err(Failure::Broken(format!("{why:?}"))),
-                Some(JoinStep::Done(_)) | None => break,
+                Some(ServerAuthStep::More(next)) => join = *next,
+                Some(ServerAuthStep::Refused(why)) => {
+                    return Err(Failure::Broken(format!("{why:?}")));
+                }
+                Some(ServerAuthStep::Done(_)) | None => break,
             }
         }
         let ready = self.reply()?;

@@ -1,7 +1,7 @@
 //! What a server says between two ReadyForQuery messages.
 
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::backend::{Message, Report, values};
+use evenkeel_wire::postgres::backend::{ErrorReport, Message, values};
 
 use crate::chaos::client::{Row, Rows};
 use crate::chaos::failure::{Failure, Means, SqlError};
@@ -57,7 +57,7 @@ impl Reply {
     }
 }
 
-pub(super) fn error(report: Report<'_>) -> SqlError {
+pub(super) fn error(report: ErrorReport<'_>) -> SqlError {
     let (code, text) = (text(&report.sqlstate().0), text(report.text()));
     let means = match code.as_str() {
         // It has other reasons too: limits of the statement, conflicts of a standby.

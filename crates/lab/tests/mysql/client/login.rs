@@ -7,7 +7,9 @@ use evenkeel_wire::mysql::backend;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::Frame;
 use evenkeel_wire::mysql::greeting::{self, First};
-use evenkeel_wire::mysql::login::{Channel, Credential, Hello, Join, JoinStep, ServerKey};
+use evenkeel_wire::mysql::login::{
+    Channel, Credential, Hello, ServerAuth, ServerAuthStep, ServerKey,
+};
 use evenkeel_wire::mysql::password::Nonce;
 use evenkeel_wire::mysql::startup::Attributes;
 
@@ -112,7 +114,7 @@ impl Client {
         self.welcome.push(lines::flags(greeting.status));
         self.nonce = greeting.nonce.whole().unwrap();
         let mut out = Vec::new();
-        let begun = Join::begin(
+        let begun = ServerAuth::begin(
             &greeting,
             &login.hello(),
             login.credential(),
@@ -125,7 +127,7 @@ impl Client {
     }
 
     /// A login to its end.
-    fn go_through(&mut self, mut join: Box<Join>) -> Result<(), String> {
+    fn go_through(&mut self, mut join: Box<ServerAuth>) -> Result<(), String> {
         loop {
             let payload = self.packet().ok_or("end")?;
             let sequence = self.sequence.wrapping_sub(1);
@@ -135,17 +137,17 @@ impl Client {
             };
             let mut out = Vec::new();
             match join.message(frame, &mut out) {
-                JoinStep::More(next) => {
+                ServerAuthStep::More(next) => {
                     join = next;
                     self.say(&out);
                 }
-                JoinStep::Done(joined) => {
+                ServerAuthStep::Done(joined) => {
                     self.agreed = joined.agreed;
                     self.welcome.push(lines::flags(joined.status));
                     return Ok(());
                 }
-                JoinStep::Refused(refusal) => {
-                    let report = backend::Report::read(&payload);
+                ServerAuthStep::Refused(refusal) => {
+                    let report = backend::ErrorReport::read(&payload);
                     let said = report.filter(|_| payload.first() == Some(&backend::ERROR));
                     return Err(said.map_or(refusal.to_string(), |report| lines::error(&report)));
                 }
@@ -157,7 +159,7 @@ impl Client {
     pub(crate) fn change_user(&mut self, login: &Login<'_>) -> Result<(), String> {
         let mut out = Vec::new();
         let nonce = Nonce::given(self.nonce);
-        let begun = Join::change_user(
+        let begun = ServerAuth::change_user(
             (self.agreed, nonce),
             &login.hello(),
             login.credential(),

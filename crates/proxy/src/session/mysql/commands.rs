@@ -5,7 +5,7 @@ use std::sync::Arc;
 use evenkeel_wire::mysql::backend::{Eof, OkPacket};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frontend::{self, Code};
-use evenkeel_wire::mysql::{Fault, StatementId, What as Malformed, build};
+use evenkeel_wire::mysql::{PacketKind as Malformed, ProtocolError, StatementId, build};
 
 use super::complaint::ErrorReply;
 use super::unit::{CommandKind, CommandStatement};
@@ -418,10 +418,12 @@ fn column(
 }
 
 /// Servers know no such command either, or no such option.
-fn is_no_command(fault: Fault) -> bool {
+fn is_no_command(fault: ProtocolError) -> bool {
     const OPTION: Malformed = Malformed::Command(Code::SetOption as u8);
-    let is_unknown = matches!(fault, Fault::UnknownCommand(_));
-    is_unknown || fault == Fault::Malformed(Malformed::Empty) || fault == Fault::Malformed(OPTION)
+    let is_unknown = matches!(fault, ProtocolError::UnknownCommand(_));
+    is_unknown
+        || fault == ProtocolError::Malformed(Malformed::Empty)
+        || fault == ProtocolError::Malformed(OPTION)
 }
 
 /// What a text selects.

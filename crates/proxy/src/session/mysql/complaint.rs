@@ -2,7 +2,7 @@
 
 use evenkeel_policy::lending::PoolRefusal;
 use evenkeel_policy::waiting::PrimaryError;
-use evenkeel_wire::mysql::backend::{Report, SqlState};
+use evenkeel_wire::mysql::backend::{ErrorReport, SqlState};
 use evenkeel_wire::mysql::build;
 
 use crate::record::{CutReason, TerminationReason};
@@ -39,7 +39,7 @@ impl ErrorReply {
     }
 
     /// As a server said it.
-    pub(crate) fn of_report(report: &Report<'_>, why: &str) -> Self {
+    pub(crate) fn of_report(report: &ErrorReport<'_>, why: &str) -> Self {
         let sqlstate = report.sqlstate.unwrap_or(SqlState::GENERAL);
         let text = String::from_utf8_lossy(report.message);
         Self::new(report.code, &sqlstate.0, format!("{why}{text}"))

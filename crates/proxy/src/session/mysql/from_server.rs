@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use evenkeel_policy::route::rescue::FailureKind;
-use evenkeel_wire::flight::Flight;
-use evenkeel_wire::mysql::backend::Report;
-use evenkeel_wire::mysql::boundaries::{Answer, Event, HELD_LENGTH_MAX, Step};
-use evenkeel_wire::mysql::conversation::{Delivery, Settled};
+use evenkeel_wire::flight::StreamEditor;
+use evenkeel_wire::mysql::backend::ErrorReport;
+use evenkeel_wire::mysql::boundaries::{Event, ExpectedReply, HELD_LENGTH_MAX, Step};
+use evenkeel_wire::mysql::conversation::{Delivery, ReplyOutcome};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::rewrite::Rewrite;
 use evenkeel_wire::mysql::{Parsed, frame};
@@ -90,7 +90,7 @@ impl Session<'_> {
         walked: &mut ScanResult,
     ) -> bool {
         let bytes = input.bytes();
-        let mut flight = Flight::new(bytes, out);
+        let mut flight = StreamEditor::new(bytes, out);
         loop {
             self.cut_rest(server, &mut flight);
             let rest = flight.rest();
@@ -124,7 +124,7 @@ impl Session<'_> {
     }
 
     /// The rest of a packet of which only the beginning was held.
-    fn cut_rest(&mut self, server: &mut ServerConnection, flight: &mut Flight<'_, '_>) {
+    fn cut_rest(&mut self, server: &mut ServerConnection, flight: &mut StreamEditor<'_, '_>) {
         let length = server.remainder.min(flight.rest().len());
         if length == 0 {
             return;
@@ -132,10 +132,10 @@ impl Session<'_> {
         server.remainder -= length;
         // What answer is due does not matter within a packet.
         let rest = flight.rest().get(..length).unwrap_or_default();
-        let _ = server.boundaries.next(rest, Answer::Simple);
+        let _ = server.boundaries.next(rest, ExpectedReply::Simple);
         match server.passing {
             Delivery::Forward => keep(&mut self.transcoder, flight, length),
-            Delivery::Swallow => flight.drop(length),
+            Delivery::Discard => flight.drop(length),
         }
     }
 
@@ -143,7 +143,7 @@ impl Session<'_> {
     fn pass(
         &mut self,
         server: &ServerConnection,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         passed: usize,
         walked: &ScanResult,
     ) {
@@ -154,7 +154,7 @@ impl Session<'_> {
             return keep(&mut self.transcoder, flight, passed);
         }
         let is_heard = self.unit.wait.is_some() || self.takes_back();
-        if is_heard && server.conversation.delivery() == Delivery::Swallow {
+        if is_heard && server.conversation.delivery() == Delivery::Discard {
             let word = flight.rest().get(..passed).unwrap_or_default();
             if self.unit.word.len() + passed <= WORD_LENGTH_MAX {
                 self.unit.word.extend_from_slice(word);
@@ -169,7 +169,7 @@ impl Session<'_> {
             || walked.refused.is_some()
             || walked.mishap == Some(FailureKind::NotFresh);
         match is_nobody_s {
-            true => Delivery::Swallow,
+            true => Delivery::Discard,
             false => server.conversation.delivery(),
         }
     }
@@ -178,7 +178,7 @@ impl Session<'_> {
     fn event(
         &mut self,
         server: &mut ServerConnection,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         (event, packet): (&Event<'_>, &[u8]),
         walked: &mut ScanResult,
     ) {
@@ -187,7 +187,7 @@ impl Session<'_> {
         server.remainder = remainder(packet);
         let interner = self.worker.interner();
         server.learn(event, interner);
-        let is_own = server.conversation.delivery() == Delivery::Swallow;
+        let is_own = server.conversation.delivery() == Delivery::Discard;
         let settled = match server.conversation.reply(event) {
             Ok(reply) => reply.settled,
             Err(out_of_sync) => {
@@ -200,8 +200,8 @@ impl Session<'_> {
             self.own_event(server, event, settled, walked);
             return flight.drop(packet.len());
         }
-        if delivery == Delivery::Swallow {
-            if let Settled::Prepared { statement, .. } = settled {
+        if delivery == Delivery::Discard {
+            if let ReplyOutcome::Prepared { statement, .. } = settled {
                 // It is prepared elsewhere; here nobody would ever close it.
                 server.closing.push(statement);
             }
@@ -217,7 +217,7 @@ impl Session<'_> {
         &mut self,
         server: &mut ServerConnection,
         event: &Event<'_>,
-        settled: Settled,
+        settled: ReplyOutcome,
         walked: &mut ScanResult,
     ) {
         if matches!(
@@ -228,7 +228,7 @@ impl Session<'_> {
             self.hear_trackers(event);
         }
         match settled {
-            Settled::Done(token) => match Ask::of(token) {
+            ReplyOutcome::Done(token) => match Ask::of(token) {
                 Some(Ask::Settings) => self.setting_placed(server),
                 Some(Ask::Several(takes)) => server.takes_several = takes,
                 Some(Ask::Trackers) => server.shows_trackers = false,
@@ -239,7 +239,7 @@ impl Session<'_> {
                 Some(Ask::Wait) => self.caught_up(),
                 _ => {}
             },
-            Settled::Prepared { statement, .. } => {
+            ReplyOutcome::Prepared { statement, .. } => {
                 let is_right = walked.refused.is_none() && matches!(self.stage, Stage::Preparing);
                 match self.unit_statement().filter(|_| is_right) {
                     Some(id) => self.prepared_there(server, id, statement),
@@ -247,8 +247,8 @@ impl Session<'_> {
                     None => server.closing.push(statement),
                 }
             }
-            Settled::Renewed(_) => server.renewed(self.worker.interner()),
-            Settled::Failed(token, _) => {
+            ReplyOutcome::Renewed(_) => server.renewed(self.worker.interner()),
+            ReplyOutcome::Failed(token, _) => {
                 note_end(event, walked);
                 if let Event::Error(report) = event {
                     self.own_failed(Ask::of(token), report, walked);
@@ -258,7 +258,7 @@ impl Session<'_> {
         }
     }
 
-    fn own_failed(&mut self, ask: Option<Ask>, report: &Report<'_>, walked: &mut ScanResult) {
+    fn own_failed(&mut self, ask: Option<Ask>, report: &ErrorReport<'_>, walked: &mut ScanResult) {
         match &mut self.stage {
             Stage::DiscardReply(AfterDiscard::Renewed { is_clean }) => *is_clean = false,
             Stage::DiscardReply(then @ AfterDiscard::Answered { .. }) => {
@@ -285,7 +285,7 @@ impl Session<'_> {
         &mut self,
         server: &mut ServerConnection,
         event: &Event<'_>,
-        settled: Settled,
+        settled: ReplyOutcome,
         walked: &mut ScanResult,
     ) {
         self.hear_trackers(event);
@@ -294,20 +294,20 @@ impl Session<'_> {
             *affected = affected.wrapping_add(ok.affected_rows);
         }
         match settled {
-            Settled::Nothing | Settled::Done(_) => self.result_came(server, event),
-            Settled::Prepared { statement, .. } => self.prepared(server, event, statement),
-            Settled::FileWanted => walked.wants_file = true,
-            Settled::Failed(..) => {
+            ReplyOutcome::Nothing | ReplyOutcome::Done(_) => self.result_came(server, event),
+            ReplyOutcome::Prepared { statement, .. } => self.prepared(server, event, statement),
+            ReplyOutcome::FileWanted => walked.wants_file = true,
+            ReplyOutcome::Failed(..) => {
                 note_end(event, walked);
                 if let Event::Error(report) = event {
                     self.failed(server, report, walked);
                 }
             }
-            Settled::Renewed(_) | Settled::LoginGoesOn(_) => {}
+            ReplyOutcome::Renewed(_) | ReplyOutcome::LoginGoesOn(_) => {}
         }
-        if matches!(settled, Settled::Done(_) | Settled::Failed(..)) {
+        if matches!(settled, ReplyOutcome::Done(_) | ReplyOutcome::Failed(..)) {
             walked.is_answered = true;
-            let is_ok = matches!(settled, Settled::Done(_));
+            let is_ok = matches!(settled, ReplyOutcome::Done(_));
             self.answered(server, is_ok);
         }
     }
@@ -315,7 +315,7 @@ impl Session<'_> {
     fn failed(
         &mut self,
         server: &mut ServerConnection,
-        report: &Report<'_>,
+        report: &ErrorReport<'_>,
         walked: &mut ScanResult,
     ) {
         self.unit.has_failed = true;
@@ -340,7 +340,7 @@ impl Session<'_> {
     /// Puts a packet into the form that the client has agreed on.
     fn rewrite(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         event: &Event<'_>,
         packet: &[u8],
         walked: &mut ScanResult,
@@ -455,7 +455,7 @@ fn set_sequence(packet: &mut [u8], sequence: u8) {
 /// What is kept of the input goes on, renumbered if the client has got other packets before.
 fn keep(
     transcoder: &mut evenkeel_wire::mysql::rewrite::Transcoder,
-    flight: &mut Flight<'_, '_>,
+    flight: &mut StreamEditor<'_, '_>,
     length: usize,
 ) {
     if transcoder.difference() == 0 {
@@ -495,7 +495,7 @@ fn note_end(event: &Event<'_>, walked: &mut ScanResult) {
 /// What a server says that was asked nothing is why it ends the connection.
 fn last_word(bytes: &[u8]) -> String {
     let report = match frame::frame(bytes, frame::PRE_AUTH_LENGTH_MAX) {
-        Parsed::Frame(packet, _) => Report::read(packet.payload),
+        Parsed::Frame(packet, _) => ErrorReport::read(packet.payload),
         _ => None,
     };
     match report {

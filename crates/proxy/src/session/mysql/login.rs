@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::{self, ChangeUser, Request};
-use evenkeel_wire::mysql::login::{Channel, Claim};
+use evenkeel_wire::mysql::login::{Channel, ClaimedIdentity};
 use evenkeel_wire::mysql::password::Nonce;
 use evenkeel_wire::mysql::startup::{self, First, Response};
 
@@ -156,7 +156,7 @@ impl From<std::io::Error> for LoginError {
 struct LoginRequest {
     entrance: ClientHandshake,
     user: String,
-    claim: Claim,
+    claim: ClaimedIdentity,
     /// The plugin of the claim.
     plugin: Option<Vec<u8>>,
     /// It says that it has a password.
@@ -350,7 +350,7 @@ fn wish_of(
     LoginRequest {
         entrance,
         user: String::from_utf8_lossy(response.user).into_owned(),
-        claim: Claim::of_response(&asked),
+        claim: ClaimedIdentity::of_response(&asked),
         plugin: asked.plugin.map(<[u8]>::to_vec),
         has_proof: !response.proof.is_empty(),
         nonce: entrance.nonce,
@@ -383,7 +383,7 @@ fn changed(
     Ok(LoginRequest {
         entrance,
         user: String::from_utf8_lossy(request.user).into_owned(),
-        claim: Claim::of_change_user(&asked),
+        claim: ClaimedIdentity::of_change_user(&asked),
         plugin: asked.plugin.map(<[u8]>::to_vec),
         has_proof,
         nonce: entrance.nonce,

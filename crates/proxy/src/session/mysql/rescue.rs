@@ -6,7 +6,7 @@ use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::rescue::{Attempt, FailureKind, may_run_again};
 use evenkeel_policy::route::{RoutedStatement, StatementClass};
 use evenkeel_policy::waiting::PrimaryError;
-use evenkeel_wire::mysql::backend::Report;
+use evenkeel_wire::mysql::backend::ErrorReport;
 use evenkeel_wire::mysql::flags::Status;
 
 use super::complaint::ErrorReply;
@@ -23,7 +23,7 @@ use crate::state::mysql::{Effect, EffectKind, TextAnalysis};
 const RETRIES_MAX: u32 = 3;
 
 /// What an error of a server means for running it elsewhere ("Server Error Message Reference").
-pub(super) fn mishap_of(report: &Report<'_>) -> FailureKind {
+pub(super) fn mishap_of(report: &ErrorReport<'_>) -> FailureKind {
     if report.is_read_only() {
         return FailureKind::ReadOnly;
     }
@@ -433,7 +433,7 @@ mod tests {
     fn what_a_server_says_tells_whether_it_has_run_anything() {
         let said = |code: u16, message: &'static [u8], is_unasked: bool| {
             let sqlstate = None;
-            mishap_of(&Report {
+            mishap_of(&ErrorReport {
                 code,
                 sqlstate,
                 message,

@@ -4,9 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::mysql::StatementId;
-use evenkeel_wire::mysql::boundaries::{Answer, Boundaries, Event, Step};
+use evenkeel_wire::mysql::boundaries::{Event, ExpectedReply, ServerScanner, Step};
 use evenkeel_wire::mysql::build;
-use evenkeel_wire::mysql::conversation::{Conversation, Delivery, Origin, Request, Settled, Token};
+use evenkeel_wire::mysql::conversation::{
+    Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken,
+};
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::rewrite;
@@ -32,7 +34,7 @@ use crate::upstream::lending::{
 pub(crate) struct ServerConnection {
     pub(crate) lent: ConnectionCore,
     pub(crate) conversation: Conversation,
-    pub(crate) boundaries: Boundaries,
+    pub(crate) boundaries: ServerScanner,
     /// The beginning of a packet that is not whole yet.
     pub(crate) held: Vec<u8>,
     /// How much is still to come of a packet whose beginning was decided on, and where it goes.
@@ -57,7 +59,7 @@ pub(crate) struct ServerConnection {
 /// What goes along with a connection to another worker, besides what pools look at.
 pub(crate) struct TransferState {
     conversation: Conversation,
-    boundaries: Boundaries,
+    boundaries: ServerScanner,
     agreed: Capabilities,
     version: Arc<Version>,
     fresh: Arc<Baseline>,
@@ -88,10 +90,10 @@ pub(crate) enum Ask {
 
 impl Ask {
     /// Of the client's own commands.
-    pub(crate) const CLIENT: Token = Token(0);
+    pub(crate) const CLIENT: RequestToken = RequestToken(0);
 
-    fn token(self) -> Token {
-        Token(match self {
+    fn token(self) -> RequestToken {
+        RequestToken(match self {
             Ask::Settings => 1,
             Ask::Several(false) => 2,
             Ask::Several(true) => 3,
@@ -104,7 +106,7 @@ impl Ask {
     }
 
     /// What a token stands for; `None`: the client's.
-    pub(crate) fn of(token: Token) -> Option<Self> {
+    pub(crate) fn of(token: RequestToken) -> Option<Self> {
         Some(match token.0 {
             0 => return None,
             1 => Ask::Settings,
@@ -138,7 +140,7 @@ impl ServerConnection {
         Box::new(Self {
             lent,
             conversation: Conversation::new(status),
-            boundaries: Boundaries::new(agreed),
+            boundaries: ServerScanner::new(agreed),
             held: Vec::new(),
             remainder: 0,
             passing: Delivery::Forward,
@@ -322,7 +324,10 @@ impl ServerConnection {
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
-            let answer = self.conversation.answer_due().unwrap_or(Answer::Simple);
+            let answer = self
+                .conversation
+                .answer_due()
+                .unwrap_or(ExpectedReply::Simple);
             let (event, length) = match self.boundaries.next(rest, answer) {
                 Step::Event {
                     passed,
@@ -337,7 +342,7 @@ impl ServerConnection {
             if let Event::Error(report) = &event {
                 refused.get_or_insert(ErrorReply::of_report(report, ""));
             }
-            if matches!(settled, Ok(reply) if matches!(reply.settled, Settled::Renewed(_))) {
+            if matches!(settled, Ok(reply) if matches!(reply.settled, ReplyOutcome::Renewed(_))) {
                 self.renewed(worker.interner());
             }
             self.learn(&event, worker.interner());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use evenkeel_policy::route::StatementClass;
-use evenkeel_wire::postgres::conversation::Token;
+use evenkeel_wire::postgres::conversation::RequestToken;
 
 use evenkeel_wire::sql::facts::Discard;
 
@@ -39,7 +39,7 @@ impl UnnamedStatement {
     }
 
     /// The server has prepared what a token stands for.
-    pub(super) fn parsed(&mut self, token: Token) {
+    pub(super) fn parsed(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             self.is_parsed = true;
             if !self.is_closing {
@@ -49,14 +49,14 @@ impl UnnamedStatement {
     }
 
     /// It has closed that.
-    pub(super) fn closed(&mut self, token: Token) {
+    pub(super) fn closed(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             *self = UnnamedStatement::default();
         }
     }
 
     /// The server passed over a Close of what a token stands for.
-    pub(super) fn stays(&mut self, token: Token) {
+    pub(super) fn stays(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             self.settled();
         }
@@ -89,13 +89,13 @@ pub(super) struct PendingEffects {
 
 impl PendingEffects {
     /// Notes what a text leaves behind; the token of its request.
-    pub(super) fn note(&mut self, meaning: &Arc<TextAnalysis>) -> Token {
+    pub(super) fn note(&mut self, meaning: &Arc<TextAnalysis>) -> RequestToken {
         if !meaning.is_of_consequence() {
-            return Token(0);
+            return RequestToken(0);
         }
         let token = self.next();
         self.pending.push_back((token, Arc::clone(meaning)));
-        Token(token)
+        RequestToken(token)
     }
 
     /// A token for something whose outcome matters.
@@ -105,7 +105,7 @@ impl PendingEffects {
     }
 
     /// What the request of a token meant, of whose statements one has ended well.
-    pub(super) fn completed(&mut self, token: Token) -> Option<&TextAnalysis> {
+    pub(super) fn completed(&mut self, token: RequestToken) -> Option<&TextAnalysis> {
         if token.0 == 0 || token.0 & (PARSE | UNNAMED) != 0 {
             return None;
         }

@@ -2,8 +2,8 @@
 //! leave behind is noted, all else goes as it came.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_wire::flight::{Flight, Outcome};
-use evenkeel_wire::postgres::conversation::{Due, Origin, Request, Sending, Token};
+use evenkeel_wire::flight::{EditOutcome, StreamEditor};
+use evenkeel_wire::postgres::conversation::{DueAction, Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::requests::Step;
 
@@ -72,18 +72,18 @@ impl Session<'_> {
         let mut out = self.worker.spare();
         let (is_whole, taken) = {
             let bytes = input.bytes();
-            let mut flight = Flight::new(bytes, &mut out);
+            let mut flight = StreamEditor::new(bytes, &mut out);
             self.messages(&mut flight)?;
             let taken = flight.at();
             self.keep_for_rescue(&bytes[..taken]);
             let is_whole = match flight.finish() {
-                Outcome::Whole(whole) => {
+                EditOutcome::Whole(whole) => {
                     if whole.len() < bytes.len() {
                         out.extend_from_slice(&bytes[..taken]);
                     }
                     taken == bytes.len()
                 }
-                Outcome::Edited => false,
+                EditOutcome::Edited => false,
             };
             (is_whole, taken)
         };
@@ -162,7 +162,7 @@ impl Session<'_> {
     }
 
     /// Takes messages as long as the server takes more.
-    pub(super) fn messages(&mut self, flight: &mut Flight<'_, '_>) -> Result<(), ExitReason> {
+    pub(super) fn messages(&mut self, flight: &mut StreamEditor<'_, '_>) -> Result<(), ExitReason> {
         while self.takes_more() && !self.is_waiting_for_replies {
             let mut walker = self.walker;
             let step = walker.next(flight.rest());
@@ -267,7 +267,7 @@ impl Session<'_> {
     }
 
     /// The rest of a message goes where its beginning went.
-    pub(super) fn pass(&self, flight: &mut Flight<'_, '_>, length: usize) {
+    pub(super) fn pass(&self, flight: &mut StreamEditor<'_, '_>, length: usize) {
         match self.passing {
             Sending::Forward => flight.keep(length),
             Sending::Drop => flight.drop(length),
@@ -276,7 +276,7 @@ impl Session<'_> {
 
     pub(super) fn message(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         header: Header,
         request: Request,
         message: &[u8],
@@ -287,7 +287,7 @@ impl Session<'_> {
             request != Request::Sync && self.server.as_deref().is_some_and(awaits_sync);
         if is_nothing {
             // Nobody answers it, and nothing of it is to be remembered.
-            return Ok(self.send(flight, request, Token(0), message.len()));
+            return Ok(self.send(flight, request, RequestToken(0), message.len()));
         }
         match request {
             Request::Query => self.query(flight, message, is_whole),
@@ -299,7 +299,7 @@ impl Session<'_> {
             Request::Sync => {
                 self.unit.is_sent = true;
                 self.segment += 1;
-                Ok(self.send(flight, request, Token(0), message.len()))
+                Ok(self.send(flight, request, RequestToken(0), message.len()))
             }
             Request::FunctionCall => {
                 // Nobody looks up what it calls.
@@ -308,18 +308,18 @@ impl Session<'_> {
                 self.asked.runs(0);
                 self.unit.is_sent = true;
                 self.unit.may_write = true;
-                Ok(self.send(flight, request, Token(0), message.len()))
+                Ok(self.send(flight, request, RequestToken(0), message.len()))
             }
-            _ => Ok(self.send(flight, request, Token(0), message.len())),
+            _ => Ok(self.send(flight, request, RequestToken(0), message.len())),
         }
     }
 
     /// Sends a message as it is.
     pub(super) fn send(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         request: Request,
-        token: Token,
+        token: RequestToken,
         length: usize,
     ) -> Sending {
         let Some(server) = &mut self.server else {
@@ -354,7 +354,7 @@ impl Session<'_> {
             let mut out = std::mem::take(&mut self.answers);
             while let Some(due) = server.conversation.due() {
                 match due {
-                    Due::Answer(answer, token) => {
+                    DueAction::Answer(answer, token) => {
                         self.names.answered(token.0);
                         // What we answer else belongs to what came before, and stays true.
                         self.unit.reached_client = true;

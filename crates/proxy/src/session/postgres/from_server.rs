@@ -4,11 +4,11 @@
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
 use evenkeel_policy::route::rescue::FailureKind;
-use evenkeel_wire::flight::Flight;
+use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::boundaries::{Event, Step};
-use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
+use evenkeel_wire::postgres::conversation::{Delivery, DueAction, ReplyOutcome, RequestToken};
 
 use super::complaint::ErrorReply;
 use super::effects::discards_draws;
@@ -100,7 +100,7 @@ impl Session<'_> {
         walked: &mut ScanResult,
     ) -> bool {
         let bytes = input.bytes();
-        let mut flight = Flight::new(bytes, out);
+        let mut flight = StreamEditor::new(bytes, out);
         loop {
             let remainder = server.boundaries.remainder();
             match server.boundaries.next(flight.rest()) {
@@ -141,7 +141,7 @@ impl Session<'_> {
     fn let_pass(
         &mut self,
         server: &mut ServerConnection,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         passed: usize,
         remainder: usize,
     ) {
@@ -156,10 +156,10 @@ impl Session<'_> {
     }
 
     /// Answers of ours whose turn has come, and what an error has made undone.
-    fn give_due(&mut self, server: &mut ServerConnection, flight: &mut Flight<'_, '_>) {
+    fn give_due(&mut self, server: &mut ServerConnection, flight: &mut StreamEditor<'_, '_>) {
         while let Some(due) = server.conversation.due() {
             match due {
-                Due::Answer(answer, token) => {
+                DueAction::Answer(answer, token) => {
                     self.names.answered(token.0);
                     let status = server.conversation.status();
                     answer.write(flight.writer(), status);
@@ -183,55 +183,58 @@ impl Session<'_> {
             Ok(reply) => reply,
             Err(out_of_sync) => {
                 walked.broken = Some(out_of_sync.to_string());
-                return Delivery::Swallow;
+                return Delivery::Discard;
             }
         };
         self.hear_answer(server, event);
         if let Event::ParameterStatus(report) = event {
             return self.reported(server, *report, reply.delivery);
         }
-        let is_said = matches!(reply.settled, Settled::Ready | Settled::Failed { .. });
+        let is_said = matches!(
+            reply.settled,
+            ReplyOutcome::Ready | ReplyOutcome::Failed { .. }
+        );
         walked.is_undecidable |= is_said && !server.conversation.is_certain();
         match reply.settled {
-            Settled::Parsed(token) => self.prepared(server, token, reply.delivery),
-            Settled::Closed(token) => self.closed(server, token, reply.delivery),
-            Settled::Nothing => {}
-            Settled::Suspended(token) => {
+            ReplyOutcome::Parsed(token) => self.prepared(server, token, reply.delivery),
+            ReplyOutcome::Closed(token) => self.closed(server, token, reply.delivery),
+            ReplyOutcome::Nothing => {}
+            ReplyOutcome::Suspended(token) => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
                 // More may never be fetched, and what was called for these rows was called.
                 let _ = self.completed(server, token, 0);
             }
-            Settled::Completed { token, nth } => {
+            ReplyOutcome::Completed { token, nth } => {
                 let nth = usize::try_from(nth).unwrap_or(usize::MAX);
                 if reply.delivery == Delivery::Forward {
                     self.has_done(event, nth);
                 }
                 walked.has_committed |= self.completed(server, token, nth);
             }
-            Settled::Ready => {
+            ReplyOutcome::Ready => {
                 walked.is_ready = true;
                 self.ready(server);
             }
-            Settled::OursEnded(_) => {
+            ReplyOutcome::OursEnded(_) => {
                 walked.ours_ended = true;
                 self.settle(server);
             }
-            Settled::Failed { token, sqlstate } => {
-                if reply.delivery == Delivery::Swallow || matches!(self.stage, Stage::Preparing(_))
+            ReplyOutcome::Failed { token, sqlstate } => {
+                if reply.delivery == Delivery::Discard || matches!(self.stage, Stage::Preparing(_))
                 {
                     self.own_failed(event);
                     self.is_not_as_asked(server, token);
-                    return Delivery::Swallow;
+                    return Delivery::Discard;
                 }
                 self.doubt_statements(server, (sqlstate, token), event);
                 self.failed(token, sqlstate, walked);
             }
-            Settled::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
+            ReplyOutcome::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
                 walked.has_left = was_idle || self.is_asking();
                 walked.broken = Some("closed the connection".to_owned());
-                return Delivery::Swallow;
+                return Delivery::Discard;
             }
-            Settled::Fatal(sqlstate) => {
+            ReplyOutcome::Fatal(sqlstate) => {
                 self.unit.fatal_was_sent = reply.delivery == Delivery::Forward;
                 self.said_last(event, sqlstate, walked);
             }
@@ -249,7 +252,7 @@ impl Session<'_> {
     fn doubt_statements(
         &mut self,
         server: &mut ServerConnection,
-        (sqlstate, token): (SqlState, Option<Token>),
+        (sqlstate, token): (SqlState, Option<RequestToken>),
         event: &Event<'_>,
     ) {
         let is_old = is_of_old_plan(sqlstate, event);
@@ -283,7 +286,12 @@ impl Session<'_> {
     }
 
     /// A statement of a request has ended well. Whether it was a COMMIT.
-    fn completed(&mut self, server: &mut ServerConnection, token: Token, statement: usize) -> bool {
+    fn completed(
+        &mut self,
+        server: &mut ServerConnection,
+        token: RequestToken,
+        statement: usize,
+    ) -> bool {
         self.names.answered(token.0);
         let Some(meaning) = self.effects.completed(token) else {
             return false;
@@ -304,18 +312,18 @@ impl Session<'_> {
     }
 
     /// A statement is there.
-    fn prepared(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
+    fn prepared(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         self.unnamed.parsed(token);
         self.answered(server, token, delivery);
     }
 
     /// It is gone.
-    fn closed(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
+    fn closed(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         self.unnamed.closed(token);
         self.answered(server, token, delivery);
     }
 
-    fn answered(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
+    fn answered(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         if delivery == Delivery::Forward {
             // What we prepare for another name may be the same statement.
             self.names.answered(token.0);
@@ -325,7 +333,7 @@ impl Session<'_> {
         }
     }
 
-    fn failed(&mut self, token: Option<Token>, sqlstate: SqlState, walked: &mut ScanResult) {
+    fn failed(&mut self, token: Option<RequestToken>, sqlstate: SqlState, walked: &mut ScanResult) {
         self.asked.failed();
         self.portals.failed();
         let meaning = token.and_then(|token| self.effects.completed(token));
@@ -342,8 +350,10 @@ impl Session<'_> {
     }
 
     /// What we had asked a server for is not so.
-    fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<Token>) {
-        server.given.retain(|(_, by)| token != Some(Token(*by)));
+    fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<RequestToken>) {
+        server
+            .given
+            .retain(|(_, by)| token != Some(RequestToken(*by)));
         // It may have been our DISCARD SEQUENCES.
         (server.has_sequence_state, self.inherits_sequence_state) = (true, true);
     }
@@ -364,12 +374,12 @@ impl Session<'_> {
         };
         let interner = self.worker.interner();
         server.hear_setting(name, value, interner);
-        if delivery == Delivery::Swallow {
-            return Delivery::Swallow;
+        if delivery == Delivery::Discard {
+            return Delivery::Discard;
         }
         match self.journal.reported.hear(name, value, interner) {
             true => Delivery::Forward,
-            false => Delivery::Swallow,
+            false => Delivery::Discard,
         }
     }
 
@@ -498,9 +508,9 @@ impl Session<'_> {
     }
 }
 
-fn deliver(flight: &mut Flight<'_, '_>, delivery: Delivery, length: usize) {
+fn deliver(flight: &mut StreamEditor<'_, '_>, delivery: Delivery, length: usize) {
     match delivery {
         Delivery::Forward => flight.keep(length),
-        Delivery::Swallow => flight.drop(length),
+        Delivery::Discard => flight.drop(length),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use evenkeel_wire::postgres::backend::{self, Authentication, Message};
 use evenkeel_wire::postgres::frame;
-use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
+use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::server::ServerConnection;
@@ -158,7 +158,7 @@ async fn join(
     let replication = replication.map(|(name, value)| (&**name, &**value));
     build::startup(&mut out, 0, parameters.into_iter().chain(replication));
     let mut login = Login {
-        join: Some(Join::new(
+        join: Some(ServerAuth::new(
             who.server_user.as_bytes().to_vec(),
             credential.unwrap_or(Credential::Nothing),
             binding,
@@ -221,7 +221,7 @@ async fn receive(
 /// A login at a server that is under way.
 struct Login<'a> {
     /// None once the server has let us in.
-    join: Option<Join>,
+    join: Option<ServerAuth>,
     pooled: &'a PoolHandle,
 }
 
@@ -267,9 +267,9 @@ impl Login<'_> {
             return Err(ConnectError::unreachable(&self.pooled.server, why));
         };
         match join.message(request, out) {
-            JoinStep::More(join) => self.join = Some(*join),
-            JoinStep::Done(_) => {}
-            JoinStep::Refused(refusal) => {
+            ServerAuthStep::More(join) => self.join = Some(*join),
+            ServerAuthStep::Done(_) => {}
+            ServerAuthStep::Refused(refusal) => {
                 let text = refusal.to_string();
                 return Err(refused(self.pooled, *b"28000", &text));
             }

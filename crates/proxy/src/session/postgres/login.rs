@@ -13,9 +13,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::postgres::frame::Frame;
-use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated};
+use evenkeel_wire::postgres::login::{Authenticated, ClientAuth, ClientAuthStep};
 use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
-use evenkeel_wire::postgres::{Fault, Parsed, build, frame};
+use evenkeel_wire::postgres::{Parsed, ProtocolError, build, frame};
 use zeroize::Zeroizing;
 
 use self::credential::LoginGrant;
@@ -298,7 +298,7 @@ impl<'a> LoginHandler<'a> {
             credential::AuthDecision::Challenge(method, proof) => (method, proof),
         };
         let mut out = wish.negotiation.clone();
-        let mut accept = Accept::begin(wish.user.clone().into_bytes(), method, &mut out);
+        let mut accept = ClientAuth::begin(wish.user.clone().into_bytes(), method, &mut out);
         loop {
             stream.send(self.worker, &out).await?;
             out.clear();
@@ -313,12 +313,12 @@ impl<'a> LoginHandler<'a> {
             };
             bytes.drain(..length);
             match accepted {
-                Accepted::More(next) => accept = next,
-                Accepted::Done(authenticated) => {
+                ClientAuthStep::More(next) => accept = next,
+                ClientAuthStep::Done(authenticated) => {
                     proof.last_word = out;
                     return self.proved(proof, &authenticated);
                 }
-                Accepted::Refused(refusal) => {
+                ClientAuthStep::Refused(refusal) => {
                     tracing::info!(user = wish.user, peer = ?self.peer, %refusal, "login refused");
                     return Err(credential::refused(&wish.user, refusal).into());
                 }
@@ -330,10 +330,10 @@ impl<'a> LoginHandler<'a> {
     async fn hear(
         &self,
         wish: &LoginRequest,
-        accept: Accept,
+        accept: ClientAuth,
         frame: Frame<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Accepted, LoginError> {
+    ) -> Result<ClientAuthStep, LoginError> {
         if !accept.is_costly() {
             return Ok(accept.message(frame, out));
         }
@@ -343,7 +343,7 @@ impl<'a> LoginHandler<'a> {
         // A password is the last message: there is nothing to say behind it.
         let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
         let accepted = hashing::run_blocking(work).await;
-        if !matches!(accepted, Some(Accepted::Refused(_))) {
+        if !matches!(accepted, Some(ClientAuthStep::Refused(_))) {
             pace.refund(self.address(), &wish.user);
         }
         accepted.ok_or_else(|| {
@@ -367,10 +367,10 @@ impl<'a> LoginHandler<'a> {
 }
 
 /// A first packet that is none, with the SQLSTATE that servers give.
-fn unusable(fault: Fault) -> ErrorReply {
+fn unusable(fault: ProtocolError) -> ErrorReply {
     let sqlstate = match fault {
-        Fault::Version(_) => b"0A000",
-        Fault::NoUser => b"28000",
+        ProtocolError::Version(_) => b"0A000",
+        ProtocolError::NoUser => b"28000",
         _ => b"08P01",
     };
     ErrorReply::new(sqlstate, fault.to_string())

@@ -3,7 +3,7 @@
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_wire::postgres::boundaries::Event;
-use evenkeel_wire::postgres::conversation::Token;
+use evenkeel_wire::postgres::conversation::RequestToken;
 use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 
@@ -105,7 +105,7 @@ impl Session<'_> {
             return true;
         };
         let mut out = self.worker.spare();
-        server.ask(&sql, Token::default(), &mut out);
+        server.ask(&sql, RequestToken::default(), &mut out);
         // If it fails, the next receive says so.
         let _ = server.lent.stream.send_own(self.worker, out);
         self.server = Some(server);
@@ -134,7 +134,7 @@ impl Session<'_> {
             }
         };
         let mut out = self.worker.spare();
-        if sql.is_empty() || !server.ask(&sql, Token::default(), &mut out) {
+        if sql.is_empty() || !server.ask(&sql, RequestToken::default(), &mut out) {
             return Ok(());
         }
         // If it fails, the next receive says so.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use evenkeel_wire::flight::Flight;
+use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::Parsed;
-use evenkeel_wire::postgres::conversation::{Request, Sending, Token};
+use evenkeel_wire::postgres::conversation::{Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::names::names;
 
@@ -80,7 +80,7 @@ fn portal_of(header: Header, message: &[u8]) -> &[u8] {
 impl Session<'_> {
     pub(super) fn execute(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         header: Header,
         message: &[u8],
     ) -> Sending {
@@ -93,7 +93,7 @@ impl Session<'_> {
                     self.effects.note(&meaning)
                 }
             },
-            None => Token(0),
+            None => RequestToken(0),
         };
         self.send(flight, Request::Execute, token, message.len())
     }

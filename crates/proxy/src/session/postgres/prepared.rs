@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use evenkeel_wire::flight::Flight;
-use evenkeel_wire::postgres::backend::{Report, SqlState};
+use evenkeel_wire::flight::StreamEditor;
+use evenkeel_wire::postgres::backend::{ErrorReport, SqlState};
 use evenkeel_wire::postgres::boundaries::Event;
-use evenkeel_wire::postgres::conversation::{Answer, Due, Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::conversation::{
+    DueAction, LocalReply, Origin, Request, RequestToken, Sending,
+};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::postgres::names::{Name, names, parse_parts};
@@ -33,12 +35,12 @@ pub(super) const UNREAD: u64 = u64::MAX;
 const TAKEN: &[u8] = b"evenkeel has it";
 
 /// The unnamed statement that a token stands for.
-pub(super) fn unnamed_of(token: Token) -> Option<u64> {
+pub(super) fn unnamed_of(token: RequestToken) -> Option<u64> {
     (token.0 & UNNAMED != 0).then_some(token.0 & !UNNAMED)
 }
 
 /// The statement that a token stands for.
-pub(super) fn statement_of(token: Token) -> Option<u64> {
+pub(super) fn statement_of(token: RequestToken) -> Option<u64> {
     (token.0 & PARSE != 0 && token.0 & UNNAMED == 0).then_some(token.0 & !PARSE)
 }
 
@@ -80,13 +82,13 @@ pub(super) fn names_ours(meaning: &TextAnalysis) -> bool {
 
 /// A statement that the server had by our account is not there: a text that nobody could read has
 /// taken it away.
-pub(super) fn is_missing(sqlstate: SqlState, token: Option<Token>) -> bool {
+pub(super) fn is_missing(sqlstate: SqlState, token: Option<RequestToken>) -> bool {
     sqlstate.0 == *b"26000" && token.and_then(statement_of).is_some()
 }
 
 /// "cached plan must not change result type": tables are other than when it was prepared.
 pub(super) fn is_of_old_plan(sqlstate: SqlState, event: &Event<'_>) -> bool {
-    let is_old = |report: &Report<'_>| report.field(b'R') == Some(b"RevalidateCachedQuery");
+    let is_old = |report: &ErrorReport<'_>| report.field(b'R') == Some(b"RevalidateCachedQuery");
     sqlstate.0 == *b"0A000" && matches!(event, Event::Error(report) if is_old(report))
 }
 
@@ -126,7 +128,7 @@ impl Session<'_> {
 
     pub(super) fn parse(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         header: Header,
         message: &[u8],
         is_whole: bool,
@@ -166,7 +168,7 @@ impl Session<'_> {
         if server.prepared.has(id) {
             let sending = server
                 .conversation
-                .answer(Answer::ParseComplete, Token(PARSE | id));
+                .answer(LocalReply::ParseComplete, RequestToken(PARSE | id));
             if sending == Sending::Forward {
                 self.names.set((PARSE | id, self.segment), name, statement);
             }
@@ -177,7 +179,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Ok(Sending::Drop);
         };
-        let token = Token(PARSE | id);
+        let token = RequestToken(PARSE | id);
         let sending = server
             .conversation
             .sent(Request::Parse, Origin::Client, token);
@@ -195,7 +197,7 @@ impl Session<'_> {
     /// With which words what a Parse prepares is refused, whatever the rules say.
     pub(super) fn refuses_meaning(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         meaning: &TextAnalysis,
     ) -> Option<&'static str> {
         if names_ours(meaning) {
@@ -209,7 +211,7 @@ impl Session<'_> {
     /// the name that others share it could be taken, where a statement was taken away unseen.
     fn parse_taken(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         header: Header,
         name: Name,
         length: usize,
@@ -220,18 +222,18 @@ impl Session<'_> {
         // Made anew, so that ours is never what the server refuses: of the client's it may dislike
         // more than the name.
         let conversation = &mut server.conversation;
-        if conversation.sent(Request::Close, Origin::Ours, Token(0)) == Sending::Forward {
+        if conversation.sent(Request::Close, Origin::Ours, RequestToken(0)) == Sending::Forward {
             build::close(flight.writer(), Target::Statement(TAKEN));
         }
-        if conversation.sent(Request::Parse, Origin::Ours, Token(0)) == Sending::Forward {
+        if conversation.sent(Request::Parse, Origin::Ours, RequestToken(0)) == Sending::Forward {
             build::parse(flight.writer(), TAKEN, b"", &[]);
         }
         let named = (header, name, length);
-        self.send_renamed(flight, Request::Parse, Token(0), named, TAKEN)
+        self.send_renamed(flight, Request::Parse, RequestToken(0), named, TAKEN)
     }
 
     /// Makes room for one more prepared statement on the server, or for a new plan of an old one.
-    pub(super) fn close_oldest(&mut self, flight: &mut Flight<'_, '_>, id: u64) {
+    pub(super) fn close_oldest(&mut self, flight: &mut StreamEditor<'_, '_>, id: u64) {
         let view = self.permit.service().snapshot();
         let max = view.database.as_ref().map_or(1, |own| own.statements_max);
         let Some(server) = &mut self.server else {
@@ -239,7 +241,7 @@ impl Session<'_> {
         };
         let gone = server.prepared.add(id, max, self.segment);
         for gone in gone.into_iter().flatten() {
-            let token = Token(PARSE | gone);
+            let token = RequestToken(PARSE | gone);
             let sending = server
                 .conversation
                 .sent(Request::Close, Origin::Ours, token);
@@ -255,7 +257,7 @@ impl Session<'_> {
     /// Bind, Describe and Close, of a statement or a portal.
     pub(super) fn named(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         header: Header,
         request: Request,
         message: &[u8],
@@ -265,12 +267,12 @@ impl Session<'_> {
             return Err(ExitReason::Fatal(ErrorReply::protocol(what)));
         };
         let Some(name) = found.statement else {
-            return Ok(self.send(flight, request, Token(0), message.len()));
+            return Ok(self.send(flight, request, RequestToken(0), message.len()));
         };
         if let Some(words) = self.refuses_bind(request, name.of(message)) {
             let named = (header, name, message.len());
             let words = words.as_bytes();
-            return Ok(self.send_renamed(flight, request, Token(0), named, words));
+            return Ok(self.send_renamed(flight, request, RequestToken(0), named, words));
         }
         if !name.is_named() {
             if self.guard_unnamed(flight, request) {
@@ -283,7 +285,7 @@ impl Session<'_> {
             if request == Request::Bind {
                 self.bind_unnamed(header, message);
             }
-            return Ok(self.send(flight, request, Token(0), message.len()));
+            return Ok(self.send(flight, request, RequestToken(0), message.len()));
         }
         let known = self.names.taken(name.of(message)).map(Arc::clone);
         let Some(statement) = known else {
@@ -305,29 +307,29 @@ impl Session<'_> {
             self.bind(header, message, &statement);
         }
         let named = (header, name, message.len());
-        let token = Token(PARSE | statement.id);
+        let token = RequestToken(PARSE | statement.id);
         Ok(self.send_renamed(flight, request, token, named, &statement.name()))
     }
 
     /// No statement is called so: the server's own error tells the words.
     fn refuse_asking(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         header: Header,
         name: Name,
         length: usize,
     ) -> Sending {
         let named = (header, name, length);
         let words = sequences::REFUSAL.as_bytes();
-        self.send_renamed(flight, Request::Bind, Token(0), named, words)
+        self.send_renamed(flight, Request::Bind, RequestToken(0), named, words)
     }
 
     /// Sends a message with another name in it.
     fn send_renamed(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         request: Request,
-        token: Token,
+        token: RequestToken,
         (header, name, length): (Header, Name, usize),
         new: &[u8],
     ) -> Sending {
@@ -349,7 +351,7 @@ impl Session<'_> {
     /// One that looks like ours must not reach a statement of somebody else.
     pub(super) fn named_unknown(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         header: Header,
         request: Request,
         message: &[u8],
@@ -365,17 +367,17 @@ impl Session<'_> {
             return Sending::Drop;
         };
         if !name.of(message).starts_with(NAME_PREFIX) {
-            return self.send(flight, request, Token(0), message.len());
+            return self.send(flight, request, RequestToken(0), message.len());
         }
         let other = [b"client's ", name.of(message)].concat();
         let named = (header, name, message.len());
-        self.send_renamed(flight, request, Token(0), named, &other)
+        self.send_renamed(flight, request, RequestToken(0), named, &other)
     }
 
     /// The client closes its name; the statement stays for others.
     pub(super) fn close(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         name: &[u8],
         length: usize,
     ) -> Sending {
@@ -383,12 +385,12 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        let token = Token(self.effects.next());
+        let token = RequestToken(self.effects.next());
         if take_given(&mut server.given, &name) {
             self.names.remove((token.0, self.segment), &name);
             return self.send(flight, Request::Close, token, length);
         }
-        let sending = server.conversation.answer(Answer::CloseComplete, token);
+        let sending = server.conversation.answer(LocalReply::CloseComplete, token);
         if sending == Sending::Forward {
             self.names.remove((token.0, self.segment), &name);
         }
@@ -399,7 +401,7 @@ impl Session<'_> {
     /// Sees to it that the server has a statement. False: nothing would come of it.
     pub(super) fn replay(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         statement: &Arc<statements::Statement>,
     ) -> bool {
         let Some(server) = &mut self.server else {
@@ -412,7 +414,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return false;
         };
-        let token = Token(PARSE | statement.id);
+        let token = RequestToken(PARSE | statement.id);
         let sending = server
             .conversation
             .sent(Request::Parse, Origin::Ours, token);
@@ -432,9 +434,9 @@ impl Session<'_> {
     }
 
     /// An error has made a request undone.
-    pub(super) fn passed_over(&mut self, due: Due, server: &mut ServerConnection) {
+    pub(super) fn passed_over(&mut self, due: DueAction, server: &mut ServerConnection) {
         match due {
-            Due::ParseDiscarded(token) => {
+            DueAction::ParseDiscarded(token) => {
                 if let Some(id) = unnamed_of(token) {
                     if server.unnamed == id {
                         server.unnamed = 0;
@@ -447,10 +449,10 @@ impl Session<'_> {
                     let _ = self.names.discarded(token.0);
                 }
             }
-            Due::CloseDiscarded(token) if unnamed_of(token).is_some() => {
+            DueAction::CloseDiscarded(token) if unnamed_of(token).is_some() => {
                 self.unnamed.stays(token);
             }
-            Due::CloseDiscarded(token) => match statement_of(token) {
+            DueAction::CloseDiscarded(token) => match statement_of(token) {
                 Some(id) => server.prepared.undo(id),
                 // Of names only those are closed at servers that SQL was given.
                 None => {
@@ -458,10 +460,10 @@ impl Session<'_> {
                     server.given.extend(name.map(|name| (name, token.0)));
                 }
             },
-            Due::AnswerDiscarded(_, token) => {
+            DueAction::AnswerDiscarded(_, token) => {
                 let _ = self.names.discarded(token.0);
             }
-            Due::Answer(..) => {}
+            DueAction::Answer(..) => {}
         }
     }
 

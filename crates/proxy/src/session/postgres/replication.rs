@@ -5,7 +5,9 @@
 //! far the conversation has come is followed, to know when it rests.
 
 use evenkeel_wire::postgres::boundaries::Event;
-use evenkeel_wire::postgres::conversation::{Delivery, Origin, Request, Settled, Token};
+use evenkeel_wire::postgres::conversation::{
+    Delivery, Origin, ReplyOutcome, Request, RequestToken,
+};
 use evenkeel_wire::postgres::requests::Step;
 
 use super::complaint::ErrorReply;
@@ -88,7 +90,7 @@ impl Session<'_> {
         // What need not be sent does no harm: the server passes over it.
         let _ = server
             .conversation
-            .sent(request, Origin::Client, Token::default());
+            .sent(request, Origin::Client, RequestToken::default());
         if ends_a_unit(request) {
             self.does(SessionActivity::Active);
         }
@@ -102,15 +104,15 @@ impl Session<'_> {
         walked: &mut ScanResult,
     ) -> Delivery {
         match server.conversation.reply(event).map(|reply| reply.settled) {
-            Ok(Settled::Ready) => walked.is_ready = true,
-            Ok(Settled::Fatal(_)) => {
+            Ok(ReplyOutcome::Ready) => walked.is_ready = true,
+            Ok(ReplyOutcome::Fatal(_)) => {
                 self.unit.fatal_was_sent = true;
                 walked.broken = Some("closed the connection".to_owned());
             }
             Ok(_) => {}
             Err(out_of_sync) => {
                 walked.broken = Some(out_of_sync.to_string());
-                return Delivery::Swallow;
+                return Delivery::Discard;
             }
         }
         Delivery::Forward

@@ -4,10 +4,10 @@
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::route::rescue::{Attempt, FailureKind, may_run_again};
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::backend::{Report, SqlState};
+use evenkeel_wire::postgres::backend::{ErrorReport, SqlState};
 use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::build;
-use evenkeel_wire::postgres::requests::Requests;
+use evenkeel_wire::postgres::requests::ClientScanner;
 
 use super::complaint::ErrorReply;
 use super::from_server::ScanResult;
@@ -35,7 +35,7 @@ pub(super) fn mishap_of(sqlstate: SqlState) -> FailureKind {
 /// Whether it is a warning with which servers go that stop at once, or of which a process has
 /// crashed: nothing else comes.
 pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
-    let is_last = |report: &Report<'_>| matches!(&report.sqlstate().0, b"57P01" | b"57P02");
+    let is_last = |report: &ErrorReport<'_>| matches!(&report.sqlstate().0, b"57P01" | b"57P02");
     matches!(event, Event::Notice(report) if is_last(report))
 }
 
@@ -162,7 +162,7 @@ impl Session<'_> {
         self.unit.tried = tried;
         self.unit.primary_only = primary_only;
         // What was kept begins with a message, however much of its last one had gone.
-        self.walker = Requests::new(TEXT_LENGTH_MAX);
+        self.walker = ClientScanner::new(TEXT_LENGTH_MAX);
         self.stage = Stage::Ready;
         self.forget_connection();
         if was_primary && primary_only {

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use evenkeel_wire::flight::Flight;
+use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::build;
-use evenkeel_wire::postgres::conversation::{Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
 use evenkeel_wire::sql::Dialect;
 
 use super::Session;
@@ -131,7 +131,7 @@ impl Session<'_> {
     /// In the place of a Query: the server raises the error, in whose transaction that may be.
     pub(super) fn refuse_query(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         words: &str,
         length: usize,
     ) -> Sending {
@@ -147,7 +147,7 @@ impl Session<'_> {
     /// In the place of a Parse: the words are no number, which the server finds out at once.
     pub(super) fn refuse_parse(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         words: &str,
         length: usize,
     ) -> Sending {
@@ -159,7 +159,7 @@ impl Session<'_> {
 
     fn replace(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         request: Request,
         length: usize,
         write: impl FnOnce(&mut Vec<u8>),
@@ -167,7 +167,9 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        let sending = server.conversation.sent(request, Origin::Client, Token(0));
+        let sending = server
+            .conversation
+            .sent(request, Origin::Client, RequestToken(0));
         flight.drop(length);
         if sending == Sending::Forward {
             write(flight.writer());

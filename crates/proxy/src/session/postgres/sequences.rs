@@ -1,9 +1,9 @@
 //! What sessions draw from sequences. `currval` and `lastval` must never answer with another
 //! session's value; and where nobody asks for them, drawing is to bind nobody.
 
-use evenkeel_wire::flight::Flight;
+use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::conversation::{Request, Token};
+use evenkeel_wire::postgres::conversation::{Request, RequestToken};
 
 use super::Session;
 use super::server::ServerConnection;
@@ -16,7 +16,7 @@ pub(super) const REFUSAL: &str = "cannot evaluate currval() or lastval(): this s
 
 impl Session<'_> {
     /// Where somebody asks, a connection has forgotten what others drew before it does anything.
-    pub(super) fn begin_without_draws(&mut self, flight: &mut Flight<'_, '_>) {
+    pub(super) fn begin_without_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
         if self.account.asks_sequences() {
             self.forget_draws(flight);
         }
@@ -26,7 +26,7 @@ impl Session<'_> {
     /// may have drawn itself since, which cannot be told apart; it is to be refused.
     pub(super) fn guard_sequences(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         meaning: &TextAnalysis,
     ) -> bool {
         if !meaning.uses_lastval {
@@ -54,7 +54,11 @@ impl Session<'_> {
     }
 
     /// The same of the statement without a name, whose Parse was guarded, too.
-    pub(super) fn guard_unnamed(&mut self, flight: &mut Flight<'_, '_>, request: Request) -> bool {
+    pub(super) fn guard_unnamed(
+        &mut self,
+        flight: &mut StreamEditor<'_, '_>,
+        request: Request,
+    ) -> bool {
         let Some(meaning) = self.unnamed.meaning.take_if(|_| request == Request::Bind) else {
             return false;
         };
@@ -64,7 +68,7 @@ impl Session<'_> {
     }
 
     /// What comes next may ask, which nobody can tell: not what others drew.
-    pub(super) fn forget_draws(&mut self, flight: &mut Flight<'_, '_>) {
+    pub(super) fn forget_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
         let begins = !self.used_nextval && self.server.as_deref().is_some_and(is_idle);
         if self.inherits_sequence_state && begins {
@@ -72,11 +76,11 @@ impl Session<'_> {
         }
     }
 
-    fn discard_draws(&mut self, flight: &mut Flight<'_, '_>) {
+    fn discard_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let Some(server) = &mut self.server else {
             return;
         };
-        if server.ask(b"DISCARD SEQUENCES", Token(0), flight.writer()) {
+        if server.ask(b"DISCARD SEQUENCES", RequestToken(0), flight.writer()) {
             server.has_sequence_state = false;
             self.inherits_sequence_state = false;
         }

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::boundaries::{Boundaries, Event, Step};
+use evenkeel_wire::postgres::boundaries::{Event, ServerScanner, Step};
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{
-    Conversation, Delivery, Origin, Request, Sending, Settled, Token,
+    Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken, Sending,
 };
 
 use super::account::{Reports, UserState};
@@ -28,7 +28,7 @@ use crate::upstream::lending::{self, ById, ConnectionCore, PoolableConnection, W
 pub(crate) struct ServerConnection {
     pub(crate) lent: ConnectionCore,
     pub(crate) conversation: Conversation,
-    pub(crate) boundaries: Boundaries,
+    pub(crate) boundaries: ServerScanner,
     /// The beginning of a message that is not whole yet.
     pub(crate) held: Vec<u8>,
     /// Where the rest goes of a message whose beginning was decided on.
@@ -52,7 +52,7 @@ pub(crate) struct ServerConnection {
 /// What goes to another worker with it.
 pub(crate) struct TransferState {
     conversation: Conversation,
-    boundaries: Boundaries,
+    boundaries: ServerScanner,
     prepared: ServerStatements,
     unnamed: u64,
     holds_draws: bool,
@@ -148,7 +148,7 @@ impl ServerConnection {
         Box::new(Self {
             lent: ConnectionCore::new(stream, pooled),
             conversation: Conversation::new(),
-            boundaries: Boundaries::new(),
+            boundaries: ServerScanner::new(),
             held: Vec::new(),
             passing: Delivery::Forward,
             prepared: ServerStatements::default(),
@@ -206,7 +206,7 @@ impl ServerConnection {
 
     /// A query of ours is added to what is to be sent; its replies reach nobody. False: nothing may
     /// be asked now.
-    pub(crate) fn ask(&mut self, text: &[u8], token: Token, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn ask(&mut self, text: &[u8], token: RequestToken, out: &mut Vec<u8>) -> bool {
         let sending = self.conversation.sent(Request::Query, Origin::Ours, token);
         self.unnamed = 0;
         if sending == Sending::Forward {
@@ -224,7 +224,7 @@ impl ServerConnection {
     ) -> Result<Rows, ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
-            if !self.ask(text, Token::default(), &mut out) {
+            if !self.ask(text, RequestToken::default(), &mut out) {
                 return Err(self.broken("cannot accept a query now"));
             }
         }
@@ -308,7 +308,7 @@ impl ServerConnection {
                 _ => {}
             }
             match self.conversation.reply(&event).map(|reply| reply.settled) {
-                Ok(Settled::Fatal(_)) | Err(_) => {
+                Ok(ReplyOutcome::Fatal(_)) | Err(_) => {
                     return Err(self.broken("closed the connection"));
                 }
                 Ok(_) => {}

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_wire::flight::Flight;
-use evenkeel_wire::postgres::conversation::{Answer, Origin, Request, Sending, Token};
+use evenkeel_wire::flight::StreamEditor;
+use evenkeel_wire::postgres::conversation::{LocalReply, Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::names::parse_parts;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 use evenkeel_wire::sql::Dialect;
@@ -25,7 +25,7 @@ use crate::upstream::vacating::Vacating;
 impl Session<'_> {
     pub(super) fn query(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         message: &[u8],
         is_whole: bool,
     ) -> Result<Sending, ExitReason> {
@@ -45,7 +45,7 @@ impl Session<'_> {
             self.unit.may_write = true;
             self.pin_for(Pin::Unknown, LONG_TEXT);
             self.asked.runs(0);
-            return Ok(self.send(flight, Request::Query, Token(0), message.len()));
+            return Ok(self.send(flight, Request::Query, RequestToken(0), message.len()));
         }
         let meaning = match self.effects.read_ahead.take() {
             Some(meaning) => meaning,
@@ -69,7 +69,7 @@ impl Session<'_> {
     }
 
     /// What a text means takes hold as it is sent.
-    pub(super) fn meant(&mut self, meaning: &Arc<TextAnalysis>) -> Token {
+    pub(super) fn meant(&mut self, meaning: &Arc<TextAnalysis>) -> RequestToken {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
         self.unit.may_commit |= may_commit(meaning);
@@ -143,19 +143,19 @@ impl Session<'_> {
 
     pub(super) fn execute_deallocate(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         name: &[u8],
         length: usize,
     ) -> Sending {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        let token = Token(self.effects.next());
+        let token = RequestToken(self.effects.next());
         if take_given(&mut server.given, name) {
             self.names.remove((token.0, self.segment), name);
             return self.send(flight, Request::Execute, token, length);
         }
-        let answer = Answer::Command("DEALLOCATE");
+        let answer = LocalReply::Command("DEALLOCATE");
         if server.conversation.answer(answer, token) == Sending::Forward {
             self.names.remove((token.0, self.segment), name);
         }
@@ -167,7 +167,7 @@ impl Session<'_> {
     /// the servers, so that we answer.
     pub(super) fn deallocate(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         meaning: &TextAnalysis,
         length: usize,
     ) -> Option<Sending> {
@@ -177,12 +177,12 @@ impl Session<'_> {
         if !server.conversation.is_between_batches() || has_failed {
             return None;
         }
-        let token = Token(self.effects.next());
+        let token = RequestToken(self.effects.next());
         self.names.remove((token.0, self.segment), name);
         if take_given(&mut server.given, name) {
             return None;
         }
-        let answer = Answer::Query("DEALLOCATE");
+        let answer = LocalReply::Query("DEALLOCATE");
         let sending = server.conversation.answer(answer, token);
         flight.drop(length);
         Some(sending)
@@ -192,7 +192,7 @@ impl Session<'_> {
     /// names on this server, which the client keeps from then on.
     pub(super) fn prepare_for_execute(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         meaning: &TextAnalysis,
     ) {
         if !self.server.as_deref().is_some_and(takes_parses) {
@@ -205,7 +205,7 @@ impl Session<'_> {
         }
     }
 
-    fn give_name(&mut self, flight: &mut Flight<'_, '_>, name: &[u8]) {
+    fn give_name(&mut self, flight: &mut StreamEditor<'_, '_>, name: &[u8]) {
         let Some(statement) = self.names.get(name).map(Arc::clone) else {
             return;
         };
@@ -217,7 +217,7 @@ impl Session<'_> {
             return;
         }
         server.given.push((name.into(), given));
-        let (conversation, token) = (&mut server.conversation, Token(given));
+        let (conversation, token) = (&mut server.conversation, RequestToken(given));
         if conversation.sent(Request::Parse, Origin::Ours, token) == Sending::Forward {
             let types = &statement.within.types;
             build::parse(flight.writer(), name, &statement.text, types);

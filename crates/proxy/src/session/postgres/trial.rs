@@ -8,7 +8,7 @@ use std::sync::Arc;
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::trials::{Finding, ON_TRIAL_MAX, VerificationStatus};
 use evenkeel_wire::postgres::boundaries::Event;
-use evenkeel_wire::postgres::conversation::Token;
+use evenkeel_wire::postgres::conversation::RequestToken;
 use tracing::warn;
 
 use super::account::Account;
@@ -79,7 +79,7 @@ impl Session<'_> {
         let mut text = Vec::new();
         leftover::question(server.settings.settings(), &mut text);
         let mut out = self.worker.spare();
-        if !server.ask(&text, Token::default(), &mut out) {
+        if !server.ask(&text, RequestToken::default(), &mut out) {
             return false;
         }
         // If it fails, the next receive says so.

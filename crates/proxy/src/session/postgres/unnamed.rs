@@ -2,9 +2,9 @@
 //! the next Parse of it or Query.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_wire::flight::Flight;
+use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::build;
-use evenkeel_wire::postgres::conversation::{Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frontend::Target;
 
 use super::effects::UnnamedStatement;
@@ -14,11 +14,15 @@ use super::{LONG_TEXT, Session};
 
 impl Session<'_> {
     /// Too long to be read: it is prepared here under its own name, and stays here.
-    pub(super) fn parse_unread(&mut self, flight: &mut Flight<'_, '_>, message: &[u8]) -> Sending {
+    pub(super) fn parse_unread(
+        &mut self,
+        flight: &mut StreamEditor<'_, '_>,
+        message: &[u8],
+    ) -> Sending {
         self.forget_draws(flight);
         self.unit.may_write = true;
         self.pin_for(Pin::Unknown, LONG_TEXT);
-        let sending = self.send(flight, Request::Parse, Token(0), message.len());
+        let sending = self.send(flight, Request::Parse, RequestToken(0), message.len());
         if sending == Sending::Forward
             && message.get(5) == Some(&0)
             && let Some(server) = &mut self.server
@@ -34,7 +38,7 @@ impl Session<'_> {
 
     pub(super) fn parse_unnamed(
         &mut self,
-        flight: &mut Flight<'_, '_>,
+        flight: &mut StreamEditor<'_, '_>,
         text: &[u8],
         types: &[u8],
         length: usize,
@@ -52,7 +56,7 @@ impl Session<'_> {
         self.prepare_for_execute(flight, &meaning);
         self.unit.may_write |= meaning.writes;
         let id = new_id();
-        let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
+        let sending = self.send(flight, Request::Parse, RequestToken(UNNAMED | id), length);
         // Behind an error it is passed over, and what was there before stays.
         if sending == Sending::Forward
             && let Some(server) = &mut self.server
@@ -73,11 +77,15 @@ impl Session<'_> {
     }
 
     /// Whose unnamed statement the server has does not matter: it is closed.
-    pub(super) fn close_unnamed(&mut self, flight: &mut Flight<'_, '_>, length: usize) -> Sending {
+    pub(super) fn close_unnamed(
+        &mut self,
+        flight: &mut StreamEditor<'_, '_>,
+        length: usize,
+    ) -> Sending {
         let own = self.unnamed.id;
         let token = match own {
-            0 | UNREAD => Token(0),
-            own => Token(UNNAMED | own),
+            0 | UNREAD => RequestToken(0),
+            own => RequestToken(UNNAMED | own),
         };
         let sending = self.send(flight, Request::Close, token, length);
         if sending == Sending::Forward
@@ -93,7 +101,7 @@ impl Session<'_> {
     }
 
     /// A Bind of the unnamed statement that was parsed on another connection.
-    pub(super) fn replay_unnamed(&mut self, flight: &mut Flight<'_, '_>) {
+    pub(super) fn replay_unnamed(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let Some(server) = &mut self.server else {
             return;
         };
@@ -102,7 +110,7 @@ impl Session<'_> {
             // What the server may have is another client's, or nobody can prepare it again.
             let close = server
                 .conversation
-                .sent(Request::Close, Origin::Ours, Token(0));
+                .sent(Request::Close, Origin::Ours, RequestToken(0));
             if close == Sending::Forward {
                 server.unnamed = 0;
                 build::close(flight.writer(), Target::Statement(b""));
@@ -112,7 +120,7 @@ impl Session<'_> {
         if server.unnamed == self.unnamed.id {
             return;
         }
-        let token = Token(UNNAMED | self.unnamed.id);
+        let token = RequestToken(UNNAMED | self.unnamed.id);
         let sending = server
             .conversation
             .sent(Request::Parse, Origin::Ours, token);

@@ -82,7 +82,7 @@ fn mysql_executed(text: &str) -> Result<Gtids, Nonsense> {
     ))
 }
 
-fn malformed(text: &str, fault: &gtid::Fault) -> Nonsense {
+fn malformed(text: &str, fault: &gtid::ParseError) -> Nonsense {
     Nonsense::new(format!("{fault} of {text:?}"))
 }
 

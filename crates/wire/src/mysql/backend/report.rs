@@ -17,7 +17,7 @@ impl SqlState {
 
 /// An error, as the server reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report<'a> {
+pub struct ErrorReport<'a> {
     /// The number that servers and clients know.
     pub code: u16,
     /// Missing before the handshake ends.
@@ -28,7 +28,7 @@ pub struct Report<'a> {
     pub is_unasked: bool,
 }
 
-impl<'a> Report<'a> {
+impl<'a> ErrorReport<'a> {
     /// MariaDB's report of progress; the reply goes on.
     pub const PROGRESS: u16 = 0xffff;
 
@@ -46,7 +46,7 @@ impl<'a> Report<'a> {
             sqlstate = Some(SqlState(*state));
             message = rest;
         }
-        Some(Report {
+        Some(ErrorReport {
             code,
             sqlstate,
             message,

@@ -31,7 +31,7 @@ fn an_ok_whose_trackers_are_cut_is_refused() {
 
 #[test]
 fn errors_say_whether_another_server_can_help() {
-    let report = |bytes: &'static [u8]| Report::read(bytes).unwrap();
+    let report = |bytes: &'static [u8]| ErrorReport::read(bytes).unwrap();
     let read_only = b"\xff\x0a\x05#HY000The MariaDB server is running with the --read-only option \
         so it cannot execute this statement";
     assert!(report(read_only).is_read_only());
@@ -56,6 +56,9 @@ fn steps_of_a_login_are_read() {
     assert_eq!(data, b"abcdefghijklmnopqrst\0");
     assert_eq!(login(b"\x01\x03", TRACK), Ok(Login::More(b"\x03")));
     assert_eq!(login(b"P\0salt", TRACK), Ok(Login::More(b"P\0salt")));
-    assert_eq!(login(b"\xfe", TRACK), Err(Fault::TooOld));
-    assert_eq!(login(b"", TRACK), Err(Fault::Malformed(What::Login)));
+    assert_eq!(login(b"\xfe", TRACK), Err(ProtocolError::TooOld));
+    assert_eq!(
+        login(b"", TRACK),
+        Err(ProtocolError::Malformed(PacketKind::Login))
+    );
 }

@@ -1,11 +1,11 @@
 //! What is expected of a server, and what it says that matters.
 
-use crate::mysql::backend::{Eof, OkPacket, PrepareOk, Report};
+use crate::mysql::backend::{Eof, ErrorReport, OkPacket, PrepareOk};
 use crate::mysql::flags::Status;
 
 /// What answers a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ExpectedReply {
     /// OK, ERR, a client's file, or rows; perhaps several of these one after the other.
     Results,
     /// OK, ERR or EOF.
@@ -32,7 +32,7 @@ pub enum Event<'a> {
     /// EOF where OK might be: to COM_SET_OPTION and COM_DEBUG.
     Eof(Eof),
     /// ERR: the command, and all of its further results, ended.
-    Error(Report<'a>),
+    Error(ErrorReport<'a>),
     /// MariaDB: a report of progress; the reply goes on.
     Progress,
     /// Rows are to come, behind so many definitions of columns; 0: the client knows them.

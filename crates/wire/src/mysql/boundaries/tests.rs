@@ -10,8 +10,8 @@ const NEW: Capabilities =
 const OLD: Capabilities = Capabilities(0);
 
 /// The events of `bytes`, given in pieces, and the bytes left over.
-fn events(bytes: &[u8], agreed: Capabilities, answer: Answer, piece: usize) -> Vec<String> {
-    let mut boundaries = Boundaries::new(agreed);
+fn events(bytes: &[u8], agreed: Capabilities, answer: ExpectedReply, piece: usize) -> Vec<String> {
+    let mut boundaries = ServerScanner::new(agreed);
     let (mut all, mut at, mut end) = (Vec::new(), 0, 0);
     loop {
         match boundaries.next(&bytes[at..end], answer) {
@@ -56,7 +56,7 @@ fn name(event: &Event<'_>) -> String {
 }
 
 #[track_caller]
-fn check(bytes: &[u8], agreed: Capabilities, answer: Answer, expect: &[&str]) {
+fn check(bytes: &[u8], agreed: Capabilities, answer: ExpectedReply, expect: &[&str]) {
     for piece in [1, 2, 3, 5, 64, usize::MAX / 2] {
         assert_eq!(events(bytes, agreed, answer, piece), expect, "{piece}");
     }
@@ -77,7 +77,7 @@ const DEFINITION: &[u8] = b"\x03def\0\0\0\x011\0\x0c\x3f\0\x01\0\0\0\x08\x81\0\0
 fn a_result_has_a_header_an_end_of_definitions_and_an_end() {
     let rows = packets(&[b"\x01", DEFINITION, b"\x011", b"\0", b"\xfe\0\0\x02\0\0\0"]);
     let expect = ["header 1", "metadata end 3", "end 2"];
-    check(&rows, NEW, Answer::Results, &expect);
+    check(&rows, NEW, ExpectedReply::Results, &expect);
     let rows = packets(&[
         b"\x01",
         DEFINITION,
@@ -88,24 +88,24 @@ fn a_result_has_a_header_an_end_of_definitions_and_an_end() {
     check(
         &rows,
         OLD,
-        Answer::Results,
+        ExpectedReply::Results,
         &["header 1", "metadata end 3", "end 34"],
     );
     let none = packets(&[b"\x01", DEFINITION, b"\xfe\0\0\x02\0\0\0"]);
-    check(&none, NEW, Answer::Results, &expect);
+    check(&none, NEW, ExpectedReply::Results, &expect);
     let failed = packets(&[b"\x01", DEFINITION, b"\x011", b"\xff\x15\x04#28000no"]);
     let expect = ["header 1", "metadata end 3", "error 1045"];
-    check(&failed, NEW, Answer::Results, &expect);
+    check(&failed, NEW, ExpectedReply::Results, &expect);
 }
 
 #[test]
 fn a_cursor_has_no_rows() {
     let new = packets(&[b"\x01", DEFINITION, b"\xfe\0\0\x42\0\0\0"]);
-    check(&new, NEW, Answer::Results, &["header 1", "end 66"]);
+    check(&new, NEW, ExpectedReply::Results, &["header 1", "end 66"]);
     let old = packets(&[b"\x01", DEFINITION, b"\xfe\0\0\x42\0"]);
-    check(&old, OLD, Answer::Results, &["header 1", "end 66"]);
+    check(&old, OLD, ExpectedReply::Results, &["header 1", "end 66"]);
     let fetched = packets(&[b"\0\0\x01a", b"\0\0\x01b", b"\xfe\0\0\x82\0"]);
-    check(&fetched, OLD, Answer::Rows, &["end 130"]);
+    check(&fetched, OLD, ExpectedReply::Rows, &["end 130"]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_procedure_s_own_cursor_hides_no_rows() {
     ];
     let old = packets(&[&of_result[..], &[b"\0\0\0\x22\0\0\0"]].concat());
     let expect = ["header 1", "metadata end 3", "end 74", "ok 34"];
-    check(&old, OLD, Answer::Results, &expect);
+    check(&old, OLD, ExpectedReply::Results, &expect);
 }
 
 #[test]
@@ -137,13 +137,13 @@ fn values_that_begin_like_an_end_are_none() {
         payloads.extend([long.as_slice(), b"\x01a", end]);
         let bytes = packets(&payloads);
         for piece in [65_536, 1 << 24] {
-            let seen = events(&bytes, agreed, Answer::Results, piece);
+            let seen = events(&bytes, agreed, ExpectedReply::Results, piece);
             assert_eq!(seen, ["header 1", "metadata end 3", "end 2"]);
         }
     }
     let full = vec![b'y'; PAYLOAD_LENGTH_MAX as usize];
     let bytes = packets(&[b"\x01", DEFINITION, &full, b"\xfe\0\0\x02\0\0\0"]);
-    let seen = events(&bytes, NEW, Answer::Results, 1 << 20);
+    let seen = events(&bytes, NEW, ExpectedReply::Results, 1 << 20);
     assert_eq!(seen, ["header 1", "metadata end 3", "end 2"]);
 }
 
@@ -152,14 +152,19 @@ fn the_answer_to_prepare_is_complete_behind_its_definitions() {
     let prepared =
         |columns: u8, parameters: u8| [0, 5, 0, 0, 0, columns, 0, parameters, 0, 0, 0, 0].to_vec();
     let none = packets(&[&prepared(0, 0)]);
-    check(&none, OLD, Answer::Prepare, &["prepared 5", "complete"]);
+    check(
+        &none,
+        OLD,
+        ExpectedReply::Prepare,
+        &["prepared 5", "complete"],
+    );
     let both = packets(&[&prepared(1, 2), DEFINITION, DEFINITION, DEFINITION]);
     let ends = ["prepared 5", "metadata end 4", "metadata end 5", "complete"];
-    check(&both, NEW, Answer::Prepare, &ends);
+    check(&both, NEW, ExpectedReply::Prepare, &ends);
     let eof = b"\xfe\0\0\x02\0";
     let both = packets(&[&prepared(1, 1), DEFINITION, eof, DEFINITION, eof]);
     let ends = ["prepared 5", "metadata end 3", "metadata end 5", "complete"];
-    check(&both, OLD, Answer::Prepare, &ends);
+    check(&both, OLD, ExpectedReply::Prepare, &ends);
 }
 
 #[test]
@@ -167,45 +172,55 @@ fn other_replies() {
     check(
         &packets(&[b"\xfbname"]),
         OLD,
-        Answer::Results,
+        ExpectedReply::Results,
         &["localinfile { name: [110, 97, 109, 101] }"],
     );
     check(
         &packets(&[b"\xfe\0\0\x02\0"]),
         OLD,
-        Answer::Simple,
+        ExpectedReply::Simple,
         &["eof 2"],
     );
     check(
         &packets(&[b"\xfe\0\0\x02\0\0\0"]),
         NEW,
-        Answer::Simple,
+        ExpectedReply::Simple,
         &["ok 2"],
     );
-    check(&packets(&[b"Uptime: 5"]), OLD, Answer::Text, &["text"]);
+    check(
+        &packets(&[b"Uptime: 5"]),
+        OLD,
+        ExpectedReply::Text,
+        &["text"],
+    );
     check(
         &packets(&[b"\xfeplugin\0data"]),
         OLD,
-        Answer::Login,
+        ExpectedReply::Login,
         &["login(254)"],
     );
     let progress = packets(&[b"\xff\xff\xff\x01\x02\x02\0\0\0\x01a", b"\0\0\0\x02\0\0\0"]);
     let agreed = NEW.with(Capabilities::PROGRESS);
-    check(&progress, agreed, Answer::Results, &["progress", "ok 2"]);
+    check(
+        &progress,
+        agreed,
+        ExpectedReply::Results,
+        &["progress", "ok 2"],
+    );
     let events = packets(&[b"\0event", b"\0\xfe", b"\xff\xd4\x04#HY000no"]);
-    check(&events, NEW, Answer::Stream, &["error 1236"]);
+    check(&events, NEW, ExpectedReply::Stream, &["error 1236"]);
     // MariaDB's own end of a log, and MySQL's.
     for end in [b"\xfe\0\0\x02\0".as_slice(), b"\xfe\0\0\x02\0\0\0"] {
         let events = packets(&[b"\0event", end]);
         let expect = if end.len() > 5 { "ok 2" } else { "eof 2" };
-        check(&events, NEW, Answer::Stream, &[expect]);
+        check(&events, NEW, ExpectedReply::Stream, &[expect]);
     }
     let cached = packets(&[b"\x01\0", b"\x011", b"\xfe\0\0\x02\0\0\0"]);
     let agreed = NEW.with(Capabilities::CACHE_METADATA);
     check(
         &cached,
         agreed,
-        Answer::Results,
+        ExpectedReply::Results,
         &["header 0", "metadata end 2", "end 2"],
     );
 }
@@ -213,16 +228,26 @@ fn other_replies() {
 #[test]
 fn what_is_no_reply_is_invalid() {
     let malformed = "malformed result set header";
-    check(&packets(&[b"\x01x"]), NEW, Answer::Results, &[malformed]);
-    check(&packets(&[b"\x05"]), NEW, Answer::Simple, &[malformed]);
+    check(
+        &packets(&[b"\x01x"]),
+        NEW,
+        ExpectedReply::Results,
+        &[malformed],
+    );
+    check(
+        &packets(&[b"\x05"]),
+        NEW,
+        ExpectedReply::Simple,
+        &[malformed],
+    );
     check(
         &packets(&[b"\0\0"]),
         NEW,
-        Answer::Results,
+        ExpectedReply::Results,
         &["malformed OK packet"],
     );
     let empty = "malformed reply (empty packet)";
-    check(&packets(&[b""]), NEW, Answer::Results, &[empty]);
+    check(&packets(&[b""]), NEW, ExpectedReply::Results, &[empty]);
 }
 
 #[test]
@@ -244,18 +269,19 @@ fn check_long_ok(length: usize) {
     let mut bytes = Vec::new();
     let next = build::ok(&mut bytes, 1, &ok, NEW);
     build::ok(&mut bytes, next, &OkPacket::default(), NEW);
-    let mut boundaries = Boundaries::new(NEW);
+    let mut boundaries = ServerScanner::new(NEW);
     let Step::Event {
         event: Event::Ok(read),
         length,
         ..
-    } = boundaries.next(&bytes, Answer::Simple)
+    } = boundaries.next(&bytes, ExpectedReply::Simple)
     else {
         panic!("no OK");
     };
     assert!(read.is_cut && read.affected_rows == 5 && length == HELD_LENGTH_MAX);
     assert_eq!(Trackers::new(read.session_state).count(), 0);
-    let Step::Event { passed, event, .. } = boundaries.next(&bytes[length..], Answer::Simple)
+    let Step::Event { passed, event, .. } =
+        boundaries.next(&bytes[length..], ExpectedReply::Simple)
     else {
         panic!("no second OK");
     };
@@ -278,12 +304,12 @@ fn rows_are_counted_whatever_is_agreed_and_however_they_are_cut() {
         }
         build::result_end(&mut bytes, sequence, Status::default(), agreed);
         for piece in [1_000, bytes.len()] {
-            let mut boundaries = Boundaries::new(agreed);
+            let mut boundaries = ServerScanner::new(agreed);
             let (mut at, mut end) = (0, 0);
             while at < bytes.len() {
                 end = (end + piece).min(bytes.len());
                 loop {
-                    match boundaries.next(&bytes[at..end], Answer::Results) {
+                    match boundaries.next(&bytes[at..end], ExpectedReply::Results) {
                         Step::Event { passed, length, .. } => at += passed + length,
                         Step::Wait { passed, .. } => {
                             at += passed;

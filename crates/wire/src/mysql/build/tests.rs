@@ -1,7 +1,7 @@
 //! What is written is read again as it was meant, and cut anywhere it is not.
 
 use super::*;
-use crate::mysql::backend::{self, Login, OkPacket, PrepareOk, Report, SqlState};
+use crate::mysql::backend::{self, ErrorReport, Login, OkPacket, PrepareOk, SqlState};
 use crate::mysql::flags::{Capabilities, Status};
 use crate::mysql::frame::{Frame, PAYLOAD_LENGTH_MAX, frame};
 use crate::mysql::frontend::{self, Execute, Request};
@@ -200,7 +200,7 @@ fn replies_are_read_as_written() {
         },
     );
     let sqlstate = Some(sqlstate);
-    let report = Report {
+    let report = ErrorReport {
         code,
         sqlstate,
         message,

@@ -2,7 +2,7 @@
 
 use super::model::Server;
 use super::*;
-use crate::mysql::boundaries::{Boundaries, Step};
+use crate::mysql::boundaries::{ServerScanner, Step};
 use crate::mysql::flags::Capabilities;
 use crate::mysql::frame::{PAYLOAD_LENGTH_MAX, frame};
 use crate::mysql::{Parsed, build};
@@ -16,7 +16,7 @@ struct Rig {
     server: Server,
     measure: Server,
     conversation: Conversation,
-    boundaries: Boundaries,
+    boundaries: ServerScanner,
     /// What the server has said and was not yet read.
     unread: Vec<u8>,
     /// What the client has seen.
@@ -32,7 +32,7 @@ impl Rig {
             server: Server::new(agreed),
             measure: Server::new(agreed),
             conversation: Conversation::new(Status::AUTOCOMMIT),
-            boundaries: Boundaries::new(agreed),
+            boundaries: ServerScanner::new(agreed),
             unread: Vec::new(),
             seen: Vec::new(),
             prepared: Vec::new(),
@@ -54,7 +54,7 @@ impl Rig {
         let payload = payload(bytes);
         let request = frontend::request(&payload, Capabilities::default()).unwrap();
         let request = Request::of(&request);
-        self.conversation.sent(request, origin, Token(7));
+        self.conversation.sent(request, origin, RequestToken(7));
         self.server.input.push_back(payload);
         self.drain_due();
     }
@@ -64,7 +64,7 @@ impl Rig {
         let mut bytes = Vec::new();
         build::command(&mut bytes, Code::Ping, b"");
         self.measure.input.push_back(payload(&bytes));
-        self.conversation.answer(Token(1));
+        self.conversation.answer(RequestToken(1));
         self.drain_due();
     }
 
@@ -134,12 +134,12 @@ impl Rig {
         }
     }
 
-    fn settle(&mut self, settled: Settled) {
+    fn settle(&mut self, settled: ReplyOutcome) {
         match settled {
-            Settled::Prepared { statement, .. } => self.prepared.push(statement),
-            Settled::Failed(..) => self.failures += 1,
-            Settled::Done(_) | Settled::Renewed(_) => self.done += 1,
-            Settled::FileWanted if self.conversation.is_certain() => self.file(),
+            ReplyOutcome::Prepared { statement, .. } => self.prepared.push(statement),
+            ReplyOutcome::Failed(..) => self.failures += 1,
+            ReplyOutcome::Done(_) | ReplyOutcome::Renewed(_) => self.done += 1,
+            ReplyOutcome::FileWanted if self.conversation.is_certain() => self.file(),
             _ => {}
         }
     }
@@ -322,7 +322,7 @@ fn a_command_behind_one_that_wants_a_file_makes_all_uncertain() {
 fn a_reply_that_nobody_asked_for_is_an_error() {
     let mut conversation = Conversation::new(Status::AUTOCOMMIT);
     assert_eq!(conversation.reply(&Event::Complete), Err(OutOfSync));
-    conversation.sent(Request::Quit, Origin::Client, Token(0));
+    conversation.sent(Request::Quit, Origin::Client, RequestToken(0));
     assert!(!conversation.is_idle());
 }
 

@@ -22,10 +22,10 @@ fn a_whole_packet_is_read_and_any_beginning_of_it_says_what_it_needs() {
 #[test]
 fn a_packet_that_may_not_be_so_long_is_refused_before_it_arrives() {
     let (length, length_max) = (16_385, PRE_AUTH_LENGTH_MAX);
-    let too_long = Parsed::Invalid(Fault::TooLong { length, length_max });
+    let too_long = Parsed::Invalid(ProtocolError::TooLong { length, length_max });
     assert_eq!(frame(b"\x01\x40\0\0", length_max), too_long);
     let (length, length_max) = (PAYLOAD_LENGTH_MAX, PAYLOAD_LENGTH_MAX);
-    let too_long = Parsed::Invalid(Fault::TooLong { length, length_max });
+    let too_long = Parsed::Invalid(ProtocolError::TooLong { length, length_max });
     assert_eq!(frame(b"\xff\xff\xff\0", PAYLOAD_LENGTH_MAX), too_long);
 }
 
@@ -83,7 +83,7 @@ fn a_payload_whose_packets_are_out_of_order_is_refused() {
     let mut joiner = Joiner::new(0);
     assert_eq!(
         joiner.next(b"\x01\0\0\x01a"),
-        Piece::Invalid(Fault::Sequence(1))
+        Piece::Invalid(ProtocolError::Sequence(1))
     );
 }
 

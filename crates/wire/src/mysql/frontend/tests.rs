@@ -72,11 +72,17 @@ fn every_code_is_read_as_its_byte() {
             Some(code) => assert_eq!(code as u8, byte),
             None => assert_eq!(
                 request(&[byte], ATTRIBUTES),
-                Err(Fault::UnknownCommand(byte))
+                Err(ProtocolError::UnknownCommand(byte))
             ),
         }
     }
-    assert_eq!(request(b"", ATTRIBUTES), Err(Fault::Malformed(What::Empty)));
+    assert_eq!(
+        request(b"", ATTRIBUTES),
+        Err(ProtocolError::Malformed(PacketKind::Empty))
+    );
     let short = request(b"\x17\0\0", ATTRIBUTES);
-    assert_eq!(short, Err(Fault::Malformed(What::Command(0x17))));
+    assert_eq!(
+        short,
+        Err(ProtocolError::Malformed(PacketKind::Command(0x17)))
+    );
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use super::check::Given;
-use super::{Authenticated, Channel, Check, Credential, Refusal, Secret};
+use super::{AuthFailure, Authenticated, Channel, Check, Credential, Secret};
 use crate::mysql::build;
 use crate::mysql::frame::Frame;
 use crate::mysql::frontend::ChangeUser;
@@ -21,7 +21,7 @@ const KEY_REQUEST: &[u8] = &[2];
 
 /// Who a client says it is, with the proof that it sent of its own accord.
 #[derive(Clone)]
-pub struct Claim {
+pub struct ClaimedIdentity {
     user: Vec<u8>,
     plugin: Option<Vec<u8>>,
     proof: Zeroizing<Vec<u8>>,
@@ -56,7 +56,7 @@ pub enum Method {
 
 /// A login that waits for the client's next packet.
 #[derive(Debug)]
-pub struct Accept {
+pub struct ClientAuth {
     user: Vec<u8>,
     nonce: Nonce,
     channel: Channel,
@@ -66,15 +66,15 @@ pub struct Accept {
 
 /// What became of a login. The number is that of the packet that the caller sends next.
 #[derive(Debug)]
-pub enum Accepted {
+pub enum ClientAuthStep {
     /// Another packet is to come.
-    More(Box<Accept>),
+    More(Box<ClientAuth>),
     /// A password is to be compared, away from where sessions run; then OK or ERR.
     Check(Box<Check>),
     /// The client is who it says; OK is the caller's to send, when it may.
     Done(Authenticated, u8),
     /// It is not; the caller says so and closes.
-    Refused(Refusal, u8),
+    Refused(AuthFailure, u8),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,11 +89,11 @@ enum Waiting {
     Signature,
 }
 
-impl Claim {
+impl ClaimedIdentity {
     /// Of the first packet.
     #[must_use]
     pub fn of_response(response: &Response<'_>) -> Self {
-        Claim {
+        ClaimedIdentity {
             user: response.user.to_vec(),
             plugin: response.plugin.map(<[u8]>::to_vec),
             proof: Zeroizing::new(response.proof.to_vec()),
@@ -103,7 +103,7 @@ impl Claim {
     /// Of COM_CHANGE_USER.
     #[must_use]
     pub fn of_change_user(request: &ChangeUser<'_>) -> Self {
-        Claim {
+        ClaimedIdentity {
             user: request.user.to_vec(),
             plugin: request.plugin.map(<[u8]>::to_vec),
             proof: Zeroizing::new(request.proof.to_vec()),
@@ -147,7 +147,7 @@ impl Method {
 /// Says what a client waits for that has sent a proof before OK, where nobody looks at proofs. The
 /// number of what is written next.
 #[must_use]
-pub fn wave_through(claim: &Claim, (sequence, out): (u8, &mut Vec<u8>)) -> u8 {
+pub fn wave_through(claim: &ClaimedIdentity, (sequence, out): (u8, &mut Vec<u8>)) -> u8 {
     let is_sha2 = claim.plugin.as_deref() == Some(password::CACHING_SHA2);
     if !is_sha2 || matches!(claim.proof.as_slice(), [] | [0]) {
         return sequence;
@@ -156,18 +156,18 @@ pub fn wave_through(claim: &Claim, (sequence, out): (u8, &mut Vec<u8>)) -> u8 {
     sequence.wrapping_add(1)
 }
 
-impl Accept {
+impl ClientAuth {
     /// Begins with a claim whose proof was made with `nonce`, the greeting's; `sequence` is the
     /// number of what is written next. An unknown user gets the method that most have, with mocks.
     #[must_use]
     pub fn begin(
-        claim: Claim,
+        claim: ClaimedIdentity,
         nonce: Nonce,
         channel: Channel,
         method: Method,
         (sequence, out): (u8, &mut Vec<u8>),
-    ) -> Accepted {
-        let accept = Box::new(Accept {
+    ) -> ClientAuthStep {
+        let accept = Box::new(ClientAuth {
             user: claim.user,
             nonce,
             channel,
@@ -176,17 +176,17 @@ impl Accept {
         });
         let plugin = accept.method.plugin();
         if plugin == password::CLEAR && channel == Channel::Plain {
-            return Accepted::Refused(Refusal::CleartextNotAllowed, sequence);
+            return ClientAuthStep::Refused(AuthFailure::CleartextNotAllowed, sequence);
         }
         // These prove with a nonce of their own, which comes with the request for it.
         let ready = !matches!(plugin, password::ED25519 | password::PARSEC);
         match claim.plugin.as_deref() {
             Some(given) if given == plugin && ready => accept.step(&claim.proof, sequence, out),
             None if plugin == password::NATIVE => accept.step(&claim.proof, sequence, out),
-            None => Accepted::Refused(Refusal::CannotSwitch, sequence),
+            None => ClientAuthStep::Refused(AuthFailure::CannotSwitch, sequence),
             Some(_) => {
                 accept.ask(sequence, out);
-                Accepted::More(accept)
+                ClientAuthStep::More(accept)
             }
         }
     }
@@ -196,7 +196,7 @@ impl Accept {
     ///
     /// [`PRE_AUTH_LENGTH_MAX`]: crate::mysql::frame::PRE_AUTH_LENGTH_MAX
     #[must_use]
-    pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> Accepted {
+    pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> ClientAuthStep {
         let sequence = frame.sequence.wrapping_add(1);
         self.step(frame.payload, sequence, out)
     }
@@ -218,7 +218,7 @@ impl Accept {
         }
     }
 
-    fn step(self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
+    fn step(self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
         match self.waiting {
             Waiting::Proof => self.proof(payload, sequence, out),
             Waiting::Password => self.password(payload, sequence, out),
@@ -227,8 +227,8 @@ impl Accept {
         }
     }
 
-    fn proof(self: Box<Self>, proof: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
-        let wrong = Accepted::Refused(Refusal::WrongPassword, sequence);
+    fn proof(self: Box<Self>, proof: &[u8], sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
+        let wrong = ClientAuthStep::Refused(AuthFailure::WrongPassword, sequence);
         let empty = matches!(proof, [] | [0]);
         match &self.method {
             Method::Empty(_) if empty => (*self).done(Credential::Nothing, sequence),
@@ -266,48 +266,53 @@ impl Accept {
         }
     }
 
-    fn signature(self, answer: &[u8], sequence: u8) -> Accepted {
+    fn signature(self, answer: &[u8], sequence: u8) -> ClientAuthStep {
         match &self.method {
             Method::Parsec(verifier, nonce) if verifier.check(nonce, answer) => {
                 self.done(Credential::Nothing, sequence)
             }
-            _ => Accepted::Refused(Refusal::WrongPassword, sequence),
+            _ => ClientAuthStep::Refused(AuthFailure::WrongPassword, sequence),
         }
     }
 
-    fn then(mut self: Box<Self>, waiting: Waiting) -> Accepted {
+    fn then(mut self: Box<Self>, waiting: Waiting) -> ClientAuthStep {
         self.waiting = waiting;
-        Accepted::More(self)
+        ClientAuthStep::More(self)
     }
 
-    fn done_fast(self, key: sha2::Key, sequence: u8, out: &mut Vec<u8>) -> Accepted {
+    fn done_fast(self, key: sha2::Key, sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
         build::auth_more_data(out, sequence, &[FAST_SUCCESS]);
         self.done(Credential::Sha2(key), sequence.wrapping_add(1))
     }
 
-    fn done(self, credential: Credential, sequence: u8) -> Accepted {
+    fn done(self, credential: Credential, sequence: u8) -> ClientAuthStep {
         let user = self.user;
-        Accepted::Done(Authenticated { user, credential }, sequence)
+        ClientAuthStep::Done(Authenticated { user, credential }, sequence)
     }
 
-    fn ask_password(self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> Accepted {
+    fn ask_password(self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
         build::auth_more_data(out, sequence, &[FULL]);
         self.then(Waiting::Password)
     }
 
-    fn password(self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
+    fn password(
+        self: Box<Self>,
+        payload: &[u8],
+        sequence: u8,
+        out: &mut Vec<u8>,
+    ) -> ClientAuthStep {
         let Method::Sha2 {
             public_key, stored, ..
         } = &self.method
         else {
-            return Accepted::Refused(Refusal::Protocol, sequence);
+            return ClientAuthStep::Refused(AuthFailure::Protocol, sequence);
         };
         match (self.channel, public_key) {
             (Channel::Secure, _) => {
                 let secret = Secret::Sha2(stored.clone());
                 (*self).check_password(secret, payload, sequence)
             }
-            (Channel::Plain, None) => Accepted::Refused(Refusal::NoKey, sequence),
+            (Channel::Plain, None) => ClientAuthStep::Refused(AuthFailure::NoKey, sequence),
             (Channel::Plain, Some(pem)) if payload == KEY_REQUEST => {
                 build::auth_more_data(out, sequence, pem);
                 self.then(Waiting::Encrypted)
@@ -317,11 +322,11 @@ impl Accept {
         }
     }
 
-    fn check_password(self, secret: Secret, payload: &[u8], sequence: u8) -> Accepted {
+    fn check_password(self, secret: Secret, payload: &[u8], sequence: u8) -> ClientAuthStep {
         let Some((&0, password)) = payload.split_last() else {
-            return Accepted::Refused(Refusal::Protocol, sequence);
+            return ClientAuthStep::Refused(AuthFailure::Protocol, sequence);
         };
-        Accepted::Check(Box::new(Check {
+        ClientAuthStep::Check(Box::new(Check {
             user: self.user,
             secret,
             given: Given::Password(Zeroizing::new(password.to_vec())),
@@ -329,11 +334,11 @@ impl Accept {
         }))
     }
 
-    fn check_encrypted(self, payload: &[u8], sequence: u8) -> Accepted {
+    fn check_encrypted(self, payload: &[u8], sequence: u8) -> ClientAuthStep {
         let Method::Sha2 { stored, .. } = self.method else {
-            return Accepted::Refused(Refusal::Protocol, sequence);
+            return ClientAuthStep::Refused(AuthFailure::Protocol, sequence);
         };
-        Accepted::Check(Box::new(Check {
+        ClientAuthStep::Check(Box::new(Check {
             user: self.user,
             secret: Secret::Sha2(stored),
             given: Given::Encrypted {
@@ -345,7 +350,7 @@ impl Accept {
     }
 }
 
-impl fmt::Debug for Claim {
+impl fmt::Debug for ClaimedIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Claim of {}", self.user.escape_ascii())
     }

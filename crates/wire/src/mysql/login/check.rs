@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::{Authenticated, Credential, Refusal};
+use super::{AuthFailure, Authenticated, Credential};
 use crate::mysql::password::rsa::PrivateKey;
 use crate::mysql::password::{Nonce, crypt, ed25519, native, sha2};
 
@@ -50,7 +50,11 @@ impl Check {
     ///
     /// # Errors
     /// It is not the password.
-    pub fn run(self, key: Option<&PrivateKey>, random: [u8; 32]) -> Result<Authenticated, Refusal> {
+    pub fn run(
+        self,
+        key: Option<&PrivateKey>,
+        random: [u8; 32],
+    ) -> Result<Authenticated, AuthFailure> {
         self.run_knowing(key, random, None)
     }
 
@@ -63,11 +67,11 @@ impl Check {
         key: Option<&PrivateKey>,
         random: [u8; 32],
         proved: Option<&sha2::Verifier>,
-    ) -> Result<Authenticated, Refusal> {
+    ) -> Result<Authenticated, AuthFailure> {
         let password = match self.given {
             Given::Password(password) => password,
             Given::Encrypted { message, nonce } => {
-                let key = key.ok_or(Refusal::NoKey)?;
+                let key = key.ok_or(AuthFailure::NoKey)?;
                 let password = key.password(&message, &nonce, random);
                 // A broken message takes as long as a wrong password, and tells as much.
                 password.unwrap_or_default()
@@ -76,7 +80,7 @@ impl Check {
         let is_proved = |known: &sha2::Verifier| known.is_of(&password);
         let fits = proved.is_some_and(is_proved) || self.secret.fits(&password);
         if !fits || password.is_empty() {
-            return Err(Refusal::WrongPassword);
+            return Err(AuthFailure::WrongPassword);
         }
         Ok(Authenticated {
             user: self.user,

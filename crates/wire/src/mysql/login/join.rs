@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::{Channel, Credential, Refusal};
+use super::{AuthFailure, Channel, Credential};
 use crate::mysql::backend::{self, Login};
 use crate::mysql::build::{self, ChangeUserFields, ResponseFields};
 use crate::mysql::flags::{Capabilities, Status};
@@ -43,7 +43,7 @@ pub enum ServerKey {
 
 /// A login at a server that waits for the server's next packet.
 #[derive(Debug)]
-pub struct Join {
+pub struct ServerAuth {
     agreed: Capabilities,
     credential: Credential,
     channel: Channel,
@@ -53,12 +53,12 @@ pub struct Join {
     waiting: Waiting,
     switches: u8,
     /// Why the last plugin that was asked for was not answered.
-    declined: Option<Refusal>,
+    declined: Option<AuthFailure>,
 }
 
 /// A server let us in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Joined {
+pub struct ServerAuthResult {
     /// What both sides can do.
     pub agreed: Capabilities,
     /// The status at the beginning.
@@ -67,13 +67,13 @@ pub struct Joined {
 
 /// What became of a login at a server.
 #[derive(Debug)]
-pub enum JoinStep {
+pub enum ServerAuthStep {
     /// The server will say more.
-    More(Box<Join>),
+    More(Box<ServerAuth>),
     /// We are in; the packet was an OK, which may have trackers.
-    Done(Joined),
+    Done(ServerAuthResult),
     /// It cannot go on; close. If the server refused, the packet says why.
-    Refused(Refusal),
+    Refused(AuthFailure),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ enum Waiting {
     Other,
 }
 
-impl Join {
+impl ServerAuth {
     /// Answers a greeting; over TLS, behind the SSLRequest. `random` is used up by one login.
     ///
     /// # Errors
@@ -101,10 +101,10 @@ impl Join {
         (credential, channel, key): (Credential, Channel, ServerKey),
         random: [u8; 32],
         (sequence, out): (u8, &mut Vec<u8>),
-    ) -> Result<Box<Self>, Refusal> {
-        let nonce = Nonce::given(greeting.nonce.whole().ok_or(Refusal::Protocol)?);
+    ) -> Result<Box<Self>, AuthFailure> {
+        let nonce = Nonce::given(greeting.nonce.whole().ok_or(AuthFailure::Protocol)?);
         let agreed = agree(greeting.capabilities, hello);
-        let mut join = Box::new(Join {
+        let mut join = Box::new(ServerAuth {
             agreed,
             credential,
             channel,
@@ -145,8 +145,8 @@ impl Join {
         (credential, channel, key): (Credential, Channel, ServerKey),
         random: [u8; 32],
         out: &mut Vec<u8>,
-    ) -> Result<Box<Self>, Refusal> {
-        let mut join = Box::new(Join {
+    ) -> Result<Box<Self>, AuthFailure> {
+        let mut join = Box::new(ServerAuth {
             agreed,
             credential,
             channel,
@@ -176,24 +176,28 @@ impl Join {
 
     /// The server's next packet; what there is to say is written to `out`.
     #[must_use]
-    pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> JoinStep {
+    pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> ServerAuthStep {
         match self.step(frame, out) {
             Ok(step) => step,
-            Err(refusal) => JoinStep::Refused(refusal),
+            Err(refusal) => ServerAuthStep::Refused(refusal),
         }
     }
 
-    fn step(mut self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> Result<JoinStep, Refusal> {
-        let said = backend::login(frame.payload, self.agreed).map_err(|_| Refusal::Protocol)?;
+    fn step(
+        mut self: Box<Self>,
+        frame: Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<ServerAuthStep, AuthFailure> {
+        let said = backend::login(frame.payload, self.agreed).map_err(|_| AuthFailure::Protocol)?;
         let answer = match said {
             Login::Ok(ok) => {
-                return Ok(JoinStep::Done(Joined {
+                return Ok(ServerAuthStep::Done(ServerAuthResult {
                     agreed: self.agreed,
                     status: ok.status,
                 }));
             }
             Login::Error(report) => {
-                return Err(self.declined.unwrap_or(Refusal::Server(report.code)));
+                return Err(self.declined.unwrap_or(AuthFailure::Server(report.code)));
             }
             Login::Switch { plugin, data } => Some(self.switch(plugin, data)?),
             Login::More(data) => self.more(data)?,
@@ -202,15 +206,15 @@ impl Join {
             let sequence = frame.sequence.wrapping_add(1);
             build::packet(out, sequence, |out| out.extend_from_slice(&answer));
         }
-        Ok(JoinStep::More(self))
+        Ok(ServerAuthStep::More(self))
     }
 
     /// A plugin that cannot be answered gets nothing: the account may have another one, which the
     /// server asks for then.
-    fn switch(&mut self, plugin: &[u8], data: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    fn switch(&mut self, plugin: &[u8], data: &[u8]) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
         self.switches = self.switches.saturating_add(1);
         if self.switches > SWITCHES_MAX {
-            return Err(Refusal::Protocol);
+            return Err(AuthFailure::Protocol);
         }
         let nonce = data.strip_suffix(&[0]).filter(|rest| rest.len() == 20);
         let nonce = nonce.unwrap_or(data);
@@ -220,11 +224,13 @@ impl Join {
         self.waiting = Waiting::Ok;
         let proof = match known(plugin) {
             Some(known) => self.proof(known, nonce),
-            None => Err(Refusal::Plugin),
+            None => Err(AuthFailure::Plugin),
         };
         self.declined = proof.as_ref().err().copied();
         match proof {
-            Err(Refusal::Plugin | Refusal::Credential | Refusal::CleartextNotAllowed) => {
+            Err(
+                AuthFailure::Plugin | AuthFailure::Credential | AuthFailure::CleartextNotAllowed,
+            ) => {
                 self.waiting = Waiting::Other;
                 Ok(Zeroizing::default())
             }
@@ -233,7 +239,7 @@ impl Join {
     }
 
     /// What a plugin adds: only `caching_sha2_password` and `parsec` do.
-    fn more(&mut self, data: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, Refusal> {
+    fn more(&mut self, data: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, AuthFailure> {
         match (self.waiting, data) {
             (Waiting::Sha2, [3]) => {
                 self.waiting = Waiting::Ok;
@@ -241,7 +247,7 @@ impl Join {
             }
             (Waiting::Sha2, [4]) => self.whole_password().map(Some),
             (Waiting::Key, pem) => {
-                let key = PublicKey::read(pem).ok_or(Refusal::Protocol)?;
+                let key = PublicKey::read(pem).ok_or(AuthFailure::Protocol)?;
                 self.encrypted(&key).map(Some)
             }
             (Waiting::Parsec(nonce), told) => self.signed(&nonce, told).map(Some),
@@ -249,20 +255,20 @@ impl Join {
                 self.waiting = Waiting::Ok;
                 Ok(Some(Zeroizing::default()))
             }
-            _ => Err(Refusal::Protocol),
+            _ => Err(AuthFailure::Protocol),
         }
     }
 
-    fn whole_password(&mut self) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    fn whole_password(&mut self) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
         let Credential::Password(password) = &self.credential else {
-            return Err(Refusal::PasswordNeeded);
+            return Err(AuthFailure::PasswordNeeded);
         };
         if self.channel == Channel::Secure {
             self.waiting = Waiting::Ok;
             return Ok(terminated(password));
         }
         match self.key.clone() {
-            ServerKey::Never => Err(Refusal::ServerKeyUnknown),
+            ServerKey::Never => Err(AuthFailure::ServerKeyUnknown),
             ServerKey::Ask => {
                 self.waiting = Waiting::Key;
                 Ok(Zeroizing::new(vec![2]))
@@ -271,25 +277,25 @@ impl Join {
         }
     }
 
-    fn encrypted(&mut self, key: &PublicKey) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    fn encrypted(&mut self, key: &PublicKey) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
         self.waiting = Waiting::Ok;
         let Credential::Password(password) = &self.credential else {
-            return Err(Refusal::PasswordNeeded);
+            return Err(AuthFailure::PasswordNeeded);
         };
         let message = key.message(password, &self.nonce, self.random);
-        message.map(Zeroizing::new).ok_or(Refusal::Credential)
+        message.map(Zeroizing::new).ok_or(AuthFailure::Credential)
     }
 
     fn signed(
         &mut self,
         nonce: &parsec::Nonce,
         told: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    ) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
         self.waiting = Waiting::Ok;
         let Credential::Password(password) = &self.credential else {
-            return Err(Refusal::Credential);
+            return Err(AuthFailure::Credential);
         };
-        let derivation = parsec::Derivation::read(told).ok_or(Refusal::Protocol)?;
+        let derivation = parsec::Derivation::read(told).ok_or(AuthFailure::Protocol)?;
         let answer = parsec::prove(password, &derivation, nonce, &self.random);
         Ok(Zeroizing::new(answer.to_vec()))
     }
@@ -304,7 +310,7 @@ impl Join {
         }
     }
 
-    fn proof(&mut self, plugin: &[u8], nonce: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    fn proof(&mut self, plugin: &[u8], nonce: &[u8]) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
         if matches!(self.credential, Credential::Nothing) {
             return Ok(Zeroizing::default());
         }
@@ -314,36 +320,36 @@ impl Join {
         let proof = match (plugin, &self.credential) {
             (_, Credential::Password(password)) if password.is_empty() => Vec::new(),
             (password::NATIVE, credential) => {
-                let key = native_key(credential).ok_or(Refusal::Credential)?;
+                let key = native_key(credential).ok_or(AuthFailure::Credential)?;
                 key.prove(&self.twenty(nonce)?).to_vec()
             }
             (password::CACHING_SHA2, credential) => {
-                let key = sha2_key(credential).ok_or(Refusal::Credential)?;
+                let key = sha2_key(credential).ok_or(AuthFailure::Credential)?;
                 key.prove(&self.twenty(nonce)?).to_vec()
             }
             (password::ED25519, Credential::Password(password)) => {
-                let nonce: &ed25519::Nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
+                let nonce: &ed25519::Nonce = nonce.try_into().map_err(|_| AuthFailure::Protocol)?;
                 ed25519::prove(password, nonce).to_vec()
             }
             (password::PARSEC, Credential::Password(_)) => {
-                let nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
+                let nonce = nonce.try_into().map_err(|_| AuthFailure::Protocol)?;
                 self.waiting = Waiting::Parsec(nonce);
                 // Nothing: how is the key derived?
                 Vec::new()
             }
             (password::CLEAR, Credential::Password(password)) => {
                 if self.channel == Channel::Plain {
-                    return Err(Refusal::CleartextNotAllowed);
+                    return Err(AuthFailure::CleartextNotAllowed);
                 }
                 return Ok(terminated(password));
             }
-            _ => return Err(Refusal::Credential),
+            _ => return Err(AuthFailure::Credential),
         };
         Ok(Zeroizing::new(proof))
     }
 
-    fn twenty(&self, nonce: &[u8]) -> Result<Nonce, Refusal> {
-        let nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
+    fn twenty(&self, nonce: &[u8]) -> Result<Nonce, AuthFailure> {
+        let nonce = nonce.try_into().map_err(|_| AuthFailure::Protocol)?;
         Ok(Nonce::given(nonce))
     }
 }

@@ -25,8 +25,8 @@ fn password(text: &[u8]) -> Credential {
 /// How a login went.
 #[derive(Debug)]
 struct Outcome {
-    client: Result<Authenticated, Refusal>,
-    server: Option<Refusal>,
+    client: Result<Authenticated, AuthFailure>,
+    server: Option<AuthFailure>,
     /// How long each packet was, the server's and the client's by turns.
     lengths: Vec<usize>,
 }
@@ -82,10 +82,10 @@ impl Case {
         };
         let how = (self.credential, self.channel, self.key);
         let mut out = Vec::new();
-        let join = match Join::begin(&read, &hello, how, [3; 32], (1, &mut out)) {
+        let join = match ServerAuth::begin(&read, &hello, how, [3; 32], (1, &mut out)) {
             Ok(join) => join,
             Err(refusal) => {
-                let client = Err(Refusal::Protocol);
+                let client = Err(AuthFailure::Protocol);
                 let (server, lengths) = (Some(refusal), Vec::new());
                 return Outcome {
                     client,
@@ -107,22 +107,22 @@ fn take(wire: &mut Vec<u8>) -> (u8, Vec<u8>) {
     taken
 }
 
-fn talk(method: Method, channel: Channel, mut join: Box<Join>, mut sent: Vec<u8>) -> Outcome {
+fn talk(method: Method, channel: Channel, mut join: Box<ServerAuth>, mut sent: Vec<u8>) -> Outcome {
     let mut lengths = vec![sent.len()];
     let (sequence, payload) = take(&mut sent);
     let Ok(startup::First::Response(response)) = startup::first(&payload) else {
         panic!("{payload:?}");
     };
-    let claim = Claim::of_response(&response);
+    let claim = ClaimedIdentity::of_response(&response);
     let nonce = Nonce::given(NONCE);
     let mut out = Vec::new();
-    let mut step = Accept::begin(claim, nonce, channel, method, (sequence + 1, &mut out));
+    let mut step = ClientAuth::begin(claim, nonce, channel, method, (sequence + 1, &mut out));
     loop {
         let (client, sequence) = match step {
-            Accepted::More(accept) => {
+            ClientAuthStep::More(accept) => {
                 lengths.push(out.len());
                 if let Some(refusal) = hear(&mut join, &mut out, &mut sent) {
-                    let (client, server) = (Err(Refusal::Protocol), Some(refusal));
+                    let (client, server) = (Err(AuthFailure::Protocol), Some(refusal));
                     return Outcome {
                         client,
                         server,
@@ -135,13 +135,13 @@ fn talk(method: Method, channel: Channel, mut join: Box<Join>, mut sent: Vec<u8>
                 step = accept.message(Frame { sequence, payload }, &mut out);
                 continue;
             }
-            Accepted::Check(check) => {
+            ClientAuthStep::Check(check) => {
                 let sequence = check.sequence();
                 let key = PrivateKey::read(KEY).unwrap();
                 (check.run(Some(&key), [9; 32]), sequence)
             }
-            Accepted::Done(authenticated, sequence) => (Ok(authenticated), sequence),
-            Accepted::Refused(refusal, sequence) => (Err(refusal), sequence),
+            ClientAuthStep::Done(authenticated, sequence) => (Ok(authenticated), sequence),
+            ClientAuthStep::Refused(refusal, sequence) => (Err(refusal), sequence),
         };
         if client.is_ok() {
             let agreed = Capabilities::SPOKEN;
@@ -168,29 +168,29 @@ fn talk(method: Method, channel: Channel, mut join: Box<Join>, mut sent: Vec<u8>
 }
 
 /// The joining side reads all that was said.
-fn hear(join: &mut Box<Join>, said: &mut Vec<u8>, out: &mut Vec<u8>) -> Option<Refusal> {
+fn hear(join: &mut Box<ServerAuth>, said: &mut Vec<u8>, out: &mut Vec<u8>) -> Option<AuthFailure> {
     while !said.is_empty() {
         let (sequence, payload) = take(said);
         let payload = payload.as_slice();
         let step = std::mem::replace(join, spent()).message(Frame { sequence, payload }, out);
         match step {
-            JoinStep::More(next) => *join = next,
-            JoinStep::Done(joined) => {
+            ServerAuthStep::More(next) => *join = next,
+            ServerAuthStep::Done(joined) => {
                 assert!(joined.agreed.has(Capabilities::PROTOCOL_41));
                 assert!(said.is_empty());
                 return None;
             }
-            JoinStep::Refused(refusal) => return Some(refusal),
+            ServerAuthStep::Refused(refusal) => return Some(refusal),
         }
     }
     None
 }
 
 /// Stands where one is in use.
-fn spent() -> Box<Join> {
+fn spent() -> Box<ServerAuth> {
     let how = (Credential::Nothing, Channel::Plain, ServerKey::Never);
     let agreed = (Capabilities::SPOKEN, Nonce::given(NONCE));
-    Join::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new()).unwrap()
+    ServerAuth::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new()).unwrap()
 }
 
 fn native(password: &[u8]) -> Method {
@@ -222,8 +222,8 @@ fn a_native_login_leaves_what_logs_in_again() {
     assert!(matches!(credential, Credential::Native(_)));
     succeeds(Case::new(native(b"geheim"), credential.clone()));
     let outcome = Case::new(native(b"other"), credential).run();
-    assert_eq!(outcome.client.unwrap_err(), Refusal::WrongPassword);
-    assert_eq!(outcome.server, Some(Refusal::Server(1045)));
+    assert_eq!(outcome.client.unwrap_err(), AuthFailure::WrongPassword);
+    assert_eq!(outcome.server, Some(AuthFailure::Server(1045)));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_fast_sha2_login_leaves_the_key_and_a_full_one_the_password() {
     let full = succeeds(Case::new(sha2(false, false), password(b"pa ss")));
     assert!(matches!(full.credential(), Credential::Password(text) if text.as_slice() == b"pa ss"));
     let cold = Case::new(sha2(false, false), credential).run();
-    assert_eq!(cold.server, Some(Refusal::PasswordNeeded));
+    assert_eq!(cold.server, Some(AuthFailure::PasswordNeeded));
 }
 
 #[test]
@@ -259,9 +259,9 @@ fn without_tls_the_password_goes_encrypted_or_not_at_all() {
     let known = ServerKey::Known(PublicKey::read(key.public_pem()).unwrap());
     succeeds(Case::new(sha2(false, true), password(b"pa ss")).plain(known));
     let never = Case::new(sha2(false, true), password(b"pa ss")).plain(ServerKey::Never);
-    assert_eq!(never.run().server, Some(Refusal::ServerKeyUnknown));
+    assert_eq!(never.run().server, Some(AuthFailure::ServerKeyUnknown));
     let no_key = Case::new(sha2(false, false), password(b"pa ss")).plain(ServerKey::Ask);
-    assert_eq!(no_key.run().client.unwrap_err(), Refusal::NoKey);
+    assert_eq!(no_key.run().client.unwrap_err(), AuthFailure::NoKey);
 }
 
 #[test]
@@ -271,14 +271,14 @@ fn ed25519_and_clear_passwords_prove_too() {
     let done = succeeds(Case::new(method(), password(b"geheim")));
     assert!(matches!(done.credential(), Credential::Nothing));
     let wrong = Case::new(method(), password(b"geheim2")).run();
-    assert_eq!(wrong.client.unwrap_err(), Refusal::WrongPassword);
+    assert_eq!(wrong.client.unwrap_err(), AuthFailure::WrongPassword);
     let clear = || Method::Clear(Secret::Sha2(stored()));
     let done = succeeds(Case::new(clear(), password(b"pa ss")));
     assert!(matches!(done.credential(), Credential::Password(_)));
     let plain = Case::new(clear(), password(b"pa ss")).plain(ServerKey::Ask);
     assert_eq!(
         plain.run().client.unwrap_err(),
-        Refusal::CleartextNotAllowed
+        AuthFailure::CleartextNotAllowed
     );
 }
 
@@ -293,14 +293,14 @@ fn a_parsec_login_is_signed_and_leaves_nothing_that_logs_in_elsewhere() {
         assert!(matches!(done.credential(), Credential::Nothing));
     }
     let wrong = Case::new(method(), password(b"geheim2")).run();
-    assert_eq!(wrong.client.unwrap_err(), Refusal::WrongPassword);
+    assert_eq!(wrong.client.unwrap_err(), AuthFailure::WrongPassword);
     for credential in [password(b""), Credential::Nothing] {
         assert!(Case::new(method(), credential).run().client.is_err());
     }
     let mock = || parsec::Verifier::mock(b"anna", &[1; 32]);
     assert_eq!(mock().derivation(), mock().derivation());
     let unknown = Case::new(Method::Parsec(mock(), [8; 32]), password(b"geheim")).run();
-    assert_eq!(unknown.client.unwrap_err(), Refusal::WrongPassword);
+    assert_eq!(unknown.client.unwrap_err(), AuthFailure::WrongPassword);
 }
 
 #[test]
@@ -308,12 +308,12 @@ fn an_account_without_password_takes_no_other() {
     for plugin in [password::NATIVE, password::CACHING_SHA2] {
         succeeds(Case::new(Method::Empty(plugin), Credential::Nothing));
         let outcome = Case::new(Method::Empty(plugin), password(b"x")).run();
-        assert_eq!(outcome.client.unwrap_err(), Refusal::WrongPassword);
+        assert_eq!(outcome.client.unwrap_err(), AuthFailure::WrongPassword);
     }
     let none = Case::new(native(b"geheim"), Credential::Nothing).run();
-    assert_eq!(none.client.unwrap_err(), Refusal::WrongPassword);
+    assert_eq!(none.client.unwrap_err(), AuthFailure::WrongPassword);
     let none = Case::new(sha2(true, true), Credential::Nothing).run();
-    assert_eq!(none.client.unwrap_err(), Refusal::WrongPassword);
+    assert_eq!(none.client.unwrap_err(), AuthFailure::WrongPassword);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn packets_that_do_not_belong_end_the_login() {
         );
         let (_, payload) = take(&mut out);
         match startup::first(&payload) {
-            Ok(startup::First::Response(response)) => Claim::of_response(&response),
+            Ok(startup::First::Response(response)) => ClaimedIdentity::of_response(&response),
             other => panic!("{other:?}"),
         }
     };
@@ -362,8 +362,8 @@ fn packets_that_do_not_belong_end_the_login() {
             let nonce = Nonce::given(NONCE);
             let claim = claim(b"unheard_of");
             let mut out = Vec::new();
-            let begun = Accept::begin(claim, nonce, Channel::Secure, method, (2, &mut out));
-            let Accepted::More(accept) = begun else {
+            let begun = ClientAuth::begin(claim, nonce, Channel::Secure, method, (2, &mut out));
+            let ClientAuthStep::More(accept) = begun else {
                 panic!("{begun:?}");
             };
             let frame = Frame {
@@ -371,22 +371,22 @@ fn packets_that_do_not_belong_end_the_login() {
                 payload,
             };
             match accept.message(frame, &mut out) {
-                Accepted::Done(..) => panic!("{payload:?}"),
-                Accepted::Check(check) => assert!(check.run(None, [0; 32]).is_err()),
-                Accepted::More(_) | Accepted::Refused(..) => {}
+                ClientAuthStep::Done(..) => panic!("{payload:?}"),
+                ClientAuthStep::Check(check) => assert!(check.run(None, [0; 32]).is_err()),
+                ClientAuthStep::More(_) | ClientAuthStep::Refused(..) => {}
             }
         }
     }
 }
 
 /// What becomes of a login behind these packets of the server's, and what was said to them.
-fn told(mut join: Box<Join>, packets: &[&[u8]]) -> (JoinStep, Vec<Vec<u8>>) {
+fn told(mut join: Box<ServerAuth>, packets: &[&[u8]]) -> (ServerAuthStep, Vec<Vec<u8>>) {
     let mut said = Vec::new();
     let (last, first) = packets.split_last().unwrap();
     for payload in first {
         let mut out = Vec::new();
         join = match join.message(heard(payload), &mut out) {
-            JoinStep::More(join) => join,
+            ServerAuthStep::More(join) => join,
             other => panic!("{other:?}"),
         };
         said.push(take(&mut out).1);
@@ -395,10 +395,10 @@ fn told(mut join: Box<Join>, packets: &[&[u8]]) -> (JoinStep, Vec<Vec<u8>>) {
 }
 
 /// With a password, where anybody may listen.
-fn joining() -> Box<Join> {
+fn joining() -> Box<ServerAuth> {
     let how = (password(b"geheim"), Channel::Plain, ServerKey::Ask);
     let agreed = (Capabilities::SPOKEN, Nonce::given(NONCE));
-    Join::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new()).unwrap()
+    ServerAuth::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new()).unwrap()
 }
 
 fn heard(payload: &[u8]) -> Frame<'_> {
@@ -415,7 +415,7 @@ fn a_server_cannot_make_us_show_a_password_in_the_clear() {
     let (step, said) = told(joining(), &[b"\xfemysql_clear_password\0", DENIED]);
     assert!(matches!(
         step,
-        JoinStep::Refused(Refusal::CleartextNotAllowed)
+        ServerAuthStep::Refused(AuthFailure::CleartextNotAllowed)
     ));
     assert_eq!(said, [b""]);
 }
@@ -424,13 +424,19 @@ fn a_server_cannot_make_us_show_a_password_in_the_clear() {
 fn a_server_may_ask_for_another_plugin_as_often_as_an_account_has_ways() {
     let native = b"\xfemysql_native_password\0abcdefghijklmnopqrst\0".as_slice();
     let (step, said) = told(joining(), &[native; 5]);
-    assert!(matches!(step, JoinStep::Refused(Refusal::Protocol)));
+    assert!(matches!(
+        step,
+        ServerAuthStep::Refused(AuthFailure::Protocol)
+    ));
     assert!(said.iter().all(|said| said.len() == 20));
     // What cannot be answered gets nothing, and counts only if nothing else was asked for.
     let dialog = b"\xfedialog\0Password:";
     let (step, said) = told(joining(), &[dialog, b"\x01more", native, DENIED]);
-    assert!(matches!(step, JoinStep::Refused(Refusal::Server(1045))));
+    assert!(matches!(
+        step,
+        ServerAuthStep::Refused(AuthFailure::Server(1045))
+    ));
     assert_eq!(said.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 20]);
     let (step, _) = told(joining(), &[native, dialog, DENIED]);
-    assert!(matches!(step, JoinStep::Refused(Refusal::Plugin)));
+    assert!(matches!(step, ServerAuthStep::Refused(AuthFailure::Plugin)));
 }

@@ -1,7 +1,7 @@
 //! Replies that one side gets otherwise than the other said them; whole ones are in the corpus.
 
 use super::*;
-use crate::mysql::boundaries::{Answer, Boundaries, Step};
+use crate::mysql::boundaries::{ExpectedReply, ServerScanner, Step};
 use crate::mysql::frontend::Execute;
 use crate::mysql::trackers::Change;
 
@@ -17,10 +17,10 @@ fn through(
     keep: fn(&mut Tracker<'_>) -> bool,
 ) -> Vec<u8> {
     let mut transcoder = Transcoder::new(server, client);
-    let mut boundaries = Boundaries::new(server);
+    let mut boundaries = ServerScanner::new(server);
     let (mut out, mut at) = (Vec::new(), 0);
     loop {
-        match boundaries.next(&reply[at..], Answer::Results) {
+        match boundaries.next(&reply[at..], ExpectedReply::Results) {
             Step::Event {
                 passed,
                 event,

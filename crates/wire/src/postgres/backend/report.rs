@@ -10,16 +10,16 @@ pub struct SqlState(pub [u8; 5]);
 
 /// The fields of an error or a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report<'a>(&'a [u8]);
+pub struct ErrorReport<'a>(&'a [u8]);
 
-impl<'a> Report<'a> {
+impl<'a> ErrorReport<'a> {
     /// Checks that the body is fields up to a zero, with nothing behind it.
     #[must_use]
     pub(crate) fn read(body: &'a [u8]) -> Option<Self> {
         let mut rest = Cursor(body);
         loop {
             match rest.byte()? {
-                0 => return rest.end(Report(body)),
+                0 => return rest.end(ErrorReport(body)),
                 _ => rest.text()?,
             };
         }
@@ -28,7 +28,7 @@ impl<'a> Report<'a> {
     /// The first bytes of a long one. A field that is cut is not given.
     #[must_use]
     pub(crate) fn beginning(body: &'a [u8]) -> Self {
-        Report(body)
+        ErrorReport(body)
     }
 
     /// Every field: its letter and its text.

@@ -52,21 +52,24 @@ fn an_error_of_postgresql_15_is_read_field_by_field() {
 
 #[test]
 fn severity_is_read_where_it_is_not_translated() {
-    let fatal = Report::read(b"SFATAL\0VFATAL\0C57P01\0Mx\0\0").unwrap();
+    let fatal = ErrorReport::read(b"SFATAL\0VFATAL\0C57P01\0Mx\0\0").unwrap();
     assert!(fatal.is_fatal());
     assert!(
-        Report::read(b"SSCHWERWIEGEND\0VPANIC\0\0")
+        ErrorReport::read(b"SSCHWERWIEGEND\0VPANIC\0\0")
             .unwrap()
             .is_fatal()
     );
     assert!(
-        Report::read(b"SFATAL\0\0").unwrap().is_fatal(),
+        ErrorReport::read(b"SFATAL\0\0").unwrap().is_fatal(),
         "before 9.6"
     );
-    assert!(!Report::read(b"SERROR\0\0").unwrap().is_fatal());
-    assert_eq!(Report::read(b"\0").unwrap().sqlstate(), SqlState(*b"XX000"));
+    assert!(!ErrorReport::read(b"SERROR\0\0").unwrap().is_fatal());
+    assert_eq!(
+        ErrorReport::read(b"\0").unwrap().sqlstate(),
+        SqlState(*b"XX000")
+    );
     for body in [&b""[..], b"SERROR\0", b"SERROR", b"SERROR\0\0x"] {
-        assert_eq!(Report::read(body), None, "{body:?}");
+        assert_eq!(ErrorReport::read(body), None, "{body:?}");
     }
 }
 
@@ -104,7 +107,10 @@ fn small_messages_are_read() {
         Message::Authentication(Authentication::Md5Password { salt: *b"salt" }),
     );
     assert!(message(whole(b"Z\0\0\0\x05X")).is_err());
-    assert_eq!(message(whole(b"?\0\0\0\x04")), Err(Fault::UnknownTag(b'?')));
+    assert_eq!(
+        message(whole(b"?\0\0\0\x04")),
+        Err(ProtocolError::UnknownTag(b'?'))
+    );
 }
 
 #[test]

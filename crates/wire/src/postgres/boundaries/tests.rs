@@ -6,7 +6,7 @@ use crate::postgres::build;
 
 /// What the events are, how many bytes were passed over, how many were consumed.
 fn walk(bytes: &[u8], cut: usize) -> (Vec<String>, usize, usize) {
-    let mut boundaries = Boundaries::new();
+    let mut boundaries = ServerScanner::new();
     let (mut events, mut passed_all, mut consumed) = (Vec::new(), 0, 0);
     for end in [cut, bytes.len()] {
         loop {
@@ -72,7 +72,7 @@ fn long_rows_and_copy_data_are_stepped_over_without_being_held() {
     build::data_row(&mut bytes, &[Some(&[b'x'; 20_000])]);
     let row = bytes.len();
     build::ready_for_query(&mut bytes, TransactionStatus::InTransaction);
-    let mut boundaries = Boundaries::new();
+    let mut boundaries = ServerScanner::new();
     assert_eq!(
         boundaries.next(&bytes[..6000]),
         Step::Wait {
@@ -107,7 +107,7 @@ fn of_a_very_long_error_the_beginning_is_enough() {
     build::error(&mut bytes, &text);
     let error = bytes.len();
     build::ready_for_query(&mut bytes, TransactionStatus::Failed);
-    let mut boundaries = Boundaries::new();
+    let mut boundaries = ServerScanner::new();
     let Step::Event { event, length, .. } = boundaries.next(&bytes) else {
         panic!()
     };
@@ -127,7 +127,7 @@ fn a_long_parameter_is_told_whole() {
     let value = [b'a'; 5_000];
     let mut bytes = Vec::new();
     build::parameter_status(&mut bytes, b"search_path", &value);
-    let event = Boundaries::new().next(&bytes);
+    let event = ServerScanner::new().next(&bytes);
     let Step::Event { event, .. } = event else {
         panic!("{event:?}")
     };
@@ -139,7 +139,7 @@ fn a_long_parameter_is_told_whole() {
 fn a_parameter_that_is_too_long_is_told_without_its_value() {
     let mut bytes = Vec::new();
     build::parameter_status(&mut bytes, b"search_path", &[b'a'; REPORT_LENGTH_MAX]);
-    let event = Boundaries::new().next(&bytes);
+    let event = ServerScanner::new().next(&bytes);
     assert!(matches!(
         event,
         Step::Event {
@@ -152,13 +152,13 @@ fn a_parameter_that_is_too_long_is_told_without_its_value() {
 #[test]
 fn what_no_server_sends_is_invalid() {
     for (bytes, fault) in [
-        (&b"Q\0\0\0\x04"[..], Fault::UnknownTag(b'Q')),
-        (b"Z\0\0\0\x05X", Fault::Malformed(b'Z')),
-        (b"Z\0\0\0\x06II", Fault::Malformed(b'Z')),
-        (b"1\0\0\0\x05x", Fault::Malformed(b'1')),
-        (b"D\0\0\0\x03", Fault::LengthTooSmall(3)),
-        (b"E\0\0\0\x05x", Fault::Malformed(b'E')),
+        (&b"Q\0\0\0\x04"[..], ProtocolError::UnknownTag(b'Q')),
+        (b"Z\0\0\0\x05X", ProtocolError::Malformed(b'Z')),
+        (b"Z\0\0\0\x06II", ProtocolError::Malformed(b'Z')),
+        (b"1\0\0\0\x05x", ProtocolError::Malformed(b'1')),
+        (b"D\0\0\0\x03", ProtocolError::LengthTooSmall(3)),
+        (b"E\0\0\0\x05x", ProtocolError::Malformed(b'E')),
     ] {
-        assert_eq!(Boundaries::new().next(bytes), Step::Invalid(fault));
+        assert_eq!(ServerScanner::new().next(bytes), Step::Invalid(fault));
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::postgres::frame::{self, Frame};
 use crate::postgres::frontend::{self, Request, Target};
 use crate::postgres::names::{self, Names};
-use crate::postgres::{Fault, Parsed};
+use crate::postgres::{Parsed, ProtocolError};
 
 #[track_caller]
 fn check(bytes: &[u8], expect: Request<'_>) {
@@ -18,7 +18,10 @@ fn check(bytes: &[u8], expect: Request<'_>) {
         let free = matches!(frame.tag, b'd' | b'p' | b'B' | b'F');
         let tag = frame.tag;
         let beginning = frontend::request(Frame { tag, body });
-        assert!(free || beginning == Err(Fault::Malformed(tag)), "{cut}");
+        assert!(
+            free || beginning == Err(ProtocolError::Malformed(tag)),
+            "{cut}"
+        );
     }
 }
 
@@ -138,6 +141,6 @@ fn messages_without_names_have_none_and_wrong_ones_are_found() {
             panic!()
         };
         let found = names::names(header, bytes);
-        assert_eq!(found, Parsed::Invalid(Fault::Malformed(bytes[0])));
+        assert_eq!(found, Parsed::Invalid(ProtocolError::Malformed(bytes[0])));
     }
 }

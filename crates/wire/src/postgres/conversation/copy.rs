@@ -8,8 +8,8 @@
 //! And COPY both ways, in which replication streams: each side sends until it says that it is done,
 //! whichever is first, and the server's CommandComplete comes behind both.
 
-use super::terms::{Delivery, Origin, Reply, Request, Sending, Settled, Token};
-use super::{Conversation, Owed, ends_in_ready};
+use super::terms::{Delivery, Origin, Reply, ReplyOutcome, Request, RequestToken, Sending};
+use super::{Conversation, PendingReply, ends_in_ready};
 use crate::postgres::TransactionStatus;
 use crate::postgres::build;
 use crate::postgres::frontend::Target;
@@ -69,7 +69,7 @@ impl Conversation {
     #[must_use]
     pub fn needs_fence(&self) -> bool {
         let may_fail = matches!(self.copy, CopyState::In { syncs, ended: true } if syncs > 0);
-        let is_sync = |owed| owed == Owed::Request(Request::Sync);
+        let is_sync = |owed| owed == PendingReply::Request(Request::Sync);
         let is_sent = self.queue.back().is_some_and(|last| is_sync(last.owed));
         self.certain && is_sent && (may_fail || self.strays > 0)
     }
@@ -77,7 +77,11 @@ impl Conversation {
     /// Writes what tells, by its reply, that nothing comes any more for what was sent before it.
     pub fn fence(&mut self, out: &mut Vec<u8>) {
         for request in [Request::Close, Request::Sync] {
-            self.push(Owed::Request(request), Origin::Ours, Token::default());
+            self.push(
+                PendingReply::Request(request),
+                Origin::Ours,
+                RequestToken::default(),
+            );
         }
         build::close(out, Target::Portal(NO_PORTAL));
         build::sync(out);
@@ -85,12 +89,12 @@ impl Conversation {
 
     /// Whether the next reply but ReadyForQuery tells that no Sync before it is still answered.
     pub(super) fn is_fenced(&self) -> bool {
-        matches!(self.front(), Some(Owed::Request(request)) if !ends_in_ready(request))
+        matches!(self.front(), Some(PendingReply::Request(request)) if !ends_in_ready(request))
     }
 
     /// Whether a ReadyForQuery that comes now is for a Sync which the COPY has not passed over.
     pub(super) fn is_stray(&self) -> bool {
-        let ends = |owed| matches!(owed, Owed::Request(request) if ends_in_ready(request));
+        let ends = |owed| matches!(owed, PendingReply::Request(request) if ends_in_ready(request));
         self.strays > 0 && !self.front().is_some_and(ends)
     }
 
@@ -102,7 +106,7 @@ impl Conversation {
         self.certain = self.strays == 0 || self.is_fenced();
         Reply {
             delivery: Delivery::Forward,
-            settled: Settled::Ready,
+            settled: ReplyOutcome::Ready,
         }
     }
 
@@ -137,7 +141,11 @@ impl Conversation {
             CopyState::In { ended, .. } | CopyState::Both { ended } if !*ended => *ended = ends,
             _ if self.queue.is_empty() => return Sending::Drop,
             // Sent before the server has said that it copies: remember where the data ends.
-            _ if ends => self.push(Owed::Request(request), Origin::Client, Token::default()),
+            _ if ends => self.push(
+                PendingReply::Request(request),
+                Origin::Client,
+                RequestToken::default(),
+            ),
             _ => {}
         }
         Sending::Forward
@@ -150,8 +158,8 @@ impl Conversation {
         let mut ended = false;
         while !ended {
             match self.queue.get(1).map(|entry| entry.owed) {
-                Some(Owed::Request(Request::Sync)) => syncs = syncs.saturating_add(1),
-                Some(Owed::Request(Request::CopyEnd)) => ended = true,
+                Some(PendingReply::Request(Request::Sync)) => syncs = syncs.saturating_add(1),
+                Some(PendingReply::Request(Request::CopyEnd)) => ended = true,
                 None => break,
                 Some(_) => {
                     self.certain = false;
@@ -167,7 +175,7 @@ impl Conversation {
     /// sent ahead is an error whose extent is unknown.
     pub(super) fn begin_copy_both(&mut self) {
         let next = self.queue.get(1).map(|entry| entry.owed);
-        let ended = next == Some(Owed::Request(Request::CopyEnd));
+        let ended = next == Some(PendingReply::Request(Request::CopyEnd));
         if ended {
             self.queue.remove(1);
         }

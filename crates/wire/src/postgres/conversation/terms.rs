@@ -7,7 +7,7 @@ use crate::postgres::{TransactionStatus, build};
 
 /// What the caller wants back when a request is settled; it means nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Token(pub u64);
+pub struct RequestToken(pub u64);
 
 /// A message to the server, as far as replies are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub enum Origin {
 
 /// A reply that the caller gives in the server's stead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum LocalReply {
     /// To a Parse of what the server has.
     ParseComplete,
     /// To a Bind.
@@ -93,16 +93,16 @@ pub enum Answer {
     Query(&'static str),
 }
 
-impl Answer {
+impl LocalReply {
     /// Writes it, under the transaction's status as it is when its turn has come.
     pub fn write(self, out: &mut Vec<u8>, status: TransactionStatus) {
         match self {
-            Answer::ParseComplete => build::empty(out, b'1'),
-            Answer::BindComplete => build::empty(out, b'2'),
-            Answer::CloseComplete => build::empty(out, b'3'),
-            Answer::NoData => build::empty(out, b'n'),
-            Answer::Command(tag) => build::command_complete(out, tag.as_bytes()),
-            Answer::Query(tag) => {
+            LocalReply::ParseComplete => build::empty(out, b'1'),
+            LocalReply::BindComplete => build::empty(out, b'2'),
+            LocalReply::CloseComplete => build::empty(out, b'3'),
+            LocalReply::NoData => build::empty(out, b'n'),
+            LocalReply::Command(tag) => build::command_complete(out, tag.as_bytes()),
+            LocalReply::Query(tag) => {
                 build::command_complete(out, tag.as_bytes());
                 build::ready_for_query(out, status);
             }
@@ -127,7 +127,7 @@ pub enum Delivery {
     /// To the client.
     Forward,
     /// Nowhere: they answer a request of ours.
-    Swallow,
+    Discard,
 }
 
 /// What a reply meant.
@@ -136,37 +136,37 @@ pub struct Reply {
     /// Where its bytes go.
     pub delivery: Delivery,
     /// What is settled by it.
-    pub settled: Settled,
+    pub settled: ReplyOutcome,
 }
 
 /// What is settled by a reply. Tokens are those of the request that was replied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum ReplyOutcome {
     /// Nothing yet.
     Nothing,
     /// The statement of this Parse exists now; not before.
-    Parsed(Token),
+    Parsed(RequestToken),
     /// What this Close names is gone.
-    Closed(Token),
+    Closed(RequestToken),
     /// A statement of this Query, or this Execute, ended well: its effects are there, unless the
     /// transaction fails. The event has its command tag, or says that the text was empty.
     Completed {
         /// Of the Query or Execute.
-        token: Token,
+        token: RequestToken,
         /// Which of the Query's statements it was, from 0; empty ones among others do not count.
         nth: u32,
     },
     /// This Execute has returned as many rows as it was to; its portal has more.
-    Suspended(Token),
+    Suspended(RequestToken),
     /// The server waits for the next command; see
     /// [`Conversation::status`](super::Conversation::status).
     Ready,
     /// A Query or Sync of ours ended.
-    OursEnded(Token),
+    OursEnded(RequestToken),
     /// The request failed, or the pipeline of its Sync did.
     Failed {
         /// Of the request; `None`: nobody can tell which it was.
-        token: Option<Token>,
+        token: Option<RequestToken>,
         /// How it failed.
         sqlstate: SqlState,
     },
@@ -180,15 +180,15 @@ pub enum Settled {
 /// received, unless a reply follows with which an answer can go
 /// ([`Conversation::owes_reply`](super::Conversation::owes_reply)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
+pub enum DueAction {
     /// It is the turn of the reply that the caller gives itself.
-    Answer(Answer, Token),
+    Answer(LocalReply, RequestToken),
     /// An error made the server pass over this Parse: its statement does not exist.
-    ParseDiscarded(Token),
+    ParseDiscarded(RequestToken),
     /// An error made the server pass over this Close: what it names is still there.
-    CloseDiscarded(Token),
+    CloseDiscarded(RequestToken),
     /// An error came before this reply of ours: do not give it.
-    AnswerDiscarded(Answer, Token),
+    AnswerDiscarded(LocalReply, RequestToken),
 }
 
 /// A reply that answers nothing: the server, or this code, has lost count. Close the connection.

@@ -3,7 +3,7 @@
 use super::model::Server;
 use super::*;
 use crate::postgres::backend::SqlState;
-use crate::postgres::boundaries::{Boundaries, Step};
+use crate::postgres::boundaries::{ServerScanner, Step};
 use crate::postgres::frontend::Target;
 use crate::postgres::names::names;
 use crate::postgres::{Parsed, build, frame};
@@ -19,7 +19,7 @@ struct Rig {
     server: Server,
     measure: Server,
     conversation: Conversation,
-    boundaries: Boundaries,
+    boundaries: ServerScanner,
     /// What the server has said and was not yet read.
     unread: Vec<u8>,
     /// What the client has seen.
@@ -38,7 +38,7 @@ impl Rig {
             server: Server::new(),
             measure: Server::new(),
             conversation: Conversation::new(),
-            boundaries: Boundaries::new(),
+            boundaries: ServerScanner::new(),
             unread: Vec::new(),
             seen: Vec::new(),
             prepared: Vec::new(),
@@ -78,13 +78,15 @@ impl Rig {
         let mut bytes = Vec::new();
         build::parse(&mut bytes, name, b"select", &[]);
         self.measure.receive(&bytes);
-        let _ = self.conversation.answer(Answer::ParseComplete, Token(0));
+        let _ = self
+            .conversation
+            .answer(LocalReply::ParseComplete, RequestToken(0));
         self.drain_due();
     }
 
     fn drain_due(&mut self) {
         while let Some(due) = self.conversation.due() {
-            if let Due::Answer(answer, _) = due {
+            if let DueAction::Answer(answer, _) = due {
                 answer.write(&mut self.seen, self.conversation.status());
             }
         }
@@ -137,12 +139,12 @@ impl Rig {
         }
     }
 
-    fn settle(&mut self, settled: Settled) {
+    fn settle(&mut self, settled: ReplyOutcome) {
         match settled {
-            Settled::Parsed(token) => self.prepared.push(token.0),
-            Settled::Closed(token) => self.prepared.retain(|name| *name != token.0),
-            Settled::Failed { .. } => self.failures += 1,
-            Settled::Ready => self.readies += 1,
+            ReplyOutcome::Parsed(token) => self.prepared.push(token.0),
+            ReplyOutcome::Closed(token) => self.prepared.retain(|name| *name != token.0),
+            ReplyOutcome::Failed { .. } => self.failures += 1,
+            ReplyOutcome::Ready => self.readies += 1,
             _ => {}
         }
     }
@@ -169,7 +171,7 @@ impl Rig {
     }
 }
 
-fn as_request(bytes: &[u8]) -> (Request, Token) {
+fn as_request(bytes: &[u8]) -> (Request, RequestToken) {
     let Parsed::Frame(header, _) = frame::client_header(bytes) else {
         panic!("not one message");
     };
@@ -184,7 +186,7 @@ fn as_request(bytes: &[u8]) -> (Request, Token) {
         }
         _ => 0,
     };
-    (request, Token(token))
+    (request, RequestToken(token))
 }
 
 /// One message per letter: `q` select, `e` an error, `b` begin, `m` commit, `2` two statements,
@@ -272,10 +274,12 @@ fn what_is_sent_after_an_error_came_back_is_dropped_until_the_sync() {
     let mut rig = history("X");
     assert_eq!(
         rig.conversation
-            .sent(Request::Query, Origin::Client, Token(0)),
+            .sent(Request::Query, Origin::Client, RequestToken(0)),
         Sending::Drop
     );
-    let answer = rig.conversation.answer(Answer::CloseComplete, Token(0));
+    let answer = rig
+        .conversation
+        .answer(LocalReply::CloseComplete, RequestToken(0));
     assert_eq!(answer, Sending::Drop);
     assert!(!rig.conversation.is_quiet());
     let rig = history("Xq");
@@ -303,13 +307,13 @@ fn a_statement_exists_from_parse_complete_on_and_not_if_its_parse_was_passed_ove
     while let Some(due) = rig.conversation.due() {
         found.push(due);
     }
-    let token = |name: u8| Token(PARSED + u64::from(name));
+    let token = |name: u8| RequestToken(PARSED + u64::from(name));
     assert_eq!(
         found,
         [
-            Due::ParseDiscarded(token(b'x')),
-            Due::ParseDiscarded(token(b'a')),
-            Due::CloseDiscarded(token(b'a'))
+            DueAction::ParseDiscarded(token(b'x')),
+            DueAction::ParseDiscarded(token(b'a')),
+            DueAction::CloseDiscarded(token(b'a'))
         ]
     );
 }
@@ -447,7 +451,7 @@ fn answers_of_ours_wait_for_their_turn() {
 fn a_reply_that_nobody_asked_for_is_out_of_sync() {
     let mut conversation = Conversation::new();
     assert_eq!(conversation.reply(&Event::ParseComplete), Err(OutOfSync));
-    let _ = conversation.sent(Request::Sync, Origin::Client, Token(0));
+    let _ = conversation.sent(Request::Sync, Origin::Client, RequestToken(0));
     assert_eq!(conversation.reply(&Event::BindComplete), Err(OutOfSync));
     let ready = Event::ReadyForQuery(TransactionStatus::Idle);
     assert!(conversation.reply(&ready).is_ok());
@@ -467,11 +471,11 @@ fn a_fatal_error_at_any_time_ends_the_connection() {
     };
     build::error(&mut bytes, &text);
     let mut conversation = Conversation::new();
-    let Step::Event { event, .. } = Boundaries::new().next(&bytes) else {
+    let Step::Event { event, .. } = ServerScanner::new().next(&bytes) else {
         panic!()
     };
     let reply = conversation.reply(&event).unwrap();
-    assert_eq!(reply.settled, Settled::Fatal(SqlState::ADMIN_SHUTDOWN));
+    assert_eq!(reply.settled, ReplyOutcome::Fatal(SqlState::ADMIN_SHUTDOWN));
     assert!(!conversation.is_idle());
 }
 

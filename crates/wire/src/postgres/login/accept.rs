@@ -5,7 +5,7 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::{Authenticated, Credential, Refusal};
+use super::{AuthFailure, Authenticated, Credential};
 use crate::postgres::cursor::Cursor;
 use crate::postgres::frame::Frame;
 use crate::postgres::scram::{Challenge, Nonce, Offer, Verifier};
@@ -46,20 +46,20 @@ pub enum Secret {
 
 /// A login that waits for the client's next message.
 #[derive(Debug)]
-pub struct Accept {
+pub struct ClientAuth {
     user: Vec<u8>,
     waiting: Waiting,
 }
 
 /// What became of a login.
 #[derive(Debug)]
-pub enum Accepted {
+pub enum ClientAuthStep {
     /// Another message is to come.
-    More(Accept),
+    More(ClientAuth),
     /// The client is who it says; AuthenticationOk is the caller's to send, when it may.
     Done(Authenticated),
     /// It is not; the caller says so and closes.
-    Refused(Refusal),
+    Refused(AuthFailure),
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ enum Waiting {
     Cleartext(Secret),
 }
 
-impl Accept {
+impl ClientAuth {
     /// Begins, and writes the request to the client.
     #[must_use]
     pub fn begin(user: Vec<u8>, method: Method, out: &mut Vec<u8>) -> Self {
@@ -93,7 +93,7 @@ impl Accept {
                 Waiting::Cleartext(secret)
             }
         };
-        Accept { user, waiting }
+        ClientAuth { user, waiting }
     }
 
     /// Whether its next message takes thousands of hash rounds: not what others should wait for.
@@ -107,48 +107,48 @@ impl Accept {
     ///
     /// [`PRE_AUTH_LENGTH_MAX`]: crate::postgres::frame::PRE_AUTH_LENGTH_MAX
     #[must_use]
-    pub fn message(self, frame: Frame<'_>, out: &mut Vec<u8>) -> Accepted {
+    pub fn message(self, frame: Frame<'_>, out: &mut Vec<u8>) -> ClientAuthStep {
         if frame.tag != b'p' {
-            return Accepted::Refused(Refusal::Protocol);
+            return ClientAuthStep::Refused(AuthFailure::Protocol);
         }
         match self.step(frame.body, out) {
             Ok(accepted) => accepted,
-            Err(refusal) => Accepted::Refused(refusal),
+            Err(refusal) => ClientAuthStep::Refused(refusal),
         }
     }
 
-    fn step(self, body: &[u8], out: &mut Vec<u8>) -> Result<Accepted, Refusal> {
-        let Accept { user, waiting } = self;
+    fn step(self, body: &[u8], out: &mut Vec<u8>) -> Result<ClientAuthStep, AuthFailure> {
+        let ClientAuth { user, waiting } = self;
         let credential = match waiting {
             Waiting::ScramFirst(offer) => {
-                let (mechanism, message) = sasl_initial(body).ok_or(Refusal::Protocol)?;
+                let (mechanism, message) = sasl_initial(body).ok_or(AuthFailure::Protocol)?;
                 let first = offer.first(mechanism, message);
-                let (challenge, answer) = first.map_err(Refusal::Scram)?;
+                let (challenge, answer) = first.map_err(AuthFailure::Scram)?;
                 build::authentication_sasl_continue(out, &answer);
                 let waiting = Waiting::ScramLast(challenge);
-                return Ok(Accepted::More(Accept { user, waiting }));
+                return Ok(ClientAuthStep::More(ClientAuth { user, waiting }));
             }
             Waiting::ScramLast(challenge) => {
-                let (keys, last) = challenge.last(body).map_err(Refusal::Scram)?;
+                let (keys, last) = challenge.last(body).map_err(AuthFailure::Scram)?;
                 build::authentication_sasl_final(out, &last);
                 Credential::Keys(keys)
             }
             Waiting::Md5(hash, salt) => {
                 let response = password(body)?;
                 if !hash.accepts(salt, response) {
-                    return Err(Refusal::WrongPassword);
+                    return Err(AuthFailure::WrongPassword);
                 }
                 Credential::Md5(hash)
             }
             Waiting::Cleartext(secret) => {
                 let password = password(body)?;
                 if !secret.fits(&user, password) {
-                    return Err(Refusal::WrongPassword);
+                    return Err(AuthFailure::WrongPassword);
                 }
                 Credential::Password(Zeroizing::new(password.to_vec()))
             }
         };
-        Ok(Accepted::Done(Authenticated { user, credential }))
+        Ok(ClientAuthStep::Done(Authenticated { user, credential }))
     }
 }
 
@@ -169,12 +169,12 @@ impl Secret {
 }
 
 /// A PasswordMessage's text: §54.7, one C string and nothing behind it.
-fn password(body: &[u8]) -> Result<&[u8], Refusal> {
+fn password(body: &[u8]) -> Result<&[u8], AuthFailure> {
     let mut body = Cursor(body);
-    let text = body.text().ok_or(Refusal::Protocol)?;
+    let text = body.text().ok_or(AuthFailure::Protocol)?;
     match body.end(text) {
-        None => Err(Refusal::Protocol),
-        Some([]) => Err(Refusal::EmptyPassword),
+        None => Err(AuthFailure::Protocol),
+        Some([]) => Err(AuthFailure::EmptyPassword),
         Some(text) => Ok(text),
     }
 }

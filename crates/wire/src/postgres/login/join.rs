@@ -1,6 +1,6 @@
 //! Tells a server who we are, by whatever method it asks for that our credential answers.
 
-use super::{Credential, Refusal};
+use super::{AuthFailure, Credential};
 use crate::postgres::backend::{Authentication, Mechanisms};
 use crate::postgres::build;
 use crate::postgres::md5;
@@ -8,7 +8,7 @@ use crate::postgres::scram::{ClientFinal, ClientStart, MECHANISM, MECHANISM_PLUS
 
 /// A login at a server that waits for the server's next request.
 #[derive(Debug)]
-pub struct Join {
+pub struct ServerAuth {
     user: Vec<u8>,
     credential: Credential,
     binding: Option<Vec<u8>>,
@@ -19,20 +19,20 @@ pub struct Join {
 
 /// A server let us in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Joined {
+pub struct ServerAuthResult {
     /// By SCRAM the server proves that it knows the user's verifier; by no other method.
     pub server_proved: bool,
 }
 
 /// What became of a login at a server.
 #[derive(Debug)]
-pub enum JoinStep {
+pub enum ServerAuthStep {
     /// The server will say more.
-    More(Box<Join>),
+    More(Box<ServerAuth>),
     /// We are in; ParameterStatus, BackendKeyData and ReadyForQuery follow.
-    Done(Joined),
+    Done(ServerAuthResult),
     /// It cannot go on; close.
-    Refused(Refusal),
+    Refused(AuthFailure),
 }
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ enum Waiting {
     },
 }
 
-impl Join {
+impl ServerAuth {
     /// Begins; the caller has sent the StartupMessage. Over TLS, `binding` is the hash of the
     /// server's certificate (RFC 5929 §4.1), and cleartext may be allowed.
     #[must_use]
@@ -57,7 +57,7 @@ impl Join {
         cleartext_allowed: bool,
         nonce: Nonce,
     ) -> Self {
-        Join {
+        ServerAuth {
             user,
             credential,
             binding,
@@ -69,30 +69,34 @@ impl Join {
 
     /// The server's next Authentication message; what there is to say is written to `out`.
     #[must_use]
-    pub fn message(self, request: Authentication<'_>, out: &mut Vec<u8>) -> JoinStep {
+    pub fn message(self, request: Authentication<'_>, out: &mut Vec<u8>) -> ServerAuthStep {
         match self.step(request, out) {
             Ok(step) => step,
-            Err(refusal) => JoinStep::Refused(refusal),
+            Err(refusal) => ServerAuthStep::Refused(refusal),
         }
     }
 
-    fn step(mut self, request: Authentication<'_>, out: &mut Vec<u8>) -> Result<JoinStep, Refusal> {
+    fn step(
+        mut self,
+        request: Authentication<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<ServerAuthStep, AuthFailure> {
         self.waiting = match (self.waiting, request) {
             (Waiting::Request, Authentication::Ok) => {
                 let server_proved = false;
-                return Ok(JoinStep::Done(Joined { server_proved }));
+                return Ok(ServerAuthStep::Done(ServerAuthResult { server_proved }));
             }
             (Waiting::Ok { proved }, Authentication::Ok) => {
                 let server_proved = proved;
-                return Ok(JoinStep::Done(Joined { server_proved }));
+                return Ok(ServerAuthStep::Done(ServerAuthResult { server_proved }));
             }
-            (_, Authentication::Ok) => return Err(Refusal::Unproved),
+            (_, Authentication::Ok) => return Err(AuthFailure::Unproved),
             (Waiting::Request, Authentication::CleartextPassword) => {
                 let Credential::Password(password) = &self.credential else {
-                    return Err(Refusal::Credential);
+                    return Err(AuthFailure::Credential);
                 };
                 if !self.cleartext_allowed {
-                    return Err(Refusal::CleartextNotAllowed);
+                    return Err(AuthFailure::CleartextNotAllowed);
                 }
                 build::password(out, password);
                 Waiting::Ok { proved: false }
@@ -110,36 +114,36 @@ impl Join {
             }
             (Waiting::ScramChallenge(start), Authentication::SaslContinue(challenge)) => {
                 let answered = start.challenge(challenge, proof(&self.credential)?);
-                let (last, message) = answered.map_err(Refusal::Scram)?;
+                let (last, message) = answered.map_err(AuthFailure::Scram)?;
                 build::sasl_response(out, &message);
                 Waiting::ScramFinal(last)
             }
             (Waiting::ScramFinal(last), Authentication::SaslFinal(message)) => {
-                last.finish(message).map_err(Refusal::Scram)?;
+                last.finish(message).map_err(AuthFailure::Scram)?;
                 Waiting::Ok { proved: true }
             }
             (Waiting::Request, Authentication::Other(number)) => {
-                return Err(Refusal::Method(number));
+                return Err(AuthFailure::Method(number));
             }
-            _ => return Err(Refusal::Protocol),
+            _ => return Err(AuthFailure::Protocol),
         };
-        Ok(JoinStep::More(Box::new(self)))
+        Ok(ServerAuthStep::More(Box::new(self)))
     }
 }
 
-fn md5_hash(user: &[u8], credential: &Credential) -> Result<md5::Hash, Refusal> {
+fn md5_hash(user: &[u8], credential: &Credential) -> Result<md5::Hash, AuthFailure> {
     match credential {
         Credential::Md5(hash) => Ok(hash.clone()),
         Credential::Password(password) => Ok(md5::Hash::of_password(user, password)),
-        _ => Err(Refusal::Credential),
+        _ => Err(AuthFailure::Credential),
     }
 }
 
-fn proof(credential: &Credential) -> Result<Proof<'_>, Refusal> {
+fn proof(credential: &Credential) -> Result<Proof<'_>, AuthFailure> {
     match credential {
         Credential::Keys(keys) => Ok(Proof::Keys(keys)),
         Credential::Password(password) => Ok(Proof::Password(password)),
-        _ => Err(Refusal::Credential),
+        _ => Err(AuthFailure::Credential),
     }
 }
 
@@ -147,11 +151,11 @@ fn start_scram(
     binding: Option<&[u8]>,
     offered: Mechanisms<'_>,
     nonce: Nonce,
-) -> Result<ClientStart, Refusal> {
+) -> Result<ClientStart, AuthFailure> {
     let plus = offered.names().any(|name| name == MECHANISM_PLUS);
     let plain = offered.names().any(|name| name == MECHANISM);
     if !(plain || plus && binding.is_some()) {
-        return Err(Refusal::Method(10));
+        return Err(AuthFailure::Method(10));
     }
     Ok(ClientStart::new(binding, plus, nonce))
 }

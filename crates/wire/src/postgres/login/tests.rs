@@ -24,23 +24,29 @@ fn run(
     method: Method,
     credential: Credential,
     theirs: Option<Vec<u8>>,
-) -> Result<(Authenticated, Joined), Refusal> {
+) -> Result<(Authenticated, ServerAuthResult), AuthFailure> {
     let mut to_client = Vec::new();
-    let mut accept = Accept::begin(b"u".to_vec(), method, &mut to_client);
-    let mut join = Box::new(Join::new(b"u".to_vec(), credential, theirs, true, [2; 18]));
+    let mut accept = ClientAuth::begin(b"u".to_vec(), method, &mut to_client);
+    let mut join = Box::new(ServerAuth::new(
+        b"u".to_vec(),
+        credential,
+        theirs,
+        true,
+        [2; 18],
+    ));
     loop {
         let mut to_server = Vec::new();
         let request = std::mem::take(&mut to_client);
         join = match join.message(authentication(&request), &mut to_server) {
-            JoinStep::More(join) => join,
-            JoinStep::Refused(refusal) => return Err(refusal),
-            JoinStep::Done(_) => panic!("too early"),
+            ServerAuthStep::More(join) => join,
+            ServerAuthStep::Refused(refusal) => return Err(refusal),
+            ServerAuthStep::Done(_) => panic!("too early"),
         };
         let frame = next(&mut to_server.as_slice()).unwrap();
         match accept.message(frame, &mut to_client) {
-            Accepted::More(more) => accept = more,
-            Accepted::Refused(refusal) => return Err(refusal),
-            Accepted::Done(client) => {
+            ClientAuthStep::More(more) => accept = more,
+            ClientAuthStep::Refused(refusal) => return Err(refusal),
+            ClientAuthStep::Done(client) => {
                 build::authentication_ok(&mut to_client);
                 return last_step(join, &to_client).map(|joined| (client, joined));
             }
@@ -48,16 +54,16 @@ fn run(
     }
 }
 
-fn last_step(join: Box<Join>, mut bytes: &[u8]) -> Result<Joined, Refusal> {
+fn last_step(join: Box<ServerAuth>, mut bytes: &[u8]) -> Result<ServerAuthResult, AuthFailure> {
     let mut join = join;
     while let Some(frame) = next(&mut bytes) {
         let Ok(Message::Authentication(request)) = backend::message(frame) else {
             panic!("{frame:?}")
         };
         join = match join.message(request, &mut Vec::new()) {
-            JoinStep::More(join) => join,
-            JoinStep::Done(joined) => return Ok(joined),
-            JoinStep::Refused(refusal) => return Err(refusal),
+            ServerAuthStep::More(join) => join,
+            ServerAuthStep::Done(joined) => return Ok(joined),
+            ServerAuthStep::Refused(refusal) => return Err(refusal),
         };
     }
     panic!("no end")
@@ -133,7 +139,7 @@ fn what_a_login_left_logs_in_again_without_the_password() {
     let (client, _) = run(md5(), password(b"p"), None).unwrap();
     run(md5(), client.credential().clone(), None).unwrap();
     let refused = run(scram(None), client.credential().clone(), None);
-    assert_eq!(refused.unwrap_err(), Refusal::Credential);
+    assert_eq!(refused.unwrap_err(), AuthFailure::Credential);
 }
 
 #[test]
@@ -167,9 +173,9 @@ fn a_wrong_password_and_an_unknown_user_are_told_the_same() {
 #[test]
 fn messages_out_of_place_end_the_login() {
     let refused = |method, frame: Frame<'_>| {
-        let accept = Accept::begin(b"u".to_vec(), method, &mut Vec::new());
+        let accept = ClientAuth::begin(b"u".to_vec(), method, &mut Vec::new());
         match accept.message(frame, &mut Vec::new()) {
-            Accepted::Refused(refusal) => refusal,
+            ClientAuthStep::Refused(refusal) => refusal,
             other => panic!("{other:?}"),
         }
     };
@@ -180,47 +186,56 @@ fn messages_out_of_place_end_the_login() {
     let frame = |tag, body| Frame { tag, body };
     assert_eq!(
         refused(md5(), frame(b'Q', b"SELECT 1\0")),
-        Refusal::Protocol
+        AuthFailure::Protocol
     );
-    assert_eq!(refused(md5(), frame(b'p', b"no end")), Refusal::Protocol);
-    assert_eq!(refused(md5(), frame(b'p', b"\0")), Refusal::EmptyPassword);
+    assert_eq!(
+        refused(md5(), frame(b'p', b"no end")),
+        AuthFailure::Protocol
+    );
+    assert_eq!(
+        refused(md5(), frame(b'p', b"\0")),
+        AuthFailure::EmptyPassword
+    );
     assert_eq!(
         refused(scram(None), frame(b'p', b"SCRAM-SHA-256\0")),
-        Refusal::Protocol
+        AuthFailure::Protocol
     );
     let none = b"SCRAM-SHA-256\0\xff\xff\xff\xff";
-    assert_eq!(refused(scram(None), frame(b'p', none)), Refusal::Protocol);
+    assert_eq!(
+        refused(scram(None), frame(b'p', none)),
+        AuthFailure::Protocol
+    );
 }
 
 #[test]
 fn a_server_must_prove_itself_and_may_not_ask_for_too_much() {
-    let join = |credential| Join::new(b"u".to_vec(), credential, None, false, [2; 18]);
-    let refused = |join: Join, request| match join.message(request, &mut Vec::new()) {
-        JoinStep::Refused(refusal) => refusal,
+    let join = |credential| ServerAuth::new(b"u".to_vec(), credential, None, false, [2; 18]);
+    let refused = |join: ServerAuth, request| match join.message(request, &mut Vec::new()) {
+        ServerAuthStep::Refused(refusal) => refusal,
         other => panic!("{other:?}"),
     };
     let clear = Authentication::CleartextPassword;
     assert_eq!(
         refused(join(password(b"p")), clear),
-        Refusal::CleartextNotAllowed
+        AuthFailure::CleartextNotAllowed
     );
     assert_eq!(
         refused(join(Credential::Nothing), clear),
-        Refusal::Credential
+        AuthFailure::Credential
     );
     let gss = Authentication::Other(7);
-    assert_eq!(refused(join(password(b"p")), gss), Refusal::Method(7));
+    assert_eq!(refused(join(password(b"p")), gss), AuthFailure::Method(7));
     let mut offer = Vec::new();
     build::authentication_sasl(&mut offer, &[scram::MECHANISM]);
     let step = join(password(b"p")).message(authentication(&offer), &mut Vec::new());
-    let JoinStep::More(begun) = step else {
+    let ServerAuthStep::More(begun) = step else {
         panic!()
     };
-    assert_eq!(refused(*begun, Authentication::Ok), Refusal::Unproved);
+    assert_eq!(refused(*begun, Authentication::Ok), AuthFailure::Unproved);
     let step = join(Credential::Nothing).message(Authentication::Ok, &mut Vec::new());
     assert!(matches!(
         step,
-        JoinStep::Done(Joined {
+        ServerAuthStep::Done(ServerAuthResult {
             server_proved: false
         })
     ));
@@ -231,10 +246,10 @@ fn postgresql_15_accepts_what_we_would_have_sent() {
     // Captured: the salt it chose, and the answer with which it let the user in.
     let server = include_bytes!("../../../../../fuzz/corpus/postgres_server/login_md5");
     let client = include_bytes!("../../../../../fuzz/corpus/postgres_startup/login_md5");
-    let join = Join::new(b"md5u".to_vec(), password(b"secret"), None, false, [2; 18]);
+    let join = ServerAuth::new(b"md5u".to_vec(), password(b"secret"), None, false, [2; 18]);
     let mut out = Vec::new();
     let step = join.message(authentication(server), &mut out);
-    assert!(matches!(step, JoinStep::More(_)));
+    assert!(matches!(step, ServerAuthStep::More(_)));
     assert!(client.ends_with(&out));
 }
 

@@ -9,7 +9,7 @@ type Walk = Vec<(Request, bool, Vec<u8>, usize)>;
 
 /// Walks `bytes`, of which `piece` more are there whenever the walker waits.
 fn walk(bytes: &[u8], piece: usize, text_length_max: usize) -> Walk {
-    let mut requests = Requests::new(text_length_max);
+    let mut requests = ClientScanner::new(text_length_max);
     let (mut found, mut consumed, mut end) = (Walk::new(), 0, 0);
     loop {
         let there = &bytes[consumed..end];
@@ -109,7 +109,7 @@ fn cut_in_two_anywhere_the_steps_are_the_same() {
     let bytes = session();
     let expect = walk(&bytes, bytes.len(), 100);
     for cut in 1..bytes.len() {
-        let mut requests = Requests::new(100);
+        let mut requests = ClientScanner::new(100);
         let (mut consumed, mut messages) = (0, 0);
         for end in [cut, bytes.len()] {
             loop {
@@ -168,7 +168,7 @@ fn of_a_long_text_the_beginning_is_shown_and_the_rest_is_passed() {
 fn the_values_of_a_bind_are_never_held() {
     let mut bytes = Vec::new();
     build::bind(&mut bytes, b"", b"name", &[Some(&[b'x'; 100_000])]);
-    let mut requests = Requests::new(100);
+    let mut requests = ClientScanner::new(100);
     let Step::Beginning {
         passed: 0,
         request: Request::Bind,
@@ -199,26 +199,26 @@ fn what_no_logged_in_client_sends_is_invalid() {
     let endless = [b"B\0\x01\0\0".as_slice(), &[b'n'; 30_000]].concat();
     let unnamed = [b"P\0\x01\0\0".as_slice(), &[b'n'; 200]].concat();
     for (bytes, fault) in [
-        (&b"Z\0\0\0\x05I"[..], Fault::UnknownTag(b'Z')),
-        (b"p\0\0\0\x05\0", Fault::UnknownTag(b'p')),
-        (b"D\0\0\0\x06X\0", Fault::Malformed(b'D')),
-        (b"D\0\0\0\x04", Fault::Malformed(b'D')),
-        (b"C\0\0\0\x06X\0", Fault::Malformed(b'C')),
-        (b"S\0\0\0\x05\0", Fault::Malformed(b'S')),
-        (b"c\0\0\0\x05\0", Fault::Malformed(b'c')),
-        (b"S\0\0\0\x03", Fault::LengthTooSmall(3)),
-        (b"B\0\0\0\x07a\0b", Fault::Malformed(b'B')),
-        (&endless, Fault::Malformed(b'B')),
-        (&unnamed, Fault::Malformed(b'P')),
+        (&b"Z\0\0\0\x05I"[..], ProtocolError::UnknownTag(b'Z')),
+        (b"p\0\0\0\x05\0", ProtocolError::UnknownTag(b'p')),
+        (b"D\0\0\0\x06X\0", ProtocolError::Malformed(b'D')),
+        (b"D\0\0\0\x04", ProtocolError::Malformed(b'D')),
+        (b"C\0\0\0\x06X\0", ProtocolError::Malformed(b'C')),
+        (b"S\0\0\0\x05\0", ProtocolError::Malformed(b'S')),
+        (b"c\0\0\0\x05\0", ProtocolError::Malformed(b'c')),
+        (b"S\0\0\0\x03", ProtocolError::LengthTooSmall(3)),
+        (b"B\0\0\0\x07a\0b", ProtocolError::Malformed(b'B')),
+        (&endless, ProtocolError::Malformed(b'B')),
+        (&unnamed, ProtocolError::Malformed(b'P')),
         (
             b"E\0\0\x27\x11",
-            Fault::TooLong {
+            ProtocolError::TooLong {
                 tag: b'E',
                 length: 10_001,
             },
         ),
     ] {
-        let step = Requests::new(100).next(bytes);
+        let step = ClientScanner::new(100).next(bytes);
         assert_eq!(step, Step::Invalid(fault), "{}", bytes.escape_ascii());
     }
 }

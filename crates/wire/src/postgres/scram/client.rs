@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
-use super::{Fault, ITERATIONS_MAX, Keys, MECHANISM, MECHANISM_PLUS, Nonce};
+use super::{ITERATIONS_MAX, Keys, MECHANISM, MECHANISM_PLUS, Nonce, ScramError};
 use super::{attribute, decode_key, hmac, is_nonce, sha256, xor};
 
 /// What we prove ourselves with.
@@ -76,16 +76,16 @@ impl ClientStart {
         self,
         challenge: &[u8],
         proof: Proof<'_>,
-    ) -> Result<(ClientFinal, Vec<u8>), Fault> {
-        let (nonce, salt, iterations) = read_challenge(challenge).ok_or(Fault::Malformed)?;
+    ) -> Result<(ClientFinal, Vec<u8>), ScramError> {
+        let (nonce, salt, iterations) = read_challenge(challenge).ok_or(ScramError::Malformed)?;
         let own = self.nonce.as_bytes();
         if !nonce.starts_with(own) || nonce.len() <= own.len() || !is_nonce(nonce) {
-            return Err(Fault::Nonce);
+            return Err(ScramError::Nonce);
         }
         let keys = match proof {
             Proof::Keys(keys) => keys.clone(),
             Proof::Password(_) if iterations > ITERATIONS_MAX => {
-                return Err(Fault::TooManyIterations);
+                return Err(ScramError::TooManyIterations);
             }
             Proof::Password(password) => Keys::of_password(password, &salt, iterations),
         };
@@ -106,15 +106,15 @@ impl ClientFinal {
     ///
     /// # Errors
     /// [`Fault::WrongServer`] if it does not know the verifier.
-    pub fn finish(self, message: &[u8]) -> Result<(), Fault> {
+    pub fn finish(self, message: &[u8]) -> Result<(), ScramError> {
         if message.starts_with(b"e=") {
-            return Err(Fault::WrongPassword);
+            return Err(ScramError::WrongPassword);
         }
-        let (signature, _) = attribute(message, b'v').ok_or(Fault::Malformed)?;
-        let signature = decode_key(signature).ok_or(Fault::Malformed)?;
+        let (signature, _) = attribute(message, b'v').ok_or(ScramError::Malformed)?;
+        let signature = decode_key(signature).ok_or(ScramError::Malformed)?;
         match signature.ct_eq(&self.server_signature).into() {
             true => Ok(()),
-            false => Err(Fault::WrongServer),
+            false => Err(ScramError::WrongServer),
         }
     }
 }

@@ -5,7 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::{Fault, Keys, MECHANISM, MECHANISM_PLUS, Nonce, Verifier, attribute, hmac, is_nonce};
+use super::{
+    Keys, MECHANISM, MECHANISM_PLUS, Nonce, ScramError, Verifier, attribute, hmac, is_nonce,
+};
 use super::{decode_key, sha256, xor};
 
 /// SCRAM has been offered; the client must begin.
@@ -54,7 +56,11 @@ impl Offer {
     ///
     /// # Errors
     /// Whatever is wrong with it; the login has failed.
-    pub fn first(self, mechanism: &[u8], message: &[u8]) -> Result<(Challenge, Vec<u8>), Fault> {
+    pub fn first(
+        self,
+        mechanism: &[u8],
+        message: &[u8],
+    ) -> Result<(Challenge, Vec<u8>), ScramError> {
         let plus = self.chosen(mechanism)?;
         let (header, bare) = split_header(message)?;
         let binding = self.expected_binding(header, plus)?;
@@ -73,25 +79,25 @@ impl Offer {
         Ok((next, challenge))
     }
 
-    fn chosen(&self, mechanism: &[u8]) -> Result<bool, Fault> {
+    fn chosen(&self, mechanism: &[u8]) -> Result<bool, ScramError> {
         match mechanism {
             MECHANISM => Ok(false),
             MECHANISM_PLUS if self.binding.is_some() => Ok(true),
-            _ => Err(Fault::Unsupported),
+            _ => Err(ScramError::Unsupported),
         }
     }
 
     /// RFC 5802 §6: `n`: the client does not bind; `y`: it would, but thinks that we cannot;
     /// `p`: it does.
-    fn expected_binding(&self, header: &[u8], plus: bool) -> Result<String, Fault> {
+    fn expected_binding(&self, header: &[u8], plus: bool) -> Result<String, ScramError> {
         let mut bound = header.to_vec();
         match (header, plus) {
             (b"n,,", false) => {}
             (b"y,,", false) if self.binding.is_none() => {}
-            (b"y,,", false) => return Err(Fault::ChannelBinding),
+            (b"y,,", false) => return Err(ScramError::ChannelBinding),
             (b"p=tls-server-end-point,,", true) => bound.extend(self.binding.iter().flatten()),
-            ([b'p', ..], _) | (_, true) => return Err(Fault::ChannelBinding),
-            _ => return Err(Fault::Unsupported),
+            ([b'p', ..], _) | (_, true) => return Err(ScramError::ChannelBinding),
+            _ => return Err(ScramError::Unsupported),
         }
         Ok(STANDARD.encode(bound))
     }
@@ -103,22 +109,22 @@ impl Challenge {
     ///
     /// # Errors
     /// [`Fault::WrongPassword`] if the proof is wrong, or what else is wrong with the message.
-    pub fn last(self, message: &[u8]) -> Result<(Keys, Vec<u8>), Fault> {
-        let (binding, rest) = attribute(message, b'c').ok_or(Fault::Malformed)?;
-        let (nonce, _) = attribute(rest, b'r').ok_or(Fault::Malformed)?;
-        let (without_proof, proof) = split_proof(message).ok_or(Fault::Malformed)?;
+    pub fn last(self, message: &[u8]) -> Result<(Keys, Vec<u8>), ScramError> {
+        let (binding, rest) = attribute(message, b'c').ok_or(ScramError::Malformed)?;
+        let (nonce, _) = attribute(rest, b'r').ok_or(ScramError::Malformed)?;
+        let (without_proof, proof) = split_proof(message).ok_or(ScramError::Malformed)?;
         if binding != self.binding.as_bytes() {
-            return Err(Fault::ChannelBinding);
+            return Err(ScramError::ChannelBinding);
         }
         if nonce != self.nonce {
-            return Err(Fault::Nonce);
+            return Err(ScramError::Nonce);
         }
         let signed = [self.messages.as_slice(), b",", without_proof];
         let mut client = Zeroizing::new(hmac(&self.verifier.stored_key, &signed));
         xor(&mut client, &proof);
         let right: bool = sha256(&*client).ct_eq(&self.verifier.stored_key).into();
         if !right || self.verifier.mock {
-            return Err(Fault::WrongPassword);
+            return Err(ScramError::WrongPassword);
         }
         let signature = STANDARD.encode(hmac(&self.verifier.server_key, &signed));
         let keys = Keys {
@@ -130,23 +136,23 @@ impl Challenge {
 }
 
 /// The GS2 header (flag and authorization identity, with both commas) and the bare message.
-fn split_header(message: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+fn split_header(message: &[u8]) -> Result<(&[u8], &[u8]), ScramError> {
     let commas = memchr::memchr_iter(b',', message).nth(1);
-    let end = commas.ok_or(Fault::Malformed)?.saturating_add(1);
-    message.split_at_checked(end).ok_or(Fault::Malformed)
+    let end = commas.ok_or(ScramError::Malformed)?.saturating_add(1);
+    message.split_at_checked(end).ok_or(ScramError::Malformed)
 }
 
 /// The nonce of a bare first message; the user name in it is empty or ignored, as servers do.
-fn client_nonce(bare: &[u8]) -> Result<&[u8], Fault> {
+fn client_nonce(bare: &[u8]) -> Result<&[u8], ScramError> {
     if bare.starts_with(b"m=") {
-        return Err(Fault::Unsupported);
+        return Err(ScramError::Unsupported);
     }
-    let (_, rest) = attribute(bare, b'n').ok_or(Fault::Malformed)?;
-    let (nonce, _) = attribute(rest, b'r').ok_or(Fault::Malformed)?;
+    let (_, rest) = attribute(bare, b'n').ok_or(ScramError::Malformed)?;
+    let (nonce, _) = attribute(rest, b'r').ok_or(ScramError::Malformed)?;
     if is_nonce(nonce) {
         return Ok(nonce);
     }
-    Err(Fault::Malformed)
+    Err(ScramError::Malformed)
 }
 
 /// The message up to `,p=`, and the proof behind it.

@@ -50,7 +50,7 @@ fn exchange(
     verifier: Verifier,
     proof: Proof<'_>,
     bindings: (Option<&[u8]>, Option<&[u8]>),
-) -> Result<Keys, Fault> {
+) -> Result<Keys, ScramError> {
     let (ours, theirs) = bindings;
     let offer = Offer::new(verifier, ours.map(<[u8]>::to_vec), [1; 18]);
     let plus = offer.mechanisms().contains(&MECHANISM_PLUS);
@@ -70,7 +70,7 @@ fn keys_of_one_login_are_good_for_the_next() {
     assert!(keys == again);
     let other = Verifier::of_password(b"secret", b"another salt", 4096);
     let refused = exchange(other, Proof::Keys(&keys), (None, None));
-    assert_eq!(refused.unwrap_err(), Fault::WrongPassword);
+    assert_eq!(refused.unwrap_err(), ScramError::WrongPassword);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn channels_are_bound_and_a_stripped_offer_is_noticed() {
     assert_eq!(run(Some(b"cert"), Some(b"cert")), None);
     assert_eq!(
         run(Some(b"cert"), Some(b"other")),
-        Some(Fault::ChannelBinding)
+        Some(ScramError::ChannelBinding)
     );
     assert_eq!(run(None, Some(b"cert")), None, "y,, and nothing offered");
     assert_eq!(
@@ -90,7 +90,7 @@ fn channels_are_bound_and_a_stripped_offer_is_noticed() {
     );
     let offer = Offer::new(stored(), Some(b"cert".to_vec()), [1; 18]);
     let stripped = offer.first(MECHANISM, b"y,,n=,r=abc").err();
-    assert_eq!(stripped, Some(Fault::ChannelBinding));
+    assert_eq!(stripped, Some(ScramError::ChannelBinding));
 }
 
 #[test]
@@ -100,13 +100,13 @@ fn a_mock_has_the_same_salt_each_time_and_accepts_nothing() {
     assert!(mock(b"nobody").salt != mock(b"anybody").salt);
     assert_eq!(mock(b"nobody").salt.len(), 16);
     let refused = exchange(mock(b"nobody"), Proof::Password(b"secret"), (None, None));
-    assert_eq!(refused.unwrap_err(), Fault::WrongPassword);
+    assert_eq!(refused.unwrap_err(), ScramError::WrongPassword);
     let mut known = Verifier::of_password(b"secret", b"salt", 10);
     known.mock = true;
     let refused = exchange(known, Proof::Password(b"secret"), (None, None));
     assert_eq!(
         refused.unwrap_err(),
-        Fault::WrongPassword,
+        ScramError::WrongPassword,
         "even if it fitted"
     );
 }
@@ -115,32 +115,41 @@ fn a_mock_has_the_same_salt_each_time_and_accepts_nothing() {
 fn wrong_messages_of_a_client_are_refused() {
     let offer = || Offer::new(stored(), None, [1; 18]);
     for (message, fault) in [
-        ("", Fault::Malformed),
-        ("n,", Fault::Malformed),
-        ("n,,", Fault::Malformed),
-        ("n,,n=", Fault::Malformed),
-        ("n,,n=,r=", Fault::Malformed),
-        ("n,,r=a,n=", Fault::Malformed),
-        ("n,,n=,r=a b", Fault::Malformed),
-        ("n,a=admin,n=,r=abc", Fault::Unsupported),
-        ("n,,m=x,n=,r=abc", Fault::Unsupported),
-        ("p=tls-server-end-point,,n=,r=abc", Fault::ChannelBinding),
-        ("x,,n=,r=abc", Fault::Unsupported),
+        ("", ScramError::Malformed),
+        ("n,", ScramError::Malformed),
+        ("n,,", ScramError::Malformed),
+        ("n,,n=", ScramError::Malformed),
+        ("n,,n=,r=", ScramError::Malformed),
+        ("n,,r=a,n=", ScramError::Malformed),
+        ("n,,n=,r=a b", ScramError::Malformed),
+        ("n,a=admin,n=,r=abc", ScramError::Unsupported),
+        ("n,,m=x,n=,r=abc", ScramError::Unsupported),
+        (
+            "p=tls-server-end-point,,n=,r=abc",
+            ScramError::ChannelBinding,
+        ),
+        ("x,,n=,r=abc", ScramError::Unsupported),
     ] {
         let found = offer().first(MECHANISM, message.as_bytes()).err();
         assert_eq!(found, Some(fault), "{message}");
     }
     let plus = offer().first(MECHANISM_PLUS, b"n,,n=,r=abc").err();
-    assert_eq!(plus, Some(Fault::Unsupported), "was not offered");
+    assert_eq!(plus, Some(ScramError::Unsupported), "was not offered");
     let proof = STANDARD.encode([0; 32]);
     let nonce = format!("abc{}", STANDARD.encode([1; 18]));
     for (last, fault) in [
-        (String::new(), Fault::Malformed),
-        (format!("c=biws,r={nonce}"), Fault::Malformed),
-        (format!("c=biws,r={nonce},p=AAAA"), Fault::Malformed),
-        (format!("c=eSws,r={nonce},p={proof}"), Fault::ChannelBinding),
-        (format!("c=biws,r=abc,p={proof}"), Fault::Nonce),
-        (format!("c=biws,r={nonce},p={proof}"), Fault::WrongPassword),
+        (String::new(), ScramError::Malformed),
+        (format!("c=biws,r={nonce}"), ScramError::Malformed),
+        (format!("c=biws,r={nonce},p=AAAA"), ScramError::Malformed),
+        (
+            format!("c=eSws,r={nonce},p={proof}"),
+            ScramError::ChannelBinding,
+        ),
+        (format!("c=biws,r=abc,p={proof}"), ScramError::Nonce),
+        (
+            format!("c=biws,r={nonce},p={proof}"),
+            ScramError::WrongPassword,
+        ),
     ] {
         let (challenge, _) = offer().first(MECHANISM, b"n,,n=,r=abc").unwrap();
         assert_eq!(challenge.last(last.as_bytes()).err(), Some(fault), "{last}");
@@ -152,26 +161,26 @@ fn wrong_messages_of_a_server_are_refused() {
     let start = || ClientStart::new(None, false, [2; 18]);
     let own = STANDARD.encode([2; 18]);
     for (challenge, fault) in [
-        (String::new(), Fault::Malformed),
-        ("r=other,s=AAAA,i=1".to_owned(), Fault::Nonce),
-        (format!("r={own},s=AAAA,i=1"), Fault::Nonce),
-        (format!("r={own}x,s=,i=1"), Fault::Malformed),
-        (format!("r={own}x,s=AAAA,i=0"), Fault::Malformed),
+        (String::new(), ScramError::Malformed),
+        ("r=other,s=AAAA,i=1".to_owned(), ScramError::Nonce),
+        (format!("r={own},s=AAAA,i=1"), ScramError::Nonce),
+        (format!("r={own}x,s=,i=1"), ScramError::Malformed),
+        (format!("r={own}x,s=AAAA,i=0"), ScramError::Malformed),
         (
             format!("r={own}x,s=AAAA,i=4000000000"),
-            Fault::TooManyIterations,
+            ScramError::TooManyIterations,
         ),
     ] {
         let found = start().challenge(challenge.as_bytes(), Proof::Password(b"x"));
         assert_eq!(found.err(), Some(fault), "{challenge}");
     }
     for (last, fault) in [
-        ("", Fault::Malformed),
-        ("v=AAAA", Fault::Malformed),
-        ("e=invalid-proof", Fault::WrongPassword),
+        ("", ScramError::Malformed),
+        ("v=AAAA", ScramError::Malformed),
+        ("e=invalid-proof", ScramError::WrongPassword),
         (
             "v=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-            Fault::WrongServer,
+            ScramError::WrongServer,
         ),
     ] {
         let challenge = format!("r={own}x,s=AAAA,i=1");

@@ -154,33 +154,36 @@ fn what_cannot_be_is_refused_as_early_as_it_shows() {
         Parsed::Invalid(fault) => Some(fault),
         _ => None,
     };
-    assert_eq!(refused(b"\0\0\0\x07"), Some(Fault::LengthTooSmall(7)));
+    assert_eq!(
+        refused(b"\0\0\0\x07"),
+        Some(ProtocolError::LengthTooSmall(7))
+    );
     let http = u32::from_be_bytes(*b"GET ");
-    let too_long = Fault::TooLong {
+    let too_long = ProtocolError::TooLong {
         tag: 0,
         length: http,
     };
     assert_eq!(refused(b"GET "), Some(too_long));
     assert_eq!(
         refused(b"\0\0\x40\x01"),
-        Some(Fault::TooLong {
+        Some(ProtocolError::TooLong {
             tag: 0,
             length: 0x4001
         })
     );
     assert_eq!(
         refused(b"\0\0\0\x09\0\x02\0\0"),
-        Some(Fault::Version(2 << 16))
+        Some(ProtocolError::Version(2 << 16))
     );
     for (rest, fault) in [
-        (&b""[..], Fault::Parameters),
-        (b"user", Fault::Parameters),
-        (b"user\0u\0", Fault::Parameters),
-        (b"user\0u\0database\0\0", Fault::Parameters),
-        (b"user\0u\0\0rest\0", Fault::Parameters),
-        (b"\0", Fault::NoUser),
-        (b"user\0\0\0", Fault::NoUser),
-        (b"database\0d\0\0", Fault::NoUser),
+        (&b""[..], ProtocolError::Parameters),
+        (b"user", ProtocolError::Parameters),
+        (b"user\0u\0", ProtocolError::Parameters),
+        (b"user\0u\0database\0\0", ProtocolError::Parameters),
+        (b"user\0u\0\0rest\0", ProtocolError::Parameters),
+        (b"\0", ProtocolError::NoUser),
+        (b"user\0\0\0", ProtocolError::NoUser),
+        (b"database\0d\0\0", ProtocolError::NoUser),
     ] {
         assert_eq!(refused(&packet(VERSION_3, rest)), Some(fault), "{rest:?}");
     }

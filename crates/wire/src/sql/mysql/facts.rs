@@ -125,9 +125,9 @@ pub enum StatementKind {
         snapshot: bool,
     },
     /// COMMIT.
-    Commit(Ending),
+    Commit(TransactionCompletion),
     /// ROLLBACK.
-    Rollback(Ending),
+    Rollback(TransactionCompletion),
     /// SAVEPOINT.
     Savepoint(Span),
     /// RELEASE SAVEPOINT.
@@ -141,7 +141,7 @@ pub enum StatementKind {
     /// SET TRANSACTION.
     SetTransaction {
         /// Whose.
-        scope: Scope,
+        scope: VariableScope,
         /// READ ONLY or READ WRITE.
         read_only: Option<bool>,
         /// ISOLATION LEVEL.
@@ -200,7 +200,7 @@ pub enum StatementKind {
 
 /// What follows the end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ending {
+pub struct TransactionCompletion {
     /// AND CHAIN.
     pub chain: bool,
     /// RELEASE: the connection ends.
@@ -222,7 +222,7 @@ pub enum Isolation {
 
 /// Whose variable it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum VariableScope {
     /// SESSION or LOCAL; for most variables also what is written without a scope.
     Session,
     /// None is written: for the transaction's variables the next transaction only.
@@ -246,7 +246,7 @@ pub enum Target {
     /// A user variable: its name as written, without the `@`.
     User(Span),
     /// A system variable: its name as written, perhaps with a dot.
-    System(Scope, Span),
+    System(VariableScope, Span),
     /// NAMES; the value is the character set, perhaps with COLLATE and a collation.
     Names,
     /// CHARACTER SET.

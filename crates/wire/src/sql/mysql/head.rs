@@ -1,6 +1,6 @@
 //! What a statement is by its first words: the commands that are not queries.
 
-use super::facts::{Ending, Isolation, Scope, StatementKind};
+use super::facts::{Isolation, StatementKind, TransactionCompletion, VariableScope};
 use super::lexer::{Token, TokenKind, Tokens};
 use super::set;
 use super::words as w;
@@ -277,9 +277,9 @@ fn begin(mut head: Head<'_>) -> Option<StatementKind> {
 }
 
 /// `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`
-fn ending(head: &mut Head<'_>) -> Option<Ending> {
+fn ending(head: &mut Head<'_>) -> Option<TransactionCompletion> {
     head.take(w::WORK);
-    let mut ending = Ending::default();
+    let mut ending = TransactionCompletion::default();
     if head.take(w::AND) {
         let no = head.take(w::NO);
         ending.chain = head.take(w::CHAIN) && !no;
@@ -315,7 +315,7 @@ fn kill(mut head: Head<'_>) -> Option<StatementKind> {
 fn set(mut head: Head<'_>) -> Option<StatementKind> {
     let scope = set::scope(&mut head.clone());
     let mut ahead = head.clone();
-    if scope != Scope::Unwritten {
+    if scope != VariableScope::Unwritten {
         ahead.advance();
     }
     if ahead.take(w::TRANSACTION) {
@@ -335,7 +335,7 @@ fn set(mut head: Head<'_>) -> Option<StatementKind> {
     Some(StatementKind::Set)
 }
 
-fn transaction(mut head: Head<'_>, scope: Scope) -> Option<StatementKind> {
+fn transaction(mut head: Head<'_>, scope: VariableScope) -> Option<StatementKind> {
     let (mut read_only, mut isolation) = (None, None);
     while !head.at_end() {
         if head.take(w::ISOLATION) {

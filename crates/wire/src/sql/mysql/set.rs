@@ -1,6 +1,6 @@
 //! SET of variables in all its forms (manual: "SET Syntax for Variable Assignment").
 
-use super::facts::{Assignment, Scope, StatementTraits, Target, Value};
+use super::facts::{Assignment, StatementTraits, Target, Value, VariableScope};
 use super::head::Head;
 use super::lexer::{TokenKind, Tokens};
 use super::words as w;
@@ -36,7 +36,7 @@ pub(super) fn traits(assignments: Option<&[Assignment]>) -> StatementTraits {
         }
         match assignment.target {
             Target::User(_) => traits.add(StatementTraits::SETS_VARIABLES),
-            Target::System(Scope::Global, _) => traits.add(StatementTraits::SETS_GLOBAL),
+            Target::System(VariableScope::Global, _) => traits.add(StatementTraits::SETS_GLOBAL),
             _ => {}
         }
     }
@@ -44,13 +44,13 @@ pub(super) fn traits(assignments: Option<&[Assignment]>) -> StatementTraits {
 }
 
 /// Takes SESSION, LOCAL, GLOBAL, PERSIST, PERSIST_ONLY.
-pub(super) fn scope(head: &mut Head<'_>) -> Scope {
+pub(super) fn scope(head: &mut Head<'_>) -> VariableScope {
     if head.take_any(&[w::SESSION, w::LOCAL]) {
-        return Scope::Session;
+        return VariableScope::Session;
     }
     match head.take_any(&[w::GLOBAL, w::PERSIST, w::PERSIST_ONLY]) {
-        true => Scope::Global,
-        false => Scope::Unwritten,
+        true => VariableScope::Global,
+        false => VariableScope::Unwritten,
     }
 }
 
@@ -123,12 +123,12 @@ fn target(head: &mut Head<'_>) -> Option<Target> {
 
 /// `@@name`, `@@scope.name`
 fn system_variable(span: Span, written: &[u8]) -> Target {
-    let scopes: [(&[u8], Scope); 5] = [
-        (b"@@session.", Scope::Session),
-        (b"@@local.", Scope::Session),
-        (b"@@global.", Scope::Global),
-        (b"@@persist.", Scope::Global),
-        (b"@@persist_only.", Scope::Global),
+    let scopes: [(&[u8], VariableScope); 5] = [
+        (b"@@session.", VariableScope::Session),
+        (b"@@local.", VariableScope::Session),
+        (b"@@global.", VariableScope::Global),
+        (b"@@persist.", VariableScope::Global),
+        (b"@@persist_only.", VariableScope::Global),
     ];
     let (length, scope) = scopes
         .iter()
@@ -136,7 +136,7 @@ fn system_variable(span: Span, written: &[u8]) -> Target {
             let start = written.get(..prefix.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
         })
-        .map_or((2, Scope::Unwritten), |(prefix, scope)| {
+        .map_or((2, VariableScope::Unwritten), |(prefix, scope)| {
             (prefix.len(), *scope)
         });
     let start = span.start.saturating_add(length as u32);

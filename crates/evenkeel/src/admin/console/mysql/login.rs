@@ -7,10 +7,12 @@ use evenkeel_proxy::secret;
 use evenkeel_wire::mysql::build::{self, GreetingFields};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame::Frame;
-use evenkeel_wire::mysql::login::{Accept, Accepted, Channel, Claim, Method, wave_through};
+use evenkeel_wire::mysql::login::{
+    Channel, ClaimedIdentity, ClientAuth, ClientAuthStep, Method, wave_through,
+};
 use evenkeel_wire::mysql::password::{self, Nonce};
 use evenkeel_wire::mysql::startup::{self, First, Response};
-use evenkeel_wire::mysql::{Fault, What};
+use evenkeel_wire::mysql::{PacketKind, ProtocolError};
 
 use super::answer::Answer;
 use super::{End, OFFERED, VERSION, packet};
@@ -43,7 +45,9 @@ pub(super) async fn admit(
     let first = packet(stream, 1).await?;
     let First::Response(response) = startup::first(&first).map_err(End::Fault)? else {
         // TLS was not offered.
-        return Err(End::Fault(Fault::Malformed(What::HandshakeResponse)));
+        return Err(End::Fault(ProtocolError::Malformed(
+            PacketKind::HandshakeResponse,
+        )));
     };
     let agreed = OFFERED.both(response.capabilities);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -55,7 +59,10 @@ pub(super) async fn admit(
     };
     let mut out = Vec::new();
     let next = match guard.entry(&who.user, peer) {
-        Entry::Open => Ok(wave_through(&Claim::of_response(&response), (2, &mut out))),
+        Entry::Open => Ok(wave_through(
+            &ClaimedIdentity::of_response(&response),
+            (2, &mut out),
+        )),
         Entry::Token(token) => {
             who.may_change = true;
             prove(stream, (token, nonce), &response, &mut out).await?
@@ -106,12 +113,12 @@ async fn prove(
         None | Some(password::NATIVE) => Method::Native(token.native),
         Some(_) => Method::Known(token.sha2),
     };
-    let claim = Claim::of_response(response);
-    let mut accepted = Accept::begin(claim, nonce, Channel::Plain, method, (2, out));
+    let claim = ClaimedIdentity::of_response(response);
+    let mut accepted = ClientAuth::begin(claim, nonce, Channel::Plain, method, (2, out));
     loop {
         let (refusal, sequence) = match accepted {
-            Accepted::Done(_, sequence) => return Ok(Ok(sequence)),
-            Accepted::More(login) => {
+            ClientAuthStep::Done(_, sequence) => return Ok(Ok(sequence)),
+            ClientAuthStep::More(login) => {
                 stream.send(out).await?;
                 out.clear();
                 // What was asked is the one packet behind the response.
@@ -123,8 +130,8 @@ async fn prove(
                 accepted = login.message(frame, out);
                 continue;
             }
-            Accepted::Refused(refusal, sequence) => (refusal.to_string(), sequence),
-            Accepted::Check(check) => ("no password was requested".into(), check.sequence()),
+            ClientAuthStep::Refused(refusal, sequence) => (refusal.to_string(), sequence),
+            ClientAuthStep::Check(check) => ("no password was requested".into(), check.sequence()),
         };
         let user = response.user.escape_ascii();
         let message =

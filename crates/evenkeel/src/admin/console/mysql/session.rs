@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use evenkeel_wire::mysql::Fault;
+use evenkeel_wire::mysql::ProtocolError;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::{self, Code, Request};
 use tokio::time::timeout;
@@ -69,7 +69,7 @@ async fn last_word(stream: &mut Stream, sequence: u8, end: End) -> Result<(), En
     Ok(stream.send(answer.bytes()).await?)
 }
 
-fn violation(fault: Fault) -> Complaint {
+fn violation(fault: ProtocolError) -> Complaint {
     Complaint::new(Why::Protocol, format!("protocol violation: {fault}"))
 }
 

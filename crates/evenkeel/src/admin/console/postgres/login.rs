@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use evenkeel_proxy::secret;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::frame::Frame;
-use evenkeel_wire::postgres::login::{Accept, Accepted, Method};
+use evenkeel_wire::postgres::login::{ClientAuth, ClientAuthStep, Method};
 use evenkeel_wire::postgres::startup::{self, First, MINOR_MAX};
 use evenkeel_wire::postgres::{TransactionStatus, build};
 
@@ -41,7 +41,7 @@ pub(super) async fn admit(
                 binding: None,
                 nonce: secret(),
             };
-            let login = Accept::begin(wish.user.clone().into_bytes(), method, &mut out);
+            let login = ClientAuth::begin(wish.user.clone().into_bytes(), method, &mut out);
             if !prove(stream, login, &mut out, &wish.user).await? {
                 return Ok(None);
             }
@@ -113,7 +113,7 @@ impl Opening {
 
 async fn prove(
     stream: &mut Stream,
-    mut login: Accept,
+    mut login: ClientAuth,
     out: &mut Vec<u8>,
     user: &str,
 ) -> Result<bool, End> {
@@ -122,9 +122,9 @@ async fn prove(
         out.clear();
         let (tag, body) = message(stream).await?;
         match login.message(Frame { tag, body: &body }, out) {
-            Accepted::More(next) => login = next,
-            Accepted::Done(_) => return Ok(true),
-            Accepted::Refused(refusal) => {
+            ClientAuthStep::More(next) => login = next,
+            ClientAuthStep::Done(_) => return Ok(true),
+            ClientAuthStep::Refused(refusal) => {
                 let text = if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
                     format!(
                         "password authentication failed for user \"{user}\": the password is the \

@@ -7,7 +7,7 @@ use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build::{self, ErrorText};
 use evenkeel_wire::postgres::frame::Frame;
 use evenkeel_wire::postgres::frontend::{self, Request, Target};
-use evenkeel_wire::postgres::{Fault, TransactionStatus};
+use evenkeel_wire::postgres::{ProtocolError, TransactionStatus};
 use tokio::time::timeout;
 
 use super::{End, login, message};
@@ -137,7 +137,7 @@ async fn last_word(stream: &mut Stream, end: End) -> Result<(), End> {
     Ok(stream.send(answer.bytes()).await?)
 }
 
-fn violation(fault: Fault) -> String {
+fn violation(fault: ProtocolError) -> String {
     format!("protocol violation: {fault}")
 }
 

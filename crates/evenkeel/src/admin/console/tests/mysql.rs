@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use evenkeel_wire::mysql::Parsed;
-use evenkeel_wire::mysql::backend::Report;
-use evenkeel_wire::mysql::boundaries::{Answer, Boundaries, Event, Step};
+use evenkeel_wire::mysql::backend::ErrorReport;
+use evenkeel_wire::mysql::boundaries::{Event, ExpectedReply, ServerScanner, Step};
 use evenkeel_wire::mysql::build::{self, ResponseFields};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame;
@@ -125,7 +125,7 @@ impl Client {
     /// The results of a text, each a row after the other; the end of it is an error's text.
     async fn query(&mut self, text: &str) -> Result<Vec<Vec<Vec<String>>>, String> {
         self.command(Code::Query, text.as_bytes()).await;
-        let mut boundaries = Boundaries::new(self.capabilities);
+        let mut boundaries = ServerScanner::new(self.capabilities);
         let (mut bytes, mut results) = (Vec::new(), Vec::new());
         loop {
             let (sequence, payload) = self.packet().await.ok_or("it left")?;
@@ -135,7 +135,7 @@ impl Client {
             };
             let status = end?;
             results.push(rows(&bytes, self.capabilities));
-            boundaries = Boundaries::new(self.capabilities);
+            boundaries = ServerScanner::new(self.capabilities);
             bytes.clear();
             if !status.has(Status::MORE_RESULTS) {
                 return Ok(results);
@@ -152,9 +152,9 @@ impl Client {
 }
 
 /// The status at the end of a result, if all of it is there.
-fn whole(boundaries: &mut Boundaries, mut bytes: &[u8]) -> Option<Result<Status, String>> {
+fn whole(boundaries: &mut ServerScanner, mut bytes: &[u8]) -> Option<Result<Status, String>> {
     loop {
-        match boundaries.next(bytes, Answer::Results) {
+        match boundaries.next(bytes, ExpectedReply::Results) {
             Step::Event {
                 passed,
                 event,
@@ -215,10 +215,10 @@ fn values(mut row: &[u8]) -> Vec<String> {
 }
 
 fn told(payload: &[u8]) -> String {
-    told_by(&Report::read(payload).expect("an error"))
+    told_by(&ErrorReport::read(payload).expect("an error"))
 }
 
-fn told_by(report: &Report<'_>) -> String {
+fn told_by(report: &ErrorReport<'_>) -> String {
     let message = String::from_utf8_lossy(report.message);
     format!("{} {message}", report.code)
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use evenkeel_wire::postgres::backend::{self, Message};
 use evenkeel_wire::postgres::frame::{self, Frame};
 use evenkeel_wire::postgres::frontend::Target;
-use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
+use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::{Parsed, build};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -96,7 +96,7 @@ impl Client {
         let password = Zeroizing::new(password.as_bytes().to_vec());
         let credential = Credential::Password(password);
         let user = user.as_bytes().to_vec();
-        let mut login = Box::new(Join::new(user, credential, None, false, [7; 18]));
+        let mut login = Box::new(ServerAuth::new(user, credential, None, false, [7; 18]));
         let mut out = Vec::new();
         while let Some((tag, body)) = self.next_raw().await {
             let message = backend::message(Frame { tag, body: &body }).unwrap();
@@ -104,9 +104,9 @@ impl Client {
                 return false;
             };
             match login.message(request, &mut out) {
-                JoinStep::More(next) => login = next,
-                JoinStep::Done(_) => return true,
-                JoinStep::Refused(_) => return false,
+                ServerAuthStep::More(next) => login = next,
+                ServerAuthStep::Done(_) => return true,
+                ServerAuthStep::Refused(_) => return false,
             }
             self.send(&out).await;
             out.clear();

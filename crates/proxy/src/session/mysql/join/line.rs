@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
-use evenkeel_wire::mysql::backend::{Report, SqlState};
+use evenkeel_wire::mysql::backend::{ErrorReport, SqlState};
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, Frame};
 use evenkeel_wire::mysql::greeting::Greeting;
 use evenkeel_wire::mysql::login::{
-    Channel, Credential, Hello, Join, JoinStep, Joined as LoggedIn, Refusal, ServerKey,
+    AuthFailure, Channel, Credential, Hello, ServerAuth, ServerAuthResult as LoggedIn,
+    ServerAuthStep, ServerKey,
 };
 use evenkeel_wire::mysql::startup::Attributes;
 use evenkeel_wire::mysql::{Parsed, build, rewrite};
@@ -144,7 +145,7 @@ impl<'a> ServerPackets<'a> {
         let how = (credential(shared, pooled), channel, ServerKey::Ask);
         let mut out = Vec::new();
         let to = (self.next, &mut out);
-        let begun = Join::begin(greeting, &hello, how, secret(), to);
+        let begun = ServerAuth::begin(greeting, &hello, how, secret(), to);
         let mut join = begun.map_err(|refusal| self.not_possible(refusal))?;
         loop {
             self.say(&out).await?;
@@ -152,14 +153,14 @@ impl<'a> ServerPackets<'a> {
             let (sequence, payload) = self.packet().await?;
             let payload = payload.as_slice();
             match join.message(Frame { sequence, payload }, &mut out) {
-                JoinStep::More(next) => join = next,
-                JoinStep::Done(joined) => return Ok(joined),
-                JoinStep::Refused(Refusal::Server(_)) => {
-                    let report = Report::read(payload);
+                ServerAuthStep::More(next) => join = next,
+                ServerAuthStep::Done(joined) => return Ok(joined),
+                ServerAuthStep::Refused(AuthFailure::Server(_)) => {
+                    let report = ErrorReport::read(payload);
                     let refused = report.map(|report| refused(self.server, &report));
-                    return Err(refused.unwrap_or_else(|| self.not_possible(Refusal::Protocol)));
+                    return Err(refused.unwrap_or_else(|| self.not_possible(AuthFailure::Protocol)));
                 }
-                JoinStep::Refused(refusal) => return Err(self.not_possible(refusal)),
+                ServerAuthStep::Refused(refusal) => return Err(self.not_possible(refusal)),
             }
         }
     }
@@ -173,8 +174,8 @@ impl<'a> ServerPackets<'a> {
     }
 
     /// The credential does not do, or the server is none.
-    fn not_possible(&self, refusal: Refusal) -> ConnectError {
-        if refusal == Refusal::Protocol {
+    fn not_possible(&self, refusal: AuthFailure) -> ConnectError {
+        if refusal == AuthFailure::Protocol {
             return self.broken(refusal);
         }
         let code = ErrorCode {
@@ -240,7 +241,7 @@ impl<'a> ServerPackets<'a> {
                 Answer::Done => return Ok(rows.into_rows()),
                 Answer::Malformed => return Err(self.broken("sent a malformed reply")),
                 Answer::Refused => {
-                    let report = Report::read(&payload);
+                    let report = ErrorReport::read(&payload);
                     let refused = report.map(|report| refused(self.server, &report));
                     return Err(refused.unwrap_or_else(|| self.broken("sent a malformed error")));
                 }
@@ -261,7 +262,7 @@ fn credential(shared: &PostgresService, pooled: &PoolHandle) -> Credential {
 }
 
 /// The server says why.
-pub(super) fn refused(server: &Server, report: &Report<'_>) -> ConnectError {
+pub(super) fn refused(server: &Server, report: &ErrorReport<'_>) -> ConnectError {
     let code = ErrorCode {
         number: report.code,
         sqlstate: report.sqlstate.unwrap_or(SqlState::GENERAL).0,
@@ -270,7 +271,7 @@ pub(super) fn refused(server: &Server, report: &Report<'_>) -> ConnectError {
     ConnectError::refused(server, kind_of(report), code, &text)
 }
 
-fn kind_of(report: &Report<'_>) -> ConnectErrorKind {
+fn kind_of(report: &ErrorReport<'_>) -> ConnectErrorKind {
     match report.code {
         _ if report.is_full() => ConnectErrorKind::Full,
         // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, and what a node of Galera says that is not
@@ -288,7 +289,7 @@ mod tests {
         let mut payload = vec![0xff];
         payload.extend_from_slice(&code.to_le_bytes());
         payload.extend_from_slice(b"#08004no");
-        kind_of(&Report::read(&payload).unwrap())
+        kind_of(&ErrorReport::read(&payload).unwrap())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::Frame;
 use evenkeel_wire::mysql::login::{
-    Accept, Accepted, Authenticated, Channel, Check, Credential, Method, Refusal,
+    AuthFailure, Authenticated, Channel, Check, ClientAuth, ClientAuthStep, Credential, Method,
 };
 use evenkeel_wire::mysql::password;
 
@@ -54,26 +54,26 @@ impl LoginHandler<'_> {
         wish: &LoginRequest,
         method: Method,
         proof: &LoginGrant,
-    ) -> Result<Result<Authenticated, Refusal>, LoginError> {
+    ) -> Result<Result<Authenticated, AuthFailure>, LoginError> {
         let channel = self.channel(talk);
         let mut out = Vec::new();
         let to = (talk.next(), &mut out);
-        let mut step = Accept::begin(wish.claim.clone(), wish.nonce, channel, method, to);
+        let mut step = ClientAuth::begin(wish.claim.clone(), wish.nonce, channel, method, to);
         loop {
             talk.say(self.worker, &out).await?;
             out.clear();
             match step {
-                Accepted::More(accept) => {
+                ClientAuthStep::More(accept) => {
                     let sequence = talk.next();
                     let payload = talk.packet(self.worker).await?;
                     let payload = payload.as_slice();
                     step = accept.message(Frame { sequence, payload }, &mut out);
                 }
-                Accepted::Check(check) => {
+                ClientAuthStep::Check(check) => {
                     return Ok(self.check(channel, wish, *check, proof).await);
                 }
-                Accepted::Done(authenticated, _) => return Ok(Ok(authenticated)),
-                Accepted::Refused(refusal, _) => return Ok(Err(refusal)),
+                ClientAuthStep::Done(authenticated, _) => return Ok(Ok(authenticated)),
+                ClientAuthStep::Refused(refusal, _) => return Ok(Err(refusal)),
             }
         }
     }
@@ -85,7 +85,7 @@ impl LoginHandler<'_> {
         wish: &LoginRequest,
         check: Check,
         proof: &LoginGrant,
-    ) -> Result<Authenticated, Refusal> {
+    ) -> Result<Authenticated, AuthFailure> {
         let (pace, user) = (&self.shared.logins.pace, &*wish.user);
         pace.wait(self.address(), user).await;
         let key = match channel {
@@ -96,7 +96,7 @@ impl LoginHandler<'_> {
         let known = self.shared.logins.vault.verifier(user, proof.generation);
         let work = move || check.run_knowing(key.as_deref(), secret(), known.as_ref());
         let checked = hashing::run_blocking(work).await;
-        let checked = checked.unwrap_or(Err(Refusal::WrongPassword));
+        let checked = checked.unwrap_or(Err(AuthFailure::WrongPassword));
         if checked.is_ok() {
             pace.refund(self.address(), user);
         }

@@ -1,7 +1,7 @@
 //! Packets to and from a client that has not proved anything yet: few, small and in order.
 
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PRE_AUTH_LENGTH_MAX};
-use evenkeel_wire::mysql::{Fault, Parsed};
+use evenkeel_wire::mysql::{Parsed, ProtocolError};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::super::complaint::ErrorReply;
@@ -80,7 +80,7 @@ impl ClientPackets {
                     self.next = self.next.wrapping_add(1);
                     return Ok(payload);
                 }
-                Parsed::Frame(found, _) => Fault::Sequence(found.sequence),
+                Parsed::Frame(found, _) => ProtocolError::Sequence(found.sequence),
                 Parsed::Invalid(fault) => fault,
                 Parsed::Incomplete { .. } => {
                     let is_more = self.stream.receive(worker, &mut self.bytes).await?;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use evenkeel_wire::mysql::Fault;
-use evenkeel_wire::mysql::login::Refusal;
+use evenkeel_wire::mysql::ProtocolError;
+use evenkeel_wire::mysql::login::AuthFailure;
 
 use super::super::complaint::ErrorReply;
 
@@ -70,14 +70,14 @@ pub(super) fn bad_handshake() -> ErrorReply {
 }
 
 /// A packet that cannot be read.
-pub(super) fn of_fault(fault: Fault) -> ErrorReply {
+pub(super) fn of_fault(fault: ProtocolError) -> ErrorReply {
     match fault {
-        Fault::TooLong { .. } => {
+        ProtocolError::TooLong { .. } => {
             let text = format!("Got a packet bigger than 'max_allowed_packet' bytes: {fault}");
             ErrorReply::new(1153, b"08S01", text)
         }
-        Fault::Sequence(_) => ErrorReply::new(1156, b"08S01", "Got packets out of order"),
-        Fault::TooOld => ErrorReply::new(
+        ProtocolError::Sequence(_) => ErrorReply::new(1156, b"08S01", "Got packets out of order"),
+        ProtocolError::TooOld => ErrorReply::new(
             1251,
             b"08004",
             "Client does not support authentication protocol requested by server; consider \
@@ -120,12 +120,12 @@ pub(super) fn no_credential(plugin: &str) -> ErrorReply {
 /// Anything else that ends a login.
 pub(super) fn refused(
     client: &AccountName<'_>,
-    refusal: Refusal,
+    refusal: AuthFailure,
     with_password: bool,
 ) -> ErrorReply {
     match refusal {
-        Refusal::WrongPassword => client.denied(with_password),
-        Refusal::Protocol => bad_handshake(),
+        AuthFailure::WrongPassword => client.denied(with_password),
+        AuthFailure::Protocol => bad_handshake(),
         _ => {
             let text = format!("authentication failed: {refusal}");
             ErrorReply::new(refusal.code(), &refusal.sqlstate().0, text)

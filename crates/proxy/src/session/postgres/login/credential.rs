@@ -1,7 +1,7 @@
 //! What a login is checked against, and what it leaves to log in to servers with.
 
 use evenkeel_wire::postgres::backend::SqlState;
-use evenkeel_wire::postgres::login::{Credential, Method, Refusal, Secret};
+use evenkeel_wire::postgres::login::{AuthFailure, Credential, Method, Secret};
 use evenkeel_wire::postgres::{md5, scram};
 use zeroize::Zeroizing;
 
@@ -241,7 +241,7 @@ fn failed(user: &str) -> ErrorReply {
 }
 
 /// What a client is told whose proof is wrong: the same for a wrong password and an unknown user.
-pub(super) fn refused(user: &str, refusal: Refusal) -> ErrorReply {
+pub(super) fn refused(user: &str, refusal: AuthFailure) -> ErrorReply {
     if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
         return failed(user);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_wire::postgres::conversation::Sending;
-use evenkeel_wire::postgres::requests::Requests;
+use evenkeel_wire::postgres::requests::ClientScanner;
 use evenkeel_wire::postgres::startup::CancelKey;
 use evenkeel_wire::postgres::{TransactionStatus, build, login};
 use rustc_hash::FxHashMap;
@@ -215,7 +215,7 @@ impl<'a> LoginHandler<'a> {
             protocol: Arc::clone(&self.own),
             account: greeted.account,
             client,
-            walker: Requests::new(TEXT_LENGTH_MAX),
+            walker: ClientScanner::new(TEXT_LENGTH_MAX),
             passing: Sending::Forward,
             pending_input: Vec::new(),
             can_continue: false,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::mysql::{
-    self, LexerModes, Scope, StatementKind, Target, Token, TokenKind, Tokens,
+    self, LexerModes, StatementKind, Target, Token, TokenKind, Tokens, VariableScope,
 };
 use evenkeel_wire::sql::token::Word;
 
@@ -241,8 +241,8 @@ impl<'a> Look<'a> {
     fn assign(&mut self, target: Target, text: &[u8]) {
         match target {
             Target::User(_) => self.found.variables = true,
-            Target::System(Scope::Global, _) => {}
-            Target::System(Scope::Unwritten, name) if self.is_local(name.of(text)) => {}
+            Target::System(VariableScope::Global, _) => {}
+            Target::System(VariableScope::Unwritten, name) if self.is_local(name.of(text)) => {}
             Target::System(_, name) => self.set_system(name.of(text)),
             Target::Names | Target::CharacterSet => self.found.settings = true,
         }

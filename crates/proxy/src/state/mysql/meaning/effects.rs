@@ -2,7 +2,7 @@
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::TransactionModes;
-use evenkeel_wire::sql::mysql::{self, Scope, StatementKind, StatementTraits, TokenKind};
+use evenkeel_wire::sql::mysql::{self, StatementKind, StatementTraits, TokenKind, VariableScope};
 use evenkeel_wire::sql::token::{Span, Word};
 use smallvec::SmallVec;
 
@@ -176,14 +176,14 @@ fn of_kind(
 }
 
 fn set_transaction(
-    scope: Scope,
+    scope: VariableScope,
     read_only: Option<bool>,
     isolation: Option<mysql::Isolation>,
     effects: &mut EffectCollector<'_>,
 ) {
     match scope {
-        Scope::Global => {}
-        Scope::Session => {
+        VariableScope::Global => {}
+        VariableScope::Session => {
             if isolation.is_some() {
                 effects.push(EffectKind::Told((*b"transaction_isolation").into()));
             }
@@ -191,7 +191,7 @@ fn set_transaction(
                 effects.push(EffectKind::Told((*b"transaction_read_only").into()));
             }
         }
-        Scope::Unwritten => effects.push(EffectKind::NextTransaction(TransactionModes {
+        VariableScope::Unwritten => effects.push(EffectKind::NextTransaction(TransactionModes {
             read_only,
             isolation: isolation.map(routing::isolation),
         })),

@@ -159,7 +159,7 @@ pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
 }
 
 fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {
-    use mysql::{Scope, StatementKind as Found, StatementTraits as Has};
+    use mysql::{StatementKind as Found, StatementTraits as Has, VariableScope};
     let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
     match facts.kind {
         Found::Empty => StatementClass::Empty,
@@ -182,10 +182,10 @@ fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Statemen
         | Found::RollbackTo(_) => StatementClass::EndTransaction,
         Found::Set => set::kind(reader, facts),
         Found::SetTransaction { scope, .. } => match scope {
-            Scope::Session => StatementClass::Setting,
-            Scope::Global => StatementClass::Server,
+            VariableScope::Session => StatementClass::Setting,
+            VariableScope::Global => StatementClass::Server,
             // It binds to the connection on which the transaction will be.
-            Scope::Unwritten => StatementClass::Session,
+            VariableScope::Unwritten => StatementClass::Session,
         },
         Found::Use(_) => StatementClass::Setting,
         Found::Kill { .. } | Found::KillOther | Found::Flush { lock: false } => {

@@ -2,7 +2,9 @@
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{Isolation, StatementClass, TransactionModes};
-use evenkeel_wire::sql::mysql::{self, Assignment, Scope, Target, TokenKind, Value as Given};
+use evenkeel_wire::sql::mysql::{
+    self, Assignment, Target, TokenKind, Value as Given, VariableScope,
+};
 use evenkeel_wire::sql::token::{Span, Word};
 
 use super::effects::EffectCollector;
@@ -113,7 +115,7 @@ fn changes_one(reader: &AnalysisContext<'_>, one: &Assignment) -> bool {
         mysql::charset_is_safe(values::bare(name.unwrap_or_default()))
     };
     match one.target {
-        Target::User(_) | Target::System(Scope::Global, _) => false,
+        Target::User(_) | Target::System(VariableScope::Global, _) => false,
         Target::Names | Target::CharacterSet => match one.value {
             Given::Literal(span) => !safe(span.of(reader.text)),
             _ => true,
@@ -133,7 +135,7 @@ fn changes_one(reader: &AnalysisContext<'_>, one: &Assignment) -> bool {
 fn one(reader: &AnalysisContext<'_>, assignment: &Assignment, effects: &mut EffectCollector<'_>) {
     match assignment.target {
         Target::User(name) => user(reader, name, assignment.value, effects),
-        Target::System(Scope::Global, _) => {}
+        Target::System(VariableScope::Global, _) => {}
         Target::System(scope, name) => {
             let name = name_of(reader, name);
             match is_next(reader, scope, &name, assignment.target) {
@@ -238,13 +240,18 @@ fn treatment(reader: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
 
 /// `SET @@transaction_isolation = …`, without SESSION, is for the next transaction only;
 /// `SET transaction_isolation = …` is for the session (manual: "SET TRANSACTION Statement").
-fn is_next(reader: &AnalysisContext<'_>, scope: Scope, name: &[u8], target: Target) -> bool {
+fn is_next(
+    reader: &AnalysisContext<'_>,
+    scope: VariableScope,
+    name: &[u8],
+    target: Target,
+) -> bool {
     let Target::System(_, span) = target else {
         return false;
     };
     let before = (span.start as usize).checked_sub(1);
     let at = before.and_then(|at| reader.text.get(at)) == Some(&b'@');
-    at && scope == Scope::Unwritten && variables::is_of_transaction(name)
+    at && scope == VariableScope::Unwritten && variables::is_of_transaction(name)
 }
 
 fn next_transaction(

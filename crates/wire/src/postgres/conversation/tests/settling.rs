@@ -4,12 +4,12 @@ use super::*;
 
 /// What each of the server's messages settles, after these requests of the client's with the tokens
 /// 0, 1, 2…
-fn settled(requests: &[Request], replies: &[u8]) -> Vec<Settled> {
+fn settled(requests: &[Request], replies: &[u8]) -> Vec<ReplyOutcome> {
     let mut conversation = Conversation::new();
     for (at, request) in requests.iter().enumerate() {
-        let _ = conversation.sent(*request, Origin::Client, Token(at as u64));
+        let _ = conversation.sent(*request, Origin::Client, RequestToken(at as u64));
     }
-    let (mut boundaries, mut at, mut found) = (Boundaries::new(), 0, Vec::new());
+    let (mut boundaries, mut at, mut found) = (ServerScanner::new(), 0, Vec::new());
     while let Step::Event {
         passed,
         event,
@@ -45,8 +45,8 @@ fn which_statement_of_which_request_ended_well_is_told() {
         Request::Execute,
         Request::Sync,
     ];
-    let completed = |token, nth| Settled::Completed {
-        token: Token(token),
+    let completed = |token, nth| ReplyOutcome::Completed {
+        token: RequestToken(token),
         nth,
     };
     assert_eq!(
@@ -54,14 +54,14 @@ fn which_statement_of_which_request_ended_well_is_told() {
         [
             completed(0, 0),
             completed(0, 1),
-            Settled::Ready,
+            ReplyOutcome::Ready,
             completed(1, 0),
-            Settled::Ready,
+            ReplyOutcome::Ready,
             completed(2, 0),
-            Settled::Ready,
-            Settled::Suspended(Token(3)),
+            ReplyOutcome::Ready,
+            ReplyOutcome::Suspended(RequestToken(3)),
             completed(4, 0),
-            Settled::Ready,
+            ReplyOutcome::Ready,
         ]
     );
 }
@@ -79,24 +79,27 @@ fn which_request_failed_is_told() {
     };
     build::error(&mut replies, &text);
     let found = settled(&[Request::Parse, Request::Bind, Request::Sync], &replies);
-    let failed = Settled::Failed {
-        token: Some(Token(1)),
+    let failed = ReplyOutcome::Failed {
+        token: Some(RequestToken(1)),
         sqlstate: SqlState::FEATURE_NOT_SUPPORTED,
     };
-    assert_eq!(found, [Settled::Parsed(Token(0)), failed]);
+    assert_eq!(found, [ReplyOutcome::Parsed(RequestToken(0)), failed]);
 }
 
 #[test]
 fn answers_are_written_as_a_server_would() {
     let status = TransactionStatus::InTransaction;
     for (answer, bytes) in [
-        (Answer::ParseComplete, &b"1\0\0\0\x04"[..]),
-        (Answer::BindComplete, b"2\0\0\0\x04"),
-        (Answer::CloseComplete, b"3\0\0\0\x04"),
-        (Answer::NoData, b"n\0\0\0\x04"),
-        (Answer::Command("DEALLOCATE"), b"C\0\0\0\x0fDEALLOCATE\0"),
+        (LocalReply::ParseComplete, &b"1\0\0\0\x04"[..]),
+        (LocalReply::BindComplete, b"2\0\0\0\x04"),
+        (LocalReply::CloseComplete, b"3\0\0\0\x04"),
+        (LocalReply::NoData, b"n\0\0\0\x04"),
         (
-            Answer::Query("DEALLOCATE"),
+            LocalReply::Command("DEALLOCATE"),
+            b"C\0\0\0\x0fDEALLOCATE\0",
+        ),
+        (
+            LocalReply::Query("DEALLOCATE"),
             b"C\0\0\0\x0fDEALLOCATE\0Z\0\0\0\x05T",
         ),
     ] {
@@ -109,20 +112,20 @@ fn answers_are_written_as_a_server_would() {
 #[test]
 fn an_answer_may_wait_for_a_reply_that_follows_and_for_none_else() {
     let mut conversation = Conversation::new();
-    let _ = conversation.answer(Answer::ParseComplete, Token(1));
+    let _ = conversation.answer(LocalReply::ParseComplete, RequestToken(1));
     assert!(!conversation.owes_reply(), "nothing else will come");
-    let _ = conversation.sent(Request::Bind, Origin::Client, Token(2));
-    let _ = conversation.sent(Request::Sync, Origin::Client, Token(3));
-    let _ = conversation.answer(Answer::CloseComplete, Token(4));
+    let _ = conversation.sent(Request::Bind, Origin::Client, RequestToken(2));
+    let _ = conversation.sent(Request::Sync, Origin::Client, RequestToken(3));
+    let _ = conversation.answer(LocalReply::CloseComplete, RequestToken(4));
     assert!(conversation.owes_reply());
-    let due = Due::Answer(Answer::ParseComplete, Token(1));
+    let due = DueAction::Answer(LocalReply::ParseComplete, RequestToken(1));
     assert_eq!(conversation.due(), Some(due));
     assert_eq!(conversation.due(), None);
     conversation.reply(&Event::BindComplete).unwrap();
     let ready = Event::ReadyForQuery(TransactionStatus::Idle);
     conversation.reply(&ready).unwrap();
     assert!(!conversation.owes_reply());
-    let due = Due::Answer(Answer::CloseComplete, Token(4));
+    let due = DueAction::Answer(LocalReply::CloseComplete, RequestToken(4));
     assert_eq!(conversation.due(), Some(due));
     assert!(conversation.is_idle());
 }

@@ -68,13 +68,15 @@ fn a_stream_that_the_server_leaves_without_its_end_is_over() {
 fn what_is_no_data_ends_a_stream_in_a_way_that_nobody_can_follow() {
     for request in [Request::Query, Request::Sync, Request::Parse] {
         let mut rig = history("w.d");
-        let sending = rig.conversation.sent(request, Origin::Client, Token(0));
+        let sending = rig
+            .conversation
+            .sent(request, Origin::Client, RequestToken(0));
         assert_eq!(sending, Sending::Forward, "{request:?}");
         assert!(!rig.conversation.is_certain(), "{request:?}");
     }
     let mut conversation = Conversation::new();
     for request in [Request::Query, Request::Query] {
-        let _ = conversation.sent(request, Origin::Client, Token(0));
+        let _ = conversation.sent(request, Origin::Client, RequestToken(0));
     }
     conversation.reply(&Event::CopyBoth).unwrap();
     assert!(!conversation.is_certain(), "the server reads it as data");

@@ -31,8 +31,11 @@ fn transactions() {
         begin(Some(false), true),
     );
     check("START TRANSACTION READ", StatementKind::Unknown);
-    check("COMMIT", StatementKind::Commit(Ending::default()));
-    let chain = Ending {
+    check(
+        "COMMIT",
+        StatementKind::Commit(TransactionCompletion::default()),
+    );
+    let chain = TransactionCompletion {
         chain: true,
         release: false,
     };
@@ -40,7 +43,7 @@ fn transactions() {
         "COMMIT WORK AND CHAIN NO RELEASE",
         StatementKind::Commit(chain),
     );
-    let release = Ending {
+    let release = TransactionCompletion {
         chain: false,
         release: true,
     };
@@ -168,15 +171,19 @@ fn the_next_transaction_is_not_the_session() {
     };
     check(
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
-        set(Scope::Unwritten, Some(true), Some(Isolation::ReadCommitted)),
+        set(
+            VariableScope::Unwritten,
+            Some(true),
+            Some(Isolation::ReadCommitted),
+        ),
     );
     check(
         "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
-        set(Scope::Session, None, Some(Isolation::Serializable)),
+        set(VariableScope::Session, None, Some(Isolation::Serializable)),
     );
     check(
         "SET GLOBAL TRANSACTION READ WRITE",
-        set(Scope::Global, Some(false), None),
+        set(VariableScope::Global, Some(false), None),
     );
 }
 
