@@ -57,7 +57,7 @@ pub(crate) fn check(bytes: &[u8]) {
             }
         }
         while let Some(due) = conversation.due() {
-            if let DueAction::LocalReply(..) | DueAction::AnswerDiscarded(..) = due {
+            if let DueAction::Answer(..) | DueAction::AnswerDiscarded(..) = due {
                 unanswered = unanswered.saturating_sub(1);
             }
         }

@@ -12,16 +12,16 @@ mod packages;
 mod place;
 mod step;
 
-use place::Place;
+use place::RootfsDir;
 
 /// Carries out `cargo xtask rivals [--check | --renew]`.
 pub(crate) fn run(renew: bool) -> ExitCode {
-    report(Place::of_this_machine().and_then(|place| make(&place, renew)))
+    report(RootfsDir::of_this_machine().and_then(|place| make(&place, renew)))
 }
 
 /// Prints what is installed; fails when there is nothing whole.
 pub(crate) fn check() -> ExitCode {
-    let versions = Place::of_this_machine().and_then(|place| {
+    let versions = RootfsDir::of_this_machine().and_then(|place| {
         place.versions().ok_or_else(|| {
             let path = place.path().display();
             format!("{path} is not there or not whole: cargo xtask rivals makes it")
@@ -30,7 +30,7 @@ pub(crate) fn check() -> ExitCode {
     report(versions.map(|versions| print!("{versions}")))
 }
 
-fn make(place: &Place, renew: bool) -> Result<(), String> {
+fn make(place: &RootfsDir, renew: bool) -> Result<(), String> {
     if !renew && place.versions().is_some() {
         println!("{} is complete", place.path().display());
         return Ok(());

@@ -77,7 +77,7 @@ impl fmt::Debug for AdminSettings {
 
 /// The door a request came through.
 #[derive(Clone, Copy, Debug)]
-enum Door {
+enum AdminTransport {
     Tcp { peer: SocketAddr },
     Unix,
 }
@@ -149,7 +149,7 @@ async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing
         let _ = stream.set_nodelay(true);
         connections.spawn(serve_connection(
             stream,
-            Door::Tcp { peer },
+            AdminTransport::Tcp { peer },
             (app.clone(), closing.clone()),
             place,
         ));
@@ -176,7 +176,7 @@ async fn serve_unix(listener: Option<UnixListener>, app: App, mut closing: Closi
         };
         while connections.try_join_next().is_some() {}
         let app = (app.clone(), closing.clone());
-        connections.spawn(serve_connection(stream, Door::Unix, app, place));
+        connections.spawn(serve_connection(stream, AdminTransport::Unix, app, place));
     }
     drop(listener);
     connections.join_all().await;
@@ -202,7 +202,7 @@ fn refuse_surplus(stream: &TcpStream, peer: SocketAddr) {
 
 async fn serve_connection<S>(
     stream: S,
-    door: Door,
+    door: AdminTransport,
     (app, mut closing): (App, Closing),
     _place: OwnedSemaphorePermit,
 ) where

@@ -42,7 +42,7 @@ enum Command {
     /// file.
     Status(StatusArgs),
     /// Reload the config file; an invalid file changes nothing.
-    Reload(Where),
+    Reload(ProcessArgs),
     /// Stop sending new clients to a server and let its sessions finish within a limit.
     Drain(DrainArgs),
     /// Send new clients to a drained server again.
@@ -121,7 +121,7 @@ struct CheckArgs {
 #[derive(Debug, Args)]
 struct StatusArgs {
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
     /// Print the JSON of /api/v1/status.
     #[arg(long)]
     json: bool,
@@ -157,7 +157,7 @@ struct PrimaryArgs {
 #[derive(Debug, Args)]
 struct EventsArgs {
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
     /// Wait for new events and print them as they occur.
     #[arg(short, long)]
     follow: bool,
@@ -171,12 +171,12 @@ struct ServerArgs {
     /// Server name or address, or service/server.
     server: String,
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
 }
 
 /// Which running process is meant.
 #[derive(Debug, Args)]
-struct Where {
+struct ProcessArgs {
     /// Control socket of the running process.
     #[arg(long, value_name = "PATH", conflicts_with = "config")]
     socket: Option<PathBuf>,

@@ -32,7 +32,7 @@ pub use address::AddressError;
 pub use file::{Loaded, load, parse, socket_of};
 pub use flags::{Flags, from_flags};
 pub use plan::*;
-pub use problem::{Place, Problem, Problems, Severity};
+pub use problem::{Problem, Problems, Severity, SourceSpan};
 pub use render::Style;
 pub use socket::default_socket;
 pub use sources::Sources;

@@ -17,7 +17,7 @@ use crate::status::{Explanation, Question, StatementStatus};
 use ruled::Ruled;
 
 /// What a service's servers are, as far as it matters here.
-pub(crate) struct Cast<'a> {
+pub(crate) struct ExplainContext<'a> {
     pub(crate) service: &'a ServicePlan,
     /// The primary, by its place in the service's list.
     pub(crate) primary: Option<usize>,
@@ -80,7 +80,7 @@ const OF_THE_SESSION: &str = "a session that is not pinned, has no open transact
 /// Explains a text.
 pub(crate) fn explain(
     question: &Question,
-    cast: &Cast<'_>,
+    cast: &ExplainContext<'_>,
     known: &Known<'_>,
 ) -> Result<Explanation, String> {
     let sql = &question.sql;
@@ -188,7 +188,7 @@ fn pin_of(thing: SessionObject) -> Pin {
 /// The same from the config file alone, when no process runs.
 pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation, String> {
     let service = the_service(plan.services.iter(), question.service.as_deref())?;
-    let cast = Cast {
+    let cast = ExplainContext {
         service,
         primary: Some(0),
         replicas: (1..service.servers.len()).collect(),
@@ -235,7 +235,11 @@ pub(crate) fn the_service<'a>(
     }
 }
 
-fn decide(unit: &RoutingUnit<'_>, session: &route::SessionContext, cast: &Cast<'_>) -> Decision {
+fn decide(
+    unit: &RoutingUnit<'_>,
+    session: &route::SessionContext,
+    cast: &ExplainContext<'_>,
+) -> Decision {
     let split = cast.service.database.as_deref().map(|plan| &plan.split);
     let settings = route::SplitSettings {
         reads: split.is_some_and(|split| split.reads),
@@ -249,12 +253,12 @@ fn decide(unit: &RoutingUnit<'_>, session: &route::SessionContext, cast: &Cast<'
     route::decide(unit, session, &settings, &view)
 }
 
-fn hint_of(hint: &meaning::RoutingHint, cast: &Cast<'_>) -> ResolvedHint {
+fn hint_of(hint: &meaning::RoutingHint, cast: &ExplainContext<'_>) -> ResolvedHint {
     let mut servers = cast.service.servers.iter();
     hint.routed(|name| servers.position(|server| server.name.as_bytes() == name))
 }
 
-fn target(target: RouteTarget, cast: &Cast<'_>) -> String {
+fn target(target: RouteTarget, cast: &ExplainContext<'_>) -> String {
     match target {
         RouteTarget::Primary => "the primary".to_owned(),
         RouteTarget::Readers { and_primary: true } => "a replica or the primary".to_owned(),
@@ -263,7 +267,7 @@ fn target(target: RouteTarget, cast: &Cast<'_>) -> String {
     }
 }
 
-fn servers(target: RouteTarget, cast: &Cast<'_>) -> Vec<String> {
+fn servers(target: RouteTarget, cast: &ExplainContext<'_>) -> Vec<String> {
     let primary = cast.primary.into_iter();
     let chosen: Vec<usize> = match target {
         RouteTarget::Primary => primary.collect(),
@@ -276,7 +280,7 @@ fn servers(target: RouteTarget, cast: &Cast<'_>) -> Vec<String> {
     chosen.into_iter().map(|index| name(cast, index)).collect()
 }
 
-fn name(cast: &Cast<'_>, index: usize) -> String {
+fn name(cast: &ExplainContext<'_>, index: usize) -> String {
     let server = cast.service.servers.get(index);
     server.map_or_else(String::new, |server| server.name.clone())
 }
@@ -346,7 +350,7 @@ mod tests {
         let plan = loaded
             .plan
             .unwrap_or_else(|| panic!("{:?}", loaded.problems));
-        let cast = Cast {
+        let cast = ExplainContext {
             service: &plan.services[0],
             primary: Some(0),
             replicas: vec![1],

@@ -62,7 +62,7 @@ pub fn main_pid(pid: u32) {
 }
 
 /// Called about once a second: a status line when it is a new one, and that we are alive.
-pub fn pulse(status: &str) {
+pub fn ping_watchdog(status: &str) {
     if let Some(manager) = manager() {
         manager.pulse(status, Instant::now());
     }

@@ -20,10 +20,10 @@ use crate::log::{self, Format, InitError};
 use crate::notify;
 use crate::status::ControlHandle;
 use crate::upgrade::cancels::Sending;
-use crate::upgrade::doors::Doors;
-use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
+use crate::upgrade::doors::AdminSockets;
+use crate::upgrade::predecessor::{InheritedSockets, Predecessor, TakeOverError};
 use crate::upgrade::state::Purpose;
-use crate::world::{Signal, World, WorldError};
+use crate::world::{ControlPlane, ControlPlaneError, Signal};
 
 /// Two for each session, and the rest for listeners, probes, admin and the program itself.
 const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;
@@ -48,7 +48,7 @@ pub enum RunError {
     Engine(#[from] EngineError),
     /// Listeners or probes.
     #[error(transparent)]
-    World(#[from] WorldError),
+    World(#[from] ControlPlaneError),
     /// The admin address.
     #[error("[admin] listen {address}: {cause}; choose another, or listen = \"off\"")]
     Admin {
@@ -116,7 +116,7 @@ async fn serve(
     let signals = signals().map_err(RunError::Runtime)?;
     let mut inherited = match &mut predecessor {
         Some(predecessor) => predecessor.ask()?,
-        None => Inherited::default(),
+        None => InheritedSockets::default(),
     };
     let generation = match &predecessor {
         Some(predecessor) => predecessor.generation().wrapping_add(1),
@@ -127,14 +127,14 @@ async fn serve(
     identified.map_err(RunError::Runtime)?;
     let midwife = predecessor.is_some().then(rustix::process::getppid);
     let own_words = inherited.take_log();
-    let opened = open_door(&plan, control, &mut inherited).await;
+    let opened = open_admin(&plan, control, &mut inherited).await;
     let path = plan.admin.socket.clone();
     let before = predecessor.map(|predecessor| (predecessor, inherited));
     let begun = match opened {
         Err(error) => Err(error),
         Ok((door, doors)) => {
             let engine = (engine, generation);
-            let world = World::new(engine, io_reason, (plan, problems), before).await;
+            let world = ControlPlane::new(engine, io_reason, (plan, problems), before).await;
             world
                 .map(|world| (world, door, doors))
                 .map_err(RunError::World)
@@ -166,7 +166,7 @@ fn identify(
     engine: &Engine,
     instance: u16,
     generation: u32,
-    inherited: &mut Inherited,
+    inherited: &mut InheritedSockets,
 ) -> io::Result<()> {
     let identified = engine.identify(instance, generation);
     identified.map_err(io::Error::other)?;
@@ -209,11 +209,11 @@ fn choose_driver(io: Io) -> (Driver, String) {
 
 /// Opens both admin doors, those of the process before this one if it has them; what comes back
 /// serves them, and hands them on to the next process.
-async fn open_door(
+async fn open_admin(
     plan: &Plan,
     control: ControlHandle,
-    inherited: &mut Inherited,
-) -> Result<(impl Future<Output = ()> + use<>, Doors), RunError> {
+    inherited: &mut InheritedSockets,
+) -> Result<(impl Future<Output = ()> + use<>, AdminSockets), RunError> {
     let mut passable = Vec::new();
     let listen = match plan.admin.listen {
         None => None,
@@ -257,7 +257,7 @@ async fn open_door(
     let settings = admin_settings(plan);
     let (closing, closed) = watch::channel(false);
     let (opening, mut opened) = mpsc::unbounded_channel();
-    let mut doors = Doors::new(passable, closing, opening);
+    let mut doors = AdminSockets::new(passable, closing, opening);
     if is_new {
         doors.own_file(path.clone());
     }
@@ -292,7 +292,7 @@ fn admin_settings(plan: &Plan) -> AdminSettings {
 
 /// Opens consoles.
 struct Consoles<'a> {
-    inherited: &'a mut Inherited,
+    inherited: &'a mut InheritedSockets,
     passable: &'a mut Vec<(Purpose, OwnedFd)>,
 }
 

@@ -40,15 +40,15 @@ use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
 use crate::notify;
 use crate::status::{EventKind, Request, Severity};
-use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
-use cluster::ClusterState;
-use fit::Fit;
-use leaving::Leaving;
+use crate::upgrade::predecessor::{InheritedSockets, Predecessor, TakeOverError};
+use cluster::ManagedCluster;
+use fit::Eligibility;
+use leaving::Removal;
 use peers::Peers;
-use probing::Report;
-use server::ServerState;
-use service::ServiceState;
-use timeline::{News, Timeline};
+use probing::MonitorEvent;
+use server::ManagedServer;
+use service::ManagedService;
+use timeline::{NewEvent, Timeline};
 use upgrade::Upgrades;
 
 /// Rates and histories are sampled once a second.
@@ -59,7 +59,7 @@ const REPORTS_WAITING_MAX: usize = 1_024;
 
 /// Why a plan cannot be put to work.
 #[derive(Debug, Error)]
-pub enum WorldError {
+pub enum ControlPlaneError {
     /// An address of a service cannot be listened on.
     #[error("service {service:?}: {cause}")]
     Listen {
@@ -112,7 +112,7 @@ pub enum Signal {
 }
 
 /// Everything that changes while the process runs.
-pub struct World {
+pub struct ControlPlane {
     engine: Engine,
     /// Number of this process among those that followed each other by upgrades.
     generation: u32,
@@ -120,13 +120,13 @@ pub struct World {
     io_reason: String,
     plan: Plan,
     problems: Problems,
-    servers: BTreeMap<Address, ServerState>,
-    services: Vec<ServiceState>,
-    clusters: Vec<ClusterState>,
+    servers: BTreeMap<Address, ManagedServer>,
+    services: Vec<ManagedService>,
+    clusters: Vec<ManagedCluster>,
     timeline: Timeline,
-    leaving: Vec<Leaving>,
+    leaving: Vec<Removal>,
     upgrades: Upgrades,
-    reports: (mpsc::Sender<Report>, mpsc::Receiver<Report>),
+    reports: (mpsc::Sender<MonitorEvent>, mpsc::Receiver<MonitorEvent>),
     started_ms: u64,
     loaded_ms: u64,
     next_sample_ms: u64,
@@ -134,14 +134,14 @@ pub struct World {
     stop_by_ms: Option<u64>,
 }
 
-impl World {
+impl ControlPlane {
     /// Binds all listeners, or takes them over, then serves: an error leaves nothing behind.
     pub async fn new(
         (engine, generation): (Engine, u32),
         io_reason: String,
         (plan, problems): (Plan, Problems),
-        before: Option<(Predecessor, Inherited)>,
-    ) -> Result<Self, WorldError> {
+        before: Option<(Predecessor, InheritedSockets)>,
+    ) -> Result<Self, ControlPlaneError> {
         let now_ms = now_ms();
         let mut world = Self {
             engine,
@@ -189,14 +189,14 @@ impl World {
                 Some(request) = requests.recv() => self.answer(request).await,
                 Ok(event) = events.recv_async() => self.notice(event, format),
                 Some(report) = self.reports.1.recv() => self.take_report(report),
-                Some(signal) = signals.recv() => self.obey(signal).await,
+                Some(signal) = signals.recv() => self.handle_signal(signal).await,
                 Some(said) = self.upgrades.from_successor.1.recv() => self.hear_successor(said),
                 Some(said) = self.upgrades.from_predecessor.1.recv() => {
                     self.hear_predecessor(said);
                 }
                 () = tokio::time::sleep(wait) => {}
             }
-            self.do_what_is_due(now_ms());
+            self.run_due_tasks(now_ms());
         }
         while let Ok(event) = events.try_recv() {
             self.notice(event, format);
@@ -233,7 +233,7 @@ impl World {
             .services
             .iter()
             .filter_map(|service| service.next_ramp_ms);
-        let leaving = self.leaving.iter().map(Leaving::next_due_ms);
+        let leaving = self.leaving.iter().map(Removal::next_due_ms);
         let stopping = self.stop_by_ms.map(|_| now_ms + 50);
         let cuts = self.timeline.next_due_ms();
         let due = servers
@@ -246,9 +246,9 @@ impl World {
         due.map_or(self.next_sample_ms, |due| due.min(self.next_sample_ms))
     }
 
-    fn do_what_is_due(&mut self, now_ms: u64) {
+    fn run_due_tasks(&mut self, now_ms: u64) {
         self.start_due_probes(now_ms);
-        self.cut_what_overstayed(now_ms);
+        self.cut_expired(now_ms);
         self.climb_ramps(now_ms);
         self.tell_what_is_due(now_ms);
         self.do_upgrade_work(now_ms);
@@ -256,8 +256,8 @@ impl World {
             self.sample();
             self.tell_turns_unasked();
             self.pulse();
-            self.cut_late_comers_of_the_dead();
-            self.tell_refusals(now_ms);
+            self.cut_sessions_on_dead_servers();
+            self.log_rejections(now_ms);
             self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
         }
         if self.stop_by_ms.is_some_and(|by_ms| now_ms >= by_ms) && self.sessions() > 0 {
@@ -312,7 +312,7 @@ impl World {
             })
     }
 
-    fn tell_refusals(&mut self, now_ms: u64) {
+    fn log_rejections(&mut self, now_ms: u64) {
         for service in &mut self.services {
             for line in service.refusals.news(now_ms, &service.service.counters) {
                 tracing::warn!(service = service.plan.name, "{line}");
@@ -323,16 +323,16 @@ impl World {
     fn takes_clients(&self, address: &Address) -> bool {
         self.servers
             .get(address)
-            .is_some_and(ServerState::takes_clients)
+            .is_some_and(ManagedServer::takes_clients)
     }
 
     /// Whether a service sends clients to a server: it is up, and its role fits.
-    fn serves(&self, service: &ServiceState, address: &Address) -> bool {
+    fn serves(&self, service: &ManagedService, address: &Address) -> bool {
         let fit = self.fit_in(service, address);
-        self.takes_clients(address) && !matches!(fit, Fit::Unused(_))
+        self.takes_clients(address) && !matches!(fit, Eligibility::Unused(_))
     }
 
-    async fn obey(&mut self, signal: Signal) {
+    async fn handle_signal(&mut self, signal: Signal) {
         match signal {
             Signal::Reload => {
                 self.reload().await;
@@ -362,7 +362,7 @@ impl World {
         let sessions = self.sessions();
         let cause =
             format!("stop signal received; {sessions} sessions have {limit_ms} ms to finish");
-        let news = News::new(
+        let news = NewEvent::new(
             EventKind::Process,
             Severity::Info,
             "shutting down, no longer accepting clients",

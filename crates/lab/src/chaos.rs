@@ -33,10 +33,10 @@ use self::client::Client;
 use self::director::Director;
 use self::failure::Failure;
 use self::seed::Chance;
-use self::stage::Stage;
+use self::stage::TestBed;
 use crate::{
-    ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Scene,
-    eventually,
+    ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions,
+    Scenario, eventually,
 };
 pub use notes::Wrong;
 pub use report::{Outage, Report};
@@ -173,9 +173,9 @@ pub fn run(options: &Options) -> Result<Option<Report>> {
     report.with_context(|| said(&pooler)).map(Some)
 }
 
-fn scene(options: &Options) -> Result<Scene> {
+fn scene(options: &Options) -> Result<Scenario> {
     if options.cluster != ClusterKind::Postgres {
-        return Scene::start(options.cluster);
+        return Scenario::start(options.cluster);
     }
     let lab = Lab::new("chaos")?;
     let cluster = lab.postgres(PostgresOptions {
@@ -183,11 +183,11 @@ fn scene(options: &Options) -> Result<Scene> {
         version: options.version,
         ..PostgresOptions::default()
     })?;
-    Ok(Scene::of(options.cluster, lab, cluster.servers(), None))
+    Ok(Scenario::of(options.cluster, lab, cluster.servers(), None))
 }
 
 /// All of them at once, and what came of it.
-fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<Report> {
+fn play<C: Client>(options: &Options, scene: &Scenario, pooler: &Pooler) -> Result<Report> {
     let mut director = Director {
         scene,
         front: pooler,
@@ -196,7 +196,7 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
         only: &options.event,
     };
     let limit = Duration::from_millis(options.limit_ms);
-    let stage = Stage::new(pooler.address, limit, options.seed);
+    let stage = TestBed::new(pooler.address, limit, options.seed);
     make_tables::<C>(&stage)?;
     scene.wait_caught_up()?;
     let may_split = matches!(options.pooler, PoolerKind::IoUring | PoolerKind::Epoll);
@@ -266,7 +266,7 @@ fn said(pooler: &Pooler) -> String {
     format!("Last output:\n{}", last.join("\n"))
 }
 
-fn make_tables<C: Client>(stage: &Stage) -> Result<()> {
+fn make_tables<C: Client>(stage: &TestBed) -> Result<()> {
     let connected: Result<C, Failure> = stage.connect("tables");
     let made = connected.and_then(|mut client| {
         let mut tables = C::tables().into_iter();
@@ -276,7 +276,7 @@ fn make_tables<C: Client>(stage: &Stage) -> Result<()> {
 }
 
 /// As many transactions at once as the pool has connections: none of them may have gone astray.
-fn all_places_free<C: Client>(stage: &Stage) -> Vec<(Wrong, String)> {
+fn all_places_free<C: Client>(stage: &TestBed) -> Vec<(Wrong, String)> {
     let mut clients: Vec<C> = Vec::new();
     for number in 1..=POOL_SIZE {
         match begun(stage) {
@@ -291,7 +291,7 @@ fn all_places_free<C: Client>(stage: &Stage) -> Vec<(Wrong, String)> {
     Vec::new()
 }
 
-fn begun<C: Client>(stage: &Stage) -> Result<C, Failure> {
+fn begun<C: Client>(stage: &TestBed) -> Result<C, Failure> {
     let mut client: C = stage.connect("places")?;
     client.ask("BEGIN")?;
     client.ask("SELECT 1")?;

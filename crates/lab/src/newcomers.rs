@@ -42,14 +42,14 @@ pub struct NewcomersReport {
     pub longest_wait: Duration,
 }
 
-/// A probe that runs in the background until [`Newcomers::finish`].
-pub struct Newcomers {
+/// A probe that runs in the background until [`NewConnections::finish`].
+pub struct NewConnections {
     ended: Arc<AtomicBool>,
     report: Arc<Mutex<NewcomersReport>>,
     opener: Option<JoinHandle<()>>,
 }
 
-impl Newcomers {
+impl NewConnections {
     /// Opens a connection `every` so often, whether or not earlier ones still wait; each may take
     /// `limit`.
     pub fn start(
@@ -57,14 +57,14 @@ impl Newcomers {
         greeting: Greeting,
         every: Duration,
         limit: Duration,
-    ) -> Newcomers {
+    ) -> NewConnections {
         let ended = Arc::new(AtomicBool::new(false));
         let report = Arc::new(Mutex::new(NewcomersReport::default()));
         let (stop, results) = (ended.clone(), report.clone());
         let opener = thread::spawn(move || {
             open_until(&stop, &results, every, || visit(address, greeting, limit));
         });
-        Newcomers {
+        NewConnections {
             ended,
             report,
             opener: Some(opener),
@@ -93,7 +93,7 @@ impl Newcomers {
     }
 }
 
-impl Drop for Newcomers {
+impl Drop for NewConnections {
     fn drop(&mut self) {
         self.end();
     }

@@ -115,7 +115,7 @@ pub struct Change {
 }
 
 /// A cluster of three with a lab of its own.
-pub struct Scene {
+pub struct Scenario {
     /// What kind.
     pub kind: ClusterKind,
     /// Owns the servers.
@@ -125,15 +125,15 @@ pub struct Scene {
     group: Option<GroupReplication>,
 }
 
-impl Scene {
+impl Scenario {
     /// Starts three servers.
-    pub fn start(kind: ClusterKind) -> Result<Scene> {
+    pub fn start(kind: ClusterKind) -> Result<Scenario> {
         let lab = Lab::new(kind.name())?;
         let mut group = None;
         let replicas = 2;
         let servers = match kind {
             ClusterKind::Mariadb => {
-                return Scene::of_mariadb(lab, MariadbOptions::default().version);
+                return Scenario::of_mariadb(lab, MariadbOptions::default().version);
             }
             ClusterKind::Mysql => {
                 let options = MysqlOptions {
@@ -155,7 +155,7 @@ impl Scene {
                 group.insert(started).members.clone()
             }
         };
-        Ok(Scene {
+        Ok(Scenario {
             kind,
             lab,
             servers,
@@ -164,14 +164,14 @@ impl Scene {
     }
 
     /// Starts three servers of this version of MariaDB; see [`MariadbOptions`].
-    pub fn of_mariadb(lab: Lab, version: Option<u32>) -> Result<Scene> {
+    pub fn of_mariadb(lab: Lab, version: Option<u32>) -> Result<Scenario> {
         let options = MariadbOptions {
             replicas: 2,
             version,
             ..Default::default()
         };
         let servers = lab.mariadb(options)?.servers();
-        Ok(Scene::of(ClusterKind::Mariadb, lab, servers, None))
+        Ok(Scenario::of(ClusterKind::Mariadb, lab, servers, None))
     }
 
     /// Of servers that run in this lab already; the group is that of Group Replication.
@@ -180,8 +180,8 @@ impl Scene {
         lab: Lab,
         servers: Vec<Server>,
         group: Option<GroupReplication>,
-    ) -> Scene {
-        Scene {
+    ) -> Scenario {
+        Scenario {
             kind,
             lab,
             servers,

@@ -32,21 +32,21 @@ on_both_drivers! {
 }
 
 /// Servers `aaa`, `bbb`, … behind one service.
-struct Stage {
+struct TestBed {
     listen: String,
     servers: Vec<Scripted>,
     balancer: Balancer,
 }
 
-impl Stage {
+impl TestBed {
     /// `entries` are what stands beside each address, for example `weight = 2`.
-    fn new(io: &str, entries: &[&str], more: &str) -> Stage {
+    fn new(io: &str, entries: &[&str], more: &str) -> TestBed {
         let names = ["aaa", "bbb", "ccc", "ddd"];
         let servers = names.into_iter().take(entries.len()).map(Scripted::named);
-        Stage::of(io, servers.collect(), entries, more)
+        TestBed::of(io, servers.collect(), entries, more)
     }
 
-    fn of(io: &str, servers: Vec<Scripted>, entries: &[&str], more: &str) -> Stage {
+    fn of(io: &str, servers: Vec<Scripted>, entries: &[&str], more: &str) -> TestBed {
         let entry = |(server, entry): (&Scripted, &&str)| {
             let comma = if entry.is_empty() { "" } else { ", " };
             format!("{{ address = {:?}{comma}{entry} }}", server.address())
@@ -55,7 +55,7 @@ impl Stage {
         let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
         let listen = peer::own_address(Kind::V4);
         let balancer = peer::balancer(io, &service(&listen, &entries, more));
-        Stage {
+        TestBed {
             listen,
             servers,
             balancer,
@@ -85,7 +85,7 @@ fn tally(names: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
 }
 
 fn round_robin_obeys_weights(io: &str) {
-    let stage = Stage::new(io, &["weight = 2", "weight = 1"], "");
+    let stage = TestBed::new(io, &["weight = 2", "weight = 1"], "");
     let counts = stage.visits(60);
     assert_eq!(counts["aaa"], 40, "{counts:?}");
     assert_eq!(counts["bbb"], 20, "{counts:?}");
@@ -93,7 +93,7 @@ fn round_robin_obeys_weights(io: &str) {
 
 fn least_connections_evens_out_long_sessions(io: &str) {
     let more = "balance = \"least-connections\"\n";
-    let stage = Stage::new(io, &["", "", ""], more);
+    let stage = TestBed::new(io, &["", "", ""], more);
     let mut clients: Vec<(Socket, String)> = Vec::new();
     let arrive = |clients: &mut Vec<(Socket, String)>, count: usize| {
         for _ in 0..count {
@@ -116,7 +116,7 @@ fn least_connections_evens_out_long_sessions(io: &str) {
 }
 
 fn source_keeps_a_client_address_on_its_server(io: &str) {
-    let stage = Stage::new(io, &["", "", ""], "balance = \"source\"\n");
+    let stage = TestBed::new(io, &["", "", ""], "balance = \"source\"\n");
     let mut used = BTreeSet::new();
     for last in 1..=30 {
         let visit = || name_of(&connect_from([127, 0, 7, last], &stage.listen));
@@ -129,7 +129,7 @@ fn source_keeps_a_client_address_on_its_server(io: &str) {
 
 fn source_goes_by_the_address_that_a_proxy_header_names(io: &str) {
     let more = "balance = \"source\"\naccept_proxy_from = [\"127.0.0.1\"]\n";
-    let stage = Stage::new(io, &["", "", ""], more);
+    let stage = TestBed::new(io, &["", "", ""], more);
     let visit = |last: u8, port: u16| {
         let client = connect(&stage.listen);
         let header = format!("PROXY TCP4 198.51.100.{last} 192.0.2.1 {port} 3306\r\n");
@@ -147,7 +147,7 @@ fn source_goes_by_the_address_that_a_proxy_header_names(io: &str) {
 
 fn first_takes_the_next_server_only_when_one_is_full(io: &str) {
     let limit = "max_connections = 2";
-    let stage = Stage::new(io, &[limit, limit, limit], "balance = \"first\"\n");
+    let stage = TestBed::new(io, &[limit, limit, limit], "balance = \"first\"\n");
     let clients: Vec<Socket> = (0..5).map(|_| connect(&stage.listen)).collect();
     let names: Vec<String> = clients.iter().map(name_of).collect();
     assert_eq!(tally(names.into_iter())["aaa"], 2);
@@ -159,7 +159,7 @@ fn first_takes_the_next_server_only_when_one_is_full(io: &str) {
 }
 
 fn random_two_uses_all_servers_and_avoids_the_busy_one(io: &str) {
-    let stage = Stage::new(io, &["", "", "", ""], "balance = \"random-two\"\n");
+    let stage = TestBed::new(io, &["", "", "", ""], "balance = \"random-two\"\n");
     let clients: Vec<Socket> = (0..200).map(|_| connect(&stage.listen)).collect();
     let counts = tally(clients.iter().map(name_of));
     assert_eq!(counts.len(), 4, "{counts:?}");
@@ -193,7 +193,7 @@ fn least_latency_prefers_the_fast_server(io: &str) {
         answering("bbb", Duration::ZERO),
     ];
     let more = "balance = \"least-latency\"\n";
-    let stage = Stage::of(io, servers, &["", ""], more);
+    let stage = TestBed::of(io, servers, &["", ""], more);
     let counts = tally((0..60).map(|_| asked(&stage.listen)));
     assert!(counts["bbb"] > 50, "{counts:?}");
     assert!(counts.contains_key("aaa"), "it was never tried: {counts:?}");
@@ -201,7 +201,7 @@ fn least_latency_prefers_the_fast_server(io: &str) {
 
 /// Pools open connections long before they use them: that is not the server's slowness.
 fn a_client_that_thinks_before_it_asks_does_not_make_its_server_slow(io: &str) {
-    let stage = Stage::of(io, vec![answering("aaa", Duration::ZERO)], &[""], "");
+    let stage = TestBed::of(io, vec![answering("aaa", Duration::ZERO)], &[""], "");
     let client = connect(&stage.listen);
     until("the server's connection", || stage.servers[0].total() == 1);
     peer::stays("thinking", Duration::from_millis(400), || true);
@@ -213,7 +213,7 @@ fn a_client_that_thinks_before_it_asks_does_not_make_its_server_slow(io: &str) {
 }
 
 fn a_backup_serves_only_while_no_other_server_is_up(io: &str) {
-    let mut stage = Stage::new(io, &["", "", "backup = true"], PROBED);
+    let mut stage = TestBed::new(io, &["", "", "backup = true"], PROBED);
     assert!(!stage.visits(20).contains_key("ccc"));
     let primaries: Vec<Scripted> = stage.servers.drain(..2).collect();
     let addresses: Vec<String> = primaries.iter().map(|s| s.address().to_owned()).collect();
@@ -229,7 +229,7 @@ fn a_backup_serves_only_while_no_other_server_is_up(io: &str) {
 }
 
 fn eight_clients_are_spread_over_two_workers(io: &str) {
-    let stage = Stage::new(io, &[""], "");
+    let stage = TestBed::new(io, &[""], "");
     let clients: Vec<Socket> = (0..8).map(|_| connect(&stage.listen)).collect();
     clients.iter().for_each(|client| drop(name_of(client)));
     let status = stage.balancer.status().unwrap();
@@ -247,14 +247,14 @@ fn a_server_that_closes_at_once_is_taken_out_but_never_the_last(io: &str) {
     let closing = || Scripted::start(Kind::V4, |_| {});
     let good = Scripted::start(Kind::V4, |client| send(client, b"bbb"));
     let seldom = "[service.health]\nprobe = \"tcp\"\ninterval_ms = 60000\nfall = 3\n";
-    let stage = Stage::of(io, vec![closing(), good], &["", ""], seldom);
+    let stage = TestBed::of(io, vec![closing(), good], &["", ""], seldom);
     until("enough clients to see it", || {
         end_of_visit(&stage.listen);
         stage.server_state(0) == "down" || early_closes(&stage) >= 3
     });
     assert!(early_closes(&stage) >= 1);
 
-    let alone = Stage::of(io, vec![closing()], &[""], seldom);
+    let alone = TestBed::of(io, vec![closing()], &[""], seldom);
     until("many early closes", || {
         end_of_visit(&alone.listen);
         early_closes(&alone) >= 8
@@ -266,7 +266,7 @@ fn end_of_visit(listen: &str) {
     end_of(&connect(listen));
 }
 
-fn early_closes(stage: &Stage) -> u64 {
+fn early_closes(stage: &TestBed) -> u64 {
     let status = stage.balancer.status().unwrap();
     let errors = &status["services"][0]["servers"][0]["errors"];
     errors["early_close"].as_u64().unwrap()

@@ -20,7 +20,7 @@ use tokio_postgres::{Client, Config, NoTls, Row, SimpleQueryMessage};
 const TOKEN: &str = "open sesame";
 
 /// A service with a pool of two, and its console.
-struct Stage {
+struct TestBed {
     runtime: Handle,
     balancer: Balancer,
     cluster: PostgresCluster,
@@ -29,8 +29,8 @@ struct Stage {
     _lab: Lab,
 }
 
-impl Stage {
-    fn set(name: &str, io: &str) -> Stage {
+impl TestBed {
+    fn set(name: &str, io: &str) -> TestBed {
         let lab = Lab::new(name).unwrap();
         let cluster = lab.postgres(PostgresOptions::default()).unwrap();
         // What reads logins must be able to.
@@ -46,7 +46,7 @@ impl Stage {
         );
         let config = engine(io) + "workers = 2\n" + &admin + &service;
         let balancer = Balancer::start(&config).unwrap();
-        let stage = Stage {
+        let stage = TestBed {
             runtime: runtime(),
             balancer,
             cluster,
@@ -141,7 +141,7 @@ fn text(row: &Row, column: &str) -> String {
 
 #[test]
 fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
-    let stage = Stage::set("test-console-show", "auto");
+    let stage = TestBed::set("test-console-show", "auto");
     let (in_transaction, bound) = (stage.client(), stage.client());
     let (waiting, idle) = (stage.client(), stage.client());
     stage.run(&in_transaction, "BEGIN; SELECT 1").unwrap();
@@ -207,7 +207,7 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
 
 #[test]
 fn users_and_databases_have_figures_of_their_own() {
-    let stage = Stage::set("test-console-stats", "epoll");
+    let stage = TestBed::set("test-console-stats", "epoll");
     let client = stage.client();
     let before = stage.postgres();
     for _ in 0..5 {
@@ -249,7 +249,7 @@ fn users_and_databases_have_figures_of_their_own() {
 #[test]
 fn statements_are_counted_without_their_literals() {
     for io in DRIVERS {
-        let stage = Stage::set("test-console-digests", io);
+        let stage = TestBed::set("test-console-digests", io);
         let client = stage.client();
         let run = |text: &str| stage.run(&client, text);
         run("CREATE TABLE digests (a int PRIMARY KEY, b text)").unwrap();
@@ -292,7 +292,7 @@ fn statements_are_counted_without_their_literals() {
 #[test]
 fn a_server_is_restarted_behind_a_pause_and_no_client_sees_it() {
     for io in DRIVERS {
-        let stage = Stage::set("test-console-pause", io);
+        let stage = TestBed::set("test-console-pause", io);
         let (busy, late) = (stage.client(), stage.client());
         stage.run(&busy, "BEGIN; SELECT 1").unwrap();
         let admin = stage.console(Some(TOKEN)).unwrap();
@@ -332,7 +332,7 @@ fn a_server_is_restarted_behind_a_pause_and_no_client_sees_it() {
 
 #[test]
 fn a_pause_that_does_not_come_about_is_taken_back() {
-    let stage = Stage::set("test-console-limit", "auto");
+    let stage = TestBed::set("test-console-limit", "auto");
     let (busy, other) = (stage.client(), stage.client());
     stage.run(&busy, "BEGIN; SELECT 1").unwrap();
     let told = refused(
@@ -352,7 +352,7 @@ fn a_pause_that_does_not_come_about_is_taken_back() {
 
 #[test]
 fn a_killed_client_is_told_so_and_its_query_ends_at_the_server() {
-    let stage = Stage::set("test-console-kill", "auto");
+    let stage = TestBed::set("test-console-kill", "auto");
     let sleep = |client: Client| {
         stage.runtime.spawn(async move {
             let slept = client.simple_query("SELECT pg_sleep(600)").await;
@@ -409,7 +409,7 @@ fn a_killed_client_is_told_so_and_its_query_ends_at_the_server() {
 #[test]
 fn clients_see_nothing_of_reconnects_and_short_pauses() {
     for io in DRIVERS {
-        let stage = Stage::set("test-console-reconnect", io);
+        let stage = TestBed::set("test-console-reconnect", io);
         let (is_over, answered) = (
             Arc::new(AtomicBool::new(false)),
             Arc::<AtomicUsize>::default(),
@@ -451,7 +451,7 @@ fn clients_see_nothing_of_reconnects_and_short_pauses() {
 
 #[test]
 fn the_console_is_handed_on_in_an_upgrade() {
-    let stage = Stage::set("test-console-upgrade", "auto");
+    let stage = TestBed::set("test-console-upgrade", "auto");
     done(&stage.balancer, &["pause", "orders"]);
     let told = refused(&stage.balancer, &["upgrade"]);
     assert!(told.contains("evenkeel resume orders"), "{told}");

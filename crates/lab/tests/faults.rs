@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::sysbench::RunningSysbench;
 use evenkeel_lab::{
-    Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, NewcomersReport, PostgresOptions,
-    Server, Service, Sysbench,
+    Balancer, Driver, Greeting, Lab, MariadbOptions, NewConnections, NewcomersReport,
+    PostgresOptions, Server, Service, Sysbench,
 };
 use rig::{DRIVERS, LIMIT, engine, loopback, server, wait_state, wait_until};
 
@@ -24,7 +24,7 @@ const CLIENTS: usize = 6;
 /// A balancer under load: long sessions of sysbench and a new connection every few milliseconds.
 struct Loaded {
     balancer: Balancer,
-    newcomers: Newcomers,
+    newcomers: NewConnections,
     sysbench: Vec<RunningSysbench>,
 }
 
@@ -48,7 +48,7 @@ impl Loaded {
             wait_state(&balancer, &format!("front/{}", server.name), "up");
         }
         Loaded {
-            newcomers: Newcomers::start(address, load.greeting, EVERY, LIMIT),
+            newcomers: NewConnections::start(address, load.greeting, EVERY, LIMIT),
             sysbench: load
                 .sysbench
                 .map_or_else(Vec::new, |driver| sysbench(driver, address)),
@@ -407,7 +407,7 @@ fn in_front_of(io: &str, far: &FarAway, near: &[Server]) -> Loaded {
     let balancer = Balancer::start(&format!("{}{}", engine(io), service.toml())).unwrap();
     wait_state(&balancer, "front/far", "up");
     Loaded {
-        newcomers: Newcomers::start(address, Greeting::Http, EVERY, LIMIT),
+        newcomers: NewConnections::start(address, Greeting::Http, EVERY, LIMIT),
         sysbench: Vec::new(),
         balancer,
     }

@@ -11,7 +11,7 @@ use std::{env, fs, thread};
 
 use evenkeel_lab::web::WebProgram;
 use evenkeel_lab::{
-    Driver, Greeting, Haproxy, Lab, MariadbOptions, Newcomers, Nginx, PostgresOptions, Server,
+    Driver, Greeting, Haproxy, Lab, MariadbOptions, NewConnections, Nginx, PostgresOptions, Server,
     Sysbench, eventually, free_port, newcomers, own_uid, procfs, web,
 };
 
@@ -136,7 +136,7 @@ fn newcomers_count_what_they_open_and_see_a_server_that_is_gone() {
     let lab = Lab::new("test-newcomers").unwrap();
     let server = lab.web(1).unwrap().remove(0);
     let every = Duration::from_millis(5);
-    let probe = Newcomers::start(server.address, Greeting::Http, every, LIMIT);
+    let probe = NewConnections::start(server.address, Greeting::Http, every, LIMIT);
     eventually(LIMIT, "twenty visits", || {
         Ok((probe.so_far().attempts > 20).then_some(()))
     })

@@ -42,20 +42,20 @@ on_both_drivers! {
 }
 
 /// A service with one server, whose connections the test accepts.
-struct Stage {
+struct TestBed {
     listen: String,
     server: Listening,
     balancer: Balancer,
 }
 
-impl Stage {
-    fn new(io: &str, more: &str) -> Stage {
+impl TestBed {
+    fn new(io: &str, more: &str) -> TestBed {
         let listen = peer::own_address(Kind::V4);
         let server = Listening::new(Kind::V4);
         let service = service(&listen, &[&server.address], more);
         let config = format!("{service}\n[log]\nconnections = true\n");
         let balancer = peer::balancer(io, &config);
-        Stage {
+        TestBed {
             listen,
             server,
             balancer,
@@ -114,7 +114,7 @@ fn address_of(socket: &Socket) -> SocketAddr {
 }
 
 fn a_listed_peers_header_names_the_client_to_the_server(io: &str) {
-    let stage = Stage::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
+    let stage = TestBed::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
     for header in [V1, &V2, V1_IPV6] {
         let client = stage.client_that_sends(&[header, b"hello"].concat());
         let server = stage.server.accept();
@@ -126,13 +126,13 @@ fn a_listed_peers_header_names_the_client_to_the_server(io: &str) {
     }
     drop(stage);
 
-    let stage = Stage::new(io, &format!("{LISTED}send_proxy = \"v2\"\n"));
+    let stage = TestBed::new(io, &format!("{LISTED}send_proxy = \"v2\"\n"));
     let _client = stage.client_that_sends(V1);
     assert_eq!(receive(&stage.server.accept(), V2.len()), V2);
 }
 
 fn without_a_usable_address_the_socket_names_the_client(io: &str) {
-    let stage = Stage::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
+    let stage = TestBed::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
     let unknown: &[u8] = b"PROXY UNKNOWN\r\n";
     for header in [unknown, &V2_LOCAL] {
         let client = stage.client_that_sends(header);
@@ -145,7 +145,7 @@ fn without_a_usable_address_the_socket_names_the_client(io: &str) {
 }
 
 fn a_header_may_come_in_pieces_and_with_data_behind_it(io: &str) {
-    let stage = Stage::new(io, LISTED);
+    let stage = TestBed::new(io, LISTED);
     for header in [V1, &V2] {
         for cut in [1, 5, 12, 15, 17, header.len() - 1] {
             let client = stage.client_that_sends(&header[..cut]);
@@ -165,7 +165,7 @@ fn a_header_may_come_in_pieces_and_with_data_behind_it(io: &str) {
 }
 
 fn garbage_from_a_listed_peer_ends_the_connection_and_is_told(io: &str) {
-    let stage = Stage::new(io, LISTED);
+    let stage = TestBed::new(io, LISTED);
     let mut of_version_3 = V2;
     of_version_3[12] = 0x31;
     let garbage: [&[u8]; 4] = [
@@ -185,7 +185,7 @@ fn garbage_from_a_listed_peer_ends_the_connection_and_is_told(io: &str) {
 }
 
 fn a_listed_peer_that_is_slow_with_its_header_is_not_waited_for(io: &str) {
-    let stage = Stage::new(io, &format!("{LISTED}connect_timeout_ms = 300\n"));
+    let stage = TestBed::new(io, &format!("{LISTED}connect_timeout_ms = 300\n"));
     let silent = stage.client();
     let half = stage.client_that_sends(&V1[..20]);
     let gone = stage.client_that_sends(&V1[..20]);
@@ -198,7 +198,7 @@ fn a_listed_peer_that_is_slow_with_its_header_is_not_waited_for(io: &str) {
 
 fn a_strangers_header_ends_the_connection_and_never_reaches_the_server(io: &str) {
     for more in [STRANGERS, "send_proxy = \"v1\"\n"] {
-        let stage = Stage::new(io, more);
+        let stage = TestBed::new(io, more);
         for (number, header) in (1..).zip([V1, &V2]) {
             let client = stage.client_that_sends(&[header, b"hello"].concat());
             let server = stage.server.accept();
@@ -214,7 +214,7 @@ fn a_strangers_header_ends_the_connection_and_never_reaches_the_server(io: &str)
 }
 
 fn a_strangers_header_byte_by_byte_never_reaches_the_server(io: &str) {
-    let stage = Stage::new(io, STRANGERS);
+    let stage = TestBed::new(io, STRANGERS);
     for header in [V1, &V2] {
         let client = stage.client();
         let server = stage.server.accept();
@@ -241,7 +241,7 @@ fn end_of_without_bytes(mut server: &Socket) -> bool {
 }
 
 fn a_stranger_without_a_header_is_served_also_when_the_server_speaks_first(io: &str) {
-    let stage = Stage::new(io, STRANGERS);
+    let stage = TestBed::new(io, STRANGERS);
     let client = stage.client();
     let server = stage.server.accept();
     send(&server, b"5.5.5-greeting");

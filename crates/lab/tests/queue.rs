@@ -31,14 +31,14 @@ on_both_drivers! {
 const PATIENT: &str = "[service.queue]\nwait_ms = 600000\n";
 
 /// One or two services in front of one server with one place.
-struct Stage {
+struct TestBed {
     listens: Vec<String>,
     server: Listening,
     balancer: Balancer,
 }
 
-impl Stage {
-    fn new(io: &str, services: usize, more: &str) -> Stage {
+impl TestBed {
+    fn new(io: &str, services: usize, more: &str) -> TestBed {
         let server = Listening::new(Kind::V4);
         let entry = limited(&server.address, 1);
         let listens: Vec<String> = (0..services).map(|_| peer::own_address(Kind::V4)).collect();
@@ -47,7 +47,7 @@ impl Stage {
         };
         let config: Vec<String> = listens.iter().enumerate().map(service).collect();
         let balancer = peer::balancer(io, &config.concat());
-        Stage {
+        TestBed {
             listens,
             server,
             balancer,
@@ -94,7 +94,7 @@ fn limited(address: &str, max_connections: u32) -> String {
 }
 
 fn clients_that_wait_are_served_in_the_order_they_came(io: &str) {
-    let stage = Stage::new(io, 1, PATIENT);
+    let stage = TestBed::new(io, 1, PATIENT);
     let mut holder = stage.holder();
     let words: [&[u8]; 5] = [b"1", b"2", b"3", b"4", b"5"];
     let clients: Vec<Socket> = words.iter().map(|word| stage.waiting(0, word)).collect();
@@ -110,7 +110,7 @@ fn clients_that_wait_are_served_in_the_order_they_came(io: &str) {
 }
 
 fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
-    let stage = Stage::new(io, 2, PATIENT);
+    let stage = TestBed::new(io, 2, PATIENT);
     let mut holder = stage.holder();
     let words: [(usize, &[u8]); 6] = [
         (1, b"1"),
@@ -136,7 +136,7 @@ fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
 }
 
 fn nobody_waits_longer_than_the_limit(io: &str) {
-    let stage = Stage::new(io, 1, "[service.queue]\nwait_ms = 300\n");
+    let stage = TestBed::new(io, 1, "[service.queue]\nwait_ms = 300\n");
     let _holder = stage.holder();
     let started = Instant::now();
     let client = stage.client(0, b"a request");
@@ -151,7 +151,7 @@ fn nobody_waits_longer_than_the_limit(io: &str) {
 }
 
 fn a_full_queue_ends_the_next_client_at_once_and_cleanly(io: &str) {
-    let stage = Stage::new(io, 1, "[service.queue]\nlength = 2\nwait_ms = 60000\n");
+    let stage = TestBed::new(io, 1, "[service.queue]\nlength = 2\nwait_ms = 60000\n");
     let holder = stage.holder();
     let _first = stage.waiting(0, b"1");
     let _second = stage.waiting(0, b"2");
@@ -166,7 +166,7 @@ fn a_full_queue_ends_the_next_client_at_once_and_cleanly(io: &str) {
 }
 
 fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
-    let stage = Stage::new(io, 1, PATIENT);
+    let stage = TestBed::new(io, 1, PATIENT);
     let holder = stage.holder();
     let silent = connect(&stage.listens[0]);
     until("the silent one in the queue", || stage.queued(0) == 1);
@@ -183,7 +183,7 @@ fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
 
 /// Its request is whole and it waits for the answer: `printf … | nc -N` does that.
 fn a_client_that_half_closed_while_it_waited_is_served(io: &str) {
-    let stage = Stage::new(io, 1, PATIENT);
+    let stage = TestBed::new(io, 1, PATIENT);
     let holder = stage.holder();
     let client = stage.waiting(0, b"request");
     end_sending(&client);

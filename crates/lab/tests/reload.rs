@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::{
-    Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, Server, Service, Sysbench, web,
+    Balancer, Driver, Greeting, Lab, MariadbOptions, NewConnections, Server, Service, Sysbench, web,
 };
 use rig::papers::file_of_sbtest;
 use rig::{DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, open, plain, service, wait_until};
@@ -59,7 +59,7 @@ fn twenty_reloads(io: &str, web: &[Server], mariadb: &[Server]) {
     let sql = Service::new("sql", sql_front, "mysql", mariadb);
     let balancer = Balancer::start(&variant(1, io, front, &sql, web)).unwrap();
     let every = Duration::from_millis(3);
-    let newcomers = Newcomers::start(front, Greeting::Http, every, LIMIT);
+    let newcomers = NewConnections::start(front, Greeting::Http, every, LIMIT);
     let mut sysbench = Sysbench {
         threads: 4,
         seconds: 120,
@@ -116,7 +116,7 @@ fn renamed_twenty_times(io: &str, web: &[Server]) {
     };
     let balancer = Balancer::start(&config("name-0")).unwrap();
     let every = Duration::from_millis(1);
-    let newcomers = Newcomers::start(front, Greeting::Http, every, LIMIT);
+    let newcomers = NewConnections::start(front, Greeting::Http, every, LIMIT);
     for number in 1..=20 {
         let until = newcomers.so_far().attempts + 30;
         wait_until(&balancer, "new connections between reloads", || {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_lab::{Balancer, Driver, Greeting, Lab, Newcomers, Service, Sysbench, web};
+use evenkeel_lab::{Balancer, Driver, Greeting, Lab, NewConnections, Service, Sysbench, web};
 use peer::{Kind, Scripted, connect, receive, send, until, until_service};
 use serde_json::Value;
 
@@ -154,7 +154,7 @@ fn upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer(io: &str) {
     let service = Service::new("front", address, "mysql", std::slice::from_ref(&server));
     let balancer = Balancer::start(&format!("{}{}", engine(io, 60_000), service.toml())).unwrap();
     let every = Duration::from_millis(10);
-    let newcomers = Newcomers::start(address, Greeting::Mysql, every, peer::LIMIT);
+    let newcomers = NewConnections::start(address, Greeting::Mysql, every, peer::LIMIT);
     let mut seconds = 0;
     for _ in 0..RUNS {
         seconds += sysbench_over_an_upgrade(&balancer, address);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::mirror::Mirror;
 use super::packages::{self, Outcome, Room};
-use super::place::Place;
+use super::place::RootfsDir;
 use super::step;
 
 /// No documentation, no translations, and no waiting for the disk at each file.
@@ -21,7 +21,7 @@ const SPARE: &str = "force-unsafe-io\n\
 const APT_SETTINGS: &str = "etc/apt/apt.conf.d/90evenkeel";
 
 /// Debian's minimal system.
-pub(crate) fn base(place: &Place, mirror: &Mirror) -> Result<(), String> {
+pub(crate) fn base(place: &RootfsDir, mirror: &Mirror) -> Result<(), String> {
     let workshop = place.workshop();
     write(&place.log(), "", 0o600)?;
     let mut command = step::apart(Path::new("/proc"));
@@ -97,7 +97,7 @@ fn prepare(workshop: &Path, mirror: &Mirror) -> Result<(), String> {
 }
 
 /// What is wanted of each room.
-pub(crate) fn install(place: &Place) -> Result<Outcome, String> {
+pub(crate) fn install(place: &RootfsDir) -> Result<Outcome, String> {
     let index = index(&place.workshop())?;
     let mut outcome = Outcome::default();
     for room in &packages::ROOMS {
@@ -111,7 +111,7 @@ pub(crate) fn install(place: &Place) -> Result<Outcome, String> {
 /// All packages at once; one by one when that does not work, to have most of them. The answer are
 /// those that cannot be installed.
 fn furnish(
-    place: &Place,
+    place: &RootfsDir,
     room: &Room,
     found: Vec<&'static str>,
 ) -> Result<Vec<&'static str>, String> {
@@ -131,7 +131,7 @@ fn furnish(
     Ok(broken)
 }
 
-fn apt_install(place: &Place, room: &Room, names: &[&str]) -> Result<(), String> {
+fn apt_install(place: &RootfsDir, room: &Room, names: &[&str]) -> Result<(), String> {
     let mut command = inside(&place.workshop().join(room.directory), "apt-get");
     command
         .args(["install", "--yes", "--no-install-recommends"])
@@ -158,7 +158,7 @@ fn name_ends(path: &Path, end: &str) -> bool {
 }
 
 /// Removes what only the making needed, and notes what is installed.
-pub(crate) fn tidy_up(place: &Place, outcome: &Outcome) -> Result<(), String> {
+pub(crate) fn tidy_up(place: &RootfsDir, outcome: &Outcome) -> Result<(), String> {
     let rooms = packages::ROOMS.each_ref();
     let rooms = rooms.map(|room| place.workshop().join(room.directory));
     rooms.iter().for_each(|room| remove_leftovers(room));

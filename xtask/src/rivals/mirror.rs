@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::place::Place;
+use super::place::RootfsDir;
 use super::step;
 
 /// Where Debian unstable is fetched from.
@@ -15,7 +15,7 @@ pub(crate) struct Mirror {
 
 /// Asks the package manager, which knows all the forms its configuration may take, and checks that
 /// the mirror answers.
-pub(crate) fn find(place: &Place) -> Result<Mirror, String> {
+pub(crate) fn find(place: &RootfsDir) -> Result<Mirror, String> {
     let format = "$(REPO_URI)|$(ORIGIN)|$(LABEL)";
     let targets = ask(&["apt-get", "indextargets", "--format", format])?;
     let address = choose(&targets).ok_or(

@@ -12,25 +12,25 @@ const DEFAULT: &str = "/var/lib/evenkeel/rivals";
 /// Written last, so its presence says that all before it was done.
 const STAMP: &str = "etc/evenkeel-rivals";
 
-pub(crate) struct Place {
+pub(crate) struct RootfsDir {
     path: PathBuf,
 }
 
-impl Place {
+impl RootfsDir {
     /// `EVENKEEL_RIVALS`, or the usual place.
-    pub(crate) fn of_this_machine() -> Result<Place, String> {
+    pub(crate) fn of_this_machine() -> Result<RootfsDir, String> {
         let path = env::var_os("EVENKEEL_RIVALS").map_or_else(|| DEFAULT.into(), PathBuf::from);
-        Place::at(path)
+        RootfsDir::at(path)
     }
 
-    fn at(path: PathBuf) -> Result<Place, String> {
+    fn at(path: PathBuf) -> Result<RootfsDir, String> {
         if !path.is_absolute() || path.components().count() < 3 {
             return Err(format!(
                 "EVENKEEL_RIVALS is {}: name a directory of its own, by its full path",
                 path.display()
             ));
         }
-        Ok(Place { path })
+        Ok(RootfsDir { path })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -132,13 +132,13 @@ fn mount_below<'a>(path: &Path, mountinfo: &'a str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> RootfsDir {
         let directory = env::temp_dir().join(format!("evenkeel-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        Place::at(directory.join("rivals")).unwrap()
+        RootfsDir::at(directory.join("rivals")).unwrap()
     }
 
-    fn make(place: &Place, versions: &str) {
+    fn make(place: &RootfsDir, versions: &str) {
         fs::create_dir_all(place.workshop().join("etc")).unwrap();
         place.write_stamp(versions).unwrap();
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_path_that_is_relative_or_the_root_is_refused() {
         for path in ["rivals", "/", "/var"] {
-            assert!(Place::at(path.into()).is_err(), "{path}");
+            assert!(RootfsDir::at(path.into()).is_err(), "{path}");
         }
     }
 

@@ -58,11 +58,11 @@ impl Dialect {
 }
 
 /// Where the clients of a dialect come in, if anywhere.
-pub(super) type Door = (Option<TcpListener>, Dialect);
+pub(super) type ConsoleListener = (Option<TcpListener>, Dialect);
 
 /// Serves until dropped or `closing`; connections end with it.
 pub(super) async fn serve(
-    doors: [Door; 2],
+    doors: [ConsoleListener; 2],
     settings: &AdminSettings,
     control: ControlHandle,
     closing: Closing,
@@ -82,7 +82,7 @@ pub(super) async fn serve(
     tokio::join!(one, other);
 }
 
-async fn listen((listener, dialect): Door, console: &Console, mut closing: Closing) {
+async fn listen((listener, dialect): ConsoleListener, console: &Console, mut closing: Closing) {
     let Some(listener) = listener else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut tasks = JoinSet::new();

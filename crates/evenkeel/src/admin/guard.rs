@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-use super::{AdminSettings, Door};
+use super::{AdminSettings, AdminTransport};
 use crate::status::Reply;
 
 /// Headers by which a proxy on this machine tells that the reader sits elsewhere.
@@ -20,19 +20,19 @@ const FORWARDED: [HeaderName; 2] = [
 
 /// A request that may not pass.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct RejectedRequest {
     status: StatusCode,
     message: String,
 }
 
-impl Refusal {
+impl RejectedRequest {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, message }
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for RejectedRequest {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(Reply::failed(self.message))).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
@@ -55,7 +55,7 @@ pub(super) async fn check(
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             let (method, path) = (request.method(), request.uri().path());
-            let door = request.extensions().get::<Door>();
+            let door = request.extensions().get::<AdminTransport>();
             tracing::debug!(
                 "admin: refused {method} {path} from {door:?}: {}",
                 refusal.message
@@ -65,23 +65,29 @@ pub(super) async fn check(
     }
 }
 
-fn judge(settings: &AdminSettings, request: &Request) -> Result<(), Refusal> {
+fn judge(settings: &AdminSettings, request: &Request) -> Result<(), RejectedRequest> {
     let changes = match *request.method() {
         Method::GET | Method::HEAD => false,
         Method::POST => true,
         _ => {
             let message = "method not allowed, use GET, HEAD or POST";
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message));
+            return Err(RejectedRequest::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                message,
+            ));
         }
     };
     // Without a known door nothing may pass: the connection's code forgot to say which it is.
-    let door = request.extensions().get::<Door>().ok_or_else(|| {
-        Refusal::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "request from an unknown listener",
-        )
-    })?;
-    if let Door::Tcp { peer } = door {
+    let door = request
+        .extensions()
+        .get::<AdminTransport>()
+        .ok_or_else(|| {
+            RejectedRequest::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "request from an unknown listener",
+            )
+        })?;
+    if let AdminTransport::Tcp { peer } = door {
         let headers = request.headers();
         let host = host_of(headers, request.uri(), settings)?;
         origin_matches(headers, host)?;
@@ -102,9 +108,9 @@ fn host_of<'a>(
     headers: &'a HeaderMap,
     uri: &'a Uri,
     settings: &AdminSettings,
-) -> Result<&'a str, Refusal> {
+) -> Result<&'a str, RejectedRequest> {
     let host = single(headers, &header::HOST)?
-        .ok_or_else(|| Refusal::new(StatusCode::FORBIDDEN, "missing Host header"))?;
+        .ok_or_else(|| RejectedRequest::new(StatusCode::FORBIDDEN, "missing Host header"))?;
     let target = uri.authority().map_or(host, |authority| authority.as_str());
     for name in [host, target] {
         if !host_is_ours(name, settings) {
@@ -112,7 +118,7 @@ fn host_of<'a>(
                 "Host {name:?} is not allowed: use the IP address or localhost, or add the name to \
                  allowed_hosts in [admin]"
             );
-            return Err(Refusal::new(StatusCode::FORBIDDEN, message));
+            return Err(RejectedRequest::new(StatusCode::FORBIDDEN, message));
         }
     }
     Ok(host)
@@ -139,7 +145,7 @@ fn without_port(host: &str) -> &str {
 }
 
 /// A browser tells with `Origin` which site's script is asking.
-fn origin_matches(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
+fn origin_matches(headers: &HeaderMap, host: &str) -> Result<(), RejectedRequest> {
     let Some(origin) = single(headers, &header::ORIGIN)? else {
         return Ok(());
     };
@@ -150,7 +156,7 @@ fn origin_matches(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = format!("cross-origin request from {origin:?} refused");
-    Err(Refusal::new(StatusCode::FORBIDDEN, message))
+    Err(RejectedRequest::new(StatusCode::FORBIDDEN, message))
 }
 
 fn forwarded(headers: &HeaderMap) -> bool {
@@ -161,7 +167,7 @@ fn token_matches(
     headers: &HeaderMap,
     settings: &AdminSettings,
     changes: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), RejectedRequest> {
     let subject = if changes {
         "changes over TCP require"
     } else {
@@ -172,15 +178,18 @@ fn token_matches(
             "{subject} a token and none is configured: set token_file in [admin], or use the Unix \
              socket (evenkeel status, drain, …) on that machine"
         );
-        return Err(Refusal::new(StatusCode::FORBIDDEN, message));
+        return Err(RejectedRequest::new(StatusCode::FORBIDDEN, message));
     };
     let offered = single(headers, &header::AUTHORIZATION)?.and_then(bearer);
     match offered {
         Some(offered) if offered.as_bytes().ct_eq(token.as_bytes()).into() => Ok(()),
-        Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "invalid token")),
+        Some(_) => Err(RejectedRequest::new(
+            StatusCode::UNAUTHORIZED,
+            "invalid token",
+        )),
         None => {
             let message = format!("{subject} the token: send Authorization: Bearer TOKEN");
-            Err(Refusal::new(StatusCode::UNAUTHORIZED, message))
+            Err(RejectedRequest::new(StatusCode::UNAUTHORIZED, message))
         }
     }
 }
@@ -193,18 +202,24 @@ fn bearer(value: &str) -> Option<&str> {
 }
 
 /// Forms of other sites can post text but not JSON: a browser asks for leave first.
-fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+fn is_json(headers: &HeaderMap) -> Result<(), RejectedRequest> {
     let kind = single(headers, &header::CONTENT_TYPE)?.unwrap_or("");
     let essence = kind.split(';').next().unwrap_or("").trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     let message = format!("POST requires content-type: application/json, not {kind:?}");
-    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+    Err(RejectedRequest::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        message,
+    ))
 }
 
 /// A header that may come once: of two, another reader might believe the other one.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
+fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, RejectedRequest> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -213,7 +228,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
         (Ok(text), None) => Ok(Some(text)),
         _ => {
             let message = format!("header {name} is duplicated or not plain text");
-            Err(Refusal::new(StatusCode::FORBIDDEN, message))
+            Err(RejectedRequest::new(StatusCode::FORBIDDEN, message))
         }
     }
 }

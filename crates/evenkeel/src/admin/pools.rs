@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use super::guard::Refusal;
+use super::guard::RejectedRequest;
 use super::routes::{answer, read_json, replied};
 use crate::status::{Command, ControlHandle, KillWhich, Stopped};
 
@@ -22,19 +22,19 @@ const PAUSE_LIMIT_MS_MAX: u64 = 50_000;
 pub(super) async fn clients(
     State(control): State<ControlHandle>,
     Path(service): Path<String>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     shown(control.connections(&service).await?)
 }
 
 pub(super) async fn digests(
     State(control): State<ControlHandle>,
     Path(service): Path<String>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     shown(control.digests(&service).await?)
 }
 
-fn shown(found: Result<impl Serialize, String>) -> Result<Response, Refusal> {
-    let refuse = |why| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, why);
+fn shown(found: Result<impl Serialize, String>) -> Result<Response, RejectedRequest> {
+    let refuse = |why| RejectedRequest::new(StatusCode::UNPROCESSABLE_ENTITY, why);
     Ok(Json(found.map_err(refuse)?).into_response())
 }
 
@@ -42,12 +42,12 @@ pub(super) async fn pause(
     State(control): State<ControlHandle>,
     Path(service): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let PauseBody { database, limit_ms } = read_json(body).await?;
     let limit_ms = limit_ms.unwrap_or(PAUSE_LIMIT_MS);
     if limit_ms > PAUSE_LIMIT_MS_MAX {
         let message = format!("limit_ms {limit_ms} exceeds the maximum of {PAUSE_LIMIT_MS_MAX}");
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+        return Err(RejectedRequest::new(StatusCode::BAD_REQUEST, message));
     }
     let limit = Duration::from_millis(limit_ms);
     // Who asked may leave: a pause that does not come about is taken back all the same.
@@ -61,7 +61,7 @@ pub(super) async fn resume(
     State(control): State<ControlHandle>,
     Path(service): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let DatabaseBody { database } = read_json(body).await?;
     answer(&control, Command::Resume { service, database }).await
 }
@@ -70,7 +70,7 @@ pub(super) async fn reconnect(
     State(control): State<ControlHandle>,
     Path(service): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let DatabaseBody { database } = read_json(body).await?;
     answer(&control, Command::Reconnect { service, database }).await
 }
@@ -79,7 +79,7 @@ pub(super) async fn kill(
     State(control): State<ControlHandle>,
     Path(service): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let body: KillBody = read_json(body).await?;
     let which = match (body.client, body.server_pid, body.database) {
         (Some(id), None, None) => KillWhich::Client(id),
@@ -87,7 +87,7 @@ pub(super) async fn kill(
         (None, None, Some(database)) => KillWhich::Database(Some(database)),
         _ => {
             let message = "specify one of `client`, `server_pid` and `database`";
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+            return Err(RejectedRequest::new(StatusCode::BAD_REQUEST, message));
         }
     };
     answer(&control, Command::Kill { service, which }).await

@@ -15,8 +15,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::guard::{self, Refusal};
-use super::{AdminSettings, Door, page, pools};
+use super::guard::{self, RejectedRequest};
+use super::{AdminSettings, AdminTransport, page, pools};
 use crate::metrics;
 use crate::status::{Command, ControlHandle, Question, Reply, ServiceState, Stopped};
 
@@ -51,10 +51,10 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .route("/api/v1/services/{name}/resume", post(pools::resume))
         .route("/api/v1/services/{name}/reconnect", post(pools::reconnect))
         .route("/api/v1/services/{name}/kill", post(pools::kill))
-        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "not found"))
+        .fallback(async || RejectedRequest::new(StatusCode::NOT_FOUND, "not found"))
         .method_not_allowed_fallback(async || {
             let message = "method not allowed for this path: use GET to read, POST to change";
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message)
+            RejectedRequest::new(StatusCode::METHOD_NOT_ALLOWED, message)
         })
         .layer(middleware::from_fn_with_state(
             Arc::new(settings),
@@ -64,35 +64,38 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .with_state(control)
 }
 
-async fn status(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
+async fn status(State(control): State<ControlHandle>) -> Result<Response, RejectedRequest> {
     Ok(Json(&*control.status().await?).into_response())
 }
 
 async fn events(
     State(control): State<ControlHandle>,
     query: Result<Query<EventsQuery>, QueryRejection>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let Query(EventsQuery { after }) = query.map_err(|error| {
         let message = format!("`after` must be a whole number (?after=ID): {error}");
-        Refusal::new(StatusCode::BAD_REQUEST, message)
+        RejectedRequest::new(StatusCode::BAD_REQUEST, message)
     })?;
     Ok(Json(control.events(after).await?).into_response())
 }
 
-async fn explain(State(control): State<ControlHandle>, body: Body) -> Result<Response, Refusal> {
+async fn explain(
+    State(control): State<ControlHandle>,
+    body: Body,
+) -> Result<Response, RejectedRequest> {
     let question: Question = read_json(body).await?;
     match control.explain(question).await? {
         Ok(explanation) => Ok(Json(explanation).into_response()),
-        Err(why) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, why)),
+        Err(why) => Err(RejectedRequest::new(StatusCode::UNPROCESSABLE_ENTITY, why)),
     }
 }
 
-async fn metrics_text(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
+async fn metrics_text(State(control): State<ControlHandle>) -> Result<Response, RejectedRequest> {
     let text = metrics::render(&control.status().await?);
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
-async fn healthz(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
+async fn healthz(State(control): State<ControlHandle>) -> Result<Response, RejectedRequest> {
     let status = control.status().await?;
     let serves = |state| matches!(state, ServiceState::Up | ServiceState::Degraded);
     let up = status
@@ -117,7 +120,10 @@ async fn healthz(State(control): State<ControlHandle>) -> Result<Response, Refus
         .into_response())
 }
 
-async fn reload(State(control): State<ControlHandle>, body: Body) -> Result<Response, Refusal> {
+async fn reload(
+    State(control): State<ControlHandle>,
+    body: Body,
+) -> Result<Response, RejectedRequest> {
     let Empty {} = read_json(body).await?;
     answer(&control, Command::Reload).await
 }
@@ -125,12 +131,12 @@ async fn reload(State(control): State<ControlHandle>, body: Body) -> Result<Resp
 /// Which program runs is for those alone who could start it: a token is not enough.
 async fn upgrade(
     State(control): State<ControlHandle>,
-    Extension(door): Extension<Door>,
+    Extension(door): Extension<AdminTransport>,
     body: Body,
-) -> Result<Response, Refusal> {
-    if !matches!(door, Door::Unix) {
+) -> Result<Response, RejectedRequest> {
+    if !matches!(door, AdminTransport::Unix) {
         let message = "upgrades require the control socket: run `evenkeel upgrade` on the machine";
-        return Err(Refusal::new(StatusCode::FORBIDDEN, message));
+        return Err(RejectedRequest::new(StatusCode::FORBIDDEN, message));
     }
     let UpgradeBody {
         binary,
@@ -150,7 +156,7 @@ async fn drain(
     State(control): State<ControlHandle>,
     Path(server): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let DrainBody { limit_ms } = read_json(body).await?;
     answer(&control, Command::Drain { server, limit_ms }).await
 }
@@ -159,7 +165,7 @@ async fn undrain(
     State(control): State<ControlHandle>,
     Path(server): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let Empty {} = read_json(body).await?;
     answer(&control, Command::Undrain { server }).await
 }
@@ -168,11 +174,11 @@ async fn weight(
     State(control): State<ControlHandle>,
     Path(server): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let WeightBody { weight } = read_json(body).await?;
     if weight > WEIGHT_MAX {
         let message = format!("weight {weight} exceeds the maximum of {WEIGHT_MAX}");
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+        return Err(RejectedRequest::new(StatusCode::BAD_REQUEST, message));
     }
     answer(&control, Command::Weight { server, weight }).await
 }
@@ -181,7 +187,7 @@ async fn primary(
     State(control): State<ControlHandle>,
     Path(server): Path<String>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RejectedRequest> {
     let PrimaryBody { withdraw } = read_json(body).await?;
     answer(&control, Command::Primary { server, withdraw }).await
 }
@@ -226,7 +232,10 @@ struct WeightBody {
 }
 
 /// Passes a command on; one that was understood but not obeyed is a 422.
-pub(super) async fn answer(control: &ControlHandle, command: Command) -> Result<Response, Refusal> {
+pub(super) async fn answer(
+    control: &ControlHandle,
+    command: Command,
+) -> Result<Response, RejectedRequest> {
     Ok(replied(control.command(command).await?))
 }
 
@@ -240,34 +249,34 @@ pub(super) fn replied(reply: Reply) -> Response {
 }
 
 /// The body as JSON; an empty one stands for `{}`.
-pub(super) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
+pub(super) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, RejectedRequest> {
     let collected =
         tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect());
     let bytes = match collected.await {
         Ok(Ok(collected)) => collected.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let message = format!("request body exceeds {BODY_BYTES_MAX} bytes");
-            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+            return Err(RejectedRequest::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         Ok(Err(error)) => {
             let message = format!("cannot read request body: {error}");
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+            return Err(RejectedRequest::new(StatusCode::BAD_REQUEST, message));
         }
         Err(_) => {
             let message = "timed out reading request body";
-            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message));
+            return Err(RejectedRequest::new(StatusCode::REQUEST_TIMEOUT, message));
         }
     };
     let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
     serde_json::from_slice(text).map_err(|error| {
-        Refusal::new(
+        RejectedRequest::new(
             StatusCode::BAD_REQUEST,
             format!("invalid request body: {error}"),
         )
     })
 }
 
-impl From<Stopped> for Refusal {
+impl From<Stopped> for RejectedRequest {
     fn from(stopped: Stopped) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, stopped.to_string())
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{DrainArgs, PrimaryArgs, ServerArgs, StatusArgs, WeightArgs, Where, table};
+use super::{DrainArgs, PrimaryArgs, ProcessArgs, ServerArgs, StatusArgs, WeightArgs, table};
 use crate::client::Client;
 use crate::config::{Style, default_socket, socket_of};
 use crate::status::Problem;
@@ -24,7 +24,7 @@ pub(super) fn status(args: &StatusArgs) -> ExitCode {
     }
 }
 
-pub(super) fn reload(place: &Where) -> ExitCode {
+pub(super) fn reload(place: &ProcessArgs) -> ExitCode {
     command(place, "/api/v1/reload", &json!({}))
 }
 
@@ -56,7 +56,7 @@ fn server_command(args: &ServerArgs, verb: &str, body: &Value) -> ExitCode {
     command(&args.place, &path, body)
 }
 
-pub(super) fn command(place: &Where, path: &str, body: &Value) -> ExitCode {
+pub(super) fn command(place: &ProcessArgs, path: &str, body: &Value) -> ExitCode {
     let Some(client) = client(place) else {
         return ExitCode::FAILURE;
     };
@@ -75,7 +75,7 @@ pub(super) fn command(place: &Where, path: &str, body: &Value) -> ExitCode {
     }
 }
 
-pub(super) fn client(place: &Where) -> Option<Client> {
+pub(super) fn client(place: &ProcessArgs) -> Option<Client> {
     let socket = match (&place.socket, &place.config) {
         (Some(socket), _) => socket.clone(),
         (None, None) => default_socket(),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::Where;
+use super::ProcessArgs;
 use super::ask::{client, fail, print};
 use crate::client::ClientError;
 use crate::config::{self, Style};
@@ -31,7 +31,7 @@ pub(super) struct ExplainArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
 }
 
 /// Asks the running process; if there is none and a config file is named, that has to do.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Where;
+use super::ProcessArgs;
 use super::ask::{client, command, fail, print, url_encoded};
 use super::table::pools;
 use crate::client::{Client, ClientError};
@@ -20,7 +20,7 @@ pub(super) struct ServiceArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
 }
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub(super) struct DatabaseArgs {
     /// Database of the service (PostgreSQL only) [default: all].
     database: Option<String>,
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
 }
 
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub(super) struct KillArgs {
     #[arg(long, value_name = "NAME", group = "which")]
     database: Option<String>,
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
 }
 
 pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
@@ -134,7 +134,7 @@ pub(super) fn kill(args: &KillArgs) -> ExitCode {
     tell(&args.place, &args.service, "kill", &body)
 }
 
-fn tell(place: &Where, service: &str, verb: &str, body: &Value) -> ExitCode {
+fn tell(place: &ProcessArgs, service: &str, verb: &str, body: &Value) -> ExitCode {
     let path = format!("/api/v1/services/{}/{verb}", url_encoded(service));
     command(place, &path, body)
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::{Where, ask};
+use super::{ProcessArgs, ask};
 use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
 
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(super) struct UpgradeArgs {
     #[arg(long)]
     end_draining: bool,
     #[command(flatten)]
-    place: Where,
+    place: ProcessArgs,
 }
 
 pub(super) fn upgrade(args: &UpgradeArgs) -> ExitCode {

@@ -64,12 +64,12 @@ fn check_file_keys(table: &Table<'_>, problems: &mut Problems) {
     for key in given.filter(|key| table.value(key).is_some()) {
         let message = format!("`{key}` is for `source = \"server\"`, not for `file`");
         let help = format!("set `source = \"server\"`, or remove `{key}`");
-        problems.error(&table.key_place(key), "E_SOURCE_KEY", message, help);
+        problems.error(&table.key_span(key), "E_SOURCE_KEY", message, help);
     }
     if table.value("users_file").is_none() {
         let message = "`source = \"file\"` needs a `users_file`";
         let help = "add `users_file = \"users.toml\"`";
-        problems.error(&table.value_place("source"), "E_MISSING_KEY", message, help);
+        problems.error(&table.value_span("source"), "E_MISSING_KEY", message, help);
     }
 }
 
@@ -93,7 +93,7 @@ fn read_account(
     for key in orphan.filter(|key| table.value(key).is_some() && table.value("user").is_none()) {
         let message = format!("`{key}` without `user`");
         let help = "add `user = \"…\"`; without both, the account of [service.monitor] is used";
-        problems.error(&table.key_place(key), "E_MISSING_KEY", message, help);
+        problems.error(&table.key_span(key), "E_MISSING_KEY", message, help);
     }
     if let (Some(account), Some(database)) = (&mut auth.account, database) {
         account.database = Some(database);
@@ -110,7 +110,7 @@ fn read_query(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) ->
         let message = "`query` has no `$1`, so it does not select one user";
         let help = "write `query = \"SELECT rolname, rolpassword, valid_until FROM \
                     evenkeel_login($1)\"`; docs/logins.md has the function";
-        problems.error(&table.value_place("query"), "E_VALUE", message, help);
+        problems.error(&table.value_span("query"), "E_VALUE", message, help);
     }
     Some(query.to_owned())
 }
@@ -124,7 +124,7 @@ fn read_users(
     let Some(name) = table.text("users_file", problems) else {
         return;
     };
-    let (path, place) = (sources.path(name), table.value_place("users_file"));
+    let (path, place) = (sources.path(name), table.value_span("users_file"));
     if let Some(text) = sources.private_text(&path, &place, problems) {
         let (found, wrong) = users::read(protocol, (&path, text.expose()), auth.source);
         auth.users = found;

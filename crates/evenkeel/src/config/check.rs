@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::plan::{Address, Admin, AllDown, Listen, Probe, Role};
-use super::problem::{Place, Problems};
-use super::server::ServerPlaces;
+use super::problem::{Problems, SourceSpan};
+use super::server::ServerSpans;
 use super::service::Draft;
 
 pub(super) use database::peers;
@@ -16,7 +16,12 @@ pub(super) use database::peers;
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Everything that a single key cannot tell.
-pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut Problems) {
+pub(super) fn whole(
+    admin: &Admin,
+    admin_place: &SourceSpan,
+    drafts: &[Draft],
+    problems: &mut Problems,
+) {
     service_names(drafts, problems);
     listens(admin, admin_place, drafts, problems);
     for draft in drafts {
@@ -33,7 +38,7 @@ pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], proble
 }
 
 fn service_names(drafts: &[Draft], problems: &mut Problems) {
-    let mut seen: HashMap<&str, &Place> = HashMap::new();
+    let mut seen: HashMap<&str, &SourceSpan> = HashMap::new();
     for Draft { plan, places } in drafts.iter().filter(|draft| !draft.plan.name.is_empty()) {
         if let Some(first) = seen.get(plan.name.as_str()) {
             let message = format!("two services are called `{}`", plan.name);
@@ -47,8 +52,8 @@ fn service_names(drafts: &[Draft], problems: &mut Problems) {
     }
 }
 
-fn listens(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut Problems) {
-    let mut seen: Vec<(Listen, Place, String)> = Vec::new();
+fn listens(admin: &Admin, admin_place: &SourceSpan, drafts: &[Draft], problems: &mut Problems) {
+    let mut seen: Vec<(Listen, SourceSpan, String)> = Vec::new();
     if let Some(address) = admin.listen {
         seen.push((
             Listen::Tcp(address),
@@ -82,8 +87,8 @@ fn listens(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut 
 
 fn duplicate_listen(
     listen: &Listen,
-    place: &Place,
-    (other, other_place, who): &(Listen, Place, String),
+    place: &SourceSpan,
+    (other, other_place, who): &(Listen, SourceSpan, String),
     problems: &mut Problems,
 ) {
     let address = if other == listen {
@@ -103,10 +108,10 @@ fn duplicate_listen(
 }
 
 fn servers_of_one(Draft { plan, places }: &Draft, problems: &mut Problems) {
-    let mut addresses: HashMap<&Address, Place> = HashMap::new();
-    let mut names: HashMap<&str, Place> = HashMap::new();
+    let mut addresses: HashMap<&Address, SourceSpan> = HashMap::new();
+    let mut names: HashMap<&str, SourceSpan> = HashMap::new();
     for (index, server) in plan.servers.iter().enumerate() {
-        let ServerPlaces { address, name, .. } = place_of(places.servers.get(index));
+        let ServerSpans { address, name, .. } = place_of(places.servers.get(index));
         let first_address = addresses.insert(&server.address, address.clone());
         let first_name = names.insert(&server.name, name.clone());
         if let Some(first) = first_address {
@@ -125,7 +130,7 @@ fn servers_of_one(Draft { plan, places }: &Draft, problems: &mut Problems) {
     }
 }
 
-fn place_of(places: Option<&ServerPlaces>) -> ServerPlaces {
+fn place_of(places: Option<&ServerSpans>) -> ServerSpans {
     places.cloned().unwrap_or_default()
 }
 
@@ -306,7 +311,8 @@ fn shared_settings(
     problems: &mut Problems,
 ) -> bool {
     let (a, b) = (&first.plan, &second.plan);
-    let or_service = |place: &Place, draft: &Draft| place.clone().or(draft.places.service.clone());
+    let or_service =
+        |place: &SourceSpan, draft: &Draft| place.clone().or(draft.places.service.clone());
     let monitor = |draft: &Draft| or_service(&draft.places.monitor, draft);
     let tls = |draft: &Draft| or_service(&draft.places.server_tls, draft);
     let differing = [

@@ -49,7 +49,7 @@ pub(super) fn read(
 }
 
 fn read_lag(split: &SplitPlan, table: &Table<'_>, problems: &mut Problems) -> Option<u64> {
-    let place = table.key_place("lag_ms_max");
+    let place = table.key_span("lag_ms_max");
     if place.is_some() && !split.reads {
         let message = "`lag_ms_max` has no effect: reads are not sent to replicas";
         let help = "set `reads = true` in [service.split], or remove it";

@@ -120,7 +120,7 @@ fn read_plan(
     let log = root.table("log", &keys::LOG, problems);
     let admin_place = admin
         .as_ref()
-        .and_then(|t| t.value_place("listen").or(t.place.clone()));
+        .and_then(|t| t.value_span("listen").or(t.place.clone()));
     let peers = root.table("peers", &keys::PEERS, problems);
     let peers_place = peers.as_ref().and_then(|table| table.place.clone());
     let drafts = read_services(&root, sources, problems);

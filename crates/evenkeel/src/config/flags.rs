@@ -13,7 +13,7 @@ use super::plan::{
 };
 use super::problem::Problems;
 use super::reader::listed;
-use super::service::{Draft, ServicePlaces};
+use super::service::{Draft, ServiceSpans};
 use super::{AddressError, auth, check, top};
 
 /// The flags as they were typed.
@@ -50,7 +50,7 @@ fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> 
     }
     let draft = Draft {
         plan: service,
-        places: ServicePlaces::default(),
+        places: ServiceSpans::default(),
     };
     if !problems.list.iter().any(|one| one.code == "E_NO_ACCOUNT") {
         check::whole(&admin, &None, std::slice::from_ref(&draft), &mut problems);

@@ -45,7 +45,7 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
             "the probe interval of a dead server only increases: use {interval_ms} \
                             or more"
         );
-        let place = table.value_place("dead_interval_ms_max");
+        let place = table.value_span("dead_interval_ms_max");
         problems.error(&place, "E_ORDER", message, help);
     }
     if health.timeout_ms > interval_ms {
@@ -54,7 +54,7 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
             "a frozen server is detected after `fall` times `timeout_ms`; use {interval_ms} or \
              less to detect it sooner"
         );
-        let place = table.value_place("timeout_ms");
+        let place = table.value_span("timeout_ms");
         problems.warning(&place, "W_TIMEOUT", message, help);
     }
 }
@@ -73,7 +73,7 @@ fn probe(table: &Table<'_>, default: &Probe, problems: &mut Problems) -> Probe {
             let wanted = probes.join("\" or \"");
             let message = format!("`{key}` is not used with `probe = \"{word}\"`");
             let help = format!("set `probe = \"{wanted}\"`, or remove `{key}`");
-            problems.error(&table.key_place(key), "E_PROBE_KEY", message, help);
+            problems.error(&table.key_span(key), "E_PROBE_KEY", message, help);
         }
     }
     let query = |problems: &mut Problems| {
@@ -98,7 +98,7 @@ fn http(table: &Table<'_>, problems: &mut Problems) -> Probe {
     if !path.starts_with('/') || path.contains(' ') {
         let message = format!("`{path}` is not a path");
         let help = "begin it with `/` and write spaces as `%20`";
-        problems.error(&table.value_place("path"), "E_VALUE", message, help);
+        problems.error(&table.value_span("path"), "E_VALUE", message, help);
     }
     let host = table.text("host", problems).map(str::to_owned);
     let body = table.text("body", problems).map(str::to_owned);
@@ -112,7 +112,7 @@ fn http(table: &Table<'_>, problems: &mut Problems) -> Probe {
     } else if elements.is_empty() {
         let help = "write `status = \"200-399\"` or `status = [200, 204]`";
         problems.error(
-            &table.value_place("status"),
+            &table.value_span("status"),
             "E_VALUE",
             "`status` is empty",
             help,
@@ -207,12 +207,7 @@ pub(super) fn read_server_tls(
     if own.is_some() && mode == Some(TlsMode::Off) {
         let message = "`certificate` has no effect: `mode = \"off\"` disables TLS";
         let help = "set `mode = \"verify\"`, or remove `certificate` and `key`";
-        problems.warning(
-            &table.key_place("certificate"),
-            "W_NO_EFFECT",
-            message,
-            help,
-        );
+        problems.warning(&table.key_span("certificate"), "W_NO_EFFECT", message, help);
     }
     ServerTls { mode, ca, own }
 }
@@ -226,7 +221,7 @@ fn read_ca(
     if matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt)) && table.value("ca").is_some() {
         let message = "`ca` has no effect: certificates are verified with `mode = \"verify\"` only";
         let help = "set `mode = \"verify\"`, or remove `ca`";
-        problems.warning(&table.key_place("ca"), "W_NO_EFFECT", message, help);
+        problems.warning(&table.key_span("ca"), "W_NO_EFFECT", message, help);
         return None;
     }
     tls::authorities(table, "ca", sources, problems)

@@ -77,6 +77,6 @@ fn check_order(pool: &PoolPlan, table: &Table<'_>, problems: &mut Problems) {
     if pool.min_idle > pool.size {
         let message = format!("`min_idle` is more than `size`, which is {}", pool.size);
         let help = format!("use {} or less, or a larger `size`", pool.size);
-        problems.error(&table.value_place("min_idle"), "E_ORDER", message, help);
+        problems.error(&table.value_span("min_idle"), "E_ORDER", message, help);
     }
 }

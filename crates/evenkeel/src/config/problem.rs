@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::status;
 
 /// Bytes of the file that something was read from; `None` when it was not in a file.
-pub type Place = Option<Range<usize>>;
+pub type SourceSpan = Option<Range<usize>>;
 
 /// Whether a problem stops the file from being used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where.
-    pub place: Place,
+    pub place: SourceSpan,
     /// Whether the file can be used all the same.
     pub severity: Severity,
     /// Stable, for machines: `E_UNKNOWN_KEY`; warnings begin with `W_`.
@@ -69,7 +69,7 @@ impl Problems {
     /// Notes an error.
     pub fn error(
         &mut self,
-        place: &Place,
+        place: &SourceSpan,
         code: &'static str,
         message: impl Into<String>,
         help: impl Into<String>,
@@ -80,7 +80,7 @@ impl Problems {
     /// Notes a warning.
     pub fn warning(
         &mut self,
-        place: &Place,
+        place: &SourceSpan,
         code: &'static str,
         message: impl Into<String>,
         help: impl Into<String>,
@@ -91,7 +91,7 @@ impl Problems {
     fn push(
         &mut self,
         severity: Severity,
-        place: &Place,
+        place: &SourceSpan,
         code: &'static str,
         message: String,
         help: String,
@@ -110,7 +110,7 @@ impl Problems {
     }
 
     /// Takes over what is wrong with a file that this one names, all at the place of its name.
-    pub(super) fn of_other_file(&mut self, place: &Place, other: &Problems) {
+    pub(super) fn of_other_file(&mut self, place: &SourceSpan, other: &Problems) {
         let file = other.file.as_deref().unwrap_or_default();
         for problem in &other.list {
             let at = problem.place.as_ref().map_or(String::new(), |place| {
@@ -182,7 +182,7 @@ impl Problems {
 
 impl Problem {
     /// Adds the other place of a contradiction.
-    pub(super) fn with_other(&mut self, place: &Place, what: &str) {
+    pub(super) fn with_other(&mut self, place: &SourceSpan, what: &str) {
         self.other = place.clone().map(|place| (place, what.to_owned()));
     }
 }

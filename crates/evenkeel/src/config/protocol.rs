@@ -78,7 +78,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
         let message = format!("`protocol = \"{word}\"` is not supported yet");
         let help = "use `protocol = \"tcp\"`, which carries any protocol; [service.health] can log \
                     in to probe";
-        problems.error(&table.value_place("protocol"), "E_NOT_YET", message, help);
+        problems.error(&table.value_span("protocol"), "E_NOT_YET", message, help);
         return None;
     }
     if value.is_none() {
@@ -103,7 +103,7 @@ pub(super) fn check_keys(protocol: Protocol, table: &Table<'_>, problems: &mut P
             protocol.name()
         );
         let help = format!("set `protocol = \"postgres\"` or `\"mysql\"`, or remove `{key}`");
-        problems.error(&table.key_place(key), "E_PROTOCOL_KEY", message, help);
+        problems.error(&table.key_span(key), "E_PROTOCOL_KEY", message, help);
     }
 }
 
@@ -119,6 +119,6 @@ pub(super) fn refuse(
             "`{key}` is for `protocol = \"{of}\"`, not for `{}`",
             protocol.name()
         );
-        problems.error(&table.key_place(key), "E_PROTOCOL_KEY", message, *instead);
+        problems.error(&table.key_span(key), "E_PROTOCOL_KEY", message, *instead);
     }
 }

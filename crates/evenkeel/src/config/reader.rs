@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use super::keys::{self, Kind, Section};
-use super::problem::{Place, Problems};
+use super::problem::{Problems, SourceSpan};
 
 /// A value and the place it was read from.
 pub(super) type Value<'a> = Spanned<DeValue<'a>>;
@@ -40,7 +40,7 @@ pub(super) struct Table<'a> {
     section: &'static Section,
     values: &'a DeTable<'a>,
     /// The table's own place.
-    pub(super) place: Place,
+    pub(super) place: SourceSpan,
     /// It has a key that it may not have: what seems to be missing may be meant by that.
     pub(super) has_unknown: bool,
 }
@@ -86,7 +86,7 @@ impl<'a> Table<'a> {
     }
 
     /// Where the key itself stands.
-    pub(super) fn key_place(&self, key: &str) -> Place {
+    pub(super) fn key_span(&self, key: &str) -> SourceSpan {
         self.values
             .keys()
             .find(|name| name.get_ref() == key)
@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
     }
 
     /// Where the value of a key stands.
-    pub(super) fn value_place(&self, key: &str) -> Place {
+    pub(super) fn value_span(&self, key: &str) -> SourceSpan {
         self.value(key).map(Spanned::span)
     }
 
@@ -218,7 +218,7 @@ impl<'a> Table<'a> {
             wrong_type(key, "a table", value, help, problems);
             return None;
         };
-        let place = self.key_place(key).unwrap_or(value.span());
+        let place = self.key_span(key).unwrap_or(value.span());
         Some(Table::open(section, values, place, problems))
     }
 
@@ -235,7 +235,7 @@ impl<'a> Table<'a> {
                 section.title
             );
             let message = format!("`{key}` must be an array of tables");
-            problems.error(&self.key_place(key), "E_TYPE", message, help);
+            problems.error(&self.key_span(key), "E_TYPE", message, help);
             return Vec::new();
         }
         let mut tables = Vec::new();
@@ -299,7 +299,7 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
-fn unknown_key(section: &'static Section, key: &str, place: &Place, problems: &mut Problems) {
+fn unknown_key(section: &'static Section, key: &str, place: &SourceSpan, problems: &mut Problems) {
     let message = format!("{} has no key `{key}`", section.title);
     problems.error(
         place,

@@ -25,7 +25,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Role {
         if table.value(key).is_some() {
             let message = format!("`{key}` is for `role = \"{role}\"`, not for `{word}`");
             let help = format!("set `role = \"{role}\"`, or remove `{key}`");
-            problems.error(&table.key_place(key), "E_ROLE_KEY", message, help);
+            problems.error(&table.key_span(key), "E_ROLE_KEY", message, help);
         }
     }
     match word {

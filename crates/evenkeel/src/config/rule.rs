@@ -70,7 +70,7 @@ fn read_digest(table: &Table<'_>, problems: &mut Problems) -> Option<u64> {
     if digest.is_none() {
         let message = format!("`{written}` is not a digest");
         let help = "16 hexadecimal digits, as shown by `evenkeel explain \"SELECT …\"`";
-        problems.error(&table.value_place("digest"), "E_VALUE", message, help);
+        problems.error(&table.value_span("digest"), "E_VALUE", message, help);
     }
     digest.map(|digest| digest.0)
 }
@@ -82,7 +82,7 @@ fn read_pattern(table: &Table<'_>, problems: &mut Problems) -> Option<Pattern> {
         Err(BadPattern(why)) => {
             let message = format!("`match` is not a regular expression: {why}");
             let help = "use single quotes, so that backslashes are kept: `match = '^select\\b'`";
-            problems.error(&table.value_place("match"), "E_VALUE", message, help);
+            problems.error(&table.value_span("match"), "E_VALUE", message, help);
             None
         }
     }
@@ -149,18 +149,13 @@ fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
     if let (Some(other), true) = (other, given(&"reject")) {
         let message = format!("`reject` and `{other}` exclude each other");
         let help = "a rejected statement is not routed and has no timeout";
-        problems.error(&table.key_place(other), "E_BOTH", message, help);
+        problems.error(&table.key_span(other), "E_BOTH", message, help);
     }
     let reads = !matches!(rule.to, None | Some(RuleTo::Primary));
     if rule.assume_read && !reads {
         let message = "`assume_read` has no effect: this rule sends nothing to replicas";
         let help = "remove it, or set `to`";
-        problems.warning(
-            &table.key_place("assume_read"),
-            "W_NO_EFFECT",
-            message,
-            help,
-        );
+        problems.warning(&table.key_span("assume_read"), "W_NO_EFFECT", message, help);
     }
 }
 
@@ -175,12 +170,7 @@ fn check_place(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems
     if before.iter().any(is_same) {
         let message = format!("this service has another rule `{}`", rule.name);
         let help = "give each its own name";
-        problems.error(
-            &table.value_place("name"),
-            "E_DUPLICATE_RULE",
-            message,
-            help,
-        );
+        problems.error(&table.value_span("name"), "E_DUPLICATE_RULE", message, help);
     }
     let is_last = |other: &&RulePlan| other.active && other.is_for_all();
     if let Some(last) = before.iter().find(is_last) {
@@ -198,6 +188,6 @@ fn check_split(table: &Table<'_>, splits: bool, problems: &mut Problems) {
         let message = "`to` has no effect: with `reads = false` everything goes to the primary";
         let help = "set `reads = true` in [service.split]; a last rule without conditions and \
                     with `to = \"primary\"` keeps all else there";
-        problems.warning(&table.key_place("to"), "W_NO_EFFECT", message, help);
+        problems.warning(&table.key_span("to"), "W_NO_EFFECT", message, help);
     }
 }

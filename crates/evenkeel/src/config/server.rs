@@ -4,27 +4,27 @@ use toml::de::DeValue;
 
 use super::keys;
 use super::plan::{Address, ServerPlan};
-use super::problem::{Place, Problems};
+use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
 
 /// Where the parts of a server stand.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ServerPlaces {
-    pub(super) address: Place,
-    pub(super) name: Place,
-    pub(super) max_connections: Place,
+pub(super) struct ServerSpans {
+    pub(super) address: SourceSpan,
+    pub(super) name: SourceSpan,
+    pub(super) max_connections: SourceSpan,
 }
 
 /// One entry; `None` when it is not usable.
 pub(super) fn read(
     value: &Value<'_>,
     problems: &mut Problems,
-) -> Option<(ServerPlan, ServerPlaces)> {
+) -> Option<(ServerPlan, ServerSpans)> {
     match value.get_ref() {
         DeValue::String(text) => {
             let place = Some(value.span());
             let address = address(text, &place, problems)?;
-            let places = ServerPlaces {
+            let places = ServerSpans {
                 address: place.clone(),
                 name: place.clone(),
                 max_connections: place,
@@ -43,7 +43,7 @@ pub(super) fn read(
     }
 }
 
-fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan, ServerPlaces)> {
+fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan, ServerSpans)> {
     let name = table
         .text("name", problems)
         .filter(|_| check_name(table, "server", problems));
@@ -60,16 +60,16 @@ fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan,
         );
     }
     let text = table.text("address", problems)?;
-    let place = table.value_place("address");
+    let place = table.value_span("address");
     let mut server = ServerPlan::at(address(text, &place, problems)?);
     server.name = name.map_or(server.name, str::to_owned);
     server.weight = weight.unwrap_or(server.weight);
     server.backup = backup.unwrap_or(server.backup);
     server.max_connections = max_connections;
-    let places = ServerPlaces {
-        name: table.value_place("name").or_else(|| place.clone()),
+    let places = ServerSpans {
+        name: table.value_span("name").or_else(|| place.clone()),
         max_connections: table
-            .value_place("max_connections")
+            .value_span("max_connections")
             .or_else(|| place.clone()),
         address: place,
     };
@@ -96,11 +96,11 @@ pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems
     }
     let message = format!("`{name}` is not a valid {whose} name");
     let help = "up to 64 letters (a-z), digits, `.`, `_` and `-`";
-    problems.error(&table.value_place("name"), "E_NAME", message, help);
+    problems.error(&table.value_span("name"), "E_NAME", message, help);
     false
 }
 
-pub(super) fn address(text: &str, place: &Place, problems: &mut Problems) -> Option<Address> {
+pub(super) fn address(text: &str, place: &SourceSpan, problems: &mut Problems) -> Option<Address> {
     match text.parse() {
         Ok(address) => Some(address),
         Err(super::AddressError { message, help }) => {

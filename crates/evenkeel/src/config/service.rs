@@ -10,9 +10,9 @@ use super::keys;
 use super::plan::{
     AllDown, Keepalive, Listen, OnServerDown, Probe, Protocol, Queue, SendProxy, ServicePlan,
 };
-use super::problem::{Place, Problems};
+use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
-use super::server::{self, ServerPlaces};
+use super::server::{self, ServerSpans};
 use super::sources::Sources;
 use super::{AddressError, database, health, protocol, role, rule};
 
@@ -20,26 +20,26 @@ use super::{AddressError, database, health, protocol, role, rule};
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) plan: ServicePlan,
-    pub(super) places: ServicePlaces,
+    pub(super) places: ServiceSpans,
 }
 
 /// Where the parts of a service stand; `monitor` and `server_tls` are `None` when left out, other
 /// parts then have the service's place.
 #[derive(Debug, Default)]
-pub(super) struct ServicePlaces {
-    pub(super) name: Place,
-    pub(super) listen: Vec<Place>,
-    pub(super) servers: Vec<ServerPlaces>,
-    pub(super) servers_key: Place,
-    pub(super) all_down: Place,
-    pub(super) role: Place,
-    pub(super) probe: Place,
-    pub(super) health: Place,
-    pub(super) monitor: Place,
-    pub(super) server_tls: Place,
-    pub(super) tls: Place,
-    pub(super) auth: Place,
-    pub(super) service: Place,
+pub(super) struct ServiceSpans {
+    pub(super) name: SourceSpan,
+    pub(super) listen: Vec<SourceSpan>,
+    pub(super) servers: Vec<ServerSpans>,
+    pub(super) servers_key: SourceSpan,
+    pub(super) all_down: SourceSpan,
+    pub(super) role: SourceSpan,
+    pub(super) probe: SourceSpan,
+    pub(super) health: SourceSpan,
+    pub(super) monitor: SourceSpan,
+    pub(super) server_tls: SourceSpan,
+    pub(super) tls: SourceSpan,
+    pub(super) auth: SourceSpan,
+    pub(super) service: SourceSpan,
 }
 
 /// Reads one table of `[[service]]`.
@@ -47,13 +47,13 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     let name = read_name(table, problems);
     let protocol = protocol::read(table, problems);
     let mut plan = ServicePlan::with_defaults(name, protocol.unwrap_or(Protocol::Tcp));
-    let mut places = ServicePlaces {
+    let mut places = ServiceSpans {
         service: table.place.clone(),
-        name: table.value_place("name").or_else(|| table.place.clone()),
-        servers_key: table.key_place("servers").or_else(|| table.place.clone()),
-        all_down: table.value_place("all_down"),
-        role: table.value_place("role"),
-        ..ServicePlaces::default()
+        name: table.value_span("name").or_else(|| table.place.clone()),
+        servers_key: table.key_span("servers").or_else(|| table.place.clone()),
+        all_down: table.value_span("all_down"),
+        role: table.value_span("role"),
+        ..ServiceSpans::default()
     };
     if let Some(protocol) = protocol {
         protocol::check_keys(protocol, table, problems);
@@ -95,12 +95,12 @@ fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
 fn read_listen(
     table: &Table<'_>,
     plan: &mut ServicePlan,
-    places: &mut ServicePlaces,
+    places: &mut ServiceSpans,
     problems: &mut Problems,
 ) {
     let elements = table.elements("listen");
     if elements.is_empty() {
-        let place = table.key_place("listen").or_else(|| table.place.clone());
+        let place = table.key_span("listen").or_else(|| table.place.clone());
         let help = "add `listen = \"127.0.0.1:3306\"`, or `\"*:3306\"` for all addresses";
         problems.error(
             &place,
@@ -136,7 +136,7 @@ fn read_listen(
 fn read_servers(
     table: &Table<'_>,
     plan: &mut ServicePlan,
-    places: &mut ServicePlaces,
+    places: &mut ServiceSpans,
     problems: &mut Problems,
 ) {
     let elements = table.elements("servers");
@@ -241,7 +241,7 @@ fn network(key: &str, value: &Value<'_>, problems: &mut Problems) -> Option<IpNe
 fn read_tables(
     table: &Table<'_>,
     plan: &mut ServicePlan,
-    places: &mut ServicePlaces,
+    places: &mut ServiceSpans,
     sources: &Sources,
     problems: &mut Problems,
 ) {
@@ -259,7 +259,7 @@ fn read_tables(
     if let Some(health) = table.table("health", &keys::HEALTH, problems) {
         plan.health = health::read(&health, &plan.health, problems);
         places.health = health.place.clone();
-        places.probe = health.value_place("probe").or(health.place);
+        places.probe = health.value_span("probe").or(health.place);
     }
     if let Some(monitor) = table.table("monitor", &keys::MONITOR, problems) {
         plan.monitor = health::read_monitor(&monitor, sources, problems);
@@ -270,8 +270,8 @@ fn read_tables(
         places.server_tls = tls.place;
     }
     if plan.database.is_some() {
-        places.auth = table.key_place("auth");
-        places.tls = table.key_place("tls");
+        places.auth = table.key_span("auth");
+        places.tls = table.key_span("tls");
         let monitor = plan.monitor.as_ref();
         let mut database = database::read(plan.protocol, table, monitor, sources, problems);
         let splits = database.split.reads;
@@ -312,7 +312,7 @@ fn whole_seconds(table: &Table<'_>, key: &str, problems: &mut Problems) -> Optio
     if !number.is_multiple_of(1_000) {
         let message = format!("`{key}` is {number}, but must be whole seconds");
         let help = format!("use {}", number.next_multiple_of(1_000));
-        problems.error(&table.value_place(key), "E_RANGE", message, help);
+        problems.error(&table.value_span(key), "E_RANGE", message, help);
     }
     Some(number)
 }

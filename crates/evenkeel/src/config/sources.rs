@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::plan::Secret;
-use super::problem::{Place, Problems};
+use super::problem::{Problems, SourceSpan};
 use super::reader::Table;
 
 /// More than this is another file given by mistake.
@@ -28,7 +28,7 @@ impl Sources {
     }
 
     /// Notes a file that cannot be read.
-    fn open(&self, path: &Path, place: &Place, problems: &mut Problems) -> Option<Opened> {
+    fn open(&self, path: &Path, place: &SourceSpan, problems: &mut Problems) -> Option<Opened> {
         let error = match Opened::of(path) {
             Ok(opened) => return Some(opened),
             Err(error) => error,
@@ -42,7 +42,7 @@ impl Sources {
     pub(super) fn text(
         &self,
         path: &Path,
-        place: &Place,
+        place: &SourceSpan,
         problems: &mut Problems,
     ) -> Option<Secret> {
         let opened = self.open(path, place, problems)?;
@@ -53,7 +53,7 @@ impl Sources {
     pub(super) fn secret_text(
         &self,
         path: &Path,
-        place: &Place,
+        place: &SourceSpan,
         problems: &mut Problems,
     ) -> Option<Secret> {
         let opened = self.open(path, place, problems)?;
@@ -70,7 +70,7 @@ impl Sources {
     pub(super) fn private_text(
         &self,
         path: &Path,
-        place: &Place,
+        place: &SourceSpan,
         problems: &mut Problems,
     ) -> Option<Secret> {
         let opened = self.open(path, place, problems)?;
@@ -99,23 +99,28 @@ impl Sources {
         if table.value(key).is_some() && table.value(file_key).is_some() {
             let message = format!("both `{key}` and `{file_key}` are set");
             let help = format!("keep one; `{file_key}` keeps the secret out of this file");
-            let problem = problems.error(&table.key_place(file_key), "E_BOTH", message, help);
-            problem.with_other(&table.key_place(key), &format!("`{key}` is set"));
+            let problem = problems.error(&table.key_span(file_key), "E_BOTH", message, help);
+            problem.with_other(&table.key_span(key), &format!("`{key}` is set"));
             return None;
         }
         if literal.is_some() && self.world_readable {
             let message =
                 format!("`{key}` is in a file that is readable by everyone on this machine");
             let help = format!("`chmod o-r` the file, or use `{file_key}`");
-            problems.warning(&table.key_place(key), "W_SECRET_READABLE", message, help);
+            problems.warning(&table.key_span(key), "W_SECRET_READABLE", message, help);
         }
         match named {
-            Some(name) => self.secret_file(name, &table.value_place(file_key), problems),
+            Some(name) => self.secret_file(name, &table.value_span(file_key), problems),
             None => literal.map(|text| Secret::new(text.to_owned())),
         }
     }
 
-    fn secret_file(&self, name: &str, place: &Place, problems: &mut Problems) -> Option<Secret> {
+    fn secret_file(
+        &self,
+        name: &str,
+        place: &SourceSpan,
+        problems: &mut Problems,
+    ) -> Option<Secret> {
         let path = self.path(name);
         let text = self.secret_text(&path, place, problems)?;
         let secret = text.expose().trim_end_matches(['\r', '\n']);
@@ -150,7 +155,7 @@ impl Opened {
         Ok(Opened { file, mode })
     }
 
-    fn text(mut self, path: &Path, place: &Place, problems: &mut Problems) -> Option<Secret> {
+    fn text(mut self, path: &Path, place: &SourceSpan, problems: &mut Problems) -> Option<Secret> {
         let mut text = String::new();
         if let Err(error) = self.file.read_to_string(&mut text) {
             let message = format!("cannot read {}: {}", path.display(), plain(&error));

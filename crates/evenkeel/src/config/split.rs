@@ -47,7 +47,7 @@ fn idle_keys(table: &Table<'_>, problems: &mut Problems) {
         let message =
             format!("`{key}` has no effect: with `reads = false` everything goes to the primary");
         let help = "set `reads = true`, or remove it";
-        problems.warning(&table.key_place(key), "W_NO_EFFECT", message, help);
+        problems.warning(&table.key_span(key), "W_NO_EFFECT", message, help);
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn stays_at_primary(split: &SplitPlan, table: &Table<'_>, problems: &
         let message = "`reads` has no effect: with `mode = \"session\"` everything goes to the \
                        primary";
         let help = "set `mode = \"transaction\"` in [service.pool], or remove it";
-        problems.warning(&table.key_place("reads"), "W_NO_EFFECT", message, help);
+        problems.warning(&table.key_span("reads"), "W_NO_EFFECT", message, help);
     }
 }
 

@@ -59,7 +59,7 @@ fn pem_file(
     problems: &mut Problems,
 ) -> Option<PemFile> {
     let path = sources.path(table.text(key, problems)?);
-    let place = table.value_place(key);
+    let place = table.value_span(key);
     let text = match key {
         "key" => sources.secret_text(&path, &place, problems),
         _ => sources.text(&path, &place, problems),
@@ -78,7 +78,7 @@ pub(super) fn authorities(
     if let Err(error) = Authorities::from_pem(file.text.expose().as_bytes()) {
         let message = format!("{}: {}", file.path.display(), why(&error));
         let help = "it must contain certificates: `-----BEGIN CERTIFICATE-----` …";
-        problems.error(&table.value_place(key), "E_FILE", message, help);
+        problems.error(&table.value_span(key), "E_FILE", message, help);
     }
     Some(file)
 }
@@ -98,7 +98,7 @@ fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems:
         ("certificate", certificate, help)
     };
     let message = format!("{}: {}", file.path.display(), why(&error));
-    problems.error(&table.value_place(name), "E_FILE", message, help);
+    problems.error(&table.value_span(name), "E_FILE", message, help);
 }
 
 /// The reason without the key, at whose place it is told.

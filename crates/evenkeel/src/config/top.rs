@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::plan::{Admin, Engine, Io, Listen, Log, LogFormat, LogLevel};
-use super::problem::{Place, Problems};
+use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, wrong_type};
 use super::socket::default_socket;
 use super::sources::Sources;
@@ -65,14 +65,14 @@ pub(super) fn read_engine(table: &Table<'_>, problems: &mut Problems) -> Engine 
 pub(super) fn read_admin(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Admin {
     let mut admin = Admin::default();
     if let Some(text) = table.text("listen", problems) {
-        admin.listen = read_listen(text, &table.value_place("listen"), problems);
+        admin.listen = read_listen(text, &table.value_span("listen"), problems);
     }
     for (key, console) in [
         ("postgres", &mut admin.postgres),
         ("mysql", &mut admin.mysql),
     ] {
         if let Some(text) = table.text(key, problems) {
-            *console = read_listen(text, &table.value_place(key), problems);
+            *console = read_listen(text, &table.value_span(key), problems);
         }
     }
     if let Some(text) = table.text("socket", problems) {
@@ -94,12 +94,12 @@ pub(super) fn read_admin(table: &Table<'_>, sources: &Sources, problems: &mut Pr
             "{address} is reachable from other machines, but without a token they are refused"
         );
         let help = "set `token_file = \"…\"`, or listen on 127.0.0.1";
-        problems.warning(&table.value_place(key), "W_NO_TOKEN", message, help);
+        problems.warning(&table.value_span(key), "W_NO_TOKEN", message, help);
     }
     admin
 }
 
-fn read_listen(text: &str, place: &Place, problems: &mut Problems) -> Option<SocketAddr> {
+fn read_listen(text: &str, place: &SourceSpan, problems: &mut Problems) -> Option<SocketAddr> {
     let (message, help) = match parse_listen(text) {
         Ok(listen) => return listen,
         Err(wrong) => wrong,
@@ -141,7 +141,7 @@ fn read_socket(
     if bytes > 107 {
         let message = format!("the path of the control socket has {bytes} bytes");
         let help = "the kernel allows 107: use a shorter path";
-        problems.error(&table.value_place("socket"), "E_ADDRESS", message, help);
+        problems.error(&table.value_span("socket"), "E_ADDRESS", message, help);
     }
     path
 }

@@ -95,8 +95,8 @@ fn check_user(
     let (first, second) = (given.next(), given.next());
     if let Some((first, second)) = first.zip(second) {
         let message = format!("both `{first}` and `{second}` are set");
-        let problem = problems.error(&table.key_place(second), "E_BOTH", message, "keep one");
-        problem.with_other(&table.key_place(first), &format!("`{first}` is set"));
+        let problem = problems.error(&table.key_span(second), "E_BOTH", message, "keep one");
+        problem.with_other(&table.key_span(first), &format!("`{first}` is set"));
         return;
     }
     check_form(user, table, problems);
@@ -128,7 +128,7 @@ fn check_form(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
     };
     let message = format!("`{key}` is not a valid password hash of this kind");
     let help = format!("expected {form}, as in {from}");
-    problems.error(&table.value_place(key), "E_VALUE", message, help);
+    problems.error(&table.value_span(key), "E_VALUE", message, help);
 }
 
 /// A user of the file must be able to log in somehow.
@@ -176,5 +176,5 @@ fn check_server_login(user: &UserPlan, table: &Table<'_>, problems: &mut Problem
         return;
     };
     let help = "add `server_password = \"…\"`, or `password` if it is the same";
-    problems.error(&table.key_place(key), "E_MISSING_KEY", message, help);
+    problems.error(&table.key_span(key), "E_MISSING_KEY", message, help);
 }

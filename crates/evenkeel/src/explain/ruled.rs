@@ -5,7 +5,7 @@ use evenkeel_proxy::rules::{RuleBook, Said};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
 
-use super::Cast;
+use super::ExplainContext;
 use crate::config::plan::Protocol;
 use crate::rules::rules;
 use crate::status::{Explanation, Question, RuleFit};
@@ -26,7 +26,7 @@ pub(super) struct Ruled {
 }
 
 impl Ruled {
-    pub(super) fn new(question: &Question, cast: &Cast<'_>) -> Result<Self, String> {
+    pub(super) fn new(question: &Question, cast: &ExplainContext<'_>) -> Result<Self, String> {
         let plan = cast.service.database.as_deref();
         let plans = plan.map_or(&[][..], |plan| &plan.rules);
         let tried = question.rule.as_deref();
@@ -63,10 +63,10 @@ impl Ruled {
     }
 
     /// The servers that are left to choose from.
-    pub(super) fn cast<'c>(&self, cast: &Cast<'c>) -> Cast<'c> {
+    pub(super) fn cast<'c>(&self, cast: &ExplainContext<'c>) -> ExplainContext<'c> {
         let is_among = |index: &usize| self.destination().is_none_or(|to| to.group.has(*index));
         let replicas = cast.replicas.iter().copied();
-        Cast {
+        ExplainContext {
             service: cast.service,
             primary: cast.primary,
             modes: cast.modes,

@@ -95,7 +95,7 @@ pub struct Reply {
     pub problems: Vec<Problem>,
     /// It was so before, by somebody else's command.
     #[serde(skip)]
-    pub was_so: bool,
+    pub was_unchanged: bool,
 }
 
 impl Reply {
@@ -262,7 +262,7 @@ impl ControlHandle {
                 }
                 return Ok(reply);
             }
-            if !reply.was_so {
+            if !reply.was_unchanged {
                 ours.push(service);
             }
             said.push(reply.message);
@@ -291,11 +291,11 @@ impl ControlHandle {
                 }
                 Err(why) => return Ok(Reply::failed(why)),
                 Ok(open) if Instant::now() >= until => {
-                    let what_now = match paused.was_so {
+                    let what_now = match paused.was_unchanged {
                         true => "it remains paused",
                         false => "the pause was cancelled",
                     };
-                    if !paused.was_so {
+                    if !paused.was_unchanged {
                         self.resume(service, database).await?;
                     }
                     let limit_ms = limit.as_millis();
@@ -381,7 +381,10 @@ mod tests {
                             Command::Pause { service, .. } if service.contains("paused")
                         );
                         let reply = Reply::done("as you wish");
-                        drop(answer.send(Reply { was_so, ..reply }));
+                        drop(answer.send(Reply {
+                            was_unchanged: was_so,
+                            ..reply
+                        }));
                         commands.push(command);
                     }
                     other => panic!("{other:?}"),

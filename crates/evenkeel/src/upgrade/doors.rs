@@ -9,7 +9,7 @@ use super::state::Purpose;
 
 /// What the world needs to hand the admin door over. The control socket's file is removed with it,
 /// unless another process answers there.
-pub(crate) struct Doors {
+pub(crate) struct AdminSockets {
     /// The sockets once more, so that they can be passed on.
     pub(crate) sockets: Vec<(Purpose, OwnedFd)>,
     closing: watch::Sender<bool>,
@@ -17,14 +17,14 @@ pub(crate) struct Doors {
     file: Option<PathBuf>,
 }
 
-impl Doors {
+impl AdminSockets {
     /// What is sent to `opening` is to be served once more.
     pub(crate) fn new(
         sockets: Vec<(Purpose, OwnedFd)>,
         closing: watch::Sender<bool>,
         opening: mpsc::UnboundedSender<Vec<(Purpose, OwnedFd)>>,
-    ) -> Doors {
-        Doors {
+    ) -> AdminSockets {
+        AdminSockets {
             sockets,
             closing,
             opening,
@@ -48,7 +48,7 @@ impl Doors {
     }
 }
 
-impl Doors {
+impl AdminSockets {
     /// Answers again, because the process that had them is gone.
     pub(crate) fn reopen(&mut self) {
         let mut sockets = Vec::new();
@@ -67,7 +67,7 @@ impl Doors {
     }
 }
 
-impl Drop for Doors {
+impl Drop for AdminSockets {
     fn drop(&mut self) {
         self.closing.send_replace(true);
         if let Some(path) = &self.file {

@@ -12,35 +12,35 @@ use tokio::task::AbortHandle;
 
 use super::channel::{message, next_in};
 use super::process::Process;
-use super::state::{FromNew, FromOld, Report};
+use super::state::{DrainReport, NewProcessMessage, OldProcessMessage};
 
 /// A message of the draining process.
 #[derive(Debug)]
-pub(crate) enum FromPredecessor {
+pub(crate) enum PredecessorEvent {
     /// Its sessions, places and counters.
-    Report(Box<Report>),
+    Report(Box<DrainReport>),
     /// It has exited.
     Gone,
 }
 
 /// Reads what the draining process sends until dropped.
-pub(crate) struct Line {
+pub(crate) struct PredecessorLink {
     pid: u32,
     stream: Arc<UnixStream>,
     listening: AbortHandle,
 }
 
-impl Line {
+impl PredecessorLink {
     pub(crate) fn new(
         pid: u32,
         socket: OwnedFd,
-        heard: mpsc::UnboundedSender<FromPredecessor>,
-    ) -> io::Result<Line> {
+        heard: mpsc::UnboundedSender<PredecessorEvent>,
+    ) -> io::Result<PredecessorLink> {
         let stream = std::os::unix::net::UnixStream::from(socket);
         stream.set_nonblocking(true)?;
         let stream = Arc::new(UnixStream::from_std(stream)?);
         let listening = tokio::spawn(listen(pid, Arc::clone(&stream), heard));
-        Ok(Line {
+        Ok(PredecessorLink {
             pid,
             stream,
             listening: listening.abort_handle(),
@@ -49,18 +49,18 @@ impl Line {
 
     /// Reports that this process received a stop signal.
     pub(crate) fn say_stopping(&self) {
-        if let Err(error) = self.say(&FromNew::Stopping) {
+        if let Err(error) = self.say(&NewProcessMessage::Stopping) {
             tracing::debug!("cannot send stop notice to process {}: {error}", self.pid);
         }
     }
 
     /// Asks the process to terminate its sessions now.
     pub(crate) fn end_draining(&self) -> io::Result<()> {
-        self.say(&FromNew::EndDraining)
+        self.say(&NewProcessMessage::EndDraining)
     }
 
     /// Fails if the process reads nothing and the socket's buffer is full.
-    fn say(&self, what: &FromNew) -> io::Result<()> {
+    fn say(&self, what: &NewProcessMessage) -> io::Result<()> {
         let bytes = message(what)?;
         match self.stream.try_write(&bytes)? {
             sent if sent == bytes.len() => Ok(()),
@@ -69,19 +69,19 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for PredecessorLink {
     fn drop(&mut self) {
         self.listening.abort();
     }
 }
 
-async fn listen(pid: u32, stream: Arc<UnixStream>, heard: mpsc::UnboundedSender<FromPredecessor>) {
+async fn listen(pid: u32, stream: Arc<UnixStream>, heard: mpsc::UnboundedSender<PredecessorEvent>) {
     let mut unread = Vec::new();
     while stream.readable().await.is_ok() && hear(pid, &stream, &mut unread, &heard).is_ok() {}
     // Its sessions have their places as long as it lives, whether its reports are read or not.
     end_of(pid).await;
     // The world is gone only when the process ends.
-    let _ = heard.send(FromPredecessor::Gone);
+    let _ = heard.send(PredecessorEvent::Gone);
 }
 
 /// At once where the system cannot tell.
@@ -102,7 +102,7 @@ fn hear(
     pid: u32,
     stream: &UnixStream,
     unread: &mut Vec<u8>,
-    heard: &mpsc::UnboundedSender<FromPredecessor>,
+    heard: &mpsc::UnboundedSender<PredecessorEvent>,
 ) -> io::Result<()> {
     match stream.try_read_buf(unread) {
         Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -116,9 +116,9 @@ fn hear(
         );
     };
     while let Some(message) = next_in(unread).inspect_err(not_understood)? {
-        if let FromOld::Report(report) = message {
+        if let OldProcessMessage::Report(report) = message {
             // As above.
-            let _ = heard.send(FromPredecessor::Report(report));
+            let _ = heard.send(PredecessorEvent::Report(report));
         }
     }
     Ok(())

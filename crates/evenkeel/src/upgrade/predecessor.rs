@@ -11,9 +11,9 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use super::channel::Channel;
-use super::line::{FromPredecessor, Line};
+use super::line::{PredecessorEvent, PredecessorLink};
 use super::process::Process;
-use super::state::{FromNew, FromOld, Handover, Purpose};
+use super::state::{NewProcessMessage, OldProcessMessage, Purpose, UpgradeState};
 use super::{LIMIT_MS_MAX, PREDECESSOR, VERSION};
 
 /// Why nothing is taken over. The old process goes on.
@@ -90,11 +90,11 @@ impl Predecessor {
     }
 
     /// Asks for the sockets: from here on only what is said with these may fail.
-    pub fn ask(&mut self) -> Result<Inherited, TakeOverError> {
+    pub fn ask(&mut self) -> Result<InheritedSockets, TakeOverError> {
         let by = Some(self.by);
         let hello = self.channel.receive(by);
         match hello.map_err(|cause| self.broken("reading its greeting", cause))? {
-            FromOld::Hello {
+            OldProcessMessage::Hello {
                 version,
                 pid,
                 generation,
@@ -105,7 +105,7 @@ impl Predecessor {
                     return Err(TakeOverError::NotStarted(self.pid.to_string()));
                 }
             }
-            FromOld::Hello {
+            OldProcessMessage::Hello {
                 version, program, ..
             } => {
                 return Err(TakeOverError::Version {
@@ -115,14 +115,14 @@ impl Predecessor {
             }
             other => return Err(self.out_of_turn(&other)),
         }
-        let asked = self.channel.send(&FromNew::Asks);
+        let asked = self.channel.send(&NewProcessMessage::Asks);
         asked.map_err(|cause| self.broken("requesting its sockets", cause))?;
         let listed = self.channel.receive(by);
         let purposes = match listed.map_err(|cause| self.broken("receiving its sockets", cause))? {
-            FromOld::Sockets(purposes) => purposes,
+            OldProcessMessage::Sockets(purposes) => purposes,
             other => return Err(self.out_of_turn(&other)),
         };
-        let mut inherited = Inherited::default();
+        let mut inherited = InheritedSockets::default();
         for purpose in purposes {
             let passed = self.channel.be_passed(by);
             let socket = passed.map_err(|cause| self.broken("receiving its sockets", cause))?;
@@ -138,15 +138,15 @@ impl Predecessor {
 
     /// Says that nothing is left that can fail, and returns the state of the old process: an empty
     /// one if that process has exited, since this one has its sockets and must serve.
-    pub(crate) fn ready(&mut self) -> Result<Handover, TakeOverError> {
-        let state = self.channel.send(&FromNew::Ready);
+    pub(crate) fn ready(&mut self) -> Result<UpgradeState, TakeOverError> {
+        let state = self.channel.send(&NewProcessMessage::Ready);
         let state = state.and_then(|()| self.channel.receive(Some(self.by)));
         match state {
-            Ok(FromOld::State(state)) => Ok(*state),
+            Ok(OldProcessMessage::State(state)) => Ok(*state),
             Ok(other) => Err(self.out_of_turn(&other)),
-            Err(cause) if self.is_orphaned(&cause) => Ok(Handover {
+            Err(cause) if self.is_orphaned(&cause) => Ok(UpgradeState {
                 pid: self.pid,
-                ..Handover::default()
+                ..UpgradeState::default()
             }),
             Err(cause) => Err(self.broken("receiving its state", cause)),
         }
@@ -163,7 +163,7 @@ impl Predecessor {
 
     /// Says that clients are accepted here. From now on the old process accepts nobody.
     pub(crate) fn serving(&mut self, taken: Vec<Purpose>) -> Result<(), TakeOverError> {
-        match self.channel.send(&FromNew::Serving(taken)) {
+        match self.channel.send(&NewProcessMessage::Serving(taken)) {
             Err(cause) if !self.is_orphaned(&cause) => {
                 Err(self.broken("announcing that this process serves", cause))
             }
@@ -172,9 +172,12 @@ impl Predecessor {
     }
 
     /// What it says from now on.
-    pub(crate) fn line(self, heard: mpsc::UnboundedSender<FromPredecessor>) -> io::Result<Line> {
+    pub(crate) fn line(
+        self,
+        heard: mpsc::UnboundedSender<PredecessorEvent>,
+    ) -> io::Result<PredecessorLink> {
         let stream = self.channel.into_stream();
-        Line::new(self.pid, stream.into(), heard)
+        PredecessorLink::new(self.pid, stream.into(), heard)
     }
 
     fn broken(&self, step: &'static str, cause: io::Error) -> TakeOverError {
@@ -189,7 +192,7 @@ impl Predecessor {
         }
     }
 
-    fn out_of_turn(&self, said: &FromOld) -> TakeOverError {
+    fn out_of_turn(&self, said: &OldProcessMessage) -> TakeOverError {
         let cause = io::Error::other(format!("unexpected message: {said:?}"));
         self.broken("reading its answer", cause)
     }
@@ -197,12 +200,12 @@ impl Predecessor {
 
 /// The sockets of the old process; those that nobody takes are closed here and nowhere else.
 #[derive(Default)]
-pub struct Inherited {
+pub struct InheritedSockets {
     sockets: BTreeMap<Purpose, Vec<OwnedFd>>,
     taken: Vec<Purpose>,
 }
 
-impl Inherited {
+impl InheritedSockets {
     /// The socket for this purpose, if the old process has one.
     pub(crate) fn take(&mut self, purpose: Purpose) -> Option<OwnedFd> {
         let socket = self.sockets.get_mut(&purpose)?.pop()?;

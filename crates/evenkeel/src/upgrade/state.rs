@@ -10,7 +10,7 @@ use crate::status::{HistoryPoint, LastProbe, TimelineEvent};
 
 /// What the old process says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum FromOld {
+pub(crate) enum OldProcessMessage {
     /// The first word; its form never changes.
     Hello {
         /// [`super::VERSION`] of the old process.
@@ -27,14 +27,14 @@ pub(crate) enum FromOld {
     /// What the sockets are that follow, in their order.
     Sockets(Vec<Purpose>),
     /// The last word before the new process serves.
-    State(Box<Handover>),
+    State(Box<UpgradeState>),
     /// While the old process drains.
-    Report(Box<Report>),
+    Report(Box<DrainReport>),
 }
 
 /// What the new process says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum FromNew {
+pub(crate) enum NewProcessMessage {
     /// It likes its config and its engine, and asks for the sockets.
     Asks,
     /// It is ready to serve.
@@ -69,7 +69,7 @@ pub(crate) enum Purpose {
 /// Everything that changed since the old process read its file, and what it has counted.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Handover {
+pub(crate) struct UpgradeState {
     pub(crate) pid: u32,
     pub(crate) services: Vec<ServiceHandover>,
     pub(crate) servers: Vec<ServerHandover>,
@@ -80,7 +80,7 @@ pub(crate) struct Handover {
     /// The timeline so far.
     pub(crate) events: Vec<TimelineEvent>,
     /// How it stands, as in the reports that follow.
-    pub(crate) report: Report,
+    pub(crate) report: DrainReport,
 }
 
 /// What the servers of a cluster cannot tell again.
@@ -138,7 +138,7 @@ pub(crate) struct DrainHandover {
 /// How a process that hands over, or has, stands: numbers that have not changed are left out.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Report {
+pub(crate) struct DrainReport {
     pub(crate) sessions: u64,
     /// Start of the oldest of them on the wall clock, in milliseconds. None without a session, and
     /// for up to 500 ms after the first one has begun.
@@ -150,24 +150,24 @@ pub(crate) struct Report {
     /// Places of each server, by address.
     pub(crate) servers: BTreeMap<String, u32>,
     /// Everything counted by each service since the very first process.
-    pub(crate) service_counts: BTreeMap<String, Counted>,
+    pub(crate) service_counts: BTreeMap<String, CounterTotals>,
     /// The same of each server.
-    pub(crate) server_counts: BTreeMap<String, Counted>,
+    pub(crate) server_counts: BTreeMap<String, CounterTotals>,
 }
 
 /// Counters by name: one that the other process does not know is not lost in between.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Counted {
+pub(crate) struct CounterTotals {
     pub(crate) tallies: BTreeMap<String, u64>,
     pub(crate) histograms: BTreeMap<String, (Vec<u64>, u64)>,
     pub(crate) from_clients: u64,
     pub(crate) to_clients: u64,
 }
 
-impl Counted {
+impl CounterTotals {
     /// What was counted after `before`.
-    pub(crate) fn since(&self, before: &Counted) -> Counted {
+    pub(crate) fn since(&self, before: &CounterTotals) -> CounterTotals {
         let tally = |(name, now): (&String, &u64)| {
             let then = before.tallies.get(name).copied().unwrap_or(0);
             (name.clone(), now.saturating_sub(then))
@@ -179,7 +179,7 @@ impl Counted {
             let grown = grown.map(|(now, then)| now.saturating_sub(then)).collect();
             (name.clone(), (grown, now.1.saturating_sub(sum)))
         };
-        Counted {
+        CounterTotals {
             tallies: self.tallies.iter().map(tally).collect(),
             histograms: self.histograms.iter().map(histogram).collect(),
             from_clients: self.from_clients.saturating_sub(before.from_clients),
@@ -188,9 +188,9 @@ impl Counted {
     }
 }
 
-impl Report {
+impl DrainReport {
     /// Takes over what a later report says; what it leaves out stays.
-    pub(crate) fn follow(&mut self, later: Report) {
+    pub(crate) fn follow(&mut self, later: DrainReport) {
         self.sessions = later.sessions;
         self.oldest_unix_ms = later.oldest_unix_ms;
         self.left_ms = later.left_ms;
@@ -201,8 +201,8 @@ impl Report {
     }
 
     /// What of this one is not said by `earlier`.
-    pub(crate) fn news(&self, earlier: &Report) -> Report {
-        Report {
+    pub(crate) fn news(&self, earlier: &DrainReport) -> DrainReport {
+        DrainReport {
             sessions: self.sessions,
             oldest_unix_ms: self.oldest_unix_ms,
             left_ms: self.left_ms,

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::channel::Channel;
 use super::midwife;
 use super::process::Process;
-use super::state::{FromNew, FromOld, Handover, Purpose, Report};
+use super::state::{DrainReport, NewProcessMessage, OldProcessMessage, Purpose, UpgradeState};
 use super::{PREDECESSOR, VERSION};
 
 /// Of what a process says before it fails, the end is what matters.
@@ -39,7 +39,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What the thread asks of the world.
 #[derive(Debug)]
-pub(crate) enum FromSuccessor {
+pub(crate) enum SuccessorEvent {
     /// The new process wants the sockets.
     Asks,
     /// The new process is ready: it wants the state.
@@ -56,17 +56,17 @@ pub(crate) enum FromSuccessor {
 
 /// What the world tells the thread.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum SuccessorCommand {
     Sockets(Vec<(Purpose, OwnedFd)>),
-    State(Box<Handover>),
-    Report(Box<Report>),
+    State(Box<UpgradeState>),
+    Report(Box<DrainReport>),
     /// There is nothing to take over.
     GiveUp,
 }
 
 /// A new process on its way, or one that has taken over. Dropped before that, it is ended.
 pub(crate) struct Successor {
-    orders: flume::Sender<Order>,
+    orders: flume::Sender<SuccessorCommand>,
     /// Our end of the conversation once more: shut down, it ends.
     stream: UnixStream,
     is_given_up: Arc<AtomicBool>,
@@ -79,7 +79,7 @@ impl Successor {
     pub(crate) fn start(
         program: Option<PathBuf>,
         (limit, generation): (Duration, u32),
-        said: mpsc::UnboundedSender<FromSuccessor>,
+        said: mpsc::UnboundedSender<SuccessorEvent>,
     ) -> io::Result<Successor> {
         let mut arguments = std::env::args_os();
         let own = arguments.next().and_then(|name| own_program(&name));
@@ -118,10 +118,10 @@ impl Successor {
         self.is_given_up.store(true, SeqCst);
         // Whoever waits for the other one waits no longer.
         let _ = self.stream.shutdown(Shutdown::Both);
-        self.tell(Order::GiveUp);
+        self.tell(SuccessorCommand::GiveUp);
     }
 
-    pub(crate) fn tell(&self, order: Order) {
+    pub(crate) fn tell(&self, order: SuccessorCommand) {
         // A thread that has ended has said why.
         let _ = self.orders.send(order);
     }
@@ -163,14 +163,14 @@ impl Start {
     fn lead(
         self,
         (ours, theirs): (UnixStream, UnixStream),
-        orders: &flume::Receiver<Order>,
-        said: &mpsc::UnboundedSender<FromSuccessor>,
+        orders: &flume::Receiver<SuccessorCommand>,
+        said: &mpsc::UnboundedSender<SuccessorEvent>,
     ) {
         let mut new = match self.launch(ours, theirs) {
             Ok(new) => new,
             Err(error) => {
                 let program = self.program.display();
-                let failed = FromSuccessor::Failed(format!("cannot start {program}: {error}"));
+                let failed = SuccessorEvent::Failed(format!("cannot start {program}: {error}"));
                 let _ = said.send(failed);
                 return;
             }
@@ -179,15 +179,15 @@ impl Start {
         match new.hand_over(orders, said, by) {
             Ok(taken) => {
                 let pid = new.pid;
-                new.let_go();
-                let _ = said.send(FromSuccessor::Serving { pid, taken });
+                new.detach();
+                let _ = said.send(SuccessorEvent::Serving { pid, taken });
                 if let Some(was_stopped) = new.report(orders, said) {
-                    let _ = said.send(FromSuccessor::Lost { was_stopped });
+                    let _ = said.send(SuccessorEvent::Lost { was_stopped });
                 }
             }
             Err(error) => {
                 let why = self.explain(new, &error);
-                let _ = said.send(FromSuccessor::Failed(why));
+                let _ = said.send(SuccessorEvent::Failed(why));
             }
         }
     }
@@ -200,9 +200,9 @@ impl Start {
             .stdin(OwnedFd::from(theirs))
             .stderr(Stdio::piped());
         let (mut midwife, pid) = midwife::start(command)?;
-        let words = Words::listen(midwife.stderr.take())?;
+        let words = StartupOutput::listen(midwife.stderr.take())?;
         Ok(NewProcess {
-            midwife,
+            intermediate: midwife,
             pid,
             generation: self.generation,
             process: Process::find(pid),
@@ -250,12 +250,12 @@ impl Start {
 /// The new process, as long as it depends on us.
 struct NewProcess {
     /// Our child; it waits for the new process, its own child, and ends as that one does.
-    midwife: Child,
+    intermediate: Child,
     pid: u32,
     /// Ours: the new one's is the next.
     generation: u32,
     process: Process,
-    words: Words,
+    words: StartupOutput,
     channel: Channel,
     /// Services near their limits accept nobody until it serves.
     has_state: bool,
@@ -264,19 +264,21 @@ struct NewProcess {
 impl NewProcess {
     fn hand_over(
         &mut self,
-        orders: &flume::Receiver<Order>,
-        said: &mpsc::UnboundedSender<FromSuccessor>,
+        orders: &flume::Receiver<SuccessorCommand>,
+        said: &mpsc::UnboundedSender<SuccessorEvent>,
         by: Instant,
     ) -> io::Result<Vec<Purpose>> {
         let next = || match orders.recv_deadline(by) {
-            Ok(Order::GiveUp) | Err(flume::RecvTimeoutError::Disconnected) => Err(world_gone()),
+            Ok(SuccessorCommand::GiveUp) | Err(flume::RecvTimeoutError::Disconnected) => {
+                Err(world_gone())
+            }
             Ok(order) => Ok(order),
             Err(flume::RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
         };
         let mut by = by;
         let ask = |what| said.send(what).map_err(|_| world_gone());
         let channel = &mut self.channel;
-        channel.send(&FromOld::Hello {
+        channel.send(&OldProcessMessage::Hello {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             pid: self.pid,
@@ -284,22 +286,22 @@ impl NewProcess {
         })?;
         loop {
             match channel.receive(Some(by))? {
-                FromNew::Asks => {
-                    ask(FromSuccessor::Asks)?;
-                    if let Order::Sockets(sockets) = next()? {
+                NewProcessMessage::Asks => {
+                    ask(SuccessorEvent::Asks)?;
+                    if let SuccessorCommand::Sockets(sockets) = next()? {
                         pass_sockets(channel, sockets)?;
                     }
                 }
-                FromNew::Ready => {
-                    ask(FromSuccessor::Ready)?;
-                    if let Order::State(state) = next()? {
-                        channel.send(&FromOld::State(state))?;
+                NewProcessMessage::Ready => {
+                    ask(SuccessorEvent::Ready)?;
+                    if let SuccessorCommand::State(state) = next()? {
+                        channel.send(&OldProcessMessage::State(state))?;
                         self.has_state = true;
                         by = by.min(Instant::now() + SERVING_LIMIT);
                     }
                 }
-                FromNew::Serving(taken) => return Ok(taken),
-                FromNew::Stopping | FromNew::EndDraining => {
+                NewProcessMessage::Serving(taken) => return Ok(taken),
+                NewProcessMessage::Stopping | NewProcessMessage::EndDraining => {
                     return Err(io::Error::other("the new process is shutting down"));
                 }
             }
@@ -307,8 +309,11 @@ impl NewProcess {
     }
 
     /// From here on it is a child of the first process.
-    fn let_go(&mut self) {
-        let gone = self.midwife.kill().and_then(|()| self.midwife.wait());
+    fn detach(&mut self) {
+        let gone = self
+            .intermediate
+            .kill()
+            .and_then(|()| self.intermediate.wait());
         if let Err(error) = gone {
             tracing::error!("cannot detach process {}: {error}", self.pid);
         }
@@ -318,16 +323,16 @@ impl NewProcess {
     /// then, whether the last one was told to stop.
     fn report(
         mut self,
-        orders: &flume::Receiver<Order>,
-        said: &mpsc::UnboundedSender<FromSuccessor>,
+        orders: &flume::Receiver<SuccessorCommand>,
+        said: &mpsc::UnboundedSender<SuccessorEvent>,
     ) -> Option<bool> {
         let patient = self.channel.be_patient();
         let mut was_stopped = false;
         while let (Ok(()), Ok(order)) = (&patient, orders.recv()) {
-            let Order::Report(report) = order else {
+            let SuccessorCommand::Report(report) = order else {
                 continue;
             };
-            let sent = self.channel.send(&FromOld::Report(report));
+            let sent = self.channel.send(&OldProcessMessage::Report(report));
             was_stopped |= self.hear(said);
             if let Err(error) = sent {
                 tracing::debug!("cannot send session counts to the new process: {error}");
@@ -340,14 +345,14 @@ impl NewProcess {
 
     /// Passes on what the new process has sent meanwhile. Returns whether it received a stop
     /// signal.
-    fn hear(&mut self, said: &mpsc::UnboundedSender<FromSuccessor>) -> bool {
+    fn hear(&mut self, said: &mpsc::UnboundedSender<SuccessorEvent>) -> bool {
         let (now, mut was_stopped) = (Some(Instant::now()), false);
-        while let Ok(heard) = self.channel.receive::<FromNew>(now) {
+        while let Ok(heard) = self.channel.receive::<NewProcessMessage>(now) {
             match heard {
-                FromNew::Stopping => was_stopped = true,
-                FromNew::EndDraining => {
+                NewProcessMessage::Stopping => was_stopped = true,
+                NewProcessMessage::EndDraining => {
                     // A world that is gone has no sessions.
-                    let _ = said.send(FromSuccessor::EndDraining);
+                    let _ = said.send(SuccessorEvent::EndDraining);
                 }
                 _ => {}
             }
@@ -358,19 +363,19 @@ impl NewProcess {
     fn end(&mut self, now: bool) -> io::Result<ExitStatus> {
         let by = Instant::now() + LAST_WORDS_LIMIT;
         while !now && Instant::now() < by {
-            if let Some(status) = self.midwife.try_wait()? {
+            if let Some(status) = self.intermediate.try_wait()? {
                 return Ok(status);
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
         self.process.signal(Signal::KILL)?;
-        self.midwife.wait()
+        self.intermediate.wait()
     }
 }
 
 fn pass_sockets(channel: &mut Channel, sockets: Vec<(Purpose, OwnedFd)>) -> io::Result<()> {
     let (purposes, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();
-    channel.send(&FromOld::Sockets(purposes))?;
+    channel.send(&OldProcessMessage::Sockets(purposes))?;
     sockets.iter().try_for_each(|socket| channel.pass(socket))
 }
 
@@ -381,13 +386,13 @@ fn world_gone() -> io::Error {
 
 /// What the new process writes before it has our standard error: it goes there all the same, and
 /// the end of it is kept.
-struct Words {
+struct StartupOutput {
     tail: Arc<Mutex<Vec<u8>>>,
     ended: flume::Receiver<()>,
 }
 
-impl Words {
-    fn listen(source: Option<ChildStderr>) -> io::Result<Words> {
+impl StartupOutput {
+    fn listen(source: Option<ChildStderr>) -> io::Result<StartupOutput> {
         let tail: Arc<Mutex<Vec<u8>>> = Arc::default();
         let (kept, (until, ended)) = (Arc::clone(&tail), flume::bounded(0));
         let copy = move || {
@@ -405,7 +410,7 @@ impl Words {
         };
         let thread = std::thread::Builder::new().name("successor-log".to_owned());
         thread.spawn(copy)?;
-        Ok(Words { tail, ended })
+        Ok(StartupOutput { tail, ended })
     }
 
     /// Until nobody can write any more; a child of the new process may hold on to it.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::channel::Channel;
 use super::predecessor::{Predecessor, TakeOverError};
-use super::state::{Counted, FromNew, FromOld, Handover, Purpose, Report};
+use super::state::{
+    CounterTotals, DrainReport, NewProcessMessage, OldProcessMessage, Purpose, UpgradeState,
+};
 
 /// An old process that says these, and one that hears it.
 fn pair() -> (Channel, Predecessor) {
@@ -15,8 +17,8 @@ fn pair() -> (Channel, Predecessor) {
     (Channel::new(old).unwrap(), Predecessor::on(7, new).unwrap())
 }
 
-fn hello(version: u32) -> FromOld {
-    FromOld::Hello {
+fn hello(version: u32) -> OldProcessMessage {
+    OldProcessMessage::Hello {
         version,
         program: "0.0.9".to_owned(),
         pid: std::process::id(),
@@ -60,11 +62,15 @@ fn a_socket_arrives_as_the_same_socket_under_its_purpose() {
     let (here, there) = UnixStream::pair().unwrap();
     let purpose = Purpose::Clients("127.0.0.1:1".to_owned());
     old.send(&hello(super::VERSION)).unwrap();
-    old.send(&FromOld::Sockets(vec![purpose.clone()])).unwrap();
+    old.send(&OldProcessMessage::Sockets(vec![purpose.clone()]))
+        .unwrap();
     old.pass(&there).unwrap();
     drop(there);
     let mut inherited = new.ask().unwrap();
-    assert!(matches!(old.receive(None).unwrap(), FromNew::Asks));
+    assert!(matches!(
+        old.receive(None).unwrap(),
+        NewProcessMessage::Asks
+    ));
     assert!(inherited.take(Purpose::Log).is_none());
     let passed: OwnedFd = inherited.take(purpose.clone()).unwrap();
     assert!(inherited.take(purpose.clone()).is_none(), "only once");
@@ -78,7 +84,7 @@ fn a_socket_arrives_as_the_same_socket_under_its_purpose() {
 
 #[test]
 fn a_state_of_which_nothing_is_known_is_a_state() {
-    let handover: Handover = serde_json::from_str("{\"later\": 1}").unwrap();
+    let handover: UpgradeState = serde_json::from_str("{\"later\": 1}").unwrap();
     assert!(handover.services.is_empty());
 }
 
@@ -90,32 +96,32 @@ fn a_report_says_only_what_is_new_and_the_two_together_say_all() {
             .map(|(key, n)| ((*key).to_owned(), *n))
             .collect()
     };
-    let mut told = Report {
+    let mut told = DrainReport {
         services: places(&[("a", 1), ("b", 2)]),
-        ..Report::default()
+        ..DrainReport::default()
     };
-    let now = Report {
+    let now = DrainReport {
         services: places(&[("a", 1), ("b", 3)]),
-        ..Report::default()
+        ..DrainReport::default()
     };
     let news = now.news(&told);
     assert_eq!(news.services, places(&[("b", 3)]));
     told.follow(news);
     assert_eq!(told, now);
     // A server that has left has no places any more; that is said once.
-    let later = Report {
+    let later = DrainReport {
         services: places(&[("a", 1)]),
-        ..Report::default()
+        ..DrainReport::default()
     };
     let news = later.news(&told);
     assert_eq!(news.services, places(&[("b", 0)]));
     told.follow(news);
-    assert_eq!(later.news(&told), Report::default());
+    assert_eq!(later.news(&told), DrainReport::default());
 }
 
 #[test]
 fn what_was_counted_since_is_added_and_nothing_twice() {
-    let counted = |sessions: u64, slots: [u64; 2]| Counted {
+    let counted = |sessions: u64, slots: [u64; 2]| CounterTotals {
         tallies: [("sessions".to_owned(), sessions)].into(),
         histograms: [("connect_us".to_owned(), (slots.to_vec(), sessions))].into(),
         from_clients: sessions * 10,
@@ -125,6 +131,6 @@ fn what_was_counted_since_is_added_and_nothing_twice() {
     assert_eq!(grown.tallies["sessions"], 3);
     assert_eq!(grown.histograms["connect_us"], (vec![1, 2], 3));
     assert_eq!(grown.from_clients, 30);
-    let all = counted(7, [5, 2]).since(&Counted::default());
+    let all = counted(7, [5, 2]).since(&CounterTotals::default());
     assert_eq!(all, counted(7, [5, 2]));
 }

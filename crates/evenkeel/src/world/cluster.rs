@@ -13,13 +13,13 @@ use evenkeel_proxy::now_ms;
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::WatchError;
 
-use self::handover::Leaving;
-use super::World;
+use self::handover::Switchover;
+use super::ControlPlane;
 use crate::config::plan::{self, OnPrimaryChange, ServicePlan};
 use crate::config::{Address, Plan};
 
 /// Servers that services with a role list together, over all those services.
-pub(super) struct ClusterState {
+pub(super) struct ManagedCluster {
     /// In the order of the configuration.
     pub(super) members: Vec<Address>,
     pub(super) verdict: ClusterRoles,
@@ -31,13 +31,13 @@ pub(super) struct ClusterState {
     /// Problems that were told and are not over.
     told: Vec<Problem>,
     /// A former primary at which what is under way ends; until it has, nobody writes anew.
-    leaving: Option<Leaving>,
+    leaving: Option<Switchover>,
     /// How many there were.
     handovers: u64,
     cluster: Cluster,
 }
 
-impl ClusterState {
+impl ManagedCluster {
     /// Whom an operator named, while that holds.
     pub(super) fn named(&self) -> Option<u64> {
         self.cluster.named()
@@ -63,9 +63,9 @@ impl ClusterState {
     }
 }
 
-impl World {
+impl ControlPlane {
     /// The cluster that a server belongs to.
-    pub(super) fn cluster_of(&self, address: &Address) -> Option<&ClusterState> {
+    pub(super) fn cluster_of(&self, address: &Address) -> Option<&ManagedCluster> {
         let mut clusters = self.clusters.iter();
         clusters.find(|cluster| cluster.members.contains(address))
     }
@@ -93,7 +93,7 @@ impl World {
                 Some(index) => {
                     let mut state = old.swap_remove(index);
                     state.cluster.set_members(listed);
-                    ClusterState { members, ..state }
+                    ManagedCluster { members, ..state }
                 }
                 None => new_cluster(members, listed),
             };
@@ -107,7 +107,7 @@ impl World {
             self.clusters[index].wants_primary = is_wanted;
         }
         self.watch_members();
-        self.lose_the_dead();
+        self.mark_dead_members();
         for index in 0..self.clusters.len() {
             self.decide(index);
             self.cut_left_behind(index);
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Nobody waits for a word of members that were down before anybody asked them.
-    pub(super) fn lose_the_dead(&mut self) {
+    pub(super) fn mark_dead_members(&mut self) {
         let states = self.servers.values();
         let dead = states.filter(|state| state.health.state() == HealthState::Down);
         let dead: Vec<_> = dead
@@ -328,7 +328,9 @@ impl World {
             let members = &self.clusters[index].members;
             let concerned = self.services[service].plan.role != plan::Role::Any
                 && members.iter().any(|one| self.services[service].lists(one));
-            if concerned && self.fits(&self.services[service]) != self.services[service].fits {
+            if concerned
+                && self.eligibilities(&self.services[service]) != self.services[service].fits
+            {
                 self.publish(service);
             }
         }
@@ -435,9 +437,9 @@ fn role_in(verdict: &ClusterRoles, server_id: u64) -> &Role {
     found.map_or(&Role::Unknown, |(_, role)| role)
 }
 
-fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterState {
+fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ManagedCluster {
     let cluster = Cluster::new(listed);
-    ClusterState {
+    ManagedCluster {
         members,
         verdict: cluster.roles(),
         primary_since_ms: now_ms(),

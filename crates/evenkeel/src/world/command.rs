@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use evenkeel_proxy::now_ms;
 
-use super::World;
+use super::ControlPlane;
 use super::server::Drain;
-use super::timeline::News;
+use super::timeline::NewEvent;
 use super::upgrade::Wanted;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
@@ -15,7 +15,7 @@ use crate::status::{Command, EventKind, Reply, Request, Severity};
 /// The largest weight, as in the file.
 const WEIGHT_MAX: u32 = 256;
 
-impl World {
+impl ControlPlane {
     /// Answers a request of the admin door. Nobody waiting for the answer is no error.
     pub(super) async fn answer(&mut self, request: Request) {
         match request {
@@ -84,9 +84,9 @@ impl World {
         match done {
             Ok(message) => {
                 let what = format!("operator command: {message}");
-                self.tell(News::new(EventKind::Command, Severity::Info, what));
+                self.tell(NewEvent::new(EventKind::Command, Severity::Info, what));
                 Reply {
-                    was_so,
+                    was_unchanged: was_so,
                     ..Reply::done(message)
                 }
             }

@@ -27,28 +27,28 @@ use evenkeel_proxy::watch::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::World;
+use super::ControlPlane;
 use super::probing;
-use super::server::{ServerState, Watch};
+use super::server::{ManagedServer, MonitorConfig};
 use crate::config::Address;
 use crate::config::plan::{
     AccountPlan, Consistency, DatabasePlan, Monitor, PoolMode, Protocol, ServerTls, ServicePlan,
 };
-use positions::{Asked, Follower};
-use roster::{Era, Listed, Roster};
+use positions::{MonitoredPosition, PositionFollower};
+use roster::{EpochCounter, Membership, MonitoredServer};
 
 /// One service's tasks, and what they were told last; they end when this is dropped.
-pub(super) struct Learning {
+pub(super) struct MonitorTasks {
     knowledge: Arc<ServerInfo>,
-    sources: Sources,
-    roster: watch::Sender<Roster>,
-    era: Era,
+    sources: MonitorSources,
+    roster: watch::Sender<Membership>,
+    era: EpochCounter,
     tasks: Vec<JoinHandle<()>>,
 }
 
 /// What the tasks depend on: a change of it starts them anew.
 #[derive(Debug, Clone, PartialEq)]
-struct Sources {
+struct MonitorSources {
     protocol: Protocol,
     servers: Vec<(Address, u64)>,
     monitor: Option<Monitor>,
@@ -59,21 +59,24 @@ struct Sources {
     wait: Duration,
 }
 
-impl Drop for Learning {
+impl Drop for MonitorTasks {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
-impl Sources {
-    fn of(plan: &ServicePlan, servers: &BTreeMap<Address, ServerState>) -> Option<Sources> {
+impl MonitorSources {
+    fn of(
+        plan: &ServicePlan,
+        servers: &BTreeMap<Address, ManagedServer>,
+    ) -> Option<MonitorSources> {
         let database = plan.database.as_ref()?;
         let auth = &database.auth;
         let listed = plan.servers.iter().filter_map(|one| {
             let state = servers.get(&one.address)?;
             Some((one.address.clone(), state.server.id))
         });
-        Some(Sources {
+        Some(MonitorSources {
             protocol: plan.protocol,
             servers: listed.collect(),
             monitor: plan.monitor.clone(),
@@ -115,16 +118,16 @@ fn shares_connections(plan: &DatabasePlan) -> bool {
     plan.pool.mode == PoolMode::Transaction
 }
 
-impl Learning {
+impl MonitorTasks {
     /// Starts the tasks. `before`: those of the same service until now.
     fn start(
-        before: Option<Learning>,
+        before: Option<MonitorTasks>,
         knowledge: Arc<ServerInfo>,
-        (plan, sources, servers): (&ServicePlan, Sources, Vec<Listed>),
-        reports: &mpsc::Sender<probing::Report>,
-    ) -> Result<Learning, String> {
+        (plan, sources, servers): (&ServicePlan, MonitorSources, Vec<MonitoredServer>),
+        reports: &mpsc::Sender<probing::MonitorEvent>,
+    ) -> Result<MonitorTasks, String> {
         let era = before.map(|mut before| std::mem::take(&mut before.era));
-        let mut learning = Learning {
+        let mut learning = MonitorTasks {
             knowledge,
             sources,
             roster: watch::Sender::default(),
@@ -154,12 +157,12 @@ impl Learning {
         tracing::warn!(service, "{problem}");
     }
 
-    fn start_doubts(&mut self, reports: mpsc::Sender<probing::Report>) {
+    fn start_doubts(&mut self, reports: mpsc::Sender<probing::MonitorEvent>) {
         let knowledge = Arc::clone(&self.knowledge);
         self.run(async move {
             loop {
                 let doubts = knowledge.next_role_checks().await;
-                let report = probing::Report::Doubted(doubts);
+                let report = probing::MonitorEvent::Doubted(doubts);
                 if reports.send(report).await.is_err() {
                     return;
                 }
@@ -170,15 +173,15 @@ impl Learning {
     fn start_positions(
         &mut self,
         account: &MonitorAccount,
-        servers: &[Listed],
+        servers: &[MonitoredServer],
     ) -> Result<(), String> {
         let samples = watch::Sender::new(0);
         let database = self.sources.database();
         for listed in servers {
             let asker = PositionQuery::new(database, account.clone(), &listed.tls);
-            let follower = Follower {
+            let follower = PositionFollower {
                 server_id: listed.id(),
-                tells: Asked {
+                tells: MonitoredPosition {
                     listed: listed.clone(),
                     asker: asker.map_err(|error| error.to_string())?,
                 },
@@ -191,8 +194,13 @@ impl Learning {
         Ok(())
     }
 
-    fn start_catalogs(&mut self, account: MonitorAccount, plan: &ServicePlan, servers: &[Listed]) {
-        let reader = catalogs::Reader {
+    fn start_catalogs(
+        &mut self,
+        account: MonitorAccount,
+        plan: &ServicePlan,
+        servers: &[MonitoredServer],
+    ) {
+        let reader = catalogs::CatalogTask {
             service: plan.name.clone(),
             servers: servers.to_vec(),
             account,
@@ -207,7 +215,7 @@ impl Learning {
         &mut self,
         account: &MonitorAccount,
         plan: &ServicePlan,
-        servers: &[Listed],
+        servers: &[MonitoredServer],
     ) -> Result<(), String> {
         let mut askers = Vec::new();
         for listed in servers {
@@ -216,7 +224,7 @@ impl Learning {
             askers.push((listed.clone(), asker));
         }
         self.knowledge.expect_routines();
-        let reader = routines::Reader {
+        let reader = routines::RoutineTask {
             service: plan.name.clone(),
             askers,
             knowledge: Arc::clone(&self.knowledge),
@@ -228,7 +236,7 @@ impl Learning {
         Ok(())
     }
 
-    fn start_logins(&mut self, servers: Vec<Listed>) -> Result<(), String> {
+    fn start_logins(&mut self, servers: Vec<MonitoredServer>) -> Result<(), String> {
         let query = self.sources.query.clone();
         match self.sources.protocol {
             Protocol::Mysql => self.start_askers(servers, MysqlAuthQuery::new),
@@ -238,9 +246,9 @@ impl Learning {
         }
     }
 
-    fn start_askers<A: logins::Asks>(
+    fn start_askers<A: logins::AuthBackend>(
         &mut self,
-        servers: Vec<Listed>,
+        servers: Vec<MonitoredServer>,
         make: impl Fn(MonitorAccount, &Tls) -> Result<A, ProbeSetupError>,
     ) -> Result<(), String> {
         let mut askers = Vec::new();
@@ -282,14 +290,14 @@ impl Learning {
     }
 
     /// Takes the present roles over, and tells the tasks if something matters to them.
-    fn brief(&mut self, seen: Seen) {
+    fn publish_roles(&mut self, seen: ServerRoles) {
         let track = self.knowledge.track();
         track.list(&seen.replicas);
         let begins = self.era.begins_with(seen.primary);
         if begins || track.positions().primary != seen.primary {
             track.set_primary(seen.primary, begins);
         }
-        let roster = Roster {
+        let roster = Membership {
             epoch: track.positions().epoch,
             primary: seen.primary,
             replicas: seen.replicas.iter().map(|(id, _)| *id).collect(),
@@ -306,7 +314,7 @@ impl Learning {
 
 /// What the world sees of a service's servers.
 #[derive(Default)]
-struct Seen {
+struct ServerRoles {
     primary: Option<u64>,
     /// Those that live, with their lag.
     replicas: Vec<(u64, Option<u64>)>,
@@ -315,7 +323,7 @@ struct Seen {
     tracks: bool,
 }
 
-impl Seen {
+impl ServerRoles {
     /// One that lives.
     fn add(&mut self, id: u64, role: &Role) {
         match role {
@@ -329,12 +337,12 @@ impl Seen {
     }
 }
 
-impl World {
+impl ControlPlane {
     /// Starts, changes and ends what is learnt, after a change of the configuration.
-    pub(super) fn adopt_learning(&mut self) {
+    pub(super) fn update_monitor_tasks(&mut self) {
         for index in 0..self.services.len() {
             let service = &self.services[index];
-            let sources = Sources::of(&service.plan, &self.servers);
+            let sources = MonitorSources::of(&service.plan, &self.servers);
             let knowledge = service.knowledge.clone();
             let Some((sources, knowledge)) = sources.zip(knowledge) else {
                 self.services[index].learning = None;
@@ -348,13 +356,18 @@ impl World {
         self.brief();
     }
 
-    fn start_learning(&mut self, index: usize, sources: Sources, knowledge: Arc<ServerInfo>) {
+    fn start_learning(
+        &mut self,
+        index: usize,
+        sources: MonitorSources,
+        knowledge: Arc<ServerInfo>,
+    ) {
         let service = &mut self.services[index];
         let before = service.learning.take();
         let servers = listed(&service.plan, &self.servers);
         let of = servers.map(|servers| (&service.plan, sources, servers));
         let reports = &self.reports.0;
-        match of.and_then(|of| Learning::start(before, knowledge, of, reports)) {
+        match of.and_then(|of| MonitorTasks::start(before, knowledge, of, reports)) {
             Ok(learning) => service.learning = Some(learning),
             Err(why) => tracing::error!(
                 service = service.plan.name,
@@ -384,17 +397,17 @@ impl World {
             let seen = self.seen(index);
             let primary = seen.primary;
             if let Some(learning) = &mut self.services[index].learning {
-                learning.brief(seen);
+                learning.publish_roles(seen);
             }
             self.publish_cast(index, primary);
         }
     }
 
-    fn seen(&self, index: usize) -> Seen {
+    fn seen(&self, index: usize) -> ServerRoles {
         let plan = &self.services[index].plan;
-        let mut seen = Seen {
+        let mut seen = ServerRoles {
             tracks: tracks(plan),
-            ..Seen::default()
+            ..ServerRoles::default()
         };
         for one in &plan.servers {
             let state = self.servers.get(&one.address);
@@ -433,7 +446,7 @@ impl World {
 
     /// Sessions doubt what these servers are thought to be.
     pub(super) fn ask_doubted(&self, doubts: &std::collections::BTreeSet<u64>) {
-        let doubted = |state: &&ServerState| doubts.contains(&state.server.id);
+        let doubted = |state: &&ManagedServer| doubts.contains(&state.server.id);
         let watchings = self.servers.values().filter(doubted);
         for watching in watchings.filter_map(|state| state.watching.as_ref()) {
             watching.doubt();
@@ -468,15 +481,15 @@ fn applied(said: &ReplicationState) -> Option<Position> {
 /// The servers of a service, with the way to encrypt.
 fn listed(
     plan: &ServicePlan,
-    servers: &BTreeMap<Address, ServerState>,
-) -> Result<Vec<Listed>, String> {
-    let watch = Watch::of(plan);
+    servers: &BTreeMap<Address, ManagedServer>,
+) -> Result<Vec<MonitoredServer>, String> {
+    let watch = MonitorConfig::of(plan);
     let states = plan
         .servers
         .iter()
         .filter_map(|one| servers.get(&one.address));
     let listed = states.map(|state| {
-        Ok(Listed {
+        Ok(MonitoredServer {
             server: Arc::clone(&state.server),
             tls: watch.tls(&state.address)?,
         })
@@ -492,7 +505,7 @@ mod tests {
 
     #[test]
     fn a_server_that_the_cluster_refuses_is_asked_nothing() {
-        let mut seen = Seen::default();
+        let mut seen = ServerRoles::default();
         seen.add(1, &Role::Unfit("a former primary".to_owned()));
         seen.add(2, &Role::Unknown);
         seen.add(3, &Role::Primary);

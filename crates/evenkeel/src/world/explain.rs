@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use evenkeel_proxy::knowledge::{Catalog, Databases};
 
-use super::World;
-use super::service::ServiceState;
+use super::ControlPlane;
+use super::service::ManagedService;
 use crate::config::plan::Protocol;
-use crate::explain::{Cast, Known, explain, the_service};
+use crate::explain::{ExplainContext, Known, explain, the_service};
 use crate::status::{Explanation, Question};
 
-impl World {
+impl ControlPlane {
     pub(super) fn explain(&self, question: &Question) -> Result<Explanation, String> {
         let plans = self.services.iter().map(|service| &service.plan);
         let plan = the_service(plans, question.service.as_deref())?;
@@ -22,7 +22,7 @@ impl World {
         let view = service.service.snapshot();
         let own = view.database.as_ref();
         let replicas = own.map_or(&[][..], |own| &own.replicas).iter().enumerate();
-        let cast = Cast {
+        let cast = ExplainContext {
             service: plan,
             primary: own.and_then(|own| own.primary),
             replicas: replicas
@@ -47,9 +47,9 @@ impl World {
 
 /// One reading is of all schemas.
 fn explain_mysql(
-    service: &ServiceState,
+    service: &ManagedService,
     question: &Question,
-    cast: &Cast<'_>,
+    cast: &ExplainContext<'_>,
 ) -> Result<Explanation, String> {
     let knowledge = service.knowledge.as_ref();
     let routines = knowledge.and_then(|knowledge| knowledge.routines());

@@ -2,8 +2,8 @@
 
 use evenkeel_policy::cluster::Role;
 
-use super::World;
-use super::service::ServiceState;
+use super::ControlPlane;
+use super::service::ManagedService;
 use crate::config::Address;
 use crate::config::plan::{self, Fallback};
 
@@ -12,7 +12,7 @@ const LAG_MARGIN: u64 = 5;
 
 /// What a service does with a server that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum Eligibility {
     /// Sends clients to it.
     Serves,
     /// Sends clients to it while nobody else can take them.
@@ -21,17 +21,17 @@ pub(super) enum Fit {
     Unused(String),
 }
 
-impl World {
+impl ControlPlane {
     /// For each server of a service, in its order.
-    pub(super) fn fits(&self, service: &ServiceState) -> Vec<Fit> {
+    pub(super) fn eligibilities(&self, service: &ManagedService) -> Vec<Eligibility> {
         let listed = service.plan.servers.iter().enumerate();
         listed
             .map(|(index, server)| {
                 let fit = self.fit(service.plan.role, &server.address);
-                let was_out = matches!(service.fits.get(index), Some(Fit::Unused(_)));
+                let was_out = matches!(service.fits.get(index), Some(Eligibility::Unused(_)));
                 match self.crowds_the_limit(service.plan.role, &server.address) {
                     // Or it would come and go with every look.
-                    Some(why) if was_out && fit == Fit::Serves => Fit::Unused(why),
+                    Some(why) if was_out && fit == Eligibility::Serves => Eligibility::Unused(why),
                     _ => fit,
                 }
             })
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// What a service does with a server now.
-    pub(super) fn fit_in(&self, service: &ServiceState, address: &Address) -> Fit {
+    pub(super) fn fit_in(&self, service: &ManagedService, address: &Address) -> Eligibility {
         let mut listed = service.plan.servers.iter();
         let index = listed.position(|server| server.address == *address);
         let known = index.and_then(|index| service.fits.get(index));
@@ -69,7 +69,7 @@ impl World {
 
     /// Whether a service counts on a server, as things are: one that is down, or of whose role
     /// nothing is known, should serve; the primary need not serve reads, nor a replica writes.
-    pub(super) fn should_serve(&self, service: &ServiceState, address: &Address) -> bool {
+    pub(super) fn should_serve(&self, service: &ManagedService, address: &Address) -> bool {
         let cluster = self.cluster_of(address);
         let primary = cluster.and_then(|cluster| cluster.verdict.primary);
         let state = self.servers.get(address);
@@ -81,9 +81,9 @@ impl World {
         }
     }
 
-    pub(super) fn fit(&self, wanted: plan::Role, address: &Address) -> Fit {
+    pub(super) fn fit(&self, wanted: plan::Role, address: &Address) -> Eligibility {
         if wanted == plan::Role::Any {
-            return Fit::Serves;
+            return Eligibility::Serves;
         }
         let state = self.servers.get(address);
         let role = state
@@ -92,8 +92,8 @@ impl World {
                 cluster.role(state.server.id)
             });
         match role {
-            Role::Unknown => Fit::Unused("role unknown".to_owned()),
-            Role::Unfit(why) => Fit::Unused(why.clone()),
+            Role::Unknown => Eligibility::Unused("role unknown".to_owned()),
+            Role::Unfit(why) => Eligibility::Unused(why.clone()),
             Role::Spare(why) => spare_fits(wanted, why),
             Role::Primary => primary_fits(wanted),
             Role::Replica(lag) => replica_fits(wanted, lag.ms),
@@ -101,42 +101,42 @@ impl World {
     }
 }
 
-fn primary_fits(wanted: plan::Role) -> Fit {
+fn primary_fits(wanted: plan::Role) -> Eligibility {
     match wanted {
-        plan::Role::Any | plan::Role::Primary { .. } => Fit::Serves,
+        plan::Role::Any | plan::Role::Primary { .. } => Eligibility::Serves,
         plan::Role::Replica {
             fallback: Fallback::Primary,
             ..
-        } => Fit::Reserve,
-        plan::Role::Replica { .. } => Fit::Unused("server is the primary".to_owned()),
+        } => Eligibility::Reserve,
+        plan::Role::Replica { .. } => Eligibility::Unused("server is the primary".to_owned()),
     }
 }
 
 /// Nobody knows how far behind it is.
-fn spare_fits(wanted: plan::Role, why: &str) -> Fit {
+fn spare_fits(wanted: plan::Role, why: &str) -> Eligibility {
     match wanted {
         plan::Role::Replica {
             lag_ms_max: None, ..
-        } => Fit::Reserve,
-        _ => Fit::Unused(why.to_owned()),
+        } => Eligibility::Reserve,
+        _ => Eligibility::Unused(why.to_owned()),
     }
 }
 
-fn replica_fits(wanted: plan::Role, lag_ms: Option<u64>) -> Fit {
+fn replica_fits(wanted: plan::Role, lag_ms: Option<u64>) -> Eligibility {
     match wanted {
-        plan::Role::Any => Fit::Serves,
-        plan::Role::Primary { .. } => Fit::Unused("server is a replica".to_owned()),
+        plan::Role::Any => Eligibility::Serves,
+        plan::Role::Primary { .. } => Eligibility::Unused("server is a replica".to_owned()),
         plan::Role::Replica {
             lag_ms_max: None, ..
-        } => Fit::Serves,
+        } => Eligibility::Serves,
         plan::Role::Replica {
             lag_ms_max: Some(max_ms),
             ..
         } => match lag_ms {
-            Some(lag_ms) if lag_ms <= max_ms => Fit::Serves,
+            Some(lag_ms) if lag_ms <= max_ms => Eligibility::Serves,
             // Without the figure, which changes with every look: a reason is told when it changes.
-            Some(_) => Fit::Unused(format!("lag exceeds {max_ms} ms")),
-            None => Fit::Unused("lag unknown".to_owned()),
+            Some(_) => Eligibility::Unused(format!("lag exceeds {max_ms} ms")),
+            None => Eligibility::Unused("lag unknown".to_owned()),
         },
     }
 }
@@ -154,20 +154,29 @@ mod tests {
 
     #[test]
     fn a_lag_up_to_the_limit_fits() {
-        assert_eq!(replica_fits(replica(Some(500)), Some(500)), Fit::Serves);
-        assert_ne!(replica_fits(replica(Some(500)), Some(501)), Fit::Serves);
+        assert_eq!(
+            replica_fits(replica(Some(500)), Some(500)),
+            Eligibility::Serves
+        );
+        assert_ne!(
+            replica_fits(replica(Some(500)), Some(501)),
+            Eligibility::Serves
+        );
     }
 
     #[test]
     fn an_unknown_lag_fits_only_where_no_limit_is_set() {
-        assert_eq!(replica_fits(replica(None), None), Fit::Serves);
-        assert_ne!(replica_fits(replica(Some(86_400_000)), None), Fit::Serves);
+        assert_eq!(replica_fits(replica(None), None), Eligibility::Serves);
+        assert_ne!(
+            replica_fits(replica(Some(86_400_000)), None),
+            Eligibility::Serves
+        );
     }
 
     #[test]
     fn a_spare_serves_reads_where_no_limit_is_set() {
-        assert_eq!(spare_fits(replica(None), "a donor"), Fit::Reserve);
-        let unused = Fit::Unused("a donor".to_owned());
+        assert_eq!(spare_fits(replica(None), "a donor"), Eligibility::Reserve);
+        let unused = Eligibility::Unused("a donor".to_owned());
         assert_eq!(spare_fits(replica(Some(500)), "a donor"), unused);
     }
 
@@ -177,7 +186,10 @@ mod tests {
             lag_ms_max: None,
             fallback: Fallback::Primary,
         };
-        assert_eq!(primary_fits(told), Fit::Reserve);
-        assert!(matches!(primary_fits(replica(None)), Fit::Unused(_)));
+        assert_eq!(primary_fits(told), Eligibility::Reserve);
+        assert!(matches!(
+            primary_fits(replica(None)),
+            Eligibility::Unused(_)
+        ));
     }
 }

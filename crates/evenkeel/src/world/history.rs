@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use evenkeel_proxy::{Server, Service};
 
-use super::World;
+use super::ControlPlane;
 use crate::status::{HistoryPoint, Rates};
 
 /// A minute of points.
@@ -82,7 +82,7 @@ impl History {
     }
 }
 
-impl World {
+impl ControlPlane {
     pub(super) fn sample(&mut self) {
         for service in &mut self.services {
             let totals = Totals::of_service(&service.service);

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::{Server, Service, now_ms};
 
-use super::World;
-use super::service::ServiceState;
+use super::ControlPlane;
+use super::service::ManagedService;
 use crate::config::plan::{Protocol, ServicePlan};
 
 /// Between two looks at what should be gone.
 const LAST_LOOK_MS: u64 = 1_000;
 
 /// A service, or one server of a service, that new clients no longer see.
-pub(super) struct Leaving {
+pub(super) struct Removal {
     pub(super) service: Arc<Service>,
     /// As its sessions speak it.
     pub(super) protocol: Protocol,
     /// `None`: the whole service leaves.
     pub(super) server: Option<Arc<Server>>,
     /// The whole service, as it was when it left.
-    pub(super) departed: Option<Box<ServiceState>>,
+    pub(super) departed: Option<Box<ManagedService>>,
     /// Those that its last sessions are on: if one is listed again meanwhile, it is the same.
     pub(super) servers: Vec<Arc<Server>>,
     pub(super) since_ms: u64,
@@ -30,7 +30,7 @@ pub(super) struct Leaving {
     last_cut_ms: u64,
 }
 
-impl Leaving {
+impl Removal {
     /// One server of a service whose other servers stay.
     pub(super) fn server(service: &Arc<Service>, server: &Arc<Server>, plan: &ServicePlan) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Leaving {
     }
 
     /// A whole service.
-    pub(super) fn service(state: ServiceState, servers: Vec<Arc<Server>>) -> Self {
+    pub(super) fn service(state: ManagedService, servers: Vec<Arc<Server>>) -> Self {
         let leaving = Self::of(&state.service, servers, &state.plan);
         Self {
             departed: Some(Box::new(state)),
@@ -73,7 +73,7 @@ impl Leaving {
     }
 }
 
-impl World {
+impl ControlPlane {
     /// Nothing new goes to servers that left: what is idle there closes.
     pub(super) fn part_from_leaving(&self) {
         for leaving in &self.leaving {
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Cuts what is left, after the limit, of drained servers and of what left the configuration.
-    pub(super) fn cut_what_overstayed(&mut self, now_ms: u64) {
+    pub(super) fn cut_expired(&mut self, now_ms: u64) {
         for state in self.servers.values_mut() {
             let Some(drain) = state.drain.as_mut() else {
                 continue;

@@ -10,7 +10,7 @@ use evenkeel_proxy::listen::{ListenAddress, ListenError, Listener};
 use evenkeel_proxy::settings::Keepalive;
 
 use crate::config::Listen;
-use crate::upgrade::predecessor::Inherited;
+use crate::upgrade::predecessor::InheritedSockets;
 use crate::upgrade::state::Purpose;
 
 /// The sockets of one `listen`, accepting for a service.
@@ -137,7 +137,7 @@ impl Bound {
     pub(super) fn bind(
         listen: &Listen,
         keepalive: &Keepalive,
-        inherited: &mut Inherited,
+        inherited: &mut InheritedSockets,
     ) -> Result<Self, ListenError> {
         let mut sockets = Vec::new();
         for (address, optional) in addresses(listen) {

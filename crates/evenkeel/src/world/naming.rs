@@ -5,9 +5,9 @@ use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::{Endpoint, now_ms};
 
-use super::World;
-use super::server::ServerState;
-use super::timeline::News;
+use super::ControlPlane;
+use super::server::ManagedServer;
+use super::timeline::NewEvent;
 use crate::config::Address;
 use crate::config::plan::{OnPrimaryChange, Role};
 use crate::status::{EventKind, Severity};
@@ -15,7 +15,7 @@ use crate::status::{EventKind, Severity};
 /// A name is resolved again this often; the system's resolver tells no lifetime.
 const RESOLVE_INTERVAL_MS: u64 = 10_000;
 
-impl ServerState {
+impl ManagedServer {
     pub(super) fn due_resolve(&mut self, now_ms: u64) -> Option<(String, u16)> {
         if self.resolving || now_ms < self.next_resolve_ms {
             return None;
@@ -82,7 +82,7 @@ impl ServerState {
     }
 }
 
-impl World {
+impl ControlPlane {
     pub(super) fn take_resolved(
         &mut self,
         address: &Address,
@@ -95,7 +95,7 @@ impl World {
 
     /// Does what may make a server another machine: what is idle in pools goes to the one that it
     /// was, and is not lent again. What was said.
-    fn moves(&mut self, address: &Address, act: impl FnOnce(&mut ServerState) -> bool) -> bool {
+    fn moves(&mut self, address: &Address, act: impl FnOnce(&mut ManagedServer) -> bool) -> bool {
         let Some(state) = self.servers.get_mut(address) else {
             return false;
         };
@@ -136,7 +136,7 @@ impl World {
         self.forget_role(address);
         let cuts = self.cut_writers_of(address);
         let what = format!("{} moved to another address", self.name_of(address));
-        let news = News::new(EventKind::State, Severity::Warning, what);
+        let news = NewEvent::new(EventKind::State, Severity::Warning, what);
         let news = news.cause("its host name resolves to another address now");
         self.tell(news.server(address).cut(cuts, 0));
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use evenkeel_proxy::engine::operate::Which;
 use tokio::sync::oneshot;
 
-use super::World;
+use super::ControlPlane;
 use super::database::{digests, report};
-use super::service::ServiceState;
+use super::service::ManagedService;
 use crate::config::plan::Protocol;
 use crate::status::{Connections, DigestStatus, KillWhich};
 
@@ -19,7 +19,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// A cut is carried out within a turn of a worker.
 const KILL_LIMIT: Duration = Duration::from_millis(20);
 
-impl World {
+impl ControlPlane {
     /// Asks the workers, and answers when they have; meanwhile the world goes on.
     pub(super) fn tell_connections(
         &self,
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// As the workers see them, as far as they answer.
-    fn connections(&self, offer: &ServiceState) -> impl Future<Output = Connections> + use<> {
+    fn connections(&self, offer: &ManagedService) -> impl Future<Output = Connections> + use<> {
         let plan = offer.plan.clone();
         let answers = self.engine.describe(offer.service.id);
         async move {
@@ -162,7 +162,7 @@ impl World {
 
     /// The name of a service whose clients wait because an operator said so.
     pub(super) fn paused_service(&self) -> Option<&str> {
-        let is_paused = |one: &&ServiceState| {
+        let is_paused = |one: &&ManagedService| {
             let shared = one.service.database.as_ref();
             shared.is_some_and(|shared| !shared.paused().is_empty())
         };
@@ -171,13 +171,13 @@ impl World {
     }
 
     /// A service, of which one database alone may be meant.
-    fn pooled_by(&self, wanted: &str, database: Option<&str>) -> Result<&ServiceState, String> {
+    fn pooled_by(&self, wanted: &str, database: Option<&str>) -> Result<&ManagedService, String> {
         let offer = self.pooled(wanted)?;
         database.map_or(Ok(()), |name| has_pools_of(offer, name))?;
         Ok(offer)
     }
 
-    fn pooled(&self, wanted: &str) -> Result<&ServiceState, String> {
+    fn pooled(&self, wanted: &str) -> Result<&ManagedService, String> {
         let mut named = self.services.iter().filter(|one| one.plan.name == wanted);
         let Some(offer) = named.next() else {
             return Err(format!(
@@ -196,7 +196,7 @@ impl World {
 }
 
 /// A connection of MySQL goes from database to database with its clients: none has pools.
-fn has_pools_of(offer: &ServiceState, database: &str) -> Result<(), String> {
+fn has_pools_of(offer: &ManagedService, database: &str) -> Result<(), String> {
     match offer.plan.protocol {
         Protocol::Mysql => Err(format!(
             "service {:?} uses MySQL, whose server connections do not belong to a database: omit \

@@ -12,19 +12,19 @@ use evenkeel_proxy::probe::{Observation, Outcome, Target};
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::WatchError;
 
-use super::World;
-use super::cluster::handover::Leaving;
+use super::ControlPlane;
+use super::cluster::handover::Switchover;
 use super::report::now_unix_ms;
-use super::server::{DueProbe, ServerState};
-use super::timeline::News;
-use super::witness::witnessed;
+use super::server::{DueProbe, ManagedServer};
+use super::timeline::NewEvent;
+use super::witness::with_traffic_check;
 use crate::config::Address;
 use crate::config::plan::OnServerDown;
 use crate::status::{EventKind, Severity};
 
 /// An answer that came from outside.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum MonitorEvent {
     /// What a probe saw, and whether the server answered clients while it waited.
     Probed(Address, Observation, bool),
     Resolved(Address, Result<Vec<Endpoint>, String>),
@@ -32,16 +32,16 @@ pub(super) enum Report {
     /// It does not answer over a new connection.
     FellSilent(Address),
     /// What is under way at a former primary has had its time.
-    Overstays(Leaving),
+    Overstays(Switchover),
     /// It has ended.
-    Left(Leaving),
+    Left(Switchover),
     /// Sessions have seen something that does not fit the roles of these servers.
     Doubted(BTreeSet<u64>),
 }
 
-impl World {
+impl ControlPlane {
     pub(super) fn start_due_probes(&mut self, now_ms: u64) {
-        let due = |state: &ServerState| state.next_due_ms(now_ms) <= now_ms;
+        let due = |state: &ManagedServer| state.next_due_ms(now_ms) <= now_ms;
         let servers = self.servers.iter().filter(|(_, state)| due(state));
         let addresses: Vec<_> = servers.map(|(address, _)| address.clone()).collect();
         for address in addresses {
@@ -59,7 +59,7 @@ impl World {
             tokio::spawn(async move {
                 let answer = resolve(&host, port).await;
                 // The world is gone only when the process ends.
-                let _ = reports.send(Report::Resolved(address, answer)).await;
+                let _ = reports.send(MonitorEvent::Resolved(address, answer)).await;
             });
         }
         match state.due_probe(now_ms) {
@@ -71,18 +71,22 @@ impl World {
                 let limit = Duration::from_millis(timeout_ms);
                 tokio::spawn(async move {
                     let (seen, is_busy) = match target {
-                        Some(target) => witnessed(&server, limit, asker.ask(&target, limit)).await,
+                        Some(target) => {
+                            with_traffic_check(&server, limit, asker.ask(&target, limit)).await
+                        }
                         None => (unresolved(), false),
                     };
-                    let _ = reports.send(Report::Probed(address, seen, is_busy)).await;
+                    let _ = reports
+                        .send(MonitorEvent::Probed(address, seen, is_busy))
+                        .await;
                 });
             }
         }
     }
 
-    pub(super) fn take_report(&mut self, report: Report) {
+    pub(super) fn take_report(&mut self, report: MonitorEvent) {
         match report {
-            Report::Probed(address, seen, is_busy) => {
+            MonitorEvent::Probed(address, seen, is_busy) => {
                 // A server that left the configuration meanwhile is nobody's concern.
                 let Some(state) = self.servers.get_mut(&address) else {
                     return;
@@ -90,14 +94,14 @@ impl World {
                 let change = state.notice_probe(seen, is_busy, now_unix_ms());
                 self.follow(&address, change);
             }
-            Report::Resolved(address, answer) => {
+            MonitorEvent::Resolved(address, answer) => {
                 self.take_resolved(&address, answer);
             }
-            Report::Said(address, outcome) => self.hear(&address, outcome),
-            Report::FellSilent(address) => self.notice_silence(&address),
-            Report::Overstays(leaving) => self.cut_overstaying(leaving),
-            Report::Left(leaving) => self.has_left(leaving),
-            Report::Doubted(server_ids) => self.ask_doubted(&server_ids),
+            MonitorEvent::Said(address, outcome) => self.hear(&address, outcome),
+            MonitorEvent::FellSilent(address) => self.notice_silence(&address),
+            MonitorEvent::Overstays(leaving) => self.cut_overstaying(leaving),
+            MonitorEvent::Left(leaving) => self.has_left(leaving),
+            MonitorEvent::Doubted(server_ids) => self.ask_doubted(&server_ids),
         }
     }
 
@@ -131,7 +135,7 @@ impl World {
         let what = format!("{} {now}", self.name_of(address));
         let listing = self.services.iter().filter(|one| one.lists(address));
         let queued = listing.map(|one| one.service.queued() as u64).sum();
-        let news = News::new(EventKind::State, severity, what);
+        let news = NewEvent::new(EventKind::State, severity, what);
         let news = news.cause(change.reason.clone()).server(address);
         self.tell(news.cut(cuts, queued));
     }
@@ -147,7 +151,7 @@ impl World {
     }
 
     /// A client that had picked a server just before its verdict settles on it just after.
-    pub(super) fn cut_late_comers_of_the_dead(&self) {
+    pub(super) fn cut_sessions_on_dead_servers(&self) {
         for (address, state) in &self.servers {
             if state.health.state() == HealthState::Down && state.server.load.active() > 0 {
                 self.cut_sessions_of_dead(address);

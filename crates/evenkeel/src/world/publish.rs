@@ -10,17 +10,17 @@ use evenkeel_policy::ramp::effective_weight;
 use evenkeel_proxy::settings::{Keepalive, ProxyVersion, ServiceSettings};
 use evenkeel_proxy::{ServiceSnapshot, now_ms};
 
-use super::World;
+use super::ControlPlane;
 use super::database::serving::tell_turn;
-use super::fit::Fit;
-use super::server::ServerState;
-use super::service::ServiceState;
-use super::timeline::News;
+use super::fit::Eligibility;
+use super::server::ManagedServer;
+use super::service::ManagedService;
+use super::timeline::NewEvent;
 use crate::config::Address;
 use crate::config::plan::{self, AllDown, SendProxy, ServicePlan};
 use crate::status::{EventKind, ServiceState as State, Severity};
 
-impl World {
+impl ControlPlane {
     /// Publishes every service that lists the address.
     pub(super) fn publish_all_with(&mut self, address: &Address) {
         for index in 0..self.services.len() {
@@ -45,7 +45,7 @@ impl World {
     /// Replaces what the data plane sees of one service.
     pub(super) fn publish(&mut self, index: usize) {
         let now_ms = now_ms();
-        let fits = self.fits(&self.services[index]);
+        let fits = self.eligibilities(&self.services[index]);
         self.tell_fits(index, &fits);
         let (view, next_ramp_ms) = self.view(&self.services[index], &fits, now_ms);
         let service = &mut self.services[index];
@@ -75,14 +75,14 @@ impl World {
             _ => self.reason(offer, state),
         };
         let what = format!("service is {}", state.name());
-        let news = News::new(EventKind::State, severity, what).cause(cause);
+        let news = NewEvent::new(EventKind::State, severity, what).cause(cause);
         let queued = offer.service.queued() as u64;
         let news = news.service(&offer.plan.name).cut(Vec::new(), queued);
-        self.tell_later(news);
+        self.record_after(news);
     }
 
     /// A replica that leaves a service for its lag, or comes back, keeps its role: told here.
-    fn tell_fits(&mut self, index: usize, fits: &[Fit]) {
+    fn tell_fits(&mut self, index: usize, fits: &[Eligibility]) {
         let offer = &self.services[index];
         let listed = offer.plan.servers.iter().zip(offer.fits.iter().zip(fits));
         let mut news = Vec::new();
@@ -94,19 +94,19 @@ impl World {
             });
             let stays_in = [before, now]
                 .iter()
-                .all(|fit| !matches!(fit, Fit::Unused(_)));
+                .all(|fit| !matches!(fit, Eligibility::Unused(_)));
             let wanted = matches!(offer.plan.role, plan::Role::Replica { .. });
             if stays_in || before == now || !is_replica || !wanted {
                 continue;
             }
             let one = match now {
-                Fit::Unused(why) => News::new(
+                Eligibility::Unused(why) => NewEvent::new(
                     EventKind::Role,
                     Severity::Warning,
                     format!("{} no longer receives clients", server.name),
                 )
                 .cause(why.clone()),
-                Fit::Serves | Fit::Reserve => News::new(
+                Eligibility::Serves | Eligibility::Reserve => NewEvent::new(
                     EventKind::Role,
                     Severity::Info,
                     format!("{} receives clients again", server.name),
@@ -115,13 +115,13 @@ impl World {
             news.push(one.service(&offer.plan.name).server(&server.address));
         }
         for one in news {
-            self.tell_later(one);
+            self.record_after(one);
         }
     }
 
     /// The last sessions of a service that left find nobody any more who takes their writes.
-    pub(super) fn publish_without_primary(&self, departed: &ServiceState) {
-        let (mut view, _) = self.view(departed, &self.fits(departed), now_ms());
+    pub(super) fn publish_without_primary(&self, departed: &ManagedService) {
+        let (mut view, _) = self.view(departed, &self.eligibilities(departed), now_ms());
         if let Some(database) = &mut view.database {
             database.primary = None;
         }
@@ -130,16 +130,16 @@ impl World {
     }
 
     /// Publishes a service that is not in the list yet.
-    pub(super) fn publish_before_listening(&self, service: &ServiceState) {
-        let (view, _) = self.view(service, &self.fits(service), now_ms());
+    pub(super) fn publish_before_listening(&self, service: &ManagedService) {
+        let (view, _) = self.view(service, &self.eligibilities(service), now_ms());
         self.engine.publish(&service.service, view);
     }
 
     /// The view of a service, and when its next ramp step is due.
     fn view(
         &self,
-        service: &ServiceState,
-        fits: &[Fit],
+        service: &ManagedService,
+        fits: &[Eligibility],
         now_ms: u64,
     ) -> (ServiceSnapshot, Option<u64>) {
         let (mut members, mut servers) = (Vec::new(), Vec::new());
@@ -161,8 +161,8 @@ impl World {
             members.push(Member {
                 id: identity(&listed.address),
                 weight: ramped.weight,
-                backup: listed.backup || *fit == Fit::Reserve,
-                accepting: state.takes_clients() && !matches!(fit, Fit::Unused(_)),
+                backup: listed.backup || *fit == Eligibility::Reserve,
+                accepting: state.takes_clients() && !matches!(fit, Eligibility::Unused(_)),
                 load: Arc::clone(&state.server.load),
             });
             servers.push(Arc::clone(&state.server));
@@ -193,7 +193,8 @@ impl World {
             let fit = self.fit_in(service, &server.address);
             let should = self.should_serve(service, &server.address);
             all += usize::from(should);
-            let serves = self.takes_clients(&server.address) && !matches!(fit, Fit::Unused(_));
+            let serves =
+                self.takes_clients(&server.address) && !matches!(fit, Eligibility::Unused(_));
             taking += usize::from(serves && should);
             reserve |= serves && !should;
         }
@@ -208,7 +209,7 @@ impl World {
 }
 
 /// How long a server has been back; one that was never away needs no slow start.
-fn up_for_ms(state: &ServerState, now_ms: u64) -> u64 {
+fn up_for_ms(state: &ManagedServer, now_ms: u64) -> u64 {
     state
         .back_since_ms
         .map_or(u64::MAX, |since_ms| now_ms.saturating_sub(since_ms))

@@ -1,9 +1,9 @@
 //! What the service manager shows of us, once a second.
 
-use super::World;
+use super::ControlPlane;
 use crate::notify;
 
-impl World {
+impl ControlPlane {
     pub(super) fn pulse(&self) {
         let text = if self.stop_by_ms.is_some() {
             format!(
@@ -22,7 +22,7 @@ impl World {
                 counted(servers, "server")
             )
         };
-        notify::pulse(&text);
+        notify::ping_watchdog(&text);
     }
 }
 

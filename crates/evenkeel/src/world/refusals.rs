@@ -16,12 +16,12 @@ const REASONS: [&str; 6] = [
 
 /// What was already told of one service.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct RejectionLog {
     told: [u64; REASONS.len()],
     next_ms: u64,
 }
 
-impl Refusals {
+impl RejectionLog {
     /// The lines that are due.
     pub(super) fn news(&mut self, now_ms: u64, counters: &ServiceCounters) -> Vec<String> {
         let totals = [
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_first_refusal_is_told_at_once_and_the_rest_after_a_while() {
-        let mut refusals = Refusals::default();
+        let mut refusals = RejectionLog::default();
         assert!(refusals.lines(0, [0; 6]).is_empty());
         let first = refusals.lines(1_000, [0, 0, 1, 0, 0, 0]);
         assert_eq!(first, ["clients rejected: 1: queue full (queue.length)"]);

@@ -10,26 +10,26 @@ use evenkeel_proxy::{Server, ServiceSnapshot, now_ms, now_us};
 
 use super::cluster::asks_roles;
 use super::database::serving;
-use super::leaving::Leaving;
+use super::leaving::Removal;
 use super::listening::{Bound, Listening};
 use super::publish::{keepalive, settings};
-use super::server::{ServerState, Watch};
-use super::service::ServiceState;
-use super::timeline::News;
-use super::{World, WorldError};
+use super::server::{ManagedServer, MonitorConfig};
+use super::service::ManagedService;
+use super::timeline::NewEvent;
+use super::{ControlPlane, ControlPlaneError};
 use crate::config::plan::ServicePlan;
 use crate::config::{self, Address, Listen, Plan};
 use crate::notify;
 use crate::status::{self, EventKind, Reply, Severity};
-use crate::upgrade::predecessor::Inherited;
+use crate::upgrade::predecessor::InheritedSockets;
 
 /// Everything of a new plan that can fail, done before anything is changed.
 pub(super) struct Prepared {
-    pub(super) servers: BTreeMap<Address, ServerState>,
+    pub(super) servers: BTreeMap<Address, ManagedServer>,
     pub(super) bound: Vec<Bound>,
 }
 
-impl World {
+impl ControlPlane {
     /// Reads the file again and takes it over; a wrong file changes nothing.
     pub(super) async fn reload(&mut self) -> Reply {
         notify::reloading();
@@ -47,7 +47,7 @@ impl World {
         } else {
             Severity::Error
         };
-        self.tell(News::new(
+        self.tell(NewEvent::new(
             EventKind::Config,
             severity,
             reply.message.clone(),
@@ -122,8 +122,8 @@ impl World {
     }
 
     /// Takes a checked plan over, or changes nothing.
-    pub(super) fn adopt(&mut self, plan: Plan) -> Result<(), WorldError> {
-        let prepared = self.prepare(&plan, &mut Inherited::default())?;
+    pub(super) fn adopt(&mut self, plan: Plan) -> Result<(), ControlPlaneError> {
+        let prepared = self.prepare(&plan, &mut InheritedSockets::default())?;
         self.adopt_prepared(plan, prepared);
         Ok(())
     }
@@ -138,7 +138,7 @@ impl World {
         self.servers
             .retain(|address, _| self.services.iter().any(|service| service.lists(address)));
         self.adopt_clusters();
-        self.adopt_learning();
+        self.update_monitor_tasks();
         self.count_elsewhere();
         for index in 0..self.services.len() {
             self.publish(index);
@@ -149,17 +149,17 @@ impl World {
     pub(super) fn prepare(
         &self,
         plan: &Plan,
-        inherited: &mut Inherited,
-    ) -> Result<Prepared, WorldError> {
+        inherited: &mut InheritedSockets,
+    ) -> Result<Prepared, ControlPlaneError> {
         let mut servers = BTreeMap::new();
         for service in &plan.services {
             for listed in &service.servers {
-                let fail = |cause| WorldError::Probe {
+                let fail = |cause| ControlPlaneError::Probe {
                     service: service.name.clone(),
                     server: listed.name.clone(),
                     cause,
                 };
-                let watch = Watch::of(service);
+                let watch = MonitorConfig::of(service);
                 // Built once for nothing where it exists: the later update must not fail.
                 watch.asker(&listed.address).map_err(fail)?;
                 if service.protocol.is_database() {
@@ -175,7 +175,7 @@ impl World {
                 }
                 let max = listed.max_connections;
                 let mut state =
-                    ServerState::new(&self.engine, &listed.address, watch, max).map_err(fail)?;
+                    ManagedServer::new(&self.engine, &listed.address, watch, max).map_err(fail)?;
                 if let Some(known) = self.leaving_server(&listed.address) {
                     state.server = known;
                 }
@@ -195,7 +195,11 @@ impl World {
         servers.find(|server| *server.name == *name).map(Arc::clone)
     }
 
-    fn bind_new(&self, plan: &Plan, inherited: &mut Inherited) -> Result<Vec<Bound>, WorldError> {
+    fn bind_new(
+        &self,
+        plan: &Plan,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Vec<Bound>, ControlPlaneError> {
         let open: Vec<&Listen> = self
             .services
             .iter()
@@ -211,12 +215,12 @@ impl World {
                 let opened = Bound::bind(listen, &keepalive(&service.keepalive), inherited);
                 let held = open.iter().find(|held| held.overlaps(listen));
                 let fail = |cause| match (cause, held) {
-                    (ListenError::InUse(_), Some(held)) => WorldError::OwnPort {
+                    (ListenError::InUse(_), Some(held)) => ControlPlaneError::OwnPort {
                         service: service.name.clone(),
                         listen: listen.to_string(),
                         held: held.to_string(),
                     },
-                    (cause, _) => WorldError::Listen {
+                    (cause, _) => ControlPlaneError::Listen {
                         service: service.name.clone(),
                         cause,
                     },
@@ -227,7 +231,7 @@ impl World {
         Ok(bound)
     }
 
-    fn adopt_servers(&mut self, plan: &Plan, new: BTreeMap<Address, ServerState>) {
+    fn adopt_servers(&mut self, plan: &Plan, new: BTreeMap<Address, ManagedServer>) {
         for service in &plan.services {
             for listed in &service.servers {
                 let max = listed.max_connections;
@@ -235,7 +239,7 @@ impl World {
                     back.server.load.set_max_connections(max);
                 }
                 if let Some(known) = self.servers.get_mut(&listed.address)
-                    && let Err(error) = known.update(Watch::of(service), max)
+                    && let Err(error) = known.update(MonitorConfig::of(service), max)
                 {
                     tracing::error!(server = %listed.address, "cannot apply new probe settings, \
                                                                keeping the old ones: {error}");
@@ -282,11 +286,11 @@ impl World {
             let listed = gone.plan.servers.iter();
             let states = listed.filter_map(|server| self.servers.get(&server.address));
             let servers = states.map(|state| Arc::clone(&state.server)).collect();
-            self.leaving.push(Leaving::service(gone, servers));
+            self.leaving.push(Removal::service(gone, servers));
         }
     }
 
-    fn keep_service(&mut self, mut service: ServiceState, plan: &ServicePlan) -> ServiceState {
+    fn keep_service(&mut self, mut service: ManagedService, plan: &ServicePlan) -> ManagedService {
         for listed in &service.plan.servers {
             let stays = plan
                 .servers
@@ -294,7 +298,7 @@ impl World {
                 .any(|server| server.address == listed.address);
             if let (false, Some(state)) = (stays, self.servers.get(&listed.address)) {
                 self.leaving
-                    .push(Leaving::server(&service.service, &state.server, plan));
+                    .push(Removal::server(&service.service, &state.server, plan));
             }
         }
         service
@@ -318,7 +322,7 @@ impl World {
         service
     }
 
-    fn new_service(&self, plan: &ServicePlan) -> ServiceState {
+    fn new_service(&self, plan: &ServicePlan) -> ManagedService {
         let cursor = Arc::default();
         let nobody = ServerSet::new(plan.balance, Vec::new(), Arc::clone(&cursor));
         let view = ServiceSnapshot {
@@ -335,7 +339,7 @@ impl World {
             .map(|(database, knowledge)| {
                 serving::shared((plan.protocol, database), workers, knowledge)
             });
-        let mut service = ServiceState {
+        let mut service = ManagedService {
             plan: plan.clone(),
             service: self.engine.add_service(&plan.name, view, shared),
             cursor,
@@ -344,7 +348,7 @@ impl World {
             fits: Vec::new(),
             next_ramp_ms: None,
             history: super::history::History::default(),
-            refusals: super::refusals::Refusals::default(),
+            refusals: super::refusals::RejectionLog::default(),
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
             knowledge,
@@ -370,7 +374,7 @@ impl World {
     }
 
     /// Gives a service the sockets that it wants and does not have.
-    fn start_listening(&mut self, service: &mut ServiceState, bound: &mut Vec<Bound>) {
+    fn start_listening(&mut self, service: &mut ManagedService, bound: &mut Vec<Bound>) {
         // The first clients must find servers, not the empty view that a new service starts with.
         self.publish_before_listening(service);
         for listen in &service.plan.listen {

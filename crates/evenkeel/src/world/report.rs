@@ -11,12 +11,12 @@ use evenkeel_proxy::counters::{self, ServiceCounters};
 use evenkeel_proxy::record::Record;
 use evenkeel_proxy::{now_ms, now_us};
 
-use super::World;
+use super::ControlPlane;
 use super::database::digests::work;
-use super::fit::Fit;
-use super::leaving::Leaving;
-use super::server::ServerState as Known;
-use super::service::ServiceState as Offer;
+use super::fit::Eligibility;
+use super::leaving::Removal;
+use super::server::ManagedServer as Known;
+use super::service::ManagedService as Offer;
 use crate::config::plan::ServerPlan;
 use crate::log::ConnectionRecord;
 use crate::status::{
@@ -41,7 +41,7 @@ pub(super) fn unix_ms(at_ms: u64) -> u64 {
     now_unix_ms().saturating_sub(now_ms().saturating_sub(at_ms))
 }
 
-impl World {
+impl ControlPlane {
     pub(super) fn status(&self) -> Status {
         let mut services: Vec<_> = self
             .services
@@ -188,7 +188,7 @@ impl World {
     fn out_because(&self, offer: &Offer, server: &ServerPlan) -> String {
         let known = self.servers.get(&server.address);
         let fit = self.fit_in(offer, &server.address);
-        if let (true, Fit::Unused(why)) = (self.takes_clients(&server.address), fit) {
+        if let (true, Eligibility::Unused(why)) = (self.takes_clients(&server.address), fit) {
             return format!("{} ({why})", server.name);
         }
         let state = known.map_or(ServerState::Starting, |known| state_of(known).0);
@@ -214,8 +214,8 @@ impl World {
 
     fn server_status(&self, offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
         let unused_because = match self.fit_in(offer, &listed.address) {
-            Fit::Unused(why) => Some(why),
-            Fit::Serves | Fit::Reserve => None,
+            Eligibility::Unused(why) => Some(why),
+            Eligibility::Serves | Eligibility::Reserve => None,
         };
         let is_database = offer.plan.database.is_some();
         let worked = || WorkTotals::sum(known.server.counters.work());
@@ -334,7 +334,7 @@ fn differs(offer: &Offer, listed: &ServerPlan, known: &Known) -> Option<String> 
     (!differences.is_empty()).then(|| differences.join("; "))
 }
 
-fn leaving_server(leaving: &Leaving) -> Option<ServerStatus> {
+fn leaving_server(leaving: &Removal) -> Option<ServerStatus> {
     let server = leaving.server.as_ref()?;
     Some(ServerStatus {
         name: server.name.to_string(),
@@ -352,7 +352,7 @@ fn leaving_server(leaving: &Leaving) -> Option<ServerStatus> {
     })
 }
 
-fn leaving_service(leaving: &Leaving) -> ServiceStatus {
+fn leaving_service(leaving: &Removal) -> ServiceStatus {
     let counters = &leaving.service.counters;
     ServiceStatus {
         name: leaving.service.name.to_string(),

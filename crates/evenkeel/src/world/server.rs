@@ -14,22 +14,22 @@ use evenkeel_proxy::{Endpoint, Server, fast_random, now_ms};
 use tokio::sync::mpsc;
 
 use super::history::History;
-use super::probing::Report;
-use super::watching::{Times, Watching};
+use super::probing::MonitorEvent;
+use super::watching::{RoleMonitorTask, Times};
 use crate::config::Address;
 use crate::config::plan::{self, Monitor, Protocol, ServerTls, ServicePlan, TlsMode};
 use crate::status::LastProbe;
 
 /// What the probes of a server depend on: a change of it makes a new asker.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Watch {
+pub(super) struct MonitorConfig {
     health: plan::Health,
     monitor: Option<Monitor>,
     tls: ServerTls,
     protocol: Protocol,
 }
 
-impl Watch {
+impl MonitorConfig {
     pub(super) fn of(service: &ServicePlan) -> Self {
         Self {
             health: service.health.clone(),
@@ -149,7 +149,7 @@ pub(super) struct Drain {
 }
 
 /// One server address, shared by all services that list it.
-pub(super) struct ServerState {
+pub(super) struct ManagedServer {
     pub(super) server: Arc<Server>,
     pub(super) address: Address,
     pub(super) asker: Option<Arc<Prober>>,
@@ -161,10 +161,10 @@ pub(super) struct ServerState {
     pub(super) resolve_error: Option<String>,
     pub(super) history: History,
     /// The task that asks for its role, in a cluster.
-    pub(super) watching: Option<Watching>,
+    pub(super) watching: Option<RoleMonitorTask>,
     /// Why it could not tell its role.
     pub(super) role_problem: Option<String>,
-    watch: Watch,
+    watch: MonitorConfig,
     asking: bool,
     pub(super) next_probe_ms: u64,
     /// When the last probe began.
@@ -178,11 +178,11 @@ pub(super) struct ServerState {
     served_seen: u64,
 }
 
-impl ServerState {
+impl ManagedServer {
     pub(super) fn new(
         engine: &Engine,
         address: &Address,
-        watch: Watch,
+        watch: MonitorConfig,
         max_connections: Option<u32>,
     ) -> Result<Self, String> {
         let now_ms = now_ms();
@@ -225,7 +225,7 @@ impl ServerState {
     /// Goes on under a new configuration; what is known of the server stays.
     pub(super) fn update(
         &mut self,
-        watch: Watch,
+        watch: MonitorConfig,
         max_connections: Option<u32>,
     ) -> Result<(), String> {
         self.server.load.set_max_connections(max_connections);
@@ -245,7 +245,7 @@ impl ServerState {
     pub(super) fn watch_role(
         &mut self,
         wanted: bool,
-        reports: &mpsc::Sender<Report>,
+        reports: &mpsc::Sender<MonitorEvent>,
     ) -> Result<(), String> {
         if !wanted && self.watching.take().is_some() {
             self.use_addresses();
@@ -255,7 +255,7 @@ impl ServerState {
             let watcher = self.watch.watcher(&self.address)?;
             let (server, times) = (Arc::clone(&self.server), self.watch.times());
             let (address, reports) = (self.address.clone(), reports.clone());
-            let watching = Watching::start(address, server, watcher, times, reports);
+            let watching = RoleMonitorTask::start(address, server, watcher, times, reports);
             self.watching = Some(watching);
             self.told_role_ms = now_ms();
             self.use_addresses();

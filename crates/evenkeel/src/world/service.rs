@@ -10,11 +10,11 @@ use evenkeel_proxy::rules::RuleBook;
 use evenkeel_proxy::tls::Acceptor;
 use evenkeel_proxy::{Service, now_us};
 
-use super::database::{Learning, serving, tracks};
-use super::fit::Fit;
+use super::database::{MonitorTasks, serving, tracks};
+use super::fit::Eligibility;
 use super::history::History;
 use super::listening::Listening;
-use super::refusals::Refusals;
+use super::refusals::RejectionLog;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::rules;
@@ -24,7 +24,7 @@ use crate::status;
 const UNTOLD_US: u64 = 500_000;
 
 /// A service and everything that belongs to it alone.
-pub(super) struct ServiceState {
+pub(super) struct ManagedService {
     pub(super) plan: ServicePlan,
     pub(super) service: Arc<Service>,
     pub(super) cursor: Arc<RotationCursor>,
@@ -32,10 +32,10 @@ pub(super) struct ServiceState {
     /// Weights set by command, which outlive reloads.
     pub(super) weights: BTreeMap<Address, u32>,
     /// As the data plane knows them, in the order of the plan's servers.
-    pub(super) fits: Vec<Fit>,
+    pub(super) fits: Vec<Eligibility>,
     pub(super) next_ramp_ms: Option<u64>,
     pub(super) history: History,
-    pub(super) refusals: Refusals,
+    pub(super) refusals: RejectionLog,
     pub(super) state: status::ServiceState,
     pub(super) state_since_ms: u64,
     /// What its sessions know of the servers, if it speaks PostgreSQL.
@@ -47,12 +47,12 @@ pub(super) struct ServiceState {
     /// What its plan wants done with some statements.
     pub(super) rules: Option<Arc<RuleBook>>,
     /// The tasks that find it out.
-    pub(super) learning: Option<Learning>,
+    pub(super) learning: Option<MonitorTasks>,
     /// Who took its writes when its sessions were told last, drained or not.
     pub(super) primary: Option<u64>,
 }
 
-impl ServiceState {
+impl ManagedService {
     pub(super) fn lists(&self, address: &Address) -> bool {
         self.plan
             .servers

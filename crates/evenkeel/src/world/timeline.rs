@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::now_ms;
 
-use super::World;
+use super::ControlPlane;
 use super::report::now_unix_ms;
 use crate::status::{EventKind, Severity, TimelineEvent};
 
@@ -24,7 +24,7 @@ pub(super) struct Timeline {
     events: VecDeque<Kept>,
     last_id: u64,
     /// What follows from the events of this turn, told behind them.
-    later: Vec<News>,
+    later: Vec<NewEvent>,
 }
 
 #[derive(Debug)]
@@ -47,12 +47,12 @@ impl Kept {
 
 /// A new event, as those who tell it write it.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct NewEvent {
     event: TimelineEvent,
     cuts: Vec<CutCount>,
 }
 
-impl News {
+impl NewEvent {
     pub(super) fn new(kind: EventKind, severity: Severity, what: impl Into<String>) -> Self {
         let event = TimelineEvent {
             kind,
@@ -88,8 +88,8 @@ impl News {
 }
 
 impl Timeline {
-    pub(super) fn tell(&mut self, news: News) {
-        let News { mut event, cuts } = news;
+    pub(super) fn record(&mut self, news: NewEvent) {
+        let NewEvent { mut event, cuts } = news;
         self.last_id += 1;
         event.id = self.last_id;
         event.at_unix_ms = now_unix_ms();
@@ -156,20 +156,20 @@ impl Timeline {
     }
 }
 
-impl World {
-    pub(super) fn tell(&mut self, news: News) {
-        self.timeline.tell(news);
+impl ControlPlane {
+    pub(super) fn tell(&mut self, news: NewEvent) {
+        self.timeline.record(news);
     }
 
     /// Tells something that follows from what is being told now: the cause comes first.
-    pub(super) fn tell_later(&mut self, news: News) {
+    pub(super) fn record_after(&mut self, news: NewEvent) {
         self.timeline.later.push(news);
     }
 
     /// What is due of the telling: consequences, and counts that are final now.
     pub(super) fn tell_what_is_due(&mut self, now_ms: u64) {
         for news in std::mem::take(&mut self.timeline.later) {
-            self.timeline.tell(news);
+            self.timeline.record(news);
         }
         self.timeline.tell_cuts(now_ms);
     }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     fn told(timeline: &mut Timeline, what: &str) {
-        timeline.tell(News::new(EventKind::State, Severity::Info, what));
+        timeline.record(NewEvent::new(EventKind::State, Severity::Info, what));
     }
 
     #[test]

@@ -16,16 +16,16 @@ use evenkeel_proxy::now_ms;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot};
 
-use super::World;
+use super::ControlPlane;
 use super::database::serving;
-use super::timeline::News;
+use super::timeline::NewEvent;
 use crate::notify;
 use crate::status::{EventKind, Reply, Severity};
-use crate::upgrade::doors::Doors;
-use crate::upgrade::line::FromPredecessor;
+use crate::upgrade::doors::AdminSockets;
+use crate::upgrade::line::PredecessorEvent;
 use crate::upgrade::process::Process;
-use crate::upgrade::state::{Purpose, Report};
-use crate::upgrade::successor::{FromSuccessor, Order, Successor};
+use crate::upgrade::state::{DrainReport, Purpose};
+use crate::upgrade::successor::{Successor, SuccessorCommand, SuccessorEvent};
 use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
 
 /// How often it is looked whether the last accept is over, before the new process may begin.
@@ -43,17 +43,17 @@ const FIRST_PROCESS: u32 = 1;
 /// What upgrades add to a world.
 pub(super) struct Upgrades {
     pub(super) from_successor: (
-        mpsc::UnboundedSender<FromSuccessor>,
-        mpsc::UnboundedReceiver<FromSuccessor>,
+        mpsc::UnboundedSender<SuccessorEvent>,
+        mpsc::UnboundedReceiver<SuccessorEvent>,
     ),
     pub(super) from_predecessor: (
-        mpsc::UnboundedSender<FromPredecessor>,
-        mpsc::UnboundedReceiver<FromPredecessor>,
+        mpsc::UnboundedSender<PredecessorEvent>,
+        mpsc::UnboundedReceiver<PredecessorEvent>,
     ),
-    doors: Option<Doors>,
+    doors: Option<AdminSockets>,
     waiting: Option<Waiting>,
-    under_way: Option<UnderWay>,
-    heir: Option<Heir>,
+    under_way: Option<PendingUpgrade>,
+    heir: Option<ActiveSuccessor>,
     predecessor: Option<Predecessor>,
     /// Places of each server, by id, that are enough for those who only borrow connections: half of
     /// what we had.
@@ -76,7 +76,7 @@ impl Default for Upgrades {
 }
 
 /// A take-over that may still fail.
-struct UnderWay {
+struct PendingUpgrade {
     successor: Successor,
     answer: oneshot::Sender<Reply>,
     /// The new process waits for the state.
@@ -90,16 +90,16 @@ struct UnderWay {
 }
 
 /// The process that serves instead of us.
-struct Heir {
+struct ActiveSuccessor {
     successor: Successor,
-    told: Report,
+    told: DrainReport,
     next_report_ms: u64,
     next_counts_ms: u64,
     /// A manager that stops the service tells all its processes; we are stopping anyway.
     told_to_stop: bool,
 }
 
-impl World {
+impl ControlPlane {
     /// Starts an upgrade, or refuses it; the answer comes when that is decided.
     pub(super) fn upgrade(&mut self, wanted: Wanted) {
         if let Some(why) = self.no_upgrade_because() {
@@ -121,7 +121,7 @@ impl World {
                 let _ = answer.send(Reply::failed(format!("cannot start upgrade: {error}")));
             }
             Ok(successor) => {
-                self.upgrades.under_way = Some(UnderWay {
+                self.upgrades.under_way = Some(PendingUpgrade {
                     successor,
                     answer,
                     is_wanted: false,
@@ -170,32 +170,32 @@ impl World {
         busy.then(|| "another upgrade is in progress".to_owned())
     }
 
-    pub(super) fn hear_successor(&mut self, said: FromSuccessor) {
+    pub(super) fn hear_successor(&mut self, said: SuccessorEvent) {
         let under_way = self.upgrades.under_way.as_ref();
         let is_given_up = under_way.is_some_and(|under_way| under_way.is_given_up);
         match said {
-            FromSuccessor::Asks | FromSuccessor::Ready if is_given_up => {
-                self.tell_candidate(Order::GiveUp);
+            SuccessorEvent::Asks | SuccessorEvent::Ready if is_given_up => {
+                self.tell_candidate(SuccessorCommand::GiveUp);
             }
-            FromSuccessor::Asks => {
+            SuccessorEvent::Asks => {
                 self.lend_sockets(true);
                 let sockets = self.sockets_to_pass();
-                self.tell_candidate(Order::Sockets(sockets));
+                self.tell_candidate(SuccessorCommand::Sockets(sockets));
             }
-            FromSuccessor::Ready => {
-                self.lend_places();
+            SuccessorEvent::Ready => {
+                self.lend_permits();
                 self.send_state_when_due();
             }
-            FromSuccessor::Serving { pid, taken } => {
+            SuccessorEvent::Serving { pid, taken } => {
                 self.retire(pid, &taken);
                 if is_given_up {
                     self.stop_heir(pid);
                 }
             }
-            FromSuccessor::EndDraining => self.end_draining(),
-            FromSuccessor::Failed(_) if is_given_up => self.stop_without_heir(),
-            FromSuccessor::Failed(why) => self.go_on(&why),
-            FromSuccessor::Lost { was_stopped } => self.take_back(was_stopped),
+            SuccessorEvent::EndDraining => self.end_draining(),
+            SuccessorEvent::Failed(_) if is_given_up => self.stop_without_heir(),
+            SuccessorEvent::Failed(why) => self.go_on(&why),
+            SuccessorEvent::Lost { was_stopped } => self.take_back(was_stopped),
         }
         self.share_writes();
     }
@@ -224,7 +224,7 @@ impl World {
         notify::serve_again();
         let pid = std::process::id();
         let what = format!("process {pid} resumed serving");
-        let news = News::new(EventKind::Process, Severity::Error, what);
+        let news = NewEvent::new(EventKind::Process, Severity::Error, what);
         self.tell(news.cause("the new process exited"));
     }
 
@@ -267,7 +267,7 @@ impl World {
         let _ = under_way.answer.send(Reply::failed(why));
     }
 
-    fn tell_candidate(&self, order: Order) {
+    fn tell_candidate(&self, order: SuccessorCommand) {
         if let Some(under_way) = &self.upgrades.under_way {
             under_way.successor.tell(order);
         }
@@ -283,7 +283,7 @@ impl World {
         self.accept_again(&under_way.paused);
         let pid = std::process::id();
         let what = format!("upgrade failed, process {pid} continues to serve");
-        let news = News::new(EventKind::Process, Severity::Error, what.clone());
+        let news = NewEvent::new(EventKind::Process, Severity::Error, what.clone());
         self.tell(news.cause(why));
         let reply = Reply::failed(format!("{what}: {why}"));
         let _ = under_way.answer.send(reply);
@@ -303,9 +303,9 @@ impl World {
         if let Some(doors) = &mut self.upgrades.doors {
             doors.close(taken);
         }
-        self.upgrades.heir = Some(Heir {
+        self.upgrades.heir = Some(ActiveSuccessor {
             successor: under_way.successor,
-            told: Report::default(),
+            told: DrainReport::default(),
             next_report_ms: now_ms,
             next_counts_ms: now_ms,
             told_to_stop: false,
@@ -316,7 +316,7 @@ impl World {
             "pid {new_pid} serves; pid {pid} drains {sessions} sessions within {limit_s} s"
         );
         let what = format!("upgrade complete: {message}");
-        self.tell(News::new(EventKind::Process, Severity::Info, what));
+        self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
         let _ = under_way.answer.send(Reply::done(message));
     }
 
@@ -335,7 +335,7 @@ impl World {
     pub(super) fn do_upgrade_work(&mut self, now_ms: u64) {
         self.upgrade_when_alone(now_ms);
         self.send_state_when_due();
-        self.report_to_heir(now_ms);
+        self.report_to_successor(now_ms);
     }
 
     pub(super) fn is_upgrading(&self) -> bool {

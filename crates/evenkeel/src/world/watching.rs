@@ -9,8 +9,8 @@ use evenkeel_proxy::watch::{RoleMonitor, WatchError};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use super::probing::{Report, target};
-use super::witness::{gives_nothing, witnessed};
+use super::probing::{MonitorEvent, target};
+use super::witness::{gives_nothing, with_traffic_check};
 use crate::config::Address;
 
 /// While a cluster has no primary: the next one must not wait for our next question.
@@ -37,14 +37,14 @@ const SILENCE_MS: u64 = 150;
 const VETO_MS: u64 = 300;
 
 /// The task that asks one server; it ends when this is dropped.
-pub(super) struct Watching {
-    pace: Arc<Pace>,
+pub(super) struct RoleMonitorTask {
+    pace: Arc<RoleQuerySchedule>,
     task: JoinHandle<()>,
 }
 
 /// What the world asks of the task.
 #[derive(Debug, Default)]
-struct Pace {
+struct RoleQuerySchedule {
     interval_ms: AtomicU64,
     hunting: AtomicBool,
     /// The next question must go over a connection of its own.
@@ -58,19 +58,19 @@ struct Pace {
     doubted: Notify,
 }
 
-impl Watching {
+impl RoleMonitorTask {
     pub(super) fn start(
         address: Address,
         server: Arc<Server>,
         watcher: RoleMonitor,
         times: Times,
-        reports: mpsc::Sender<Report>,
+        reports: mpsc::Sender<MonitorEvent>,
     ) -> Self {
-        let pace = Arc::new(Pace {
+        let pace = Arc::new(RoleQuerySchedule {
             interval_ms: AtomicU64::new(times.interval_ms),
-            ..Pace::default()
+            ..RoleQuerySchedule::default()
         });
-        let asking = Asking {
+        let asking = RoleQueryLoop {
             address,
             server,
             watcher,
@@ -111,14 +111,14 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for RoleMonitorTask {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// Doubts come in crowds, and each is asked for after it came: but not one by one.
-async fn doubted(pace: &Pace) {
+async fn doubted(pace: &RoleQuerySchedule) {
     let asked = Instant::now();
     pace.doubted.notified().await;
     let apart = Duration::from_millis(DOUBTED_INTERVAL_MS);
@@ -138,13 +138,13 @@ fn is_away(outcome: &Outcome) -> bool {
     matches!(outcome, Err(WatchError::Away(_)))
 }
 
-struct Asking {
+struct RoleQueryLoop {
     address: Address,
     server: Arc<Server>,
     watcher: RoleMonitor,
     timeout: Duration,
-    pace: Arc<Pace>,
-    reports: mpsc::Sender<Report>,
+    pace: Arc<RoleQuerySchedule>,
+    reports: mpsc::Sender<MonitorEvent>,
     /// The last question was answered, so that the next may go over the same connection.
     answered: bool,
     /// Answers in a row that told nothing.
@@ -152,7 +152,7 @@ struct Asking {
     hunting_since: Option<Instant>,
 }
 
-impl Asking {
+impl RoleQueryLoop {
     async fn go_on(mut self) {
         loop {
             let pace = Arc::clone(&self.pace);
@@ -172,7 +172,7 @@ impl Asking {
                 true => 0,
                 false => self.refusals + 1,
             };
-            let report = Report::Said(self.address.clone(), outcome);
+            let report = MonitorEvent::Said(self.address.clone(), outcome);
             if self.reports.send(report).await.is_err() {
                 return;
             }
@@ -206,14 +206,14 @@ impl Asking {
             false => timeout / 2,
         };
         let (address, reports) = (self.address.clone(), self.reports.clone());
-        let asking = witnessed(&server, timeout, self.ask());
+        let asking = with_traffic_check(&server, timeout, self.ask());
         tokio::pin!(asking);
         tokio::select! {
             answered = &mut asking => return answered,
             () = gives_nothing(&server, patience) => {}
         }
         // The world is gone only when the process ends.
-        let _ = reports.send(Report::FellSilent(address)).await;
+        let _ = reports.send(MonitorEvent::FellSilent(address)).await;
         asking.await
     }
 
@@ -239,7 +239,7 @@ impl Asking {
         };
         if was_closed {
             // The world is gone only when the process ends.
-            let _ = reports.send(Report::FellSilent(address)).await;
+            let _ = reports.send(MonitorEvent::FellSilent(address)).await;
         }
         match outcome {
             Some(outcome) => outcome,
@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    fn asking(reports: mpsc::Sender<Report>, port: u16) -> Asking {
+    fn asking(reports: mpsc::Sender<MonitorEvent>, port: u16) -> RoleQueryLoop {
         let server = Server::new(1, "db".into(), Arc::new(Load::new(None)), 1);
         server.set_endpoints(vec![Endpoint::Tcp(([127, 0, 0, 1], port).into())]);
         let account = MonitorAccount {
@@ -296,7 +296,7 @@ mod tests {
             password: String::new(),
             database: None,
         };
-        Asking {
+        RoleQueryLoop {
             address: Address::Tcp {
                 host: "127.0.0.1".to_owned(),
                 port,
@@ -321,7 +321,7 @@ mod tests {
         let begun = Instant::now();
         let asked = tokio::spawn(async move { asking.ask_once().await.0 });
         let report = told.recv().await.unwrap();
-        assert!(matches!(report, Report::FellSilent(_)), "{report:?}");
+        assert!(matches!(report, MonitorEvent::FellSilent(_)), "{report:?}");
         assert!(
             begun.elapsed() < Duration::from_secs(1),
             "{:?}",

@@ -6,7 +6,7 @@ use evenkeel_proxy::Server;
 
 /// Asks, and says whether the server answered clients in the last half of `limit`, while we
 /// still waited for it.
-pub(super) async fn witnessed<T>(
+pub(super) async fn with_traffic_check<T>(
     server: &Server,
     limit: Duration,
     asking: impl Future<Output = T>,

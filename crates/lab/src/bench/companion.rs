@@ -5,12 +5,12 @@ use anyhow::Result;
 use super::cell;
 use super::experiment::{Load, Sweep, Tool};
 use super::outcome::{Experiment, Metric};
-use super::part::{Asked, Stage};
+use super::part::{Asked, TestBed};
 use super::runner::Runner;
 
 /// Every load that wants it, at each percentage, block by block.
 pub(crate) fn run(
-    stage: &mut Stage,
+    stage: &mut TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Result<()> {
@@ -46,7 +46,7 @@ fn can_keep_a_rate(load: &Load) -> bool {
 
 /// Every target once.
 fn turns(
-    stage: &mut Stage,
+    stage: &mut TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
     (load, percent, block): (&Load, u32, u32),

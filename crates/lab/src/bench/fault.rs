@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::experiment::{Effort, Fault, Part, Target, Victim};
 use super::outcome::{Experiment, FaultTrial, Probe};
-use super::part::Stage;
+use super::part::TestBed;
 use super::runner::Runner;
 use super::target::Front;
 
@@ -58,7 +58,7 @@ fn is_tried(fault: &Fault, target: &Target) -> bool {
 
 /// Every fault, in rounds in which each target has its turn.
 pub(crate) fn run(
-    stage: &mut Stage,
+    stage: &mut TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Result<()> {
@@ -96,7 +96,7 @@ pub(crate) fn run(
 }
 
 /// A server that comes back on a share of a core takes the better part of a minute to do so.
-fn lift_shares(stage: &Stage, experiment: &mut Experiment) {
+fn lift_shares(stage: &TestBed, experiment: &mut Experiment) {
     let part = stage.part;
     let note = format!(
         "{}: in the fault trials the servers are held to no share of the processor.",

@@ -24,7 +24,7 @@ const CRASHES_MAX: u32 = 2;
 const RESTART_LIMIT: Duration = Duration::from_secs(30);
 
 /// A part whose servers run.
-pub(crate) struct Stage<'a> {
+pub(crate) struct TestBed<'a> {
     pub(crate) part: &'a Part,
     pub(crate) depth: Depth,
     pub(crate) effort: Effort,
@@ -50,7 +50,7 @@ pub(crate) struct Asked {
     pub(crate) seed: u64,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> TestBed<'a> {
     /// Starts servers and targets. A target that cannot be had is noted; servers that do not start
     /// are an error.
     pub(crate) fn set(
@@ -58,7 +58,7 @@ impl<'a> Stage<'a> {
         runner: &mut Runner,
         experiment: &mut Experiment,
         effort: Effort,
-    ) -> Result<Stage<'a>> {
+    ) -> Result<TestBed<'a>> {
         let depth = runner.depth;
         runner
             .progress
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
             part: part.name.clone(),
             configs: topology.configs(),
         });
-        let mut stage = Stage {
+        let mut stage = TestBed {
             part,
             depth,
             effort,

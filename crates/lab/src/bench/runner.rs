@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::experiment::{self, Depth, Effort, Load, Target};
 use super::keeper::{Keeper, Order};
 use super::outcome::{self, Cell, FORMAT, Failure, Metric, Outcome};
-use super::part::{self, Stage, step_time};
+use super::part::{self, TestBed, step_time};
 use super::progress::{Progress, short};
 use super::{companion, fault, machine, rows, target, versions};
 use crate::stop::Stop;
@@ -191,7 +191,7 @@ impl Runner {
         }
         self.keeper.look_at_disks();
         self.check()?;
-        let mut stage = Stage::set(part, self, state, effort)?;
+        let mut stage = TestBed::set(part, self, state, effort)?;
         stage.run(self, state)?;
         companion::run(&mut stage, self, state)?;
         fault::run(&mut stage, self, state)

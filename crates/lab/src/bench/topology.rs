@@ -14,7 +14,7 @@ use crate::sysbench::Driver;
 use crate::web::WebProgram;
 use crate::{
     ClusterKind, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
-    PostgresOptions, Scene, Server, rootfs,
+    PostgresOptions, Scenario, Server, rootfs,
 };
 
 /// Servers that run.
@@ -30,7 +30,7 @@ pub(crate) struct Topology {
 }
 
 enum Home {
-    Scene(Box<Scene>),
+    Scenario(Box<Scenario>),
     Web(Lab, Vec<Server>),
     External(tempfile::TempDir),
 }
@@ -77,7 +77,7 @@ impl Topology {
     /// What the servers' namespaces are joined by, if they have any.
     pub(crate) fn network(&self) -> Option<&Network> {
         match &self.home {
-            Home::Scene(scene) => scene.lab.network(),
+            Home::Scenario(scene) => scene.lab.network(),
             Home::Web(lab, _) => lab.network(),
             Home::External(_) => None,
         }
@@ -86,16 +86,16 @@ impl Topology {
     /// The lab's servers; none when they are somebody else's.
     pub(crate) fn servers(&self) -> &[Server] {
         match &self.home {
-            Home::Scene(scene) => &scene.servers,
+            Home::Scenario(scene) => &scene.servers,
             Home::Web(_, servers) => servers,
             Home::External(_) => &[],
         }
     }
 
     /// The cluster, if the servers are one whose writer can change.
-    pub(crate) fn scene(&self) -> Option<&Scene> {
+    pub(crate) fn scene(&self) -> Option<&Scenario> {
         match &self.home {
-            Home::Scene(scene) => Some(scene),
+            Home::Scenario(scene) => Some(scene),
             _ => None,
         }
     }
@@ -193,7 +193,7 @@ impl Topology {
 
     fn make_room(&self) -> Result<PathBuf> {
         let parent = match &self.home {
-            Home::Scene(scene) => scene.lab.path(),
+            Home::Scenario(scene) => scene.lab.path(),
             Home::Web(lab, _) => lab.path(),
             Home::External(directory) => directory.path(),
         };
@@ -216,7 +216,7 @@ impl Topology {
             return Ok(());
         }
         match &self.home {
-            Home::Scene(scene) => scene.wait_caught_up(),
+            Home::Scenario(scene) => scene.wait_caught_up(),
             _ => Ok(()),
         }
     }
@@ -346,7 +346,9 @@ fn start(servers: &Servers, rows: u32, notes: &mut Vec<String>) -> Result<Home> 
         }
         ServerKind::External => bail!("external servers are not started"),
     };
-    Ok(Home::Scene(Box::new(Scene::of(kind, lab, started, group))))
+    Ok(Home::Scenario(Box::new(Scenario::of(
+        kind, lab, started, group,
+    ))))
 }
 
 /// A balancer that knows no group takes the next in its list when the first is gone: let that be

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::client::Client;
 use super::failure::Failure;
 use super::seed::Chance;
-use super::stage::Stage;
+use super::stage::TestBed;
 
 /// What is done to a connection; the tag is what it shows of itself.
-pub(super) type Cruelty<C> = fn(&Stage, C, &mut Chance, &str) -> Result<(), Failure>;
+pub(super) type Cruelty<C> = fn(&TestBed, C, &mut Chance, &str) -> Result<(), Failure>;
 
 /// How long a cancelled query may go on, and how often it is cancelled.
 pub(super) const CANCEL_LIMIT: Duration = Duration::from_secs(4);
@@ -22,7 +22,7 @@ pub(super) const SLEEP_S: u32 = 30;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Goes on until the stage ends; `only` names cruelties, none means all.
-pub(super) fn torment<C: Client>(stage: &Stage, number: u64, only: &[String]) {
+pub(super) fn torment<C: Client>(stage: &TestBed, number: u64, only: &[String]) {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
     let all = C::cruelties().iter();
     let chosen: Vec<_> = all.filter(|(name, _)| wanted(name)).collect();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::seed::Chance;
 use crate::replication::parse_instant;
 use crate::scene::How;
-use crate::{Balancer, ClusterKind, Pooler, Scene, Server, eventually};
+use crate::{Balancer, ClusterKind, Pooler, Scenario, Server, eventually};
 
 /// How long a freeze lasts.
 const FREEZE: Duration = Duration::from_millis(1500);
@@ -110,7 +110,7 @@ pub(super) struct Happened {
 
 /// Does things to servers, with clients in front of them.
 pub(super) struct Director<'a> {
-    pub(super) scene: &'a Scene,
+    pub(super) scene: &'a Scenario,
     pub(super) front: &'a Pooler,
     /// Between two events.
     pub(super) calm: Duration,
@@ -120,7 +120,7 @@ pub(super) struct Director<'a> {
 }
 
 /// Sets up servers that nobody uses yet.
-pub(super) fn prepare(scene: &Scene) -> Result<()> {
+pub(super) fn prepare(scene: &Scenario) -> Result<()> {
     let mut servers = scene.servers.iter();
     servers.try_for_each(|server| settle(scene.kind, server))?;
     scene.wait_whole()

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 use super::client::{Client, READ, Rows};
 use super::failure::Failure;
 use super::notes::Reading;
-use super::stage::Stage;
+use super::stage::TestBed;
 
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 /// Reads until the stage ends.
-pub(super) fn read<C: Client>(stage: &Stage, number: u64) {
+pub(super) fn read<C: Client>(stage: &TestBed, number: u64) {
     let name = format!("r{number}");
     let mut nonce = 0_u64;
     while stage.goes_on() {
@@ -43,7 +43,7 @@ pub(super) fn read<C: Client>(stage: &Stage, number: u64) {
     }
 }
 
-fn connect<C: Client>(stage: &Stage, name: &str) -> Result<C, Failure> {
+fn connect<C: Client>(stage: &TestBed, name: &str) -> Result<C, Failure> {
     let mut client: C = stage.connect(name)?;
     client.prepare_read()?;
     Ok(client)
@@ -56,7 +56,7 @@ fn ask<C: Client>(client: &mut C, word: &str, by_statement: bool) -> Result<Rows
     }
 }
 
-fn note(stage: &Stage, name: &str, begun: SystemTime, failure: Option<&Failure>) {
+fn note(stage: &TestBed, name: &str, begun: SystemTime, failure: Option<&Failure>) {
     if let Some(failure) = failure {
         stage.notes.judge(name, failure);
     }

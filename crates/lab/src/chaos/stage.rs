@@ -10,7 +10,7 @@ use super::notes::Notes;
 use super::seed::Chance;
 
 /// Shared by all threads.
-pub(super) struct Stage {
+pub(super) struct TestBed {
     pub(super) address: SocketAddr,
     /// How long any answer may take; longer than writes may wait for a new primary.
     pub(super) limit: Duration,
@@ -19,9 +19,9 @@ pub(super) struct Stage {
     end: AtomicBool,
 }
 
-impl Stage {
-    pub(super) fn new(address: SocketAddr, limit: Duration, seed: u64) -> Stage {
-        Stage {
+impl TestBed {
+    pub(super) fn new(address: SocketAddr, limit: Duration, seed: u64) -> TestBed {
+        TestBed {
             address,
             limit,
             seed,

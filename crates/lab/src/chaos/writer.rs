@@ -7,7 +7,7 @@ use super::client::{Client, Rows};
 use super::failure::Failure;
 use super::notes::{Attempt, Outcome, Sight, Wrong, outcome};
 use super::seed::Chance;
-use super::stage::Stage;
+use super::stage::TestBed;
 
 /// Between two writes, so that servers and checks are the work and not the writers.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -36,7 +36,7 @@ pub(super) type Written = (Vec<u64>, Result<Key, Failure>);
 
 /// An act at work.
 pub(super) struct Doing<'a, C> {
-    pub(super) stage: &'a Stage,
+    pub(super) stage: &'a TestBed,
     pub(super) session: &'a mut Session<C>,
     pub(super) number: u64,
     /// When the write was acknowledged, if the act goes on behind that.
@@ -53,7 +53,7 @@ pub(super) struct Session<C> {
 
 /// A writer; one after the other it has many connections.
 pub(super) struct Writer<'a> {
-    stage: &'a Stage,
+    stage: &'a TestBed,
     number: u64,
     chance: Chance,
     connections: u64,
@@ -93,7 +93,7 @@ impl<C> Doing<'_, C> {
 }
 
 impl Writer<'_> {
-    pub(super) fn new(stage: &Stage, number: u64) -> Writer<'_> {
+    pub(super) fn new(stage: &TestBed, number: u64) -> Writer<'_> {
         Writer {
             stage,
             number,

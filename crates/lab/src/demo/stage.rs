@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use evenkeel_lab::{
-    Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, PostgresOptions, Server, Service,
-    free_port,
+    Balancer, Driver, Greeting, Lab, MariadbOptions, NewConnections, PostgresOptions, Server,
+    Service, free_port,
 };
 use serde_json::Value;
 
@@ -34,8 +34,8 @@ impl Act {
     }
 
     /// Opens new connections for reads until it is finished.
-    pub(crate) fn newcomers(&self) -> Newcomers {
-        Newcomers::start(
+    pub(crate) fn newcomers(&self) -> NewConnections {
+        NewConnections::start(
             self.reads.listen,
             self.greeting,
             NEWCOMER_EVERY,

@@ -9,7 +9,7 @@ mod trial;
 use anyhow::Result;
 use clap::ValueEnum;
 use evenkeel_lab::scene::How;
-use evenkeel_lab::{ClusterKind, Scene};
+use evenkeel_lab::{ClusterKind, Scenario};
 
 use super::Options;
 use crate::stop::Stop;
@@ -64,7 +64,7 @@ pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
 }
 
 fn one_kind(kind: ClusterKind, trials: usize, stop: &Stop) -> Result<Vec<Vec<String>>> {
-    let rig = Rig::start(Scene::start(kind)?)?;
+    let rig = Rig::start(Scenario::start(kind)?)?;
     let mut rows = Vec::new();
     for how in [How::Planned, How::Killed] {
         let mut tally = Tally::default();

@@ -1,7 +1,7 @@
 //! A replica that has come further than the primary, with what another server counted.
 
 use super::client::Client;
-use super::split::Stage;
+use super::split::TestBed;
 
 /// Each of them is logged once its client is cut off.
 const CLIENTS: usize = 30;
@@ -14,7 +14,7 @@ const WRITES: usize = 20;
 /// TO SEE THIS RED: take `MASTER_GTID_WAIT` at its word in `session::mysql::waits`.
 #[test]
 fn a_replica_that_still_follows_a_former_primary_has_not_what_its_successor_wrote() {
-    let stage = Stage::of_mariadb("auto", "wait_ms = 500");
+    let stage = TestBed::of_mariadb("auto", "wait_ms = 500");
     let old = stage.primary();
     let [new, follower] = &stage.replicas()[..] else {
         panic!("a primary has two replicas");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::Server;
 
-use super::split::Stage;
+use super::split::TestBed;
 
 /// Roles, life, accounts and positions together; who wants positions asks hundreds of times.
 const SELECTS_A_SECOND_MAX: u64 = 40;
@@ -21,7 +21,7 @@ fn selects(server: &Server) -> u64 {
 /// TO SEE THIS RED: want positions for whatever is decided, not for reads alone.
 #[test]
 fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
-    let stage = Stage::of_mariadb("auto", "");
+    let stage = TestBed::of_mariadb("auto", "");
     let mut client = stage.client();
     let mut write_for = |time: Duration| {
         let begun = Instant::now();

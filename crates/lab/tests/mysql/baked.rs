@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
-use super::stage::{ONE, Stage, own_mysql, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, TestBed, own_mysql, same_as_at, same_as_direct, shared};
 
 /// A SET that one of two sessions has run before both prepare the same text.
 const SETTINGS: [(&str, &str); 9] = [
@@ -81,7 +81,7 @@ fn bakes_nobody_else_s(server: &Server) {
          ts timestamp default '2024-01-01')",
     );
     direct.run("insert into baked (a, b, v, d) values (1, 7, 'abcdef', '2024-03-01')");
-    let stage = Stage::before(server, "auto", ONE);
+    let stage = TestBed::before(server, "auto", ONE);
     let mut other = Vec::new();
     for ((set, text), is_first) in SETTINGS.iter().flat_map(|one| [(one, true), (one, false)]) {
         let expect = two_prepare(server.address, set, text, is_first);

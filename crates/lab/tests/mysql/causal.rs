@@ -8,7 +8,7 @@ use evenkeel_lab::{ClusterKind, Server};
 use evenkeel_wire::mysql::build;
 
 use super::client::Client;
-use super::split::{Stage, write_and_read};
+use super::split::{TestBed, write_and_read};
 use crate::rig::{DRIVERS, service, wait_until};
 
 pub(crate) const PORT: &str = "select here()";
@@ -25,7 +25,7 @@ pub(crate) fn port(server: &Server) -> String {
 #[test]
 fn a_session_reads_what_it_wrote_on_the_other_nodes_of_galera_on_both_drivers() {
     for io in DRIVERS {
-        let stage = Stage::of(ClusterKind::Galera, io, WAIT);
+        let stage = TestBed::of(ClusterKind::Galera, io, WAIT);
         let (_, elsewhere) = write_and_read(&stage, 100, 4);
         assert!(elsewhere > 0, "every read was at the primary");
     }
@@ -33,14 +33,14 @@ fn a_session_reads_what_it_wrote_on_the_other_nodes_of_galera_on_both_drivers() 
 
 #[test]
 fn a_session_reads_what_it_wrote_at_the_primary_unless_the_nodes_may_wait() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", "");
+    let stage = TestBed::of(ClusterKind::Galera, "auto", "");
     let (_, elsewhere) = write_and_read(&stage, 30, 4);
     assert_eq!(elsewhere, 0);
 }
 
 #[test]
 fn every_session_reads_what_any_has_written_under_global_consistency() {
-    let stage = Stage::of(
+    let stage = TestBed::of(
         ClusterKind::Galera,
         "auto",
         "galera_wait = true\nconsistency = \"global\"",
@@ -60,7 +60,7 @@ fn every_session_reads_what_any_has_written_under_global_consistency() {
 
 #[test]
 fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
     let primary = port(&stage.scene.servers[0]);
     stage.client().run(BIG);
     stage.scene.wait_caught_up().unwrap();
@@ -79,7 +79,7 @@ fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
 }
 
 /// Clients leave in the middle of a transaction, on connections that others had better not get.
-fn leave_transactions(stage: &Stage, begin: &str) {
+fn leave_transactions(stage: &TestBed, begin: &str) {
     let mut clients: Vec<Client> = (0..12).map(|_| stage.client()).collect();
     for client in &mut clients {
         client.run(begin);
@@ -95,7 +95,7 @@ fn leave_transactions(stage: &Stage, begin: &str) {
 /// A node whose connection was reset does not let it wait any more, whatever it is told.
 #[test]
 fn a_connection_on_which_somebody_left_a_transaction_does_not_wait_in_vain() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
     stage.client().run(BIG);
     stage.scene.wait_caught_up().unwrap();
     leave_transactions(&stage, "start transaction read only");
@@ -115,7 +115,7 @@ fn a_connection_on_which_somebody_left_a_transaction_does_not_wait_in_vain() {
 
 #[test]
 fn a_node_that_becomes_the_primary_while_it_still_applies_lets_its_sessions_wait() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
     let [old, new, _] = &stage.scene.servers[..] else {
         panic!("three nodes");
     };
@@ -138,7 +138,7 @@ fn a_node_that_becomes_the_primary_while_it_still_applies_lets_its_sessions_wait
 /// What the waiting costs, as medians; that of later reads and of the primary's is only shown.
 #[test]
 fn a_read_behind_a_write_waits_no_more_than_a_moment() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
     let primary = port(&stage.scene.servers[0]);
     let mut client = stage.client();
     let (mut behind, mut later, mut at_primary) = (Vec::new(), Vec::new(), Vec::new());
@@ -177,7 +177,7 @@ fn median_us(taken: Vec<Option<u64>>) -> u64 {
 /// (`wsrep_retry_autocommit`), and asks for the file a second time.
 #[test]
 fn a_file_that_a_node_asks_for_again_is_sent_again() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", "");
+    let stage = TestBed::of(ClusterKind::Galera, "auto", "");
     let (first, second) = (&stage.scene.servers[0], &stage.scene.servers[1]);
     let mut direct = Client::connect(first.address);
     direct.run("create table files (id int primary key)");

@@ -3,7 +3,7 @@
 use evenkeel_lab::eventually;
 use serde_json::Value;
 
-use super::stage::{Stage, sql};
+use super::stage::{TestBed, sql};
 use crate::rig::pool::Setup;
 use crate::rig::{DRIVERS, LIMIT, done};
 
@@ -53,7 +53,7 @@ const CASES: [(&str, &str, &str, &str); 7] = [
     ),
 ];
 
-fn pinned_by(stage: &Stage, index: usize) -> Option<Value> {
+fn pinned_by(stage: &TestBed, index: usize) -> Option<Value> {
     let listed = done(&stage.balancer, &["clients", "pool", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let first = &listed["clients"][index]["pinned_by"][0];
@@ -69,7 +69,7 @@ fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
         ..Setup::default()
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, many);
+        let stage = TestBed::set(io, many);
         let mut clients = Vec::new();
         for (index, (text, reason, object, statement)) in CASES.into_iter().enumerate() {
             let mut client = stage.client();

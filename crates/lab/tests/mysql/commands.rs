@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, Stage, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, same_as_direct};
 use crate::rig::{DRIVERS, said};
 
 /// One of which may be bound.
@@ -263,7 +263,7 @@ fn packets_of_more_than_sixteen_megabytes_pass_both_ways() {
     let length = 17 * 1024 * 1024;
     let big = "x".repeat(length);
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         let row = client.value(&format!("select length('{big}'), '{big}'"));
         let (told, echo) = row.split_once('|').unwrap();
@@ -300,7 +300,7 @@ fn what_stands_behind_a_question_for_the_connection_and_much_else_is_run() {
 #[test]
 fn many_rows_come_whole_and_in_order() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         let rows = client.query("select seq, repeat('z', seq % 300) from seq_1_to_50000");
         assert_eq!(rows.len(), 50_002, "{io}");
@@ -315,7 +315,7 @@ fn many_rows_come_whole_and_in_order() {
 #[test]
 fn a_client_that_leaves_in_the_middle_of_an_answer_leaves_nothing_to_the_next() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for by_reset in [true, false] {
             let mut leaver = stage.client();
             leaver.query_later("select seq, repeat('z', 300) from seq_1_to_100000");
@@ -336,7 +336,7 @@ fn a_client_that_leaves_in_the_middle_of_an_answer_leaves_nothing_to_the_next() 
 #[test]
 fn compression_is_declined_and_its_client_goes_on_without() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = Client::with(
             stage.address,
             &Login {

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::client::Client;
-use super::stage::{Setup, Stage};
+use super::stage::{Setup, TestBed};
 use crate::rig::{DRIVERS, loopback, wait_until};
 
 const TOKEN: &str = "open sesame";
 
 /// A service with a pool of two, and its console.
 pub(crate) struct Place {
-    pub(crate) stage: Stage,
+    pub(crate) stage: TestBed,
     pub(crate) console: SocketAddr,
 }
 
@@ -26,7 +26,7 @@ impl Place {
             tables: &tables,
             workers: 2,
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         Place { stage, console }
     }
 

@@ -3,11 +3,11 @@
 use evenkeel_lab::Server;
 
 use super::client::Client;
-use super::split::Stage;
+use super::split::TestBed;
 use crate::rig::cluster::service_toml;
 use crate::rig::{DRIVERS, loopback};
 
-impl Stage {
+impl TestBed {
     /// The same servers, by another name at another place.
     fn rename_service(&self) {
         let servers = &self.scene.servers;
@@ -27,7 +27,7 @@ fn part(replica: &Server) {
 #[test]
 fn who_is_left_of_a_service_writes_no_more_once_another_server_takes_the_writes() {
     for io in DRIVERS {
-        let stage = Stage::of_mariadb(io, "[service.failover]\nwait_ms = 300");
+        let stage = TestBed::of_mariadb(io, "[service.failover]\nwait_ms = 300");
         let (former, next) = (stage.primary(), stage.replicas().remove(0));
         let (mut idle, mut busy) = (stage.client(), stage.client());
         idle.run("update counters set v = 6 where id = 1");

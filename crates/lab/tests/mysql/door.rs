@@ -14,8 +14,8 @@ use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::USUAL;
 use super::lines;
-use super::stage::{ONE, Setup, Stage, sql};
-use crate::rig::dice::Dice;
+use super::stage::{ONE, Setup, TestBed, sql};
+use crate::rig::dice::TestRng;
 use crate::rig::{DRIVERS, LIMIT};
 
 /// A stranger is gone after the limit of a login, and some time to work, whatever it does.
@@ -110,7 +110,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-fn changed(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn changed(seed: &[u8], dice: &mut TestRng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..dice.below(4) {
         let at = dice.index(bytes.len());
@@ -201,8 +201,8 @@ fn visits() -> String {
 fn a_stranger_who_says_anything_at_all_is_gone_in_time_and_reaches_no_server() {
     set_up_victim();
     for (number, io) in DRIVERS.into_iter().enumerate() {
-        let stage = Stage::set(io, SETUP);
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15 + number as u64);
+        let stage = TestBed::set(io, SETUP);
+        let mut dice = TestRng(0x9e37_79b9_7f4a_7c15 + number as u64);
         let seeds = seeds();
         let mut inputs = seeds.clone();
         for _ in 0..2 {
@@ -230,7 +230,7 @@ fn a_stranger_who_says_anything_at_all_is_gone_in_time_and_reaches_no_server() {
 fn each_fault_has_its_number() {
     set_up_victim();
     for io in DRIVERS {
-        let stage = Stage::set(io, SETUP);
+        let stage = TestBed::set(io, SETUP);
         let heard = |bytes: &[u8]| last_word(&say(stage.address, bytes, usize::MAX));
         let native = b"mysql_native_password";
         let said = |bytes: &[u8], number: &str| {
@@ -259,7 +259,7 @@ fn each_fault_has_its_number() {
 #[test]
 fn a_client_that_leaves_in_the_middle_of_its_login_leaves_nothing_behind() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let first = response(1, b"mysql_native_password", &[7; 20]);
         for cut in 0..first.len() {
             let mut stream = TcpStream::connect(stage.address).unwrap();
@@ -283,7 +283,7 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
             service: "login_timeout_ms = 1500\nlogins_per_address = 2",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut inside = stage.client();
         let reach = || TcpStream::connect(stage.address).unwrap();
         let mut strangers: Vec<TcpStream> = (0..6).map(|_| reach()).collect();

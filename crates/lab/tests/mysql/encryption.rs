@@ -11,7 +11,7 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, config, own, shared};
+use super::stage::{ONE, Setup, TestBed, config, own, shared};
 use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, LIMIT, loopback};
 
@@ -30,9 +30,9 @@ fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) ->
 }
 
 /// In front of the common server, as soon as somebody comes in.
-fn ready(io: &str, tables: &str, said: impl Fn(SocketAddr) -> String) -> Stage {
+fn ready(io: &str, tables: &str, said: impl Fn(SocketAddr) -> String) -> TestBed {
     let setup = Setup { tables, ..ONE };
-    Stage::start(
+    TestBed::start(
         |address| config(shared(), address, io, setup),
         |stage| {
             let said = said(stage.address);
@@ -78,7 +78,7 @@ fn who_came_before_tls_was_required_does_not_become_another_user_without() {
         return;
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         client.change_user(&Login::default()).unwrap();
         let tables = format!(
@@ -186,7 +186,7 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
             tables: &tables,
             ..ONE
         };
-        let stage = Stage::before(server, io, setup);
+        let stage = TestBed::before(server, io, setup);
         let mut client = stage.client();
         let cipher = client.value("show session status like 'Ssl_cipher'");
         assert!(cipher.contains("TLS_AES"), "{io}: {cipher}");
@@ -220,7 +220,7 @@ fn shows_our_certificate(server: &Server, papers: &Papers) {
             tables: &tables,
             ..ONE
         };
-        let stage = Stage::before(server, io, setup);
+        let stage = TestBed::before(server, io, setup);
         let user = stage.client().value("select current_user()");
         assert_eq!(user, "vouched@127.0.0.1", "{io}");
     }
@@ -253,7 +253,7 @@ fn asks_clients_for_their_own(server: &Server, papers: &Papers) {
         format!("--ssl-key={}", at("server.key")),
     ];
     for io in DRIVERS {
-        let stage = Stage::before(server, io, setup);
+        let stage = TestBed::before(server, io, setup);
         let enter = |options: &[&str]| mariadb(stage.address, "vouched", "vouched", options);
         let said = enter(&own);
         assert!(said.starts_with("in\tvouched@127.0.0.1\n"), "{io}: {said}");

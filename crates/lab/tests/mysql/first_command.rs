@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use super::client::{Client, Login, USUAL};
 use super::lines;
-use super::stage::{Setup, Stage, config, own_mysql, shared, sql};
+use super::stage::{Setup, TestBed, config, own_mysql, shared, sql};
 use crate::rig::line::Line;
 use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, LIMIT, loopback};
@@ -229,7 +229,7 @@ fn say(
 }
 
 /// A stage with TLS and a file of users.
-fn stage(io: &str, papers: &Papers) -> (TempDir, Stage) {
+fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("users.toml");
     let own = "server_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
@@ -247,7 +247,7 @@ fn stage(io: &str, papers: &Papers) -> (TempDir, Stage) {
         tables: &tables,
         ..Setup::default()
     };
-    let stage = Stage::start(
+    let stage = TestBed::start(
         |address| config(shared(), address, io, setup),
         |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
     );
@@ -382,7 +382,7 @@ fn commands_may_come_with_the_response_where_mysql_s_greeting_names_caching_sha2
     assert_eq!(eager(server.address), result("one"));
     for io in DRIVERS {
         renew();
-        let stage = Stage::before(&server, io, Setup::default());
+        let stage = TestBed::before(&server, io, Setup::default());
         assert_eq!(eager(stage.address), unknown, "{io}");
         enter(stage.address).unwrap();
         assert_eq!(eager(stage.address), result("one"), "{io}");
@@ -480,7 +480,7 @@ fn a_command_that_comes_before_the_answer_to_a_switch_ends_the_login_as_at_a_ser
     };
     let direct = eager(shared().address);
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         assert_eq!(eager(stage.address), direct, "{io}");
     }
 }
@@ -489,7 +489,7 @@ fn a_command_that_comes_before_the_answer_to_a_switch_ends_the_login_as_at_a_ser
 #[test]
 fn haproxy_finds_it_up_by_a_mysql_check() {
     sql("create or replace user haproxy_check@'127.0.0.1'");
-    let stages = DRIVERS.map(|io| Stage::set(io, Setup::default()));
+    let stages = DRIVERS.map(|io| TestBed::set(io, Setup::default()));
     let servers = stages.each_ref().map(|stage| stage.address);
     for option in [
         "option mysql-check",

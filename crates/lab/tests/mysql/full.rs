@@ -4,7 +4,7 @@ use evenkeel_lab::eventually;
 
 use super::client::{Client, Login};
 use super::limits::was_ended;
-use super::stage::{Setup, Stage, shared, sql};
+use super::stage::{Setup, TestBed, shared, sql};
 use crate::rig::{DRIVERS, LIMIT};
 
 /// A user who may have so many connections.
@@ -38,7 +38,7 @@ fn a_time_limit_waits_for_the_connection_that_it_needs_and_tells_when_there_is_n
         ..Setup::default()
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = Client::with(stage.address, &login);
         client.value("select 1");
         let mut direct = beside(&login);
@@ -64,7 +64,7 @@ fn a_user_whose_connections_are_all_in_use_waits_for_one() {
         ..Setup::default()
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut first = Client::with(stage.address, &login);
         first.run("begin");
         assert_eq!(first.value("select 'first'"), "first", "{io}");

@@ -3,7 +3,7 @@
 use evenkeel_lab::rootfs;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_direct};
 use crate::rig::DRIVERS;
 
 const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@join_buffer_size)";
@@ -21,7 +21,7 @@ fn who_logs_in_behind_a_set_global_has_what_it_set_and_who_was_there_what_it_had
         pool: "size = 3",
         ..ONE
     };
-    let stage = Stage::before(&server, "auto", setup);
+    let stage = TestBed::before(&server, "auto", setup);
     let mut there = stage.client();
     let mut busy = stage.client();
     for client in [&mut there, &mut busy] {
@@ -48,7 +48,7 @@ fn so_it_is_behind_a_set_global_transaction() {
         .sql("grant all on *.* to sbtest@'127.0.0.1'")
         .unwrap();
     for (io, level) in DRIVERS.into_iter().zip(["SERIALIZABLE", "READ COMMITTED"]) {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let mut setter = stage.client();
         setter.run(&format!("set global transaction isolation level {level}"));
         let told = stage.client().value("select @@tx_isolation");
@@ -64,7 +64,7 @@ fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with()
         .sql("set global sql_auto_is_null = 1, global optimizer_trace = 'enabled=on'")
         .unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let (mut mine, mut other) = (stage.client(), stage.client());
         mine.run("create or replace table autos (id int auto_increment primary key)");
         for is_reset in [false, true] {
@@ -106,7 +106,7 @@ fn a_changed_password_holds_where_sessions_begin_without_autocommit() {
     for io in DRIVERS {
         sql("drop user if exists changing@'127.0.0.1'; \
              create user changing@'127.0.0.1' identified by 'first'");
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let enters = |password| {
             let login = Login {
                 user: "changing",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::ClusterKind;
 
 use super::client::Client;
-use super::split::Stage;
+use super::split::TestBed;
 use crate::rig::DRIVERS;
 
 /// The session is bound to its connection in each round, and to nothing between two of them.
@@ -28,7 +28,7 @@ const ROUNDS: [&[&str]; 3] = [
 ];
 
 /// Until it is told to end; how many rounds there were, and the longest one.
-pub(crate) fn count(stage: &Stage, id: usize, is_over: &AtomicBool) -> (u64, Duration) {
+pub(crate) fn count(stage: &TestBed, id: usize, is_over: &AtomicBool) -> (u64, Duration) {
     let mut client = stage.client();
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     while !is_over.load(Relaxed) {
@@ -47,7 +47,7 @@ pub(crate) fn count(stage: &Stage, id: usize, is_over: &AtomicBool) -> (u64, Dur
 #[test]
 fn nobody_hears_of_a_change_of_the_node_that_writes() {
     for io in DRIVERS {
-        let stage = Stage::of(ClusterKind::Galera, io, "galera_wait = true");
+        let stage = TestBed::of(ClusterKind::Galera, io, "galera_wait = true");
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             let count = |id| (id, count(&stage, id, &is_over));
@@ -74,7 +74,7 @@ fn nobody_hears_of_a_change_of_the_node_that_writes() {
 
 #[test]
 fn who_does_not_end_at_the_former_node_is_cut_there_and_keeps_nobody_waiting() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", "galera_wait = true");
+    let stage = TestBed::of(ClusterKind::Galera, "auto", "galera_wait = true");
     let [_, next, _] = &stage.scene.servers[..] else {
         panic!("three nodes");
     };
@@ -98,7 +98,7 @@ fn who_does_not_end_at_the_former_node_is_cut_there_and_keeps_nobody_waiting() {
 /// How long writes stand still where only reads are under way at the former node.
 #[test]
 fn reads_at_the_former_node_keep_nobody_waiting() {
-    let stage = Stage::of(ClusterKind::Galera, "auto", "galera_wait = true");
+    let stage = TestBed::of(ClusterKind::Galera, "auto", "galera_wait = true");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..6 {

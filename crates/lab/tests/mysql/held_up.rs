@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
-use super::stage::{Setup, Stage, own, own_mysql};
+use super::stage::{Setup, TestBed, own, own_mysql};
 use crate::rig::DRIVERS;
 
 /// A lock that somebody has is waited for much longer.
@@ -70,7 +70,7 @@ const MAKES: &str = "create database if not exists held; create table held.t (a 
     grant all on *.* to idle@'127.0.0.1'";
 
 /// All clients have been at the server, in their own ways; they stay or leave.
-fn leave(stage: &Stage) -> Vec<Client> {
+fn leave(stage: &TestBed) -> Vec<Client> {
     let mut clients = Vec::new();
     for texts in LEAVES {
         let mut client = stage.client();
@@ -103,7 +103,7 @@ fn check(server: &Server, own: &str) {
                 ..Setup::default()
             };
             server.sql(MAKES).unwrap();
-            let stage = Stage::before(server, io, setup);
+            let stage = TestBed::before(server, io, setup);
             let stay = leave(&stage);
             let does = [own].into_iter().chain(DOES);
             let held = does.filter_map(|text| is_held_up(server, text));
@@ -114,7 +114,7 @@ fn check(server: &Server, own: &str) {
     assert!(wrong.is_empty(), "{wrong:#?}");
     // Who is in the middle of something is waited for.
     server.sql(MAKES).unwrap();
-    let stage = Stage::before(server, DRIVERS[0], Setup::default());
+    let stage = TestBed::before(server, DRIVERS[0], Setup::default());
     let mut busy = stage.client();
     busy.run("begin");
     busy.run("select * from held.t");
@@ -149,7 +149,7 @@ fn check_stop(server: &Server) {
     drop(one);
     for io in DRIVERS {
         server.start().unwrap();
-        let stage = Stage::before(server, io, Setup::default());
+        let stage = TestBed::before(server, io, Setup::default());
         let mut clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
         clients
             .iter_mut()

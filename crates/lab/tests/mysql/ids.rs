@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::Client;
 use super::limits::was_ended;
-use super::stage::{Setup, Stage, sql};
+use super::stage::{Setup, TestBed, sql};
 use crate::rig::{DRIVERS, LIMIT};
 
 /// One after the other, by two workers.
@@ -33,7 +33,7 @@ fn wait_for_sleep() {
 #[test]
 fn thousands_of_logins_have_positive_ids_and_each_another_one() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
         for count in 0..LOGINS {
@@ -54,7 +54,7 @@ fn thousands_of_logins_have_positive_ids_and_each_another_one() {
 #[test]
 fn a_driver_that_keeps_its_id_in_a_signed_int_kills_by_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let (mut victim, mut killer) = (stage.client(), stage.client());
         let id = signed(&victim);
         victim.query_later(SLEEP);

@@ -3,7 +3,7 @@
 use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
-use super::stage::{Setup, Stage, own, own_mysql};
+use super::stage::{Setup, TestBed, own, own_mysql};
 use crate::rig::DRIVERS;
 use crate::rig::storm::{Storm, storm};
 
@@ -16,7 +16,7 @@ const READING: Setup<'static> = Setup {
 
 /// Sets and reads; what was answered instead. A connection is made fit before each read, as every
 /// session has a variable of its own.
-fn read_on(stage: &Stage, number: usize, storm: &Storm) -> Option<Vec<String>> {
+fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
     let mut client = stage.client();
     client.prepare("prepared", "select 'again'");
     let set = format!("set @mine = {number}");
@@ -46,7 +46,7 @@ fn kill_all(own: &mut Client) {
 fn reads_fail_for_nobody(server: &Server) {
     let mut own = Client::connect(server.address);
     for io in DRIVERS {
-        let stage = Stage::before(server, io, READING);
+        let stage = TestBed::before(server, io, READING);
         let read = |number, storm: &Storm| read_on(&stage, number, storm);
         let wrong = storm(read, || kill_all(&mut own));
         assert!(wrong.is_empty(), "{io}: {wrong:?}");

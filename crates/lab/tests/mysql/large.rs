@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::client::{Client, Value};
-use super::stage::{ONE, Setup, Stage, same_as_direct, sql};
+use super::stage::{ONE, Setup, TestBed, same_as_direct, sql};
 use crate::rig::{DRIVERS, LIMIT};
 
 const LENGTH: usize = 17 * 1024 * 1024;
@@ -41,7 +41,7 @@ fn a_large_execution_whose_setting_is_refused_ends_at_once_and_its_client_goes_o
     };
     for io in DRIVERS {
         sql("create or replace database left_soon; grant all on left_soon.* to sbtest@'127.0.0.1'");
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.prepare("long", "select length(?)");
         client.init_db("left_soon");
@@ -69,7 +69,7 @@ fn a_large_execution_without_types_is_refused_where_nobody_knows_them_and_its_cl
         ..ONE
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         let run = |client: &mut Client| client.execute("long", &[Value::Text("y")])[1].clone();
         client.prepare("long", "select length(?)");

@@ -6,7 +6,7 @@ use evenkeel_lab::eventually;
 use serde_json::Value;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, sql};
+use super::stage::{ONE, Setup, TestBed, sql};
 use crate::rig::{DRIVERS, LIMIT, done, refused};
 
 /// How long a statement of these tests sleeps unless it is ended.
@@ -19,7 +19,7 @@ fn a_query_that_takes_too_long_ends_at_its_server() {
             service: "query_timeout_ms = 600",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         let begun = Instant::now();
         let told = client.query("select sleep(30) /* too long */");
@@ -48,7 +48,7 @@ fn a_client_that_says_nothing_in_a_transaction_is_ended_and_its_work_undone() {
             service: "idle_in_transaction_timeout_ms = 700",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         client.run("begin");
         client.run("insert into limits_idle values (1)");
@@ -70,7 +70,7 @@ fn clients_of_one_user_cannot_end_those_of_another() {
     sql("drop user if exists meddler@'127.0.0.1'");
     sql("create user meddler@'127.0.0.1' identified by 'meddler'");
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut victim = stage.client();
         let login = Login {
             user: "meddler",
@@ -119,7 +119,7 @@ fn clients_of_one_user_cannot_end_those_of_another() {
 #[test]
 fn a_service_is_paused_reconnected_and_killed_as_an_operator_says() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         let before = client.backend();
         done(&stage.balancer, &["reconnect", "pool"]);

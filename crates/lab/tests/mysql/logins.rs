@@ -7,7 +7,7 @@ use evenkeel_lab::{Balancer, Server, eventually};
 use socket2::{Domain, Socket, Type};
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, config, same_as_direct, shared, sql};
+use super::stage::{ONE, Setup, TestBed, config, same_as_direct, shared, sql};
 use crate::rig::introduced::{introduced, is_left_without_a_word};
 use crate::rig::papers::{file_of_sbtest, write_private};
 use crate::rig::{DRIVERS, LIMIT, loopback, plain};
@@ -85,7 +85,7 @@ fn a_login_into_a_schema_that_is_not_there_is_nobody_else_s_warning() {
 #[test]
 fn what_changes_at_the_server_counts_from_the_next_login_on() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         sql("drop user if exists changing@'127.0.0.1'");
         let enter =
             |password: &str| Client::enter(stage.address, &as_user("changing", password)).is_ok();
@@ -110,7 +110,7 @@ fn what_a_user_may_do_holds_from_the_next_login_on() {
     sql("create user rising@'127.0.0.1' identified by 'rising'");
     sql("grant insert on sbtest.* to rising@'127.0.0.1'");
     sql("create role risen");
-    let stage = Stage::set("auto", ONE);
+    let stage = TestBed::set("auto", ONE);
     let enter = || Client::with(stage.address, &as_user("rising", "rising"));
     let seen = "select concat(count(*) > 0, ' ', coalesce(current_role(), 'none')) from mysql.db";
     assert_eq!(
@@ -133,7 +133,7 @@ fn what_a_user_may_do_holds_from_the_next_login_on() {
 #[test]
 fn the_number_of_a_connection_is_the_same_in_the_greeting_and_in_sql() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         assert_ne!(client.connection, other.connection);
         for one in [&mut client, &mut other] {
@@ -148,7 +148,7 @@ fn the_number_of_a_connection_is_the_same_in_the_greeting_and_in_sql() {
 #[test]
 fn kill_reaches_whom_it_means_by_our_own_numbers() {
     for io in DRIVERS {
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 pool: "size = 2",
@@ -223,7 +223,7 @@ fn users_may_come_from_their_networks_only() {
             schema: None,
             ..as_user("evenkeel", "evenkeel")
         };
-        let stage = Stage::before_as(shared(), io, setup, &login);
+        let stage = TestBed::before_as(shared(), io, setup, &login);
         let told = Client::enter(stage.address, &Login::default()).map(|_| ());
         let told = told.unwrap_err();
         assert!(told.starts_with("error 1045 "), "{io}: {told}");
@@ -241,7 +241,7 @@ fn behind_another_balancer_the_client_s_own_address_counts() {
     for io in DRIVERS {
         let from = |address, header| Client::enter(introduced(address, header), &Login::default());
         let near = "PROXY TCP4 192.0.2.7 192.0.2.8 4711 3306\r\n";
-        let stage = Stage::start(
+        let stage = TestBed::start(
             |listen| config(shared(), listen, io, setup),
             |stage| from(stage.address, near).map(|_| ()),
         );
@@ -272,7 +272,7 @@ fn users_of_the_file_log_in_by_it_alone() {
         path.display().to_string()
     );
     for io in DRIVERS {
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 tables: &tables,
@@ -314,7 +314,7 @@ pub(crate) fn comes_in_by_the_file(server: &Server, user: &str) {
                 tables: &tables,
                 ..ONE
             };
-            let stage = Stage::before(server, io, setup);
+            let stage = TestBed::before(server, io, setup);
             let enter = |password| Client::enter(stage.address, &as_user(user, password));
             let mut client = enter("secret").unwrap();
             assert_eq!(client.value("select current_user()"), itself);
@@ -323,7 +323,7 @@ pub(crate) fn comes_in_by_the_file(server: &Server, user: &str) {
         }
     }
     // Without the file nothing can be done for it, which is said to whoever has the password.
-    let stage = Stage::before(server, "auto", ONE);
+    let stage = TestBed::before(server, "auto", ONE);
     for (password, number) in [("secret", "1251"), ("wrong", "1045")] {
         let told = Client::enter(stage.address, &as_user(user, password)).map(|_| ());
         let told = told.unwrap_err();
@@ -362,7 +362,7 @@ fn one_server_alone_needs_no_monitor() {
     let path = file_of_sbtest();
     let file = format!("[service.auth]\nsource = \"file\"\nusers_file = {path:?}\n");
     for (what, instead) in [("an account", auth), ("a file", &file)] {
-        let stage = Stage::start(
+        let stage = TestBed::start(
             |address| {
                 let config = super::stage::config(shared(), address, "auto", ONE);
                 assert!(config.contains(own), "{config}");

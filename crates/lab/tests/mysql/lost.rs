@@ -3,11 +3,11 @@
 use evenkeel_lab::{Server, eventually, rootfs};
 
 use super::client::{Client, Login, Value};
-use super::stage::{ONE, Stage, own, own_mysql, shared};
+use super::stage::{ONE, TestBed, own, own_mysql, shared};
 use crate::rig::{DRIVERS, LIMIT};
 
 /// Ends the connection of a client that says nothing at the moment, and waits until that is known.
-fn lose(server: &Server, stage: &Stage, client: &mut Client) {
+fn lose(server: &Server, stage: &TestBed, client: &mut Client) {
     let backend = client.backend();
     server.sql(&format!("kill {backend}")).unwrap();
     let pins = || stage.status()["database"]["pins"].clone();
@@ -19,7 +19,7 @@ fn lose(server: &Server, stage: &Stage, client: &mut Client) {
 
 fn sends_ahead_and_loses(server: &Server) {
     for io in DRIVERS {
-        let stage = Stage::before(server, io, ONE);
+        let stage = TestBed::before(server, io, ONE);
         let mut client = stage.client();
         client.run("drop table if exists sent_ahead");
         client.run("create table sent_ahead (v text)");
@@ -61,7 +61,7 @@ fn nor_is_it_at_mysql() {
 #[test]
 fn a_statement_that_fails_by_the_number_of_an_idle_end_is_not_run_again_and_ends_nothing() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         client.run("create or replace table numbered (v int)");
         let fails = "signal sqlstate '45000' set mysql_errno = 4031";
@@ -86,7 +86,7 @@ fn a_statement_that_fails_by_the_number_of_an_idle_end_is_not_run_again_and_ends
 #[test]
 fn who_begins_anew_behind_a_lost_transaction_does_so_and_hears_nothing_of_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         let begin_anew: [fn(&mut Client) -> bool; 2] = [
             |client| client.reset()[0].starts_with("ok "),
@@ -109,7 +109,7 @@ fn a_role_that_was_lost_with_its_server_in_a_reset_is_told_to_be() {
     let grant = "create role kept; grant kept to sbtest@'127.0.0.1'";
     server.sql(grant).unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let mut client = stage.client();
         client.run("set role kept");
         server.freeze().unwrap();
@@ -130,7 +130,7 @@ fn a_role_that_was_lost_with_its_server_in_a_reset_is_told_to_be() {
 fn who_is_bound_hears_as_the_answer_to_its_command_that_its_server_is_gone() {
     let (_lab, server) = own();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let mut client = stage.client();
         client.run("create temporary table mine (a int)");
         client.query_later("select sleep(30)");

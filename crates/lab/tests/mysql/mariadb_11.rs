@@ -3,14 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 
-use evenkeel_lab::{Lab, MariadbOptions, Scene, Server, mariadb, rootfs};
+use evenkeel_lab::{Lab, MariadbOptions, Scenario, Server, mariadb, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::bulk::MARIADB;
 use super::client::{Client, Login, Value};
 use super::logins::comes_in_by_the_file;
 use super::split::{self, write_and_read};
-use super::stage::{ONE, Setup, Stage, config, own_of, same_as_at};
+use super::stage::{ONE, Setup, TestBed, config, own_of, same_as_at};
 use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, said};
 use Value::{Number, Text};
@@ -67,7 +67,7 @@ fn of_several_ways_to_log_in_the_one_counts_that_servers_take_too() {
         )
         .unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(server, io, ONE);
+        let stage = TestBed::before(server, io, ONE);
         let enter = |address, password| {
             let login = Login {
                 user: "moving",
@@ -119,7 +119,7 @@ fn clients_know_our_certificate_by_their_password() {
     };
     for io in DRIVERS {
         let everywhere = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        let stage = Stage::start(
+        let stage = TestBed::start(
             |address| config(server, everywhere(address.port()), io, setup),
             |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
         );
@@ -282,7 +282,7 @@ fn a_position_is_told_after_other_settings_and_is_that_of_the_client_s_own_write
         .sql("create or replace table sbtest.positions (a int)")
         .unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(server, io, ONE);
+        let stage = TestBed::before(server, io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         let last = "select @@last_gtid";
         client.run("set timestamp = 5");
@@ -303,8 +303,8 @@ fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary()
     if skipped() {
         return;
     }
-    let scene = Scene::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
-    let stage = split::Stage::in_front_of(scene, "auto", "");
+    let scene = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let stage = split::TestBed::in_front_of(scene, "auto", "");
     let (_, elsewhere) = write_and_read(&stage, 30, 4);
     assert!(elsewhere > 0, "every read was at the primary");
     let candidate = stage.replicas().remove(0);
@@ -319,10 +319,10 @@ fn sessions_read_what_they_wrote_in_several_domains() {
     if skipped() {
         return;
     }
-    let scene = Scene::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let scene = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
     let right = "GRANT BINLOG REPLAY ON *.* TO sbtest@'127.0.0.1'";
     scene.writer().unwrap().sql(right).unwrap();
-    let stage = split::Stage::in_front_of(scene, "auto", "");
+    let stage = split::TestBed::in_front_of(scene, "auto", "");
     let primary = stage.port_of_primary();
     let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
     let mut elsewhere = 0;

@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, Stage, own_mysql, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, Setup, TestBed, own_mysql, same_as_at, same_as_direct, shared};
 use crate::rig::{DRIVERS, LIMIT};
 use evenkeel_lab::{eventually, rootfs};
 
@@ -129,7 +129,7 @@ fn what_a_statement_leaves_for_the_next_is_its_client_s_own() {
 fn the_first_of_all_to_ask_for_warnings_is_told_if_he_asks_at_once() {
     for io in DRIVERS {
         let is_told = || {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             client.query("select cast('y' as signed)");
             let told = client.query("show warnings");
@@ -188,7 +188,7 @@ fn a_savepoint_that_begins_a_transaction_is_where_its_client_is() {
 #[test]
 fn what_binds_a_client_is_told_and_ends() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let mut client = stage.client();
         let pins = || stage.status()["database"]["pins"].clone();
         let expect = |what: &str, is_so: &dyn Fn(&serde_json::Value) -> bool| {
@@ -226,7 +226,7 @@ fn what_binds_a_client_is_told_and_ends() {
 fn what_follows_in_a_text_binds_whatever_its_beginning_is_about() {
     super::stage::sql("create or replace table sbtest.event (a int)");
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         for (bind, release) in [
             (
                 "alter table event comment 'x'; lock tables event write",
@@ -307,7 +307,7 @@ fn a_role_is_gone_with_its_client_even_if_that_resets_its_connection() {
         "create role if not exists left_behind; grant left_behind to sbtest@'127.0.0.1'",
     );
     for pool in ["size = 1", "size = 1\nmode = \"session\""] {
-        let stage = Stage::set("auto", Setup { pool, ..ONE });
+        let stage = TestBed::set("auto", Setup { pool, ..ONE });
         let mut client = stage.client();
         client.run("set role left_behind");
         assert!(client.reset()[0].starts_with("ok "));
@@ -321,7 +321,7 @@ fn a_role_is_gone_with_its_client_even_if_that_resets_its_connection() {
 #[test]
 fn a_client_that_leaves_takes_all_of_it_along() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for by_reset in [true, false] {
             let mut leaver = stage.client();
             leaver.run("create temporary table gone (a int)");
@@ -341,7 +341,7 @@ fn a_client_that_leaves_takes_all_of_it_along() {
 #[test]
 fn a_bound_client_keeps_its_connection_and_the_others_share_the_rest() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let mut bound = stage.client();
         bound.run("create temporary table mine (a int)");
         let here = bound.backend();
@@ -394,7 +394,7 @@ fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_
          begin insert into committed values (2); commit; signal sqlstate '45000'; end",
     );
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for fails in ["create table committed (a int)", "call commits()"] {
             super::stage::sql("truncate sbtest.committed");
             let mut client = stage.client();

@@ -5,13 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, config, same_as_direct, shared, sql};
+use super::stage::{ONE, Setup, TestBed, config, same_as_direct, shared, sql};
 use crate::rig::{DRIVERS, loopback, wait_until};
 
 /// Clients that wait for a pool of two.
 const CROWD: usize = 40;
 
-fn waiting(stage: &Stage) -> u64 {
+fn waiting(stage: &TestBed) -> u64 {
     let pools = stage.status()["database"]["pools"].clone();
     let pools = pools.as_array().into_iter().flatten();
     pools.filter_map(|pool| pool["waiting"].as_u64()).sum()
@@ -39,7 +39,7 @@ fn a_pool_in_which_everybody_waits_holds_up_no_other_user_and_no_other_service()
             let (_, second) = second.split_once("\n\n").unwrap();
             format!("{own}\n{second}")
         };
-        let stage = Stage::start(both, |stage| {
+        let stage = TestBed::start(both, |stage| {
             Client::enter(stage.address, &Login::default()).map(|_| ())
         });
         let mut crowd: Vec<Client> = (0..CROWD).map(|_| stage.client()).collect();
@@ -71,7 +71,7 @@ fn a_pool_in_which_everybody_waits_holds_up_no_other_user_and_no_other_service()
 }
 
 /// What clients do that asks for memory, and leave.
-fn demand(stage: &Stage, round: usize) {
+fn demand(stage: &TestBed, round: usize) {
     thread::scope(|scope| {
         for number in 0..12 {
             scope.spawn(move || {
@@ -94,7 +94,7 @@ fn demand(stage: &Stage, round: usize) {
 #[test]
 fn memory_does_not_grow_by_what_clients_did_that_are_gone() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let rounds = |from: usize, to: usize| {
             (from..to).for_each(|round| demand(&stage, round));
             thread::sleep(Duration::from_millis(300));
@@ -111,7 +111,7 @@ fn memory_does_not_grow_by_what_clients_did_that_are_gone() {
 #[test]
 fn a_client_that_does_not_read_its_answer_costs_little_memory() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         demand(&stage, 0);
         let before_kb = stage.balancer.memory_kb();
         let mut slow: Vec<Client> = (0..3).map(|_| stage.client()).collect();
@@ -133,7 +133,7 @@ fn in_session_mode_a_client_keeps_its_connection_until_it_leaves() {
         ..ONE
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut first, mut second) = (stage.client(), stage.client());
         first.run("set @own = 1 + 1");
         let (here, there) = (first.backend(), second.backend());
@@ -220,7 +220,7 @@ fn a_client_in_no_schema_costs_its_user_no_more_than_one_idle_connection() {
         ..usual
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut clients: Vec<Client> = (0..4)
             .map(|_| Client::with(stage.address, &usual))
             .collect();

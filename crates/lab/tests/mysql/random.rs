@@ -4,9 +4,9 @@
 use evenkeel_lab::Server;
 
 use super::client::{Client, Value};
-use super::stage::{Setup, Stage, shared};
+use super::stage::{Setup, TestBed, shared};
 use crate::rig::DRIVERS;
-use crate::rig::dice::Dice;
+use crate::rig::dice::TestRng;
 
 /// Conversations per driver, and what each consists of.
 const CONVERSATIONS: u64 = 40;
@@ -74,7 +74,7 @@ const PREPARED: [&str; 8] = [
 fn step(
     client: &mut Client,
     texts: &[&str],
-    dice: &mut Dice,
+    dice: &mut TestRng,
     known: &mut Vec<(String, usize)>,
 ) -> Vec<String> {
     let pick = dice.below(16);
@@ -126,10 +126,10 @@ fn converse(server: &Server, texts: &[&str], io: &str) {
         pool: "size = 2\nstatements_max = 2",
         ..Setup::default()
     };
-    let stage = Stage::before(server, io, setup);
+    let stage = TestBed::before(server, io, setup);
     let mut other = stage.client();
     for seed in 0..CONVERSATIONS {
-        let mut dice = Dice(seed * 7_919 + 17);
+        let mut dice = TestRng(seed * 7_919 + 17);
         let mut direct = Client::connect(server.address);
         let mut client = stage.client();
         let (mut of_direct, mut of_client) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, own};
+use super::stage::{ONE, Setup, TestBed, own};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TWO: Setup<'_> = Setup {
@@ -19,7 +19,7 @@ const TWO: Setup<'_> = Setup {
 fn a_replica_follows_its_primary_through_a_pool() {
     for io in DRIVERS {
         let (lab, server) = own();
-        let stage = Stage::before(&server, io, TWO);
+        let stage = TestBed::before(&server, io, TWO);
         let replica = lab.mariadb(MariadbOptions::default()).unwrap().primary;
         let position = server.sql("show master status").unwrap();
         let mut words = position.split_whitespace();
@@ -82,7 +82,7 @@ fn read_log(address: SocketAddr, file: &str) -> (usize, u8) {
 fn a_log_is_read_to_its_end_as_at_the_server() {
     for io in DRIVERS {
         let (_lab, server) = own();
-        let stage = Stage::before(&server, io, TWO);
+        let stage = TestBed::before(&server, io, TWO);
         let mut client = stage.client();
         client.run("create table logged (a int)");
         let position = server.sql("show master status").unwrap();

@@ -8,7 +8,7 @@ use evenkeel_lab::{Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared};
 use crate::rig::DRIVERS;
 
 /// Which a service has read before its first client comes.
@@ -129,7 +129,7 @@ fn a_procedure_that_locks_all_tables_binds_its_client() {
             pool: "size = 2",
             ..ONE
         };
-        let stage = Stage::before(&server, io, setup);
+        let stage = TestBed::before(&server, io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("call locks_all()");
         other.query_later("insert into locked values (1)");
@@ -161,7 +161,7 @@ fn what_a_procedure_gives_a_variable_by_using_is_its_client_s_own() {
                 pool: "size = 2",
                 ..ONE
             };
-            let stage = Stage::before(&server, io, setup);
+            let stage = TestBed::before(&server, io, setup);
             let (mut client, mut other) = (stage.client(), stage.client());
             way.iter().for_each(|text| client.run(text));
             assert_eq!(other.value("select @a"), "NULL", "{io}: {way:?}");
@@ -190,7 +190,7 @@ fn a_call_that_commits_very_often_is_answered() {
     );
     let mut others = [(); 3].map(|()| Client::connect(server.address));
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         for capabilities in [USUAL, USUAL.with(Capabilities::SESSION_TRACK)] {
             let login = Login {
                 capabilities,

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::client::{Client, Value};
 use super::split;
-use super::stage::{ONE, Setup, Stage, config, shared, sql};
+use super::stage::{ONE, Setup, TestBed, config, shared, sql};
 use crate::rig::cluster::service_toml;
 use crate::rig::{DRIVERS, LIMIT, engine, service};
 
@@ -40,7 +40,7 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
     sql("create or replace table sbtest.rules_orders (a int); \
          insert into sbtest.rules_orders values (1)");
     for io in DRIVERS {
-        let stage = Stage::set(io, of(REFUSING));
+        let stage = TestBed::set(io, of(REFUSING));
         let mut client = stage.client();
         let refused = told("orders", "all of it?");
         for text in [
@@ -89,7 +89,7 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
 fn one_of_several_statements_that_is_refused_is_enough() {
     sql("create or replace table sbtest.rules_orders (a int); \
          insert into sbtest.rules_orders values (1)");
-    let stage = Stage::set("auto", of(REFUSING));
+    let stage = TestBed::set("auto", of(REFUSING));
     let mut client = stage.client();
     let text = "insert into rules_orders values (3); delete from rules_orders; select 1";
     assert_eq!(client.query(text), [told("orders", "all of it?")]);
@@ -98,7 +98,7 @@ fn one_of_several_statements_that_is_refused_is_enough() {
 
 #[test]
 fn a_digest_is_met_by_every_text_that_differs_in_literals_only() {
-    let stage = Stage::set("auto", of(""));
+    let stage = TestBed::set("auto", of(""));
     let explained = |text: &str| {
         let output = stage
             .balancer
@@ -116,7 +116,7 @@ fn a_digest_is_met_by_every_text_that_differs_in_literals_only() {
         format!("[[service.rule]]\nname = '{name}'\ndigest = '{digest}'\nreject = 'no'\n")
     };
     let rules = rule("d", &told_of) + &rule("v", &versioned);
-    let stage = Stage::set("auto", of(&rules));
+    let stage = TestBed::set("auto", of(&rules));
     let mut client = stage.client();
     for text in ["SELECT 'y'", "select 2, 3 -- c"] {
         assert_eq!(client.query(text), [told("d", "no")], "{text}");
@@ -135,7 +135,7 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
             service: "query_timeout_ms = 1000",
             ..of(rules)
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         for text in ["select sleep(30) /* short */", "select sleep(30)"] {
             let begun = Instant::now();
@@ -162,7 +162,7 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
 #[test]
 fn a_reload_replaces_the_rules_of_those_who_are_there_and_keeps_the_hits() {
     for io in DRIVERS {
-        let stage = Stage::set(io, of(""));
+        let stage = TestBed::set(io, of(""));
         let with = |rules: &str| config(shared(), stage.address, io, of(rules));
         let mut client = stage.client();
         client.prepare("p", "select 'prepared'");
@@ -190,7 +190,7 @@ fn a_reload_replaces_the_rules_of_those_who_are_there_and_keeps_the_hits() {
 fn what_was_sent_ahead_of_an_execution_that_a_rule_refuses_is_gone_with_it() {
     let rules = "[[service.rule]]\nname = 'tried'\nmatch = '^select'\nreject = 'now'\n";
     for io in DRIVERS {
-        let stage = Stage::set(io, of(""));
+        let stage = TestBed::set(io, of(""));
         let with = |rules: &str| config(shared(), stage.address, io, of(rules));
         let mut client = stage.client();
         client.prepare("p", "select ?");
@@ -211,7 +211,7 @@ fn what_is_executed_behind_a_refused_prepare_is_not_the_statement_before_it() {
     const LAST: u32 = u32::MAX;
     sql("create or replace table sbtest.rules_last (a int)");
     for io in DRIVERS {
-        let stage = Stage::set(io, of(REFUSING));
+        let stage = TestBed::set(io, of(REFUSING));
         let mut client = stage.client();
         client.prepare("p", "insert into rules_last values (1)");
         let refused = client.prepare("d", "delete from rules_orders");
@@ -230,7 +230,7 @@ const SENDING: &str = "\
     [[service.rule]]\nname = 'reports'\nmatch = 'report'\nto = ['REPLICA']\n\
     [[service.rule]]\nname = 'anywhere'\nmatch = 'anywhere'\nto = 'any'\n";
 
-fn explains_rules(stage: &split::Stage, report: &str) {
+fn explains_rules(stage: &split::TestBed, report: &str) {
     let status = service(&stage.balancer.status().unwrap(), "db");
     assert!(hits(&status, "reports") >= 11, "{status}");
     let told = tried(stage, "reports");
@@ -244,7 +244,7 @@ fn explains_rules(stage: &split::Stage, report: &str) {
 }
 
 /// What `explain` says of a rule that is tried on a report.
-fn tried(stage: &split::Stage, rule: &str) -> Json {
+fn tried(stage: &split::TestBed, rule: &str) -> Json {
     let sql = "select here() /* report */";
     let args = ["explain", "--json", "--rule", rule, sql];
     let output = stage.balancer.command(&args).unwrap();
@@ -253,7 +253,7 @@ fn tried(stage: &split::Stage, rule: &str) -> Json {
 
 #[test]
 fn reads_go_where_a_rule_says_and_nothing_else_does() {
-    let stage = split::Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let stage = split::TestBed::of_mariadb("auto", "consistency = \"eventual\"");
     let primary = stage.port_of_primary();
     let report = &stage.replicas()[0];
     let rules = SENDING.replace("REPLICA", &report.name);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::Server;
 
 use super::client::Client;
-use super::split::Stage;
+use super::split::TestBed;
 
 const CLIENTS: &str = "select variable_value from information_schema.global_status \
     where variable_name = 'rpl_semi_sync_master_clients'";
@@ -17,8 +17,8 @@ const REPLICA: &str = "set global rpl_semi_sync_slave_enabled = 1; \
     stop slave io_thread; start slave io_thread";
 
 /// Every server can be the primary of the other two; nobody gives up waiting for a replica.
-fn stage() -> Stage {
-    let stage = Stage::of_mariadb("auto", "");
+fn stage() -> TestBed {
+    let stage = TestBed::of_mariadb("auto", "");
     for server in &stage.scene.servers {
         server
             .sql(
@@ -42,7 +42,7 @@ fn follow(replica: &Server) {
 }
 
 /// Writes rows until it is over, and notes those that were acknowledged.
-fn write(stage: &Stage, ids: &AtomicU64, is_over: &AtomicBool) -> Vec<u64> {
+fn write(stage: &TestBed, ids: &AtomicU64, is_over: &AtomicBool) -> Vec<u64> {
     let (mut client, mut acknowledged) = (stage.client(), Vec::new());
     while !is_over.load(Relaxed) {
         let id = ids.fetch_add(1, Relaxed);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_lab::rootfs;
 
 use super::client::{Client, Login, Value};
-use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_at, same_as_direct, shared, sql};
+use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared, sql};
 use crate::rig::DRIVERS;
 
 /// What clients set, and three values that differ.
@@ -51,7 +51,7 @@ const TWO: Setup<'_> = Setup {
 #[test]
 fn clients_of_one_server_connection_never_see_each_other_s_settings() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
         let mut servers: Vec<Client> = (0..3).map(|_| Client::connect(shared().address)).collect();
         for (name, values) in SETTINGS {
@@ -79,7 +79,7 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
 #[test]
 fn user_variables_of_literals_follow_their_client_and_bind_it_to_nothing() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.run(&format!(
@@ -200,7 +200,7 @@ fn the_character_set_of_a_schema_is_there_after_a_reset() {
                   grant all on latin.* to sbtest@'127.0.0.1'";
     server.sql(schema).unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let login = Login {
             schema: Some("latin"),
             ..Login::default()
@@ -343,7 +343,7 @@ fn the_next_transaction_s_characteristics_are_not_the_session_s() {
 #[test]
 fn a_wait_timeout_of_the_client_s_own_holds_for_it_alone_wherever_it_is() {
     for io in DRIVERS {
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 pool: "size = 2",
@@ -383,7 +383,7 @@ fn what_init_connect_sets_is_so_for_every_client() {
         .unwrap();
     let shown = "select @@time_zone, @@sql_select_limit";
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let backend = stage.client().backend();
         for round in 0..3 {
             let mut client = stage.client();
@@ -403,7 +403,7 @@ fn what_init_connect_sets_is_so_for_every_client() {
 fn the_position_of_the_last_write_is_the_client_s_own() {
     sql("create or replace table sbtest.positions (a int)");
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         let last = "select @@last_gtid";
         assert_eq!(client.value(last), "", "{io}");

@@ -10,7 +10,7 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, Stage, config, own_mysql, shared};
+use super::stage::{ONE, Setup, TestBed, config, own_mysql, shared};
 use crate::rig::papers::write_private;
 use crate::rig::{DRIVERS, LIMIT, loopback};
 
@@ -35,7 +35,7 @@ fn users() -> (TempDir, String) {
 fn a_password_comes_whole_once_and_is_proved_from_then_on() {
     let (_directory, tables) = users();
     for io in DRIVERS {
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 tables: &tables,
@@ -91,7 +91,7 @@ fn users_of_mysql_log_in_by_their_own_accounts_even_when_the_server_has_forgotte
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = &cluster.primary;
     server.sql(ACCOUNTS).unwrap();
-    let stage = Stage::before(server, "auto", ONE);
+    let stage = TestBed::before(server, "auto", ONE);
     let enter = |password: &str| {
         let login = Login {
             user: "app",
@@ -142,7 +142,7 @@ fn of_an_account_with_two_passwords_either_lets_in_until_the_old_one_is_discarde
     let (_lab, server) = own_mysql("mysql-two-passwords");
     server.sql(APP).unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let enter = |password: &str| {
             let login = Login {
                 user: "app",
@@ -219,7 +219,7 @@ fn every_server_sees_a_password_at_its_first_login_so_that_a_promotion_finds_it_
 #[test]
 fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
     let (_directory, tables) = users();
-    let stage = Stage::set(
+    let stage = TestBed::set(
         "auto",
         Setup {
             tables: &tables,
@@ -282,7 +282,7 @@ fn who_was_promised_query_attributes_runs_nothing_on_a_server_that_does_not_know
         capabilities: USUAL.with(Capabilities::QUERY_ATTRIBUTES),
         ..Login::default()
     };
-    let stage = Stage::before_as(&server, "auto", setup, &login);
+    let stage = TestBed::before_as(&server, "auto", setup, &login);
     let mut client = Client::with(stage.address, &login);
     assert!(client.agreed.has(Capabilities::QUERY_ATTRIBUTES));
     let mut ask = || {

@@ -4,29 +4,29 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::{ClusterKind, Scene, Server, eventually};
+use evenkeel_lab::{ClusterKind, Scenario, Server, eventually};
 
 use super::client::{Client, Login, Value};
-pub(crate) use crate::rig::cluster::Stage;
+pub(crate) use crate::rig::cluster::TestBed;
 use crate::rig::{DRIVERS, LIMIT, engine, loopback, wait_until};
 
 /// What a statement that wants to know asks for; `@@port` itself is asked of the primary.
 const WHERE: &str = "select here()";
 
-impl Stage {
+impl TestBed {
     /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
-    pub(crate) fn of_mariadb(io: &str, further: &str) -> Stage {
-        Stage::of(ClusterKind::Mariadb, io, further)
+    pub(crate) fn of_mariadb(io: &str, further: &str) -> TestBed {
+        TestBed::of(ClusterKind::Mariadb, io, further)
     }
 
-    pub(crate) fn of(kind: ClusterKind, io: &str, further: &str) -> Stage {
-        Stage::in_front_of(Scene::start(kind).unwrap(), io, further)
+    pub(crate) fn of(kind: ClusterKind, io: &str, further: &str) -> TestBed {
+        TestBed::in_front_of(Scenario::start(kind).unwrap(), io, further)
     }
 
-    pub(crate) fn in_front_of(scene: Scene, io: &str, further: &str) -> Stage {
+    pub(crate) fn in_front_of(scene: Scenario, io: &str, further: &str) -> TestBed {
         prepare(&scene);
         let split = format!("[service.split]\nreads = true\nprimary_reads = false\n{further}");
-        let stage = Stage::before(scene, loopback(), &engine(io), &split);
+        let stage = TestBed::before(scene, loopback(), &engine(io), &split);
         stage.wait_split();
         stage
     }
@@ -54,7 +54,7 @@ impl Stage {
 }
 
 /// What the tests need, before anybody looks at it.
-fn prepare(scene: &Scene) {
+fn prepare(scene: &Scenario) {
     for server in &scene.servers {
         let trust = "SET GLOBAL log_bin_trust_function_creators = 1";
         server.sql(trust).unwrap();
@@ -83,7 +83,7 @@ const SCHEMA: [&str; 6] = [
 
 #[test]
 fn each_statement_runs_where_it_belongs() {
-    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
     let mut client = stage.client();
     let primary = stage.port_of_primary();
     for reads in [
@@ -135,7 +135,7 @@ const LOCKING: &str = "select here() from counters where id = 1 for update";
 
 #[test]
 fn no_transaction_that_may_write_begins_at_a_replica() {
-    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
     let primary = stage.port_of_primary();
     for begin in [
         &["commit and chain"][..],
@@ -168,7 +168,7 @@ const NAMED: [&str; 6] = [
 /// TO SEE THIS RED: let what is READ ONLY lock by name.
 #[test]
 fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there() {
-    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
     let primary = stage.port_of_primary();
     let mut client = stage.client();
     client.prepare("rows", "select id from counters");
@@ -208,7 +208,7 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
 /// TO SEE THIS RED: let go of a replica for whatever is more than a read.
 #[test]
 fn what_is_asked_of_a_read_at_a_replica_is_asked_there() {
-    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
     let primary = stage.port_of_primary();
     let mut client = stage.client();
     client.prepare("found", "select found_rows()");
@@ -260,7 +260,7 @@ fn write(client: &mut Client, id: usize, v: i64, round: usize) {
 }
 
 /// Writes and reads in turn; how many reads were at the primary, and elsewhere.
-pub(crate) fn write_and_read(stage: &Stage, rounds: usize, sessions: usize) -> (usize, usize) {
+pub(crate) fn write_and_read(stage: &TestBed, rounds: usize, sessions: usize) -> (usize, usize) {
     let primary = &stage.port_of_primary();
     let counts: Vec<(usize, usize)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..sessions)
@@ -296,7 +296,7 @@ pub(crate) fn write_and_read(stage: &Stage, rounds: usize, sessions: usize) -> (
 #[test]
 fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
     for io in DRIVERS {
-        let stage = Stage::of_mariadb(io, "");
+        let stage = TestBed::of_mariadb(io, "");
         let replicas = stage.replicas();
         write_and_read(&stage, 100, 4);
         stage.wait_split();
@@ -315,7 +315,7 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
 /// TO SEE THIS RED: take the position that one of its statements was told for that of all.
 #[test]
 fn a_session_reads_what_a_text_committed_that_failed_then() {
-    let stage = Stage::of_mariadb("auto", "");
+    let stage = TestBed::of_mariadb("auto", "");
     let mut client = stage.client();
     client.run(
         "create procedure late() begin do sleep(3); insert into things values (101, 'b'); \
@@ -338,7 +338,7 @@ fn a_session_reads_what_a_text_committed_that_failed_then() {
 
 #[test]
 fn who_wrote_long_ago_reads_at_replicas() {
-    let stage = Stage::of_mariadb("auto", "");
+    let stage = TestBed::of_mariadb("auto", "");
     let mut client = stage.client();
     write(&mut client, 1, 1, 0);
     wait_until(&stage.balancer, "its own read at a replica", || {
@@ -360,7 +360,7 @@ fn who_wrote_long_ago_reads_at_replicas() {
 
 #[test]
 fn with_global_consistency_a_session_reads_what_another_wrote() {
-    let stage = Stage::of_mariadb("auto", "consistency = \"global\"");
+    let stage = TestBed::of_mariadb("auto", "consistency = \"global\"");
     stage.replicas()[0].stop_replication().unwrap();
     let (mut writer, mut reader) = (stage.client(), stage.client());
     let primary = stage.port_of_primary();
@@ -383,7 +383,7 @@ fn with_global_consistency_a_session_reads_what_another_wrote() {
 /// TO SEE THIS RED: tell the client what a replica refuses of ours.
 #[test]
 fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
-    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
     let alone = "set sql_log_bin = 0; create database alone; \
                  grant all on alone.* to sbtest@'127.0.0.1'; create table alone.things (id int)";
     stage.primary().sql(alone).unwrap();
@@ -418,7 +418,7 @@ fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
 /// TO SEE THIS RED: take COM_INIT_DB for what nobody knows.
 #[test]
 fn who_goes_to_another_schema_while_there_is_no_primary_reads_there() {
-    let stage = Stage::of_mariadb("auto", "[service.pool]\nwait_ms = 30000");
+    let stage = TestBed::of_mariadb("auto", "[service.pool]\nwait_ms = 30000");
     let old = stage.primary();
     let mut client = stage.client();
     stage.scene.wait_caught_up().unwrap();
@@ -441,7 +441,7 @@ fn who_goes_to_another_schema_while_there_is_no_primary_reads_there() {
 
 #[test]
 fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubled() {
-    let stage = Stage::of_mariadb("auto", "");
+    let stage = TestBed::of_mariadb("auto", "");
     let reader = stage.reader();
     let old = stage.primary();
     let mut session = stage.client();
@@ -493,7 +493,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
 /// No replica has what the session wrote, so its read runs at the primary, which dies under it.
 #[test]
 fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_dies() {
-    let stage = Stage::of_mariadb("auto", "");
+    let stage = TestBed::of_mariadb("auto", "");
     let (old, replicas) = (stage.primary(), stage.replicas());
     let mut client = stage.client();
     write(&mut client, 1, 1, 0);
@@ -521,7 +521,7 @@ fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_
 /// As drivers do when they have logged in.
 #[test]
 fn what_only_asked_the_primary_is_asked_of_its_successor() {
-    let stage = Stage::of_mariadb("auto", "");
+    let stage = TestBed::of_mariadb("auto", "");
     let old = stage.primary();
     let mut client = stage.client();
     stage.scene.wait_caught_up().unwrap();
@@ -538,7 +538,7 @@ fn what_only_asked_the_primary_is_asked_of_its_successor() {
 
 #[test]
 fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
-    let stage = Stage::of_mariadb("auto", "[service.pool]\nsize = 1\nwait_ms = 30000");
+    let stage = TestBed::of_mariadb("auto", "[service.pool]\nsize = 1\nwait_ms = 30000");
     let old = stage.primary();
     let mut holder = stage.client();
     holder.run("begin");
@@ -564,7 +564,7 @@ fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
 
 #[test]
 fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
-    let stage = Stage::of_mariadb("auto", "");
+    let stage = TestBed::of_mariadb("auto", "");
     let (writer, reader) = (stage.writer(), stage.reader());
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(300));

@@ -8,7 +8,7 @@ use evenkeel_lab::{Lab, MariadbOptions, MysqlOptions, Server};
 use super::client::{Client, Login};
 use crate::rig::pool;
 
-pub(crate) use crate::rig::pool::{Setup, Stage};
+pub(crate) use crate::rig::pool::{Setup, TestBed};
 
 /// One connection to the server: what is left on it meets the next client.
 pub(crate) const ONE: Setup<'_> = Setup {
@@ -18,14 +18,14 @@ pub(crate) const ONE: Setup<'_> = Setup {
     workers: 2,
 };
 
-impl Stage {
-    pub(crate) fn set(io: &str, setup: Setup<'_>) -> Stage {
-        Stage::before(shared(), io, setup)
+impl TestBed {
+    pub(crate) fn set(io: &str, setup: Setup<'_>) -> TestBed {
+        TestBed::before(shared(), io, setup)
     }
 
     /// In front of a server of the test's own.
-    pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> Stage {
-        Stage::before_as(server, io, setup, &Login::default())
+    pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> TestBed {
+        TestBed::before_as(server, io, setup, &Login::default())
     }
 
     /// Where that is who may log in.
@@ -34,8 +34,8 @@ impl Stage {
         io: &str,
         setup: Setup<'_>,
         login: &Login<'_>,
-    ) -> Stage {
-        Stage::start(
+    ) -> TestBed {
+        TestBed::start(
             |address| config(server, address, io, setup),
             |stage| Client::enter(stage.address, login).map(|_| ()),
         )
@@ -114,5 +114,5 @@ pub(crate) fn same_as_at(
     // Once to leave behind what the next ones find too.
     talk(server.address);
     let direct = talk(server.address);
-    pool::same_as(&direct, |io| Stage::before(server, io, setup), talk);
+    pool::same_as(&direct, |io| TestBed::before(server, io, setup), talk);
 }

@@ -6,7 +6,7 @@ use evenkeel_lab::eventually;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, Stage, own, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, own, same_as_direct};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
@@ -61,7 +61,7 @@ fn statements_give_what_they_give_at_the_server() {
 #[test]
 fn one_name_of_many_clients_means_each_one_s_own_statement() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut clients: Vec<Client> = (0..5).map(|_| stage.client()).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.prepare("own", &format!("select 'client {index}', ?"));
@@ -92,7 +92,7 @@ fn more_statements_than_a_connection_keeps_still_run() {
         ..ONE
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         for number in 0..20 {
             client.prepare(&format!("s{number}"), &format!("select {number}"));
@@ -118,7 +118,7 @@ fn a_connection_keeps_no_more_statements_while_a_cursor_is_open() {
         pool: "size = 1\nstatements_max = 3",
         ..ONE
     };
-    let stage = Stage::before(&server, "auto", setup);
+    let stage = TestBed::before(&server, "auto", setup);
     let mut client = stage.client();
     client.prepare("rows", "select seq from seq_1_to_9");
     client.open("rows", &[]);
@@ -143,7 +143,7 @@ fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
             pool: "size = 1\nwait_ms = 200",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.prepare("long", "select ?");
         other.run("begin");
@@ -176,7 +176,7 @@ fn types_that_came_with_an_execution_that_was_not_run_are_known_all_the_same() {
             tables: RULE,
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.prepare("s", "select ? + 1");
         client.prepare("ruled", "select 'ruled', ?");
@@ -324,7 +324,7 @@ fn the_last_insert_id_is_the_client_s_own_in_either_protocol() {
 #[test]
 fn inserts_of_clients_that_ask_for_no_id_take_turns_without_a_delay() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
         clients[0].run("drop table if exists in_turn");
         clients[0].run("create table in_turn (id int auto_increment primary key) engine=memory");
@@ -398,7 +398,7 @@ fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_chang
             pool: "size = 3",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("set sql_mode = 'NO_BACKSLASH_ESCAPES'");
         client.prepare("lock", r"select '\', get_lock('as_then', 0) -- ', 1");
@@ -426,7 +426,7 @@ fn a_write_is_prepared_elsewhere_if_its_server_ends_meanwhile() {
     let mut direct = Client::connect(server.address);
     direct.run("create table later (a int)");
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let mut client = stage.client();
         client.run("insert into later values (1)");
         server.freeze().unwrap();

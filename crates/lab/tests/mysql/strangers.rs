@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, Stage, config, own};
+use super::stage::{Setup, TestBed, config, own};
 use crate::rig::DRIVERS;
 
 const SLEEP: &str = "select sleep(2)";
@@ -74,7 +74,7 @@ fn a_kill_does_not_hit_who_has_the_same_number_at_another_server() {
             let config = config(&first, address, io, Setup::default());
             config.replace(&first.address.to_string(), &way.address.to_string())
         };
-        let stage = Stage::start(through, |stage| {
+        let stage = TestBed::start(through, |stage| {
             Client::enter(stage.address, &Login::default()).map(drop)
         });
         let (mut client, mut other) = (stage.client(), stage.client());

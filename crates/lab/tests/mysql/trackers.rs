@@ -7,7 +7,7 @@ use evenkeel_lab::{MariadbOptions, Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, Stage, own_mysql, own_of, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, Setup, TestBed, own_mysql, own_of, same_as_at, same_as_direct, shared};
 use crate::rig::DRIVERS;
 
 const TWO: Setup<'_> = Setup {
@@ -154,7 +154,7 @@ fn every_set_is_as_direct(server: &Server, sets: &[&str]) {
 #[test]
 fn no_set_binds_its_client_and_each_client_keeps_its_own() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let mut clients: Vec<Client> = (0..3).map(|_| tracking(stage.address, USUAL)).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.run(SETS[0]);

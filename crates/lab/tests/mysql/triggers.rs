@@ -5,7 +5,7 @@ use evenkeel_lab::{Server, rootfs};
 use serde_json::Value;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, Stage, config, own, own_mysql, shared};
+use super::stage::{Setup, TestBed, config, own, own_mysql, shared};
 use crate::rig::{DRIVERS, wait_until};
 
 /// The second of which is seen by its text alone: no tracker tells of it.
@@ -25,16 +25,16 @@ const TWO: Setup<'_> = Setup {
 };
 
 /// As the account of that name asks, whose password is its name.
-fn stage(server: &Server, io: &str, account: &str) -> Stage {
+fn stage(server: &Server, io: &str, account: &str) -> TestBed {
     let own = "user = \"evenkeel\"\npassword = \"evenkeel\"";
     let other = format!("user = {account:?}\npassword = {account:?}");
-    Stage::start(
+    TestBed::start(
         |address| config(server, address, io, TWO).replace(own, &other),
         |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
     )
 }
 
-fn problems(stage: &Stage) -> Value {
+fn problems(stage: &TestBed) -> Value {
     stage.status()["database"]["problems"].clone()
 }
 
@@ -53,7 +53,7 @@ fn what_a_trigger_assigns_stays_with_its_client() {
     make_triggers(server);
     for io in DRIVERS {
         // Also for who comes first: what triggers do is read before.
-        is_its_client_s(&Stage::set(io, TWO), io);
+        is_its_client_s(&TestBed::set(io, TWO), io);
     }
 }
 
@@ -75,7 +75,7 @@ fn what_a_trigger_of_a_view_s_table_assigns_stays_with_its_client() {
         .sql("grant select on sbtest.* to evenkeel@'127.0.0.1'")
         .unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, TWO);
+        let stage = TestBed::before(&server, io, TWO);
         for view in ["through", "through_both"] {
             is_its_client_s_alone(&stage, io, view);
         }
@@ -97,7 +97,7 @@ fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
         direct.run(text);
     }
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("insert into by_default (a) values (1)");
         let last = "select lastval(by_default_s)";
@@ -106,13 +106,13 @@ fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
     }
 }
 
-fn is_its_client_s(stage: &Stage, io: &str) {
+fn is_its_client_s(stage: &TestBed, io: &str) {
     for table in ["by_set", "by_into"] {
         is_its_client_s_alone(stage, io, table);
     }
 }
 
-fn is_its_client_s_alone(stage: &Stage, io: &str, table: &str) {
+fn is_its_client_s_alone(stage: &TestBed, io: &str, table: &str) {
     let (mut client, mut other) = (stage.client(), stage.client());
     client.run(&format!("insert into {table} values (7)"));
     for _ in 0..3 {
@@ -133,7 +133,7 @@ fn an_account_is_told(server: &Server, io: &str) {
     let table = "create table if not exists other.of_triggers (a int)";
     server.sql(table).unwrap();
     let stage = stage(server, io, "blind");
-    let complaint = |stage: &Stage| {
+    let complaint = |stage: &TestBed| {
         let problems = problems(stage);
         let told = problems[0].as_str().map(str::to_owned);
         told.filter(|told| told.contains("no triggers"))
@@ -170,7 +170,7 @@ fn an_account_that_may_not_see_triggers_is_told_and_what_to_grant() {
     server.sql(&accounts).unwrap();
     for io in DRIVERS {
         an_account_is_told(server, io);
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         assert_eq!(problems(&stage), Value::Array(Vec::new()), "{io}");
     }
 }
@@ -188,7 +188,7 @@ fn mysql_tells_of_triggers_as_mariadb_does() {
     server.sql(&format!("{ACCOUNTS} {more}")).unwrap();
     an_account_is_told(server, "auto");
     make_triggers(server);
-    let stage = Stage::before(server, "auto", TWO);
+    let stage = TestBed::before(server, "auto", TWO);
     is_its_client_s(&stage, "auto");
     assert_eq!(problems(&stage), Value::Array(Vec::new()));
 }
@@ -206,7 +206,7 @@ fn schemas_without_tables_give_no_warning() {
     let own = "user = \"evenkeel\"\npassword = \"evenkeel\"";
     for io in DRIVERS {
         server.sql("create database bare").unwrap();
-        let stage = Stage::start(
+        let stage = TestBed::start(
             |address| {
                 let blind = "user = \"blind\"\npassword = \"blind\"";
                 config(&server, address, io, SPLIT).replace(own, blind)

@@ -4,7 +4,7 @@ use evenkeel_lab::{Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Stage, own_mysql};
+use super::stage::{ONE, TestBed, own_mysql};
 use crate::rig::DRIVERS;
 
 const DOUBLE: u8 = 5;
@@ -37,7 +37,7 @@ fn the_type_of_a_query_attribute_is_no_later_execution_s() {
     direct.run("create table attributed (a varchar(20))");
     for io in DRIVERS {
         direct.run("delete from attributed");
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let enter = || {
             let mut client = Client::with(stage.address, &login);
             assert!(client.agreed.has(Capabilities::QUERY_ATTRIBUTES));
@@ -76,7 +76,7 @@ fn an_integer_is_compared_as_one_whatever_another_client_has_given() {
     for io in DRIVERS {
         direct.run("delete from neighbours");
         direct.run("insert into neighbours values (9007199254740992), (9007199254740993), (5)");
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let enter = || {
             let mut client = stage.client();
             client.prepare("remove", "delete from neighbours where id in (?, 1)");

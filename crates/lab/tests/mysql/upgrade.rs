@@ -8,20 +8,20 @@ use evenkeel_lab::procfs;
 
 use super::client::{Client, Login};
 use super::limits::was_ended;
-use super::stage::{ONE, Setup, Stage, config, shared, sql};
+use super::stage::{ONE, Setup, TestBed, config, shared, sql};
 use crate::rig::{DRIVERS, wait_until};
 
 /// In one microsecond of so many a process that only has idle sessions may use the processor.
 const IDLE_SHARE: u64 = 4;
 
 /// Sessions of the old process have time.
-fn stage(io: &str) -> Stage {
+fn stage(io: &str) -> TestBed {
     let setup = Setup {
         pool: "size = 4",
         ..ONE
     };
     let patient = |config: String| config.replace("limit_ms = 3000", "limit_ms = 60000");
-    Stage::start(
+    TestBed::start(
         |address| patient(config(shared(), address, io, setup)),
         |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
     )
@@ -89,7 +89,7 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
 }
 
 /// Both processes, with a query that sleeps.
-fn assert_idle(stage: &Stage, io: &str) {
+fn assert_idle(stage: &TestBed, io: &str) {
     let pids = stage.balancer.pids();
     assert_eq!(pids.len(), 2, "{io}");
     let before_us = procfs::cpu_us(&pids);

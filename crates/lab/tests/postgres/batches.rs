@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
 fn deallocate() -> Script {
@@ -55,7 +55,7 @@ fn an_error_behind_a_deallocation_undoes_neither_it_nor_what_was_prepared_before
 #[test]
 fn a_text_that_was_prepared_behind_a_deallocation_can_be_prepared_by_all() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let text = "select 'shared'";
         let batch = deallocate().parse("s", text).sync();
         stage.client().ask(&batch, 1);
@@ -96,7 +96,7 @@ fn a_name_that_is_prepared_twice_leaves_what_others_share_as_it_is() {
             "create or replace function takes_away_unseen() returns void language plpgsql as \
              $$ begin execute 'deallocate ' || 'all'; end $$",
         );
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         for one in [&mut other, &mut client] {
             let reply = one.ask(&prepare("s", "select 'first'"), 1);
@@ -125,7 +125,7 @@ fn what_an_error_passed_over_is_not_prepared_though_its_text_was_on_the_way_befo
         ..ONE
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, two);
+        let stage = TestBed::set(io, two);
         let mut client = stage.client();
         assert_eq!(client.ask(&prepare("s", TEXT), 1), ["1", "Z Idle"], "{io}");
         let _others = stage.elsewhere(&mut client);

@@ -9,8 +9,8 @@ use evenkeel_lab::eventually;
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, Stage, own};
-use crate::rig::dice::Dice;
+use super::stage::{Setup, TestBed, own};
+use crate::rig::dice::TestRng;
 use crate::rig::{DRIVERS, LIMIT};
 
 /// Sequences per driver, the same each time, and of how many messages each is at most.
@@ -109,8 +109,8 @@ fn whatever_comes_before_a_login_ends_soon_and_reaches_no_server() {
     admin.run("grant all on before_login to public");
     let messages = messages();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, Setup::default());
-        let mut dice = Dice(7);
+        let stage = TestBed::before(&server, io, Setup::default());
+        let mut dice = TestRng(7);
         for number in 0..SEQUENCES {
             let count = 1 + dice.below(MESSAGES_MAX);
             let chosen: Vec<usize> = (0..count).map(|_| dice.index(messages.len())).collect();

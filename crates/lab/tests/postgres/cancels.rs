@@ -7,7 +7,7 @@ use evenkeel_lab::eventually;
 
 use super::client::{Client, cancel};
 use super::script::Script;
-use super::stage::{ONE, Stage};
+use super::stage::{ONE, TestBed};
 use crate::rig::{DRIVERS, LIMIT};
 
 const SLEEP: &str = "select pg_sleep(60)";
@@ -28,7 +28,7 @@ fn wait_active(name: &str) {
 #[test]
 fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for minor in [0, 2] {
             let login = super::client::Login {
                 minor,
@@ -68,7 +68,7 @@ fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
 #[test]
 fn a_client_that_waits_for_a_connection_leaves_the_line_when_it_cancels() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut holder, mut waiter) = (stage.client(), stage.client());
         holder.run("begin");
         waiter.run_later("select 1");
@@ -94,7 +94,7 @@ fn a_client_that_waits_for_a_connection_leaves_the_line_when_it_cancels() {
 #[test]
 fn keys_that_nobody_has_cancel_nothing() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = Client::with(stage.address, &[("application_name", "sleeper")]);
         let (process, secret) = client.key.clone().unwrap();
         client.tell(&Script::new().query("select pg_sleep(1)"));
@@ -114,7 +114,7 @@ fn keys_that_nobody_has_cancel_nothing() {
 #[test]
 fn a_late_cancel_never_hits_who_has_the_connection_now() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let canceller = stage.client();
         let (process, secret) = canceller.key.clone().unwrap();
         let address = stage.address;
@@ -155,7 +155,7 @@ const LOGINS: usize = 50;
 #[test]
 fn process_ids_are_those_of_no_process_and_each_login_has_another_one() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
         for count in 0..LOGINS {

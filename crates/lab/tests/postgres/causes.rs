@@ -4,7 +4,7 @@ use evenkeel_lab::eventually;
 use serde_json::Value;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Stage};
+use super::stage::{ONE, TestBed};
 use super::unnamed::database;
 use crate::rig::pool::Setup;
 use crate::rig::{DRIVERS, LIMIT, done};
@@ -89,7 +89,7 @@ const CASES: [(&str, &str, &str, &str); 11] = [
     ),
 ];
 
-fn pinned_by(stage: &Stage, index: usize) -> Option<Value> {
+fn pinned_by(stage: &TestBed, index: usize) -> Option<Value> {
     let listed = done(&stage.balancer, &["clients", "pool", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let client = &listed["clients"][index];
@@ -97,7 +97,7 @@ fn pinned_by(stage: &Stage, index: usize) -> Option<Value> {
     (!first.is_null()).then(|| first.clone())
 }
 
-fn expect(stage: &Stage, index: usize, (reason, object, statement): (&str, &str, &str)) {
+fn expect(stage: &TestBed, index: usize, (reason, object, statement): (&str, &str, &str)) {
     let found = eventually(LIMIT, "a cause", || Ok(pinned_by(stage, index)));
     let found = found.unwrap_or_else(|error| panic!("{error}: {statement}"));
     let reasons = found["reason"].as_str().unwrap();
@@ -115,7 +115,7 @@ fn expect(stage: &Stage, index: usize, (reason, object, statement): (&str, &str,
 fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
     let login = database("causes", FUNCTIONS, "");
     for io in DRIVERS {
-        let stage = Stage::set_as(io, MANY, &login);
+        let stage = TestBed::set_as(io, MANY, &login);
         let enter = || Client::enter(stage.address, &login).unwrap();
         let mut clients = Vec::new();
         for (index, (text, reason, object, statement)) in CASES.into_iter().enumerate() {
@@ -136,7 +136,7 @@ fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
     }
 }
 
-fn shown(stage: &Stage, io: &str) {
+fn shown(stage: &TestBed, io: &str) {
     let status = stage.status();
     let causes = status["database"]["pin_causes"].as_array().unwrap().clone();
     let is_listen = |cause: &&Value| cause["statement"] == "listen a";
@@ -170,7 +170,7 @@ fn shown(stage: &Stage, io: &str) {
 fn a_prepared_statement_that_pins_is_named() {
     use super::script::Script;
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         let script = Script::new()
             .parse("s", "select set_config('app.tenant', $1, false)")
@@ -187,7 +187,7 @@ fn a_prepared_statement_that_pins_is_named() {
 #[test]
 fn a_text_that_is_too_long_to_be_read_is_named_so() {
     for io in DRIVERS {
-        let stage = Stage::set_as(io, ONE, &Login::default());
+        let stage = TestBed::set_as(io, ONE, &Login::default());
         let mut client = stage.client();
         client.run(&format!("select length('{}')", "x".repeat(2 << 20)));
         let wanted = ("unknown session state", "", "a text of more than 1 MiB");

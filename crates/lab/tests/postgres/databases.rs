@@ -9,7 +9,7 @@ use evenkeel_lab::{Lab, PostgresOptions, Server, postgres};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{KIND, Setup, Stage, own};
+use super::stage::{KIND, Setup, TestBed, own};
 use crate::rig::{DRIVERS, loopback, pool, said, wait_until};
 
 /// The server itself gives others 5 s to leave.
@@ -19,7 +19,7 @@ const DONE: &str = "Z Idle";
 
 /// A server with its superuser, and Evenkeel in front of it.
 struct Place {
-    stage: Stage,
+    stage: TestBed,
     server: Server,
     _lab: Lab,
 }
@@ -45,7 +45,7 @@ impl Place {
 
     fn with(io: &str, setup: Setup<'_>) -> Place {
         let (lab, server) = own();
-        let stage = Stage::before(&server, io, setup);
+        let stage = TestBed::before(&server, io, setup);
         Place {
             stage,
             server,
@@ -227,7 +227,7 @@ fn connections_of_all_workers_and_of_all_services_before_the_server_count() {
             workers: 3,
             ..Setup::default()
         };
-        let stage = Stage::before(&server, io, setup);
+        let stage = TestBed::before(&server, io, setup);
         let mut direct = enter(server.address, "postgres");
         for text in ["drop database t", "alter database t rename to t_2"] {
             direct.run("create database t");
@@ -482,7 +482,7 @@ fn reads_of_a_renamed_database_are_those_of_the_next_one_of_its_name() {
             let one = pool::config(KIND, primary, address, io, setup);
             one.replace(&known, &both)
         };
-        let stage = Stage::start(config, |stage| {
+        let stage = TestBed::start(config, |stage| {
             Client::enter(stage.address, &superuser("postgres")).map(|_| ())
         });
         let mut client = enter(stage.address, "t");

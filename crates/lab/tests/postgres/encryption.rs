@@ -8,7 +8,7 @@ use evenkeel_lab::{Server, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, Stage, own, shared};
+use super::stage::{Setup, TestBed, own, shared};
 use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, LIMIT};
 
@@ -49,7 +49,7 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
             at("server.key"),
             at("ca.crt")
         );
-        let stage = Stage::ready_when(
+        let stage = TestBed::ready_when(
             io,
             Setup {
                 tables: &tables,
@@ -90,7 +90,7 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
 
 /// What a login hears over TLS from the first byte, as libpq 17 does it with
 /// sslnegotiation=direct.
-fn direct_tls(stage: &Stage, alpn: &str) -> Vec<u8> {
+fn direct_tls(stage: &TestBed, alpn: &str) -> Vec<u8> {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-quiet", "-connect", &stage.address.to_string()]);
     if !alpn.is_empty() {
@@ -127,7 +127,7 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
             at("ca.crt"),
             at("users.toml")
         );
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 tables: &tables,
@@ -174,7 +174,7 @@ fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
             tables: &tables,
             ..Setup::default()
         };
-        let stage = Stage::ready_when(io, setup, |stage| {
+        let stage = TestBed::ready_when(io, setup, |stage| {
             let said = psql(stage.address, "sslmode=require");
             match said.starts_with("in\n") {
                 true => Ok(()),
@@ -250,7 +250,7 @@ fn our_certificate_is_shown_to_servers_that_want_one() {
                 tables: &tables,
                 ..Setup::default()
             };
-            let stage = Stage::before(&server, io, setup);
+            let stage = TestBed::before(&server, io, setup);
             let shown = "select client_dn from pg_stat_ssl where pid = pg_backend_pid()";
             assert_eq!(stage.client().value(shown), "/CN=sbtest", "{io} {mode}");
         }
@@ -267,7 +267,7 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
     let ca = papers.at("ca.crt");
     for io in DRIVERS {
         let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
-        let stage = Stage::before(
+        let stage = TestBed::before(
             &server,
             io,
             Setup {
@@ -310,7 +310,7 @@ fn servers_are_spoken_to_under_tls_though_the_file_of_authorities_is_gone() {
         tables: &tables,
         ..Setup::default()
     };
-    let stage = Stage::before(&server, DRIVERS[0], setup);
+    let stage = TestBed::before(&server, DRIVERS[0], setup);
     std::fs::remove_file(&ca).unwrap();
     // Each of these makes a new view of the service.
     for command in ["drain", "undrain"] {

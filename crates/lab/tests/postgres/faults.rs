@@ -7,7 +7,7 @@ use evenkeel_lab::eventually;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, own, shared};
+use super::stage::{Setup, TestBed, own, shared};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TWO: Setup<'static> = Setup {
@@ -25,14 +25,14 @@ fn end_all(name: &str) {
     ));
 }
 
-fn named(stage: &Stage, name: &str) -> Client {
+fn named(stage: &TestBed, name: &str) -> Client {
     Client::with(stage.address, &[("application_name", name)])
 }
 
 #[test]
 fn an_idle_connection_that_the_server_ends_is_noticed_by_nobody() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let mut client = named(&stage, "idle ends");
         client.ask(&Script::new().parse("s", "select 's'").sync(), 1);
         for _ in 0..10 {
@@ -53,7 +53,7 @@ fn an_idle_connection_that_the_server_ends_is_noticed_by_nobody() {
 #[test]
 fn a_connection_that_ends_in_a_query_or_a_transaction_gives_one_error() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let mut client = named(&stage, "in query");
         client.run("create temp table bound (a int)");
         client.run_later("select pg_sleep(60)");
@@ -89,7 +89,7 @@ fn wait_active(name: &str) {
 fn a_server_that_is_killed_and_comes_back_is_used_again() {
     let (_lab, server) = own();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, TWO);
+        let stage = TestBed::before(&server, io, TWO);
         let mut idle = stage.client();
         idle.ask(&Script::new().parse("s", "select 's'").sync(), 1);
         idle.run("set work_mem to '3MB'");
@@ -129,7 +129,7 @@ fn work_and_logins_wait_while_a_server_restarts() {
             tables: "[service.failover]\nwait_ms = 20000",
             ..TWO
         };
-        let stage = Stage::before(&server, io, setup);
+        let stage = TestBed::before(&server, io, setup);
         let mut client = stage.client();
         client.run("select 1");
         server.stop().unwrap();
@@ -159,7 +159,7 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
     for io in DRIVERS {
         let mut admin = super::stage::admin();
         let _ = admin.query("create role narrow login password 'narrow' connection limit 1");
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 pool: "size = 3\nwait_ms = 8000",
@@ -210,7 +210,7 @@ fn keeps_clients_of_a_busy_server(io: &str) -> Option<&'static str> {
         tables: &health,
         ..TWO
     };
-    let stage = Stage::before(&server, io, setup);
+    let stage = TestBed::before(&server, io, setup);
     let mut clients: Vec<Client> = (0..20).map(|_| stage.client()).collect();
     // Each has a connection of its own: to open twenty would take all of the server's time.
     clients.iter_mut().for_each(|client| client.run("begin"));
@@ -263,7 +263,7 @@ fn asks_until(until: Instant, mut client: Client) -> (Vec<Instant>, Option<Vec<S
 fn a_client_whose_statements_were_being_taken_away_goes_on_behind_a_server_that_died() {
     let (_lab, server) = own();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, TWO);
+        let stage = TestBed::before(&server, io, TWO);
         let mut client = stage.client();
         client.run_later("select pg_sleep(60); deallocate all");
         assert!(client.is_silent_for(Duration::from_millis(300)));
@@ -282,7 +282,7 @@ fn a_client_whose_statements_were_being_taken_away_goes_on_behind_a_server_that_
 fn a_name_whose_parse_was_lost_with_its_server_can_be_given_again() {
     let (_lab, server) = own();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, TWO);
+        let stage = TestBed::before(&server, io, TWO);
         let mut client = stage.client();
         client.run("create table if not exists lost (a int)");
         let text = "insert into lost values (1)";
@@ -313,7 +313,7 @@ fn a_client_that_is_gone_without_a_word_is_given_up_after_the_user_timeout() {
         ..TWO
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         client.run("begin");
         client.run_later("select pg_sleep(0.5), repeat('x', 100000)");
@@ -328,7 +328,7 @@ fn a_client_that_is_gone_without_a_word_is_given_up_after_the_user_timeout() {
 #[test]
 fn peers_are_asked_whether_they_live_also_after_a_reload_that_says_so() {
     let (_lab, server) = own();
-    let stage = Stage::before(&server, DRIVERS[0], TWO);
+    let stage = TestBed::before(&server, DRIVERS[0], TWO);
     let soon = stage.balancer.config() + "[service.keepalive]\nidle_ms = 7000\n";
     stage.balancer.reload(&soon).unwrap();
     let mut client = stage.client();

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::client::{Client, Login, line};
 use super::script::Script;
-use super::stage::{Setup, Stage, shared};
+use super::stage::{Setup, TestBed, shared};
 use crate::rig::line::Line;
 use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, LIMIT, loopback};
@@ -134,7 +134,7 @@ fn say(
 }
 
 /// With TLS, and a file of users: one sends its password as it is, one its certificate.
-fn stage(io: &str, papers: &Papers) -> (TempDir, Stage) {
+fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("users.toml");
     let own = "server_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
@@ -155,7 +155,7 @@ fn stage(io: &str, papers: &Papers) -> (TempDir, Stage) {
         tables: &tables,
         ..Setup::default()
     };
-    (directory, Stage::set(io, setup))
+    (directory, TestBed::set(io, setup))
 }
 
 /// Of `sbtest` for `hashed`.
@@ -260,7 +260,7 @@ fn commands_may_come_with_the_startup_packet_where_a_certificate_says_who_it_is(
         messages: 1,
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         for script in scripts() {
             for record in [Record::Same, Record::Next] {
                 let direct = say(shared().address, None, SCRAM, (Record::Same, &script));
@@ -309,7 +309,7 @@ fn a_command_that_comes_before_the_password_ends_the_login_as_at_a_server() {
     };
     let direct = sqlstate(shared().address);
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         assert_eq!(sqlstate(stage.address), direct, "{io}");
     }
 }
@@ -317,7 +317,7 @@ fn a_command_that_comes_before_the_password_ends_the_login_as_at_a_server() {
 /// It sends a startup packet, and is content when it is asked for a password or refused.
 #[test]
 fn haproxy_finds_it_up_by_a_pgsql_check() {
-    let stages = DRIVERS.map(|io| Stage::set(io, Setup::default()));
+    let stages = DRIVERS.map(|io| TestBed::set(io, Setup::default()));
     let servers = stages.each_ref().map(|stage| stage.address);
     for user in ["sbtest", "nobody_knows"] {
         let (listen, option) = (loopback(), format!("option pgsql-check user {user}"));

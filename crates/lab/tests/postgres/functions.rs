@@ -3,7 +3,7 @@
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{ONE, Setup, Stage, own, shared};
+use super::stage::{ONE, Setup, TestBed, own, shared};
 use crate::rig::papers::file_of_sbtest;
 use crate::rig::pool::config;
 use crate::rig::{DRIVERS, wait_until};
@@ -35,7 +35,7 @@ fn what_a_function_leaves_behind_that_was_just_made_or_replaced_is_nobody_else_s
                 if is_replaced {
                     direct.run(&enters(false));
                 }
-                let stage = Stage::set(io, ONE);
+                let stage = TestBed::set(io, ONE);
                 let mut client = stage.client();
                 // What it meant before is remembered.
                 for _ in 0..3 {
@@ -49,7 +49,7 @@ fn what_a_function_leaves_behind_that_was_just_made_or_replaced_is_nobody_else_s
             }
             let mut direct = Client::connect(shared().address);
             direct.run("drop function if exists fresh()");
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             stage
                 .client()
                 .run(&format!("{}; select fresh()", enters(true)));
@@ -97,7 +97,7 @@ fn what_runs_by_a_trigger_a_view_or_a_field_leaves_behind_nothing_for_anybody_el
             let mut direct = Client::connect(shared().address);
             direct.run(&makes(false));
             direct.run(ENTERING);
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             client.run("insert into entering values (0); select * from enters_now");
             client.query(changes);
@@ -116,7 +116,7 @@ fn what_runs_by_a_trigger_a_view_or_a_field_leaves_behind_nothing_for_anybody_el
 #[test]
 fn what_only_looks_like_a_call_binds_nobody() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("drop table if exists plain; create table plain (a int, b text)");
         for text in [
@@ -179,7 +179,7 @@ fn what_code_prepares_or_holds_open_is_nobody_else_s() {
             ("select prepares_text()", EXECUTE),
             ("select holds_one()", FETCH),
         ] {
-            let stage = Stage::set(io, two);
+            let stage = TestBed::set(io, two);
             let (mut client, mut other) = (stage.client(), stage.client());
             client.run(text);
             assert_eq!(other.refusal(again), refusal, "{io}: {text}");
@@ -220,7 +220,7 @@ fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
             "create or replace function keep_later() returns void language plperl as \
              $$ $_SHARED{kept} = 'mine'; $$; select keep_later()",
         ] {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             // The catalog is known from here on.
             client.run("select 1");
@@ -253,7 +253,7 @@ fn the_status_says_where_nobody_can_read_what_functions_do() {
         (monitor, "the catalog of the database 'sbtest' is not read"),
         ("", "no monitor account is configured"),
     ] {
-        let stage = Stage::start(
+        let stage = TestBed::start(
             |address| {
                 let config = config(("postgres", "watcher"), &server, address, "auto", setup);
                 config.replace(monitor, account)

@@ -3,13 +3,13 @@
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{ONE, Stage, same_as_direct};
+use super::stage::{ONE, TestBed, same_as_direct};
 use crate::rig::DRIVERS;
 
 #[test]
 fn who_leaves_without_the_end_of_its_batch_or_its_data_leaves_its_connection() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         stage
             .client()
             .run("drop table if exists copied; create table copied (a int)");

@@ -1,7 +1,7 @@
 //! What a client leaves on its connection is nobody else's, however it came about.
 
 use super::script::{Script, prepare};
-use super::stage::{ONE, Stage, admin};
+use super::stage::{ONE, TestBed, admin};
 use crate::rig::{DRIVERS, wait_until};
 
 fn query(text: &str) -> (Script, usize) {
@@ -25,7 +25,7 @@ fn run(text: &str, values: &[&str]) -> Script {
 fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
     for io in DRIVERS {
         for (number, (script, replies)) in does.iter().enumerate() {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             let heard = client.ask(script, *replies);
             let is_refused = heard.iter().any(|line| line.starts_with('E'));
@@ -40,7 +40,7 @@ fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
 fn leaves_in_turn(does: &[&[&str]], asks: &str, expect: &str) {
     for io in DRIVERS {
         for texts in does {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             texts.iter().for_each(|text| client.run(text));
             client.vanish(false);
@@ -89,7 +89,7 @@ fn a_temporary_table_is_its_client_s_however_it_is_made() {
 #[test]
 fn a_statement_that_sql_was_given_behind_a_deallocate_all_goes_with_its_client() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         client.run("begin");
         client.run("deallocate all");
@@ -214,7 +214,7 @@ fn what_is_run_by_a_table_or_view_is_seen_wherever_that_is_named() {
     );
 }
 
-fn binds_nobody(stage: &Stage, texts: &[&str]) -> bool {
+fn binds_nobody(stage: &TestBed, texts: &[&str]) -> bool {
     let mut client = stage.client();
     client.run("begin");
     texts.iter().for_each(|text| client.run(text));
@@ -226,7 +226,7 @@ fn binds_nobody(stage: &Stage, texts: &[&str]) -> bool {
 #[test]
 fn what_a_transaction_gives_back_itself_binds_nobody() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let sets = "select set_config('app.tenant', current_user, false)";
         let locks = [
             "select pg_advisory_lock(4720)",

@@ -7,7 +7,7 @@ use evenkeel_lab::{eventually, procfs};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, Stage};
+use super::stage::{Setup, TestBed};
 use crate::rig::{DRIVERS, LIMIT};
 
 #[test]
@@ -18,7 +18,7 @@ fn a_query_that_takes_too_long_is_cancelled() {
             service: "query_timeout_ms = 600",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         assert_eq!(
             client.query("select pg_sleep(30)"),
@@ -61,7 +61,7 @@ fn what_is_quick_is_not_ended_for_the_time_of_what_was_before() {
                 service,
                 ..Setup::default()
             };
-            let stage = Stage::set(io, setup);
+            let stage = TestBed::set(io, setup);
             let mut client = stage.client();
             for _ in 0..12 {
                 client.run("begin; select pg_sleep(0.03)");
@@ -81,7 +81,7 @@ fn a_transaction_that_lasts_too_long_is_ended() {
             service: "transaction_timeout_ms = 700",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         client.run("begin");
         assert_eq!(client.reply(), ["E 25P04", "end"], "{io}");
@@ -110,7 +110,7 @@ fn a_client_that_says_nothing_in_a_transaction_is_ended() {
             service: "idle_in_transaction_timeout_ms = 700",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         client.run("begin");
         let began = Instant::now();
@@ -134,7 +134,7 @@ fn who_does_not_log_in_is_sent_away() {
             service: "login_timeout_ms = 500",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut silent = Client::reach(stage.address);
         assert_eq!(silent.reply(), ["E 08P01", "end"], "{io}");
         let mut slow = Client::reach(stage.address);
@@ -154,7 +154,7 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
             service: "login_timeout_ms = 2000\nlogins_per_address = 2",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut inside = stage.client();
         let mut strangers = [(); 2].map(|()| Client::reach(stage.address));
         // Workers take them up one after the other.
@@ -178,7 +178,7 @@ fn who_finds_no_place_to_log_in_is_told_so() {
             service: "login_timeout_ms = 1000\nlogins_at_once = 1",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let strangers: Vec<_> = (0..40).map(|_| Client::reach(stage.address)).collect();
         let told: Vec<_> = strangers.into_iter().map(|mut one| one.reply()).collect();
         // One had its time; a next one what it had left of its own, and most none.
@@ -196,7 +196,7 @@ fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
             pool: "size = 1\nwait_ms = 500",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut holder, mut waiter) = (stage.client(), stage.client());
         waiter.ask(&Script::new().parse("s", "select 's'").sync(), 1);
         holder.run("begin");
@@ -235,7 +235,7 @@ fn the_rest_of_a_long_query_that_was_refused_is_no_part_of_the_next_one() {
             pool: "size = 1\nwait_ms = 300",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut holder, mut waiter) = (stage.client(), stage.client());
         let long = "x".repeat(1024 * 1024 + 2_000);
         let script = Script::new()
@@ -262,7 +262,7 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
             pool: "size = 3\nwait_ms = 1500\nuser_size = 2\nqueue_length = 1",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut third, mut fourth) = (stage.client(), stage.client());
         let named = [("application_name", "holder")];
         let mut holders = [(); 2].map(|()| Client::with(stage.address, &named));
@@ -302,7 +302,7 @@ fn all_clients_of_both_workers_come_to_their_turn() {
             pool: "size = 2",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let address = stage.address;
         let until = Instant::now() + Duration::from_secs(3);
         let clients: Vec<_> = (0..24)
@@ -337,7 +337,7 @@ fn idle_clients_are_sent_away_only_where_that_is_wanted() {
             service: "idle_timeout_ms = 700",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         assert_eq!(client.reply(), ["E 57P05", "end"], "{io}");
     }
@@ -350,7 +350,7 @@ fn idle_and_old_connections_are_closed_and_a_few_kept_warm() {
             pool: "size = 5\nmin_idle = 1\nidle_ms = 500",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut clients: Vec<Client> = (0..4)
             .map(|_| Client::with(stage.address, &[("application_name", "counted")]))
             .collect();
@@ -379,7 +379,7 @@ fn connections_of_a_database_are_limited_and_other_databases_have_theirs() {
                    [service.pool.databases.postgres]\nsize = 2",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let enter = |database| {
             let login = Login {
                 database,
@@ -407,7 +407,7 @@ fn a_connection_is_replaced_when_it_is_old_and_its_client_goes_on() {
             pool: "size = 1\nlifetime_ms = 1000",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         client.run("set application_name to 'stays'");
         let (first, began) = (client.backend(), Instant::now());
@@ -425,7 +425,7 @@ fn a_connection_is_replaced_when_it_is_old_and_its_client_goes_on() {
 #[test]
 fn what_comes_behind_an_error_without_a_sync_is_not_remembered() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut client = stage.client();
         client.tell(&Script::new().parse("", "no sql").flush());
         assert!(client.hear().starts_with("E "), "{io}");

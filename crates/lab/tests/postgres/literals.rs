@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{ONE, Setup, Stage, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, same_as_direct};
 use crate::rig::DRIVERS;
 
 const TWO: Setup<'static> = Setup {
@@ -94,7 +94,7 @@ fn what_is_prepared_under_a_setting_that_is_not_settled_is_nobody_else_s() {
             Script::new().query("begin; set timezone to 'Asia/Tokyo'"),
             Script::new().query("do $$ begin set timezone to 'Asia/Tokyo'; end $$"),
         ] {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let (mut mine, mut other) = (stage.client(), stage.client());
             let text = MIDNIGHT.replace("select", "select /* Tokyo, perhaps */");
             let expected = other.value(MIDNIGHT);
@@ -111,7 +111,7 @@ fn what_is_prepared_under_a_setting_that_is_not_settled_is_nobody_else_s() {
 #[test]
 fn a_statement_that_moves_after_its_client_has_set_another_time_zone_is_nobody_else_s() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let (mut mine, mut other) = (stage.client(), stage.client());
         let expected = other.value(MIDNIGHT);
         mine.ask(&prepare("s", MIDNIGHT), 1);
@@ -128,7 +128,7 @@ fn a_statement_that_moves_after_its_client_has_set_another_time_zone_is_nobody_e
 #[test]
 fn now_and_today_are_those_of_who_prepares_them() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for text in [
             "select timestamptz 'now'",
             "select ' Now '::timestamptz",
@@ -156,7 +156,7 @@ const SCHEMAS: &str = "\
 #[test]
 fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         stage.client().run(SCHEMAS);
         for (number, sets) in [
             "set local search_path = shelf_b",
@@ -196,7 +196,7 @@ fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s()
 #[test]
 fn a_statement_that_moves_after_its_client_has_set_another_path_is_nobody_else_s() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         stage.client().run(SCHEMAS);
         let (mut mine, mut other) = (stage.client(), stage.client());
         for client in [&mut mine, &mut other] {

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{KIND, Setup, Stage, admin, own, shared};
+use super::stage::{KIND, Setup, TestBed, admin, own, shared};
 use crate::rig::DRIVERS;
 use crate::rig::introduced::{introduced, is_left_without_a_word};
 use crate::rig::papers::write_private;
@@ -18,7 +18,7 @@ fn login<'a>(user: &'a str, password: &'a str, database: &'a str) -> Login<'a> {
 }
 
 /// The SQLSTATE of the refusal, or that there was none.
-fn refusal(stage: &Stage, login: &Login<'_>) -> String {
+fn refusal(stage: &TestBed, login: &Login<'_>) -> String {
     match Client::enter(stage.address, login) {
         Ok(_) => "in".to_owned(),
         Err(told) => told.chars().take(5).collect(),
@@ -38,7 +38,7 @@ fn who_must_not_come_in_is_told_what_a_server_would_tell() {
         let _ = admin.query(text);
     }
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         for (user, password, database, expected) in [
             ("sbtest", "sbtest", "sbtest", "in"),
             ("sbtest", "wrong", "sbtest", "28P01"),
@@ -78,7 +78,7 @@ fn who_has_an_md5_verifier_comes_in_and_through_to_the_server() {
         server.sql(text).unwrap();
     }
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, Setup::default());
+        let stage = TestBed::before(&server, io, Setup::default());
         let entered = Client::enter(stage.address, &login("old", "old", "sbtest"));
         let mut client = entered.unwrap_or_else(|told| panic!("{io}: {told}"));
         assert_eq!(client.value("select current_user"), "old", "{io}");
@@ -90,7 +90,7 @@ fn who_has_an_md5_verifier_comes_in_and_through_to_the_server() {
 #[test]
 fn no_user_and_no_name_that_is_not_text_come_in() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         assert_eq!(refusal(&stage, &login("", "x", "sbtest")), "28000", "{io}");
         let mut client = Client::reach(stage.address);
         client.tell(&Script(
@@ -111,7 +111,7 @@ fn a_password_that_was_changed_counts_from_the_next_login_on() {
     let _ = admin.query("create role changes login password 'first'");
     for io in DRIVERS {
         admin.run("alter role changes password 'first'");
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 pool: "size = 3",
@@ -140,7 +140,7 @@ fn what_alter_role_sets_holds_from_the_next_login_on_and_not_for_who_is_there() 
     let mut admin = admin();
     let _ = admin.query("drop role if exists settled");
     admin.run("create role settled login password 'settled'");
-    let stage = Stage::set("auto", Setup::default());
+    let stage = TestBed::set("auto", Setup::default());
     let enter = || Client::enter(stage.address, &login("settled", "settled", "sbtest")).unwrap();
     let seen = "select concat_ws(' ', current_setting('lock_timeout'), \
         current_setting('datestyle'), current_setting('app.of', true))";
@@ -161,7 +161,7 @@ fn what_alter_role_sets_holds_from_the_next_login_on_and_not_for_who_is_there() 
 #[test]
 fn many_logins_at_once_all_come_in() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let address = stage.address;
         let clients: Vec<_> = (0..40)
             .map(|_| std::thread::spawn(move || Client::connect(address).value("select 'in'")))
@@ -182,7 +182,7 @@ fn who_may_no_more_connect_to_a_database_does_not_come_in_while_others_are() {
     sql("create database closing");
     let who = login("late", "late", "closing");
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, Setup::default());
+        let stage = TestBed::before(&server, io, Setup::default());
         let mut within = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
         assert_eq!(refusal(&stage, &who), "in", "{io}");
         for (closes, told, opens) in [
@@ -219,7 +219,7 @@ fn a_role_that_is_made_again_by_the_same_name_and_password_is_another_one() {
     for io in DRIVERS {
         sql("create table given (v int)");
         sql(&make);
-        let stage = Stage::before(&server, io, Setup::default());
+        let stage = TestBed::before(&server, io, Setup::default());
         let mut before = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
         assert_eq!(before.value("select 1"), "1");
         sql("drop role again");
@@ -242,7 +242,7 @@ fn behind_another_balancer_the_client_s_own_address_counts() {
     for io in DRIVERS {
         let from = |address, header| Client::enter(introduced(address, header), &Login::default());
         let near = "PROXY TCP6 2001:db8::7 2001:db8::8 4711 5432\r\n";
-        let stage = Stage::start(
+        let stage = TestBed::start(
             |listen| config(KIND, shared(), listen, io, setup),
             |stage| from(stage.address, near).map(|_| ()),
         );
@@ -282,14 +282,14 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
                  allow_from = {{ far = [\"10.0.0.0/8\"] }}"
             );
             let stage = match source {
-                "server" => Stage::set(
+                "server" => TestBed::set(
                     io,
                     Setup {
                         tables: &tables,
                         ..Setup::default()
                     },
                 ),
-                _ => Stage::set_as(
+                _ => TestBed::set_as(
                     io,
                     Setup {
                         tables: &tables,
@@ -339,7 +339,7 @@ fn a_reload_of_who_logs_in_to_servers_holds_for_the_next_session_though_others_l
     let known = login("known", "k", "sbtest");
     for io in DRIVERS {
         users("sbtest", "sbtest");
-        let stage = Stage::set_as(io, setup, &known);
+        let stage = TestBed::set_as(io, setup, &known);
         let enter = || Client::enter(stage.address, &known).unwrap_or_else(|told| panic!("{told}"));
         let mut before = enter();
         assert_eq!(before.value("select current_user"), "sbtest", "{io}");
@@ -355,7 +355,7 @@ fn a_reload_of_who_logs_in_to_servers_holds_for_the_next_session_though_others_l
 #[test]
 fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let hear = |bytes: &[u8]| {
             let mut client = Client::reach(stage.address);
             client.tell(&Script(bytes.to_vec()));
@@ -407,7 +407,7 @@ fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
 #[test]
 fn versions_are_negotiated_once_and_only_where_they_must_be() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let greeting = |minor, settings: &[(&str, &str)]| {
             let login = Login {
                 minor,

@@ -5,7 +5,7 @@ use evenkeel_lab::eventually;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TWO: Setup<'static> = Setup {
@@ -18,7 +18,7 @@ const TWO: Setup<'static> = Setup {
 #[test]
 fn notifications_reach_who_listens_while_it_is_idle() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let (mut listener, mut sender) = (stage.client(), stage.client());
         listener.run("listen news");
         sender.run("notify news, 'first'");
@@ -40,7 +40,7 @@ fn notifications_reach_who_listens_while_it_is_idle() {
 #[test]
 fn a_listener_that_leaves_leaves_no_channel_behind() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for by_reset in [true, false] {
             let mut listener = stage.client();
             listener.run("listen gone");
@@ -83,7 +83,7 @@ fn temporary_tables_cursors_and_prepared_texts_are_where_their_client_is() {
 #[test]
 fn who_has_dropped_what_bound_it_is_bound_no_longer() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         for (bind, free) in [
             (
@@ -107,7 +107,7 @@ fn who_has_dropped_what_bound_it_is_bound_no_longer() {
 #[test]
 fn a_client_that_dies_frees_its_locks_and_its_tables() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for (number, by_reset) in [true, false, true, false].into_iter().enumerate() {
             let mut client = stage.client();
             client.run("select pg_advisory_lock(4711)");
@@ -138,7 +138,7 @@ fn a_client_that_dies_frees_its_locks_and_its_tables() {
 #[test]
 fn locks_of_a_transaction_bind_nobody_behind_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         for text in [
             "select pg_advisory_xact_lock(1)",
@@ -154,7 +154,7 @@ fn locks_of_a_transaction_bind_nobody_behind_it() {
 #[test]
 fn a_lock_of_a_statement_that_failed_binds_in_spite_of_the_release_before_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("begin");
         client.run("select pg_advisory_unlock_all()");
@@ -184,7 +184,7 @@ fn reset_all_leaves_nobody_elses_role_behind() {
         .execute()
         .sync();
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         client.ask(&acts, 1);
         assert_eq!(client.value("select current_user"), "acted_as");
@@ -201,7 +201,7 @@ fn reset_all_leaves_nobody_elses_role_behind() {
 #[test]
 fn open_transactions_of_clients_that_die_are_rolled_back_at_once() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let mut admin = admin();
         admin.run("drop table if exists undone");
         admin.run("create table undone (a int)");
@@ -259,7 +259,7 @@ fn what_functions_procedures_triggers_and_views_leave_in_a_session_is_nobody_els
             prepared.clone(),
             copy.clone(),
         ] {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             client.ask(&enters, 1);
             assert_eq!(client.value("show app.tenant"), "7", "{io}");
@@ -277,7 +277,7 @@ fn functions_that_leave_nothing_behind_bind_nobody() {
            $$ begin perform set_config('app.tenant', tenant, true); return tenant; end $$",
     );
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         for text in [
             "select enter_for_now('7')",
@@ -306,7 +306,7 @@ fn what_another_session_drew_from_a_sequence_is_nobody_elses() {
             (extended.clone(), 1),
         ] {
             // Until somebody asks, drawing binds nobody: the one connection goes on to the next.
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let (mut client, mut other) = (stage.client(), stage.client());
             client.run("select nextval('drawn')");
             let heard = other.ask(&asking, replies);
@@ -339,7 +339,7 @@ fn each_of_several_portals_leaves_behind_what_it_was_bound_to() {
                 "select count(*) where current_setting('app.portal', true) = 'mine'",
             ),
         ] {
-            let stage = Stage::set(io, TWO);
+            let stage = TestBed::set(io, TWO);
             let (mut client, mut other) = (stage.client(), stage.client());
             let script = Script::new()
                 .parse("binds", text)
@@ -360,7 +360,7 @@ fn each_of_several_portals_leaves_behind_what_it_was_bound_to() {
 #[test]
 fn a_portal_that_a_bind_in_vain_has_not_replaced_leaves_behind_what_it_was_bound_to() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("begin");
         let script = Script::new()
@@ -389,7 +389,7 @@ fn a_portal_of_an_earlier_batch_leaves_behind_what_it_was_bound_to() {
             pool: "size = 2",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("begin");
         let script = Script::new()
@@ -421,7 +421,7 @@ fn what_another_session_drew_is_told_to_nobody_who_drew_from_another_sequence_or
         .execute()
         .sync();
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("select nextval('others')");
         let heard = other.ask(&behind_another, 1);
@@ -448,7 +448,7 @@ fn a_lock_in_a_text_that_a_setting_sent_just_before_it_reveals_goes_with_its_cli
     let sets = |text: &str| run(Script::new().parse("", text));
     let off = "set standard_conforming_strings = off";
     let locks = |io: &str, script: &Script, replies: usize| {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         let heard = client.ask(script, replies);
         assert!(!heard.iter().any(|line| line.starts_with('E')), "{heard:?}");

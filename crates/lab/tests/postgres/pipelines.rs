@@ -4,7 +4,7 @@ use evenkeel_lab::eventually;
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{Setup, Stage, same_as_direct};
+use super::stage::{Setup, TestBed, same_as_direct};
 use crate::rig::{DRIVERS, LIMIT};
 
 const FEW: Setup<'static> = Setup {
@@ -326,7 +326,7 @@ fn a_copy_that_fails_behind_an_early_sync_leaves_its_session_as_it_was() {
 #[test]
 fn a_copy_of_which_nobody_can_tell_what_is_answered_ends_its_session() {
     for io in DRIVERS {
-        let stage = Stage::set(io, FEW);
+        let stage = TestBed::set(io, FEW);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("drop table if exists blind; create table blind (a int)");
         // All of it is sent before the server can say that it copies.
@@ -342,7 +342,7 @@ fn a_copy_of_which_nobody_can_tell_what_is_answered_ends_its_session() {
 #[test]
 fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
     for io in DRIVERS {
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 pool: "size = 2",
@@ -417,7 +417,7 @@ fn function_calls_and_large_objects_work() {
 #[test]
 fn malformed_messages_end_the_session_and_nobody_else_s() {
     for io in DRIVERS {
-        let stage = Stage::set(io, FEW);
+        let stage = TestBed::set(io, FEW);
         let mut other = stage.client();
         let broken: [&[u8]; 5] = [
             b"Q\0\0\0\x03",

@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{ONE, Setup, Stage, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, same_as_direct};
 use crate::rig::DRIVERS;
 
 const THREE: Setup<'static> = Setup {
@@ -14,7 +14,7 @@ const THREE: Setup<'static> = Setup {
 };
 
 /// So many clients, each on a server connection of its own.
-fn together(stage: &Stage, many: usize) -> Vec<Client> {
+fn together(stage: &TestBed, many: usize) -> Vec<Client> {
     let mut clients: Vec<Client> = (0..many).map(|_| stage.client()).collect();
     clients.iter_mut().for_each(|client| client.run("begin"));
     clients
@@ -29,7 +29,7 @@ fn end(clients: Vec<Client>) {
 #[test]
 fn who_prepares_a_text_behind_a_change_of_its_table_never_meets_the_plan_of_before() {
     for io in DRIVERS {
-        let stage = Stage::set(io, THREE);
+        let stage = TestBed::set(io, THREE);
         let mut changing = stage.client();
         changing.run("drop table if exists planned; create table planned (a int, b int)");
         changing.run("insert into planned values (1, 2)");
@@ -68,7 +68,7 @@ fn who_prepares_a_text_behind_a_change_of_its_table_never_meets_the_plan_of_befo
 #[test]
 fn who_changes_a_table_prepares_of_it_what_it_is_now_in_the_same_transaction() {
     for io in DRIVERS {
-        let stage = Stage::set(io, THREE);
+        let stage = TestBed::set(io, THREE);
         let mut client = stage.client();
         client.run("drop table if exists planned_here; create table planned_here (a int)");
         client.run("insert into planned_here values (1)");

@@ -3,9 +3,9 @@
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, shared};
+use super::stage::{Setup, TestBed, shared};
 use crate::rig::DRIVERS;
-use crate::rig::dice::Dice;
+use crate::rig::dice::TestRng;
 
 /// Conversations per driver, and what each consists of.
 const CONVERSATIONS: u64 = 40;
@@ -38,7 +38,7 @@ const TEXTS: [&str; 23] = [
     "select count(*) from by_chance where a < 0",
 ];
 
-fn script(dice: &mut Dice) -> Script {
+fn script(dice: &mut TestRng) -> Script {
     let mut script = Script::new();
     for _ in 0..=dice.below(MESSAGES) {
         let name = dice.of(&["", "", "s1", "s2", "s3"]);
@@ -91,7 +91,7 @@ fn conversations_by_chance_go_as_at_the_server() {
     server.run("drop table if exists by_chance");
     server.run("create table by_chance (a int)");
     for io in DRIVERS {
-        let stage = Stage::set(
+        let stage = TestBed::set(
             io,
             Setup {
                 pool: "size = 2\nstatements_max = 2",
@@ -100,7 +100,7 @@ fn conversations_by_chance_go_as_at_the_server() {
         );
         let mut other = stage.client();
         for seed in 0..CONVERSATIONS {
-            let mut dice = Dice(seed * 7_919 + 17);
+            let mut dice = TestRng(seed * 7_919 + 17);
             let mut direct = Client::connect(shared().address);
             let mut client = stage.client();
             for number in 0..SCRIPTS {

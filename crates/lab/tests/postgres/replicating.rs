@@ -10,7 +10,7 @@ use evenkeel_lab::{PostgresOptions, eventually, free_port, postgres};
 use tempfile::TempDir;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, Stage, admin, own, own_with};
+use super::stage::{Setup, TestBed, admin, own, own_with};
 use crate::rig::{DRIVERS, LIMIT, said};
 
 const SETUP: Setup<'static> = Setup {
@@ -87,7 +87,7 @@ fn next_segment(into: &Path) -> String {
 #[test]
 fn pg_receivewal_receives_what_is_written() {
     for io in DRIVERS {
-        let stage = Stage::set(io, SETUP);
+        let stage = TestBed::set(io, SETUP);
         let room = room();
         let mut receive = postgres::command("pg_receivewal").unwrap();
         receive.arg(format!("--dbname={}", connection(stage.address)));
@@ -170,7 +170,7 @@ fn a_base_backup_is_a_standby_that_follows() {
             service: "query_timeout_ms = 300",
             ..SETUP
         };
-        let stage = Stage::before(&server, io, setup);
+        let stage = TestBed::before(&server, io, setup);
         let room = room();
         let data = room.path().join("data");
         let mut copy = postgres::command("pg_basebackup").unwrap();
@@ -223,7 +223,7 @@ fn a_subscription_gets_what_was_there_and_what_is_inserted() {
     subscriber.sql(table).unwrap();
     for (round, io) in DRIVERS.into_iter().enumerate() {
         subscriber.sql("truncate news").unwrap();
-        let stage = Stage::before(&publisher, io, SETUP);
+        let stage = TestBed::before(&publisher, io, SETUP);
         let to = connection(stage.address);
         let subscribe = format!("create subscription s connection '{to}' publication p");
         subscriber.sql(&subscribe).unwrap();
@@ -261,7 +261,7 @@ fn pg_recvlogical_receives_what_is_inserted() {
     let (_lab, server) = own_with(options);
     server.sql("create table news (a text)").unwrap();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, SETUP);
+        let stage = TestBed::before(&server, io, SETUP);
         let room = room();
         let file = room.path().join("news");
         let program = || {

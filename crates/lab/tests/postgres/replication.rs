@@ -8,7 +8,7 @@ use evenkeel_lab::{Balancer, Lab, PostgresOptions, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{ONE, Setup, Stage, admin, own, same_as_direct, shared};
+use super::stage::{ONE, Setup, TestBed, admin, own, same_as_direct, shared};
 use crate::rig::papers::write_private;
 use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
 
@@ -136,7 +136,7 @@ fn a_base_backup_is_many_results_and_one_answer() {
 #[test]
 fn who_reads_slowly_is_waited_for() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = walsender(stage.address, PHYSICAL);
         let before_kb = stage.balancer.memory_kb();
         client.run_later(BACKUP);
@@ -208,7 +208,7 @@ fn a_stream_ends_however_its_client_wants_it() {
 #[test]
 fn what_is_written_reaches_who_streams_wherever_messages_are_cut() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = walsender(stage.address, PHYSICAL);
         stream(&mut client);
         let mut writer = stage.client();
@@ -236,7 +236,7 @@ fn what_is_written_reaches_who_streams_wherever_messages_are_cut() {
 #[test]
 fn its_connection_is_nobody_elses_and_closes_behind_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut normal = walsender(stage.address, &[("replication", "OFF")]);
         let of_normal = normal.backend();
         for by_reset in [true, false] {
@@ -265,7 +265,7 @@ fn its_connection_is_nobody_elses_and_closes_behind_it() {
 #[test]
 fn who_streams_and_leaves_leaves_no_walsender_behind() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for way in ["reset", "end", "terminate", "done and terminate"] {
             let name = format!("leaves by {way}");
             let settings = [
@@ -307,7 +307,7 @@ fn what_comes_too_late_for_its_login_is_closed() {
             tables: &tables,
             ..ONE
         };
-        let stage = Stage::before(&server, io, setup);
+        let stage = TestBed::before(&server, io, setup);
         server.freeze().unwrap();
         let late = Client::enter(stage.address, &login(PHYSICAL)).err();
         server.thaw().unwrap();
@@ -351,7 +351,7 @@ fn who_may_not_replicate_hears_it_from_the_server() {
         refused[..5].to_owned()
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for refused in [&may_not, &wrong, &nowhere, &unknown] {
             let direct = state(shared().address, refused);
             assert_eq!(state(stage.address, refused), direct, "{io}");
@@ -367,7 +367,7 @@ fn limits_of_connections_count_it() {
             pool: "size = 4\nservice_size = 2\nwait_ms = 1500",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut normal = stage.client();
         normal.run("select 1");
         // Its idle connection makes room.
@@ -393,7 +393,7 @@ fn limits_of_time_leave_a_stream_alone_and_end_who_says_nothing() {
                       idle_in_transaction_timeout_ms = 500\nidle_timeout_ms = 1500",
             ..ONE
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = walsender(stage.address, PHYSICAL);
         stream(&mut client);
         let mut slow = walsender(stage.address, LOGICAL);
@@ -411,7 +411,7 @@ fn limits_of_time_leave_a_stream_alone_and_end_who_says_nothing() {
 #[test]
 fn the_status_shows_what_it_is() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = walsender(stage.address, PHYSICAL);
         stream(&mut client);
         wait_until(&stage.balancer, "a pin that is shown", || {
@@ -433,7 +433,7 @@ fn the_status_shows_what_it_is() {
 fn a_server_that_dies_ends_a_stream_with_one_error() {
     let (_lab, server) = own();
     for io in DRIVERS {
-        let stage = Stage::before(&server, io, ONE);
+        let stage = TestBed::before(&server, io, ONE);
         let mut client = walsender(stage.address, PHYSICAL);
         stream(&mut client);
         let mut resting = walsender(stage.address, LOGICAL);

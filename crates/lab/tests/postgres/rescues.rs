@@ -8,7 +8,7 @@ use evenkeel_wire::postgres::build;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, admin, shared};
+use super::stage::{Setup, TestBed, admin, shared};
 use crate::rig::between::{Between, Blow, MARK};
 use crate::rig::storm::{Storm, storm};
 use crate::rig::{DRIVERS, LIMIT};
@@ -27,10 +27,10 @@ const PLAIN: Setup<'static> = Setup {
 };
 
 /// A pool in front of the shared server, with somebody in between.
-fn behind(io: &str, setup: Setup<'_>, command: &'static str, blow: Blow) -> Stage {
+fn behind(io: &str, setup: Setup<'_>, command: &'static str, blow: Blow) -> TestBed {
     let mut server = shared().clone();
     server.address = Between::start(server.address, command, blow).address;
-    Stage::before(&server, io, setup)
+    TestBed::before(&server, io, setup)
 }
 
 fn make(client: &mut Client, table: &str) {
@@ -72,7 +72,7 @@ fn bind_with_a_query_in_it() -> Script {
 #[test]
 fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
     for io in DRIVERS {
-        let stage = Stage::set(io, PLAIN);
+        let stage = TestBed::set(io, PLAIN);
         let mut client = Client::with(stage.address, &[("application_name", "in message")]);
         make(&mut client, "shifted_in");
         let mut script = Script::new().parse("", "insert into shifted_in select md5($1::bytea)");
@@ -188,7 +188,7 @@ fn a_batch_without_its_sync_is_run_again_at_once() {
             "create or replace function takes_away_unseen() returns void language plpgsql as \
              $$ begin execute 'deallocate ' || 'all'; end $$",
         );
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         let prepare = Script::new().parse("s", "select 'again'").sync();
         assert_eq!(client.ask(&prepare, 1), ["1", "Z Idle"], "{io}");
@@ -205,7 +205,7 @@ fn a_batch_without_its_sync_is_run_again_at_once() {
 #[test]
 fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
     for io in DRIVERS {
-        let stage = Stage::set(io, PLAIN);
+        let stage = TestBed::set(io, PLAIN);
         let mut client = stage.client();
         make(&mut client, "half_built");
         let mut writer = admin();
@@ -282,7 +282,7 @@ fn a_read_whose_server_warned_before_it_went_is_run_again() {
 
 /// Sets and reads; what was answered instead. A connection is made fit before each read, as every
 /// session has another name.
-fn read_on(stage: &Stage, number: usize, storm: &Storm) -> Option<Vec<String>> {
+fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
     let name = format!("storm {number}");
     let mut client = Client::with(stage.address, &[("application_name", &name)]);
     client.ask(&Script::new().parse("s", "select 's'").sync(), 1);
@@ -303,7 +303,7 @@ fn read_on(stage: &Stage, number: usize, storm: &Storm) -> Option<Vec<String>> {
 fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
     let mut admin = admin();
     for io in DRIVERS {
-        let stage = Stage::set(io, READING);
+        let stage = TestBed::set(io, READING);
         let read = |number, storm: &Storm| read_on(&stage, number, storm);
         let wrong = storm(read, || {
             admin.run(
@@ -328,7 +328,7 @@ fn what_may_have_acted_outside_of_its_transaction_is_not_run_again() {
     );
     for io in DRIVERS {
         own.run("select setval('outside_runs', 100)");
-        let stage = Stage::set(io, PLAIN);
+        let stage = TestBed::set(io, PLAIN);
         let mut client = stage.client();
         let backend = client.backend();
         client.run_later("insert into outside values (acts_outside())");

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{KIND, Setup, Stage, shared};
+use super::stage::{KIND, Setup, TestBed, shared};
 use crate::rig::pool::config;
 use crate::rig::{DRIVERS, LIMIT};
 
@@ -23,7 +23,7 @@ const REFUSING: &str = "\
     [[service.rule]]\nname = 'others'\nuser = 'somebody'\nreject = 'not you'\n";
 
 /// How often a rule has fitted.
-fn hits(stage: &Stage, rule: &str) -> u64 {
+fn hits(stage: &TestBed, rule: &str) -> u64 {
     let status = stage.status();
     let rules = status["database"]["rules"].as_array().unwrap().iter();
     let mut rules = rules.filter(|one| one["name"] == rule);
@@ -41,7 +41,7 @@ fn prepared(name: &str, text: &str) -> Script {
 #[test]
 fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
     for io in DRIVERS {
-        let stage = Stage::set(io, of(REFUSING));
+        let stage = TestBed::set(io, of(REFUSING));
         let mut client = stage.client();
         let refused = ["E 42501", "Z Idle"];
         for text in [
@@ -66,7 +66,7 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
 #[test]
 fn what_is_refused_within_a_transaction_ends_it_as_an_error_of_the_server_does() {
     for io in DRIVERS {
-        let stage = Stage::set(io, of(REFUSING));
+        let stage = TestBed::set(io, of(REFUSING));
         let mut client = stage.client();
         client.run("begin");
         let refused = client.query("drop table nothing");
@@ -113,7 +113,7 @@ fn what_is_refused_within_a_transaction_ends_it_as_an_error_of_the_server_does()
 #[test]
 fn a_reload_refuses_what_was_prepared_before() {
     for io in DRIVERS {
-        let stage = Stage::set(io, of(""));
+        let stage = TestBed::set(io, of(""));
         let mut client = stage.client();
         let script = Script::new().parse("p", "select 'prepared'").sync();
         assert_eq!(client.ask(&script, 1), ["1", "Z Idle"], "{io}");
@@ -136,7 +136,7 @@ fn a_reload_refuses_what_was_prepared_before() {
 fn a_rule_meets_what_comes_behind_a_flush_and_what_an_earlier_batch_prepared_without_a_name() {
     let rules = "[[service.rule]]\nname = 'r'\nmatch = 'forbidden'\nreject = 'never'\n";
     for io in DRIVERS {
-        let stage = Stage::set(io, of(rules));
+        let stage = TestBed::set(io, of(rules));
         let mut client = stage.client();
         let allowed = || {
             Script::new()
@@ -187,7 +187,7 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
             service: "query_timeout_ms = 1000",
             ..of(rules)
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut client = stage.client();
         let text = |text: &'static str| move |client: &mut Client| client.query(text);
         assert!(

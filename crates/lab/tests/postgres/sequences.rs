@@ -1,7 +1,7 @@
 //! What one session drew from sequences is told to no other.
 
 use super::script::Script;
-use super::stage::{ONE, Stage, admin};
+use super::stage::{ONE, TestBed, admin};
 use crate::rig::DRIVERS;
 
 const DRAWING: &str = "
@@ -26,7 +26,7 @@ fn what_an_insert_drew_is_told_in_its_transaction_and_behind_it_once_somebody_ha
         .copy_done();
     for io in DRIVERS {
         for table in ["drawing", "identified", "drawing_by_trigger"] {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             stage.client().run("select nextval('b')");
             assert_eq!(client.refusal("select lastval()"), "55000", "{io}: {table}");
@@ -38,7 +38,7 @@ fn what_an_insert_drew_is_told_in_its_transaction_and_behind_it_once_somebody_ha
             let id = client.value(&insert);
             assert_eq!(client.value("select lastval()"), id, "{io}: {table}");
         }
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         assert_eq!(client.refusal("select lastval()"), "55000", "{io}");
         other.ask(&copy, 1);
@@ -55,7 +55,7 @@ fn who_asks_first_behind_what_only_may_have_drawn_is_told_nothing_of_others() {
     admin().run(DRAWING);
     for io in DRIVERS {
         for asks in ["select lastval()", "select currval('b')"] {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             stage.client().run("select nextval('b')");
             client.run("begin");
@@ -105,7 +105,7 @@ fn functions_views_defaults_triggers_and_blocks_that_ask_are_told_nothing_of_oth
             "do $$ begin perform recall_deep(); end $$",
             "do $$ declare n int; begin execute 'select lastval()' into n; end $$",
         ] {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let (mut client, mut other) = (stage.client(), stage.client());
             other.run("select nextval('recalled')");
             assert_eq!(client.refusal(asks), "55000", "{io}: {asks}");

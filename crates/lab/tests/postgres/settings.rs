@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
 /// Evenkeel sets nothing for itself on a server connection.
@@ -36,7 +36,7 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
         ("my.own", ["a", "b", "c"]),
     ];
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
         for (name, values) in settings {
             for (client, value) in clients.iter_mut().zip(values) {
@@ -346,7 +346,7 @@ fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
 #[test]
 fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let (mut mine, mut other) = (stage.client(), stage.client());
         mine.run("set default_tablespace to 'pg_default'");
         other.run("set statement_timeout to '20ms'");
@@ -373,7 +373,7 @@ fn what_a_portal_has_set_that_has_more_rows_to_give_follows_its_client_alone() {
             "select set_config('app.tenant', '42', false)",
             "select set_config('app.tenant', a::text, false) from generate_series(42, 50) a",
         ] {
-            let stage = Stage::set(io, ONE);
+            let stage = TestBed::set(io, ONE);
             let mut client = stage.client();
             let script = Script::new()
                 .parse("", text)
@@ -432,7 +432,7 @@ fn who_makes_temporary_tables_by_the_search_path_alone_is_bound() {
         ..ONE
     };
     for io in DRIVERS {
-        let stage = Stage::set(io, two);
+        let stage = TestBed::set(io, two);
         let mut client = Client::with(stage.address, &[("search_path", "pg_temp, public")]);
         let mut other = stage.client();
         for (before, table) in [("select 1", "own_one"), ("discard temp", "own_two")] {
@@ -455,7 +455,7 @@ fn what_is_set_behind_a_text_that_is_hard_to_read_stays_with_its_client() {
                 pool: "size = 2",
                 ..ONE
             };
-            let stage = Stage::set(io, two);
+            let stage = TestBed::set(io, two);
             let (mut client, mut other) = (stage.client(), stage.client());
             client.run(&format!(
                 "drop function if exists labelled; create function labelled() returns int \

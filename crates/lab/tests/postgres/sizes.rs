@@ -4,18 +4,18 @@
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Login};
-use super::stage::{KIND, Setup, Stage, admin, shared};
+use super::stage::{KIND, Setup, TestBed, admin, shared};
 use crate::rig::{DRIVERS, done, loopback, pool, server, wait_until};
 
 /// Another config in which `from` is `to`.
-fn reload(stage: &Stage, from: &str, to: &str) {
+fn reload(stage: &TestBed, from: &str, to: &str) {
     let config = stage.balancer.config();
     assert!(config.contains(from), "{config}");
     stage.balancer.reload(&config.replace(from, to)).unwrap();
 }
 
 /// Server connections of its pools.
-fn open(stage: &Stage) -> u64 {
+fn open(stage: &TestBed) -> u64 {
     let pools = stage.status()["database"]["pools"].clone();
     let pools = pools.as_array().into_iter().flatten();
     pools.filter_map(|pool| pool["connections"].as_u64()).sum()
@@ -33,7 +33,7 @@ fn busy(address: std::net::SocketAddr, name: &str, count: usize) -> Vec<Client> 
 }
 
 /// Connections at the server that were last used by that name.
-fn until_none_of(stage: &Stage, name: &str) {
+fn until_none_of(stage: &TestBed, name: &str) {
     let mut admin = admin();
     let count = format!(
         "select count(*) from pg_stat_activity where application_name = '{name}' \
@@ -54,7 +54,7 @@ fn a_reload_of_a_size_holds_for_pools_in_use() {
                 tables,
                 ..Setup::default()
             };
-            let stage = Stage::set(io, setup);
+            let stage = TestBed::set(io, setup);
             let (mut first, mut second) = (stage.client(), stage.client());
             first.run("begin");
             second.run_later("begin");
@@ -81,7 +81,7 @@ fn nothing_is_kept_open_for_a_service_that_left() {
             pool: "size = 4\nmin_idle = 2",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         drop(busy(stage.address, &name, 3));
         reload(&stage, "name = \"pool\"", "name = \"renamed\"");
         assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
@@ -97,7 +97,7 @@ fn nothing_is_kept_open_to_a_server_that_is_drained() {
             pool: "size = 4\nmin_idle = 2",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let mut clients = busy(stage.address, &name, 3);
         clients[0].run("begin");
         done(&stage.balancer, &["drain", "primary"]);
@@ -129,7 +129,7 @@ fn an_idle_connection_of_one_service_makes_room_for_another_at_a_full_server() {
             let (_, second) = second.split_once("\n\n").unwrap();
             format!("{own}\n{second}")
         };
-        let stage = Stage::start(both, |stage| {
+        let stage = TestBed::start(both, |stage| {
             Client::enter(stage.address, &Login::default()).map(|_| ())
         });
         let mut clients = busy(stage.address, "neighbour", 3);
@@ -156,7 +156,7 @@ fn a_new_process_finds_places_at_a_server_whose_connections_the_old_one_does_not
             let config = config.replace(" }]", ", max_connections = 4 }]");
             config.replace("limit_ms = 3000", "limit_ms = 60000")
         };
-        let stage = Stage::start(config, |stage| {
+        let stage = TestBed::start(config, |stage| {
             Client::enter(stage.address, &Login::default()).map(|_| ())
         });
         let mut idle: Vec<Client> = (0..6).map(|_| stage.client()).collect();

@@ -8,7 +8,7 @@ use evenkeel_lab::{Lab, PostgresOptions, Server};
 use super::client::{Client, Login};
 use crate::rig::pool;
 
-pub(crate) use crate::rig::pool::{Setup, Stage};
+pub(crate) use crate::rig::pool::{Setup, TestBed};
 
 /// Who asks the server is its superuser.
 pub(crate) const KIND: (&str, &str) = ("postgres", "postgres");
@@ -21,30 +21,30 @@ pub(crate) const ONE: Setup<'static> = Setup {
     workers: 2,
 };
 
-impl Stage {
-    pub(crate) fn set(io: &str, setup: Setup<'_>) -> Stage {
-        Stage::before(shared(), io, setup)
+impl TestBed {
+    pub(crate) fn set(io: &str, setup: Setup<'_>) -> TestBed {
+        TestBed::before(shared(), io, setup)
     }
 
     /// In front of a server of the test's own.
-    pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> Stage {
+    pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> TestBed {
         let config = |address| pool::config(KIND, server, address, io, setup);
         let login = superuser("postgres");
-        Stage::start(config, |stage| stage.lets_in(&login))
+        TestBed::start(config, |stage| stage.lets_in(&login))
     }
 
-    /// As [`Stage::set`], where that is who may log in.
-    pub(crate) fn set_as(io: &str, setup: Setup<'_>, login: &Login<'_>) -> Stage {
-        Stage::ready_when(io, setup, |stage| stage.lets_in(login))
+    /// As [`TestBed::set`], where that is who may log in.
+    pub(crate) fn set_as(io: &str, setup: Setup<'_>, login: &Login<'_>) -> TestBed {
+        TestBed::ready_when(io, setup, |stage| stage.lets_in(login))
     }
 
     pub(crate) fn ready_when(
         io: &str,
         setup: Setup<'_>,
-        try_in: impl FnMut(&Stage) -> Result<(), String>,
-    ) -> Stage {
+        try_in: impl FnMut(&TestBed) -> Result<(), String>,
+    ) -> TestBed {
         let config = |address| pool::config(KIND, shared(), address, io, setup);
-        Stage::start(config, try_in)
+        TestBed::start(config, try_in)
     }
 
     fn lets_in(&self, login: &Login<'_>) -> Result<(), String> {
@@ -107,5 +107,5 @@ pub(crate) fn own_with(options: PostgresOptions) -> (Lab, Server) {
 /// What a conversation is like at the server, and that it is the same through each driver.
 pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<String>) {
     let direct = talk(shared().address);
-    pool::same_as(&direct, |io| Stage::set(io, setup), talk);
+    pool::same_as(&direct, |io| TestBed::set(io, setup), talk);
 }

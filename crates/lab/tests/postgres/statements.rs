@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
 const TWO: Setup<'static> = Setup {
@@ -15,7 +15,7 @@ const TWO: Setup<'static> = Setup {
 #[test]
 fn a_statement_is_there_on_whichever_server_connection_its_client_gets() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut client = stage.client();
         client.ask(&prepare("s", "select $1::int + 1"), 1);
         let there = client.ask(&execute("s", &["41"]), 1);
@@ -31,7 +31,7 @@ fn a_statement_is_there_on_whichever_server_connection_its_client_gets() {
 #[test]
 fn one_name_of_many_clients_is_the_statement_of_each() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut clients: Vec<Client> = (0..8).map(|_| stage.client()).collect();
         for (number, client) in clients.iter_mut().enumerate() {
             let text = format!("select {number}, $1::text");
@@ -191,7 +191,7 @@ fn more_statements_than_a_server_connection_keeps_all_work() {
 #[test]
 fn the_unnamed_statement_lasts_over_syncs_to_the_next_parse_or_query() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut client = stage.client();
         // Moves make queries of their own, which end the unnamed statement: others move it.
         client.ask(&prepare("", "select $1::int * 2"), 1);
@@ -213,7 +213,7 @@ fn the_unnamed_statement_lasts_over_syncs_to_the_next_parse_or_query() {
 #[test]
 fn an_unnamed_statement_that_was_closed_on_another_connection_is_gone() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut client = stage.client();
         let mut others: Vec<Client> = (0..3).map(|_| stage.client()).collect();
         let close = || Script::new().close("");
@@ -293,7 +293,7 @@ fn no_client_meets_the_unnamed_statement_of_another() {
             pool: "size = 1",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut mine, mut other) = (stage.client(), stage.client());
         other.ask(&prepare("", "select 'other'"), 1);
         assert_eq!(mine.ask(&execute("", &[]), 1), ["E 26000", "Z Idle"]);
@@ -314,7 +314,7 @@ fn no_client_meets_the_unnamed_statement_of_another() {
 #[test]
 fn a_deallocate_that_we_answer_in_a_transaction_binds_nobody() {
     for io in DRIVERS {
-        let stage = Stage::set(io, super::stage::ONE);
+        let stage = TestBed::set(io, super::stage::ONE);
         let mut mine = stage.client();
         mine.ask(&prepare("s", "select 1"), 1);
         mine.run("begin");
@@ -333,7 +333,7 @@ fn an_unnamed_statement_that_an_error_has_passed_over_is_nobody_s() {
             pool: "size = 1",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut mine, mut other) = (stage.client(), stage.client());
         other.ask(&prepare("", "select 'other'"), 1);
         let script = Script::new()
@@ -389,7 +389,7 @@ fn a_statement_too_long_to_be_read_works_named_and_unnamed() {
 #[test]
 fn an_unnamed_statement_too_long_to_be_kept_is_never_the_one_before_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = TestBed::set(io, Setup::default());
         let mut admin = admin();
         admin.run("drop table if exists deleted; create table deleted (a int)");
         admin.run("grant all on deleted to sbtest");
@@ -411,7 +411,7 @@ fn an_unnamed_statement_too_long_to_be_kept_is_never_the_one_before_it() {
 #[test]
 fn a_plan_whose_result_has_changed_is_refused_once_and_can_be_prepared_anew() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         let mut client = stage.client();
         client.run("drop table if exists changing");
         client.run("create table changing (a int)");
@@ -459,7 +459,7 @@ fn statements_of_sql_and_of_the_protocol_share_their_names() {
 #[test]
 fn statements_that_nobody_closes_do_not_outlive_a_connection_of_another_client() {
     for io in DRIVERS {
-        let stage = Stage::set(io, TWO);
+        let stage = TestBed::set(io, TWO);
         for number in 0..40 {
             let mut client = stage.client();
             client.ask(&prepare("s", &format!("select {number}")), 1);
@@ -484,7 +484,7 @@ fn statements_that_a_function_has_taken_away_are_prepared_anew() {
             "create or replace function takes_away() returns void language plpgsql as \
              $$ begin execute 'deallocate ' || 'all'; end $$",
         );
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut mine, mut other) = (stage.client(), stage.client());
         mine.ask(&prepare("s", "select 's'"), 1);
         other.run("select takes_away()");
@@ -510,7 +510,7 @@ fn a_statement_of_another_client_cannot_be_named_in_sql() {
             pool: "size = 1",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
+        let stage = TestBed::set(io, setup);
         let (mut mine, mut other) = (stage.client(), stage.client());
         other.ask(&prepare("s", "select 'other'"), 1);
         let name = mine.value("select name from pg_prepared_statements");

@@ -6,7 +6,7 @@ use evenkeel_lab::eventually;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{ONE, Stage, admin};
+use super::stage::{ONE, TestBed, admin};
 use super::unnamed::database;
 use crate::rig::{DRIVERS, LIMIT, done};
 
@@ -53,10 +53,10 @@ fn last_query(backend: &str) -> String {
 const HIDDEN: &str = "select to_regclass('pg_temp.trial_hidden') is not null";
 
 /// In front of a database of its own: where anything else changes there, all is on trial anew.
-fn set(io: &str, name: &'static str) -> (Stage, impl Fn(&Stage) -> Client) {
+fn set(io: &str, name: &'static str) -> (TestBed, impl Fn(&TestBed) -> Client) {
     let login = database(name, MADE, "");
-    let stage = Stage::set_as(io, ONE, &login);
-    (stage, move |stage: &Stage| {
+    let stage = TestBed::set_as(io, ONE, &login);
+    (stage, move |stage: &TestBed| {
         Client::enter(stage.address, &login).unwrap()
     })
 }
@@ -96,7 +96,7 @@ fn passes(client: &mut Client) {
 }
 
 /// The statement has left something twice: the first time it may have been of an earlier one.
-fn condemns(stage: &Stage, enter: impl Fn(&Stage) -> Client) {
+fn condemns(stage: &TestBed, enter: impl Fn(&TestBed) -> Client) {
     passes(&mut enter(stage));
     makes(&mut enter(stage));
     makes(&mut enter(stage));
@@ -143,7 +143,7 @@ fn a_role_that_may_not_look_at_what_is_left_ends_nobody_elses_trial() {
     admin().query("grant trial_tenant to sbtest");
     for io in DRIVERS {
         let login = database("trials_blind", "", BLIND);
-        let stage = Stage::set_as(io, ONE, &login);
+        let stage = TestBed::set_as(io, ONE, &login);
         let enter = || Client::enter(stage.address, &login).unwrap();
         let mut tenant = enter();
         let backend = tenant.backend();
@@ -188,7 +188,7 @@ fn what_is_sent_and_left_while_the_server_is_asked_is_done() {
     admin().query("grant all on trial_left to sbtest");
     for io in DRIVERS {
         admin().query("truncate trial_left");
-        let stage = Stage::set(io, ONE);
+        let stage = TestBed::set(io, ONE);
         for round in 0..ROUNDS {
             let mut client = stage.client();
             client.run(&format!("select 1 as trial_{round}"));
@@ -268,7 +268,7 @@ const MAY_MAKE: &str = "
 fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
     for io in DRIVERS {
         let login = database("trials_earlier", MAY_MAKE, "");
-        let stage = Stage::set_as(io, ONE, &login);
+        let stage = TestBed::set_as(io, ONE, &login);
         let enter = || Client::enter(stage.address, &login).unwrap();
         let mut first = enter();
         let backend = first.backend();

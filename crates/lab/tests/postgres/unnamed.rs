@@ -1,7 +1,7 @@
 //! Functions that statements run without naming them: what they leave behind is nobody else's.
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Stage, shared};
+use super::stage::{ONE, TestBed, shared};
 use crate::rig::DRIVERS;
 
 /// What a session has of its own.
@@ -51,7 +51,7 @@ fn wrong(login: &Login<'_>, texts: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for io in DRIVERS {
         for text in texts {
-            let stage = Stage::set_as(io, ONE, login);
+            let stage = TestBed::set_as(io, ONE, login);
             let mut client = Client::enter(stage.address, login).unwrap();
             client.run(text);
             let own = client.value(LEFT);
@@ -74,7 +74,7 @@ fn check(login: &Login<'_>, texts: &[&str]) {
 /// None of the texts keeps its client on the server connection.
 fn check_free(login: &Login<'_>, texts: &[&str]) {
     for io in DRIVERS {
-        let stage = Stage::set_as(io, ONE, login);
+        let stage = TestBed::set_as(io, ONE, login);
         let mut client = Client::enter(stage.address, login).unwrap();
         let mut other = Client::enter(stage.address, login).unwrap();
         for text in texts {

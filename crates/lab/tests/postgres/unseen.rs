@@ -154,7 +154,7 @@ fn a_session_whose_role_is_gone_is_ended_and_not_refused_for_ever() {
     let mut own = admin();
     for io in crate::rig::DRIVERS {
         own.query("create role unseen_role; grant unseen_role to sbtest");
-        let stage = super::stage::Stage::set(io, ONE);
+        let stage = super::stage::TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("set role unseen_role");
         other.run("select 1");

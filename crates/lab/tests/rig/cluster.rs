@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_lab::{
-    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe,
+    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scenario, Server, WriteProbe,
     WriteProbeOptions,
 };
 use serde_json::Value;
@@ -13,22 +13,27 @@ use serde_json::Value;
 use super::papers::file_of_sbtest;
 use super::{service, wait_until};
 
-pub(crate) struct Stage {
+pub(crate) struct TestBed {
     // In the order in which they end.
     pub(crate) balancer: Balancer,
     pub(crate) listen: SocketAddr,
-    pub(crate) scene: Scene,
+    pub(crate) scene: Scenario,
     /// The lines before those of the service.
     pub(crate) head: String,
 }
 
-impl Stage {
+impl TestBed {
     /// In front of servers that are ready; it is ready when it knows what each of them is.
-    pub(crate) fn before(scene: Scene, listen: SocketAddr, head: &str, further: &str) -> Stage {
+    pub(crate) fn before(
+        scene: Scenario,
+        listen: SocketAddr,
+        head: &str,
+        further: &str,
+    ) -> TestBed {
         let config =
             head.to_owned() + &service_toml("db", scene.kind, listen, &scene.servers, further);
         let balancer = Balancer::start(&config).expect("evenkeel starts");
-        let stage = Stage {
+        let stage = TestBed {
             balancer,
             listen,
             scene,

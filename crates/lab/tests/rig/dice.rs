@@ -2,9 +2,9 @@
 
 /// Knuth's MMIX generator.
 #[derive(Clone)]
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct TestRng(pub(crate) u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0

@@ -57,21 +57,21 @@ pub(crate) fn config(
 }
 
 /// Evenkeel in front of a server.
-pub(crate) struct Stage {
+pub(crate) struct TestBed {
     pub(crate) balancer: Balancer,
     pub(crate) address: SocketAddr,
 }
 
-impl Stage {
+impl TestBed {
     /// Starts it, and waits until somebody is let in: who has just been started may not know yet
     /// who is primary.
     pub(crate) fn start(
         config: impl FnOnce(SocketAddr) -> String,
-        mut try_in: impl FnMut(&Stage) -> Result<(), String>,
-    ) -> Stage {
+        mut try_in: impl FnMut(&TestBed) -> Result<(), String>,
+    ) -> TestBed {
         let address = loopback();
         let balancer = Balancer::start(&config(address)).expect("evenkeel starts");
-        let stage = Stage { balancer, address };
+        let stage = TestBed { balancer, address };
         let mut last = String::new();
         let ready = eventually(LIMIT, "a first session", || {
             Ok(try_in(&stage).map_err(|told| last = told).ok())
@@ -89,7 +89,7 @@ impl Stage {
 /// What was said at the server itself is said through each driver.
 pub(crate) fn same_as(
     direct: &[String],
-    set: impl Fn(&str) -> Stage,
+    set: impl Fn(&str) -> TestBed,
     talk: impl Fn(SocketAddr) -> Vec<String>,
 ) {
     for io in DRIVERS {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::LIMIT;
-use super::dice::Dice;
+use super::dice::TestRng;
 
 const SESSIONS: usize = 8;
 const BLOWS: usize = 60;
@@ -50,7 +50,7 @@ pub(crate) fn storm(
         let (storm, session) = (&storm, &session);
         let begin = |number| scope.spawn(move || session(number, storm));
         let sessions: Vec<_> = (0..SESSIONS).map(begin).collect();
-        let mut dice = Dice(11);
+        let mut dice = TestRng(11);
         for _ in 0..BLOWS {
             storm.wait_done();
             if sessions.iter().any(thread::ScopedJoinHandle::is_finished) {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use evenkeel_lab::scene::{Change, How};
 use evenkeel_lab::{ClusterKind, Server};
 
-use crate::stage::{Stage, assert_all_read};
+use crate::stage::{TestBed, assert_all_read};
 
 /// What an asynchronous primary acknowledged so shortly before its death may have died with it.
 const NOT_REPLICATED: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ fn the_ports_follow_the_writers_of_galera_and_of_a_replication_group() {
 #[test]
 fn a_promoted_server_takes_the_place_of_a_primary_that_stands_still() {
     for kind in [ClusterKind::Mariadb, ClusterKind::Mysql] {
-        let Some(stage) = Stage::set(kind) else {
+        let Some(stage) = TestBed::set(kind) else {
             continue;
         };
         let writer = stage.writer();
@@ -55,7 +55,7 @@ fn a_promoted_server_takes_the_place_of_a_primary_that_stands_still() {
 }
 
 fn changes(kind: ClusterKind) {
-    let Some(stage) = Stage::set(kind) else {
+    let Some(stage) = TestBed::set(kind) else {
         return;
     };
     let (writer, reader) = (stage.writer(), stage.reader());
@@ -91,7 +91,7 @@ fn changes(kind: ClusterKind) {
 }
 
 /// Waits until another server is the primary; gives the old one, and the instants.
-fn change(stage: &Stage, how: How) -> (Server, Change) {
+fn change(stage: &TestBed, how: How) -> (Server, Change) {
     let old = stage
         .scene
         .named(&stage.primary().unwrap())
@@ -104,7 +104,7 @@ fn change(stage: &Stage, how: How) -> (Server, Change) {
     (old, change)
 }
 
-fn assert_told(stage: &Stage, dead: &Server, new: &Server) {
+fn assert_told(stage: &TestBed, dead: &Server, new: &Server) {
     let story = stage.story();
     let at = |what: &str| story.iter().rposition(|told| told.starts_with(what));
     let death = at(&format!("{} is down", dead.name));

@@ -4,11 +4,11 @@ use evenkeel_lab::scene::Wanted;
 use evenkeel_lab::{Balancer, ClusterKind, Lab, PostgresOptions, RingOptions, Server};
 
 use crate::rig::{done, loopback, wait_until};
-use crate::stage::Stage;
+use crate::stage::TestBed;
 
 #[test]
 fn an_old_primary_of_postgres_that_comes_back_is_fenced_by_its_timeline() {
-    let stage = Stage::set(ClusterKind::Postgres).unwrap();
+    let stage = TestBed::set(ClusterKind::Postgres).unwrap();
     let writer = stage.writer();
     stage.wait_writes(&writer);
     let (old, new) = die_and_return(&stage);
@@ -30,7 +30,7 @@ fn an_old_primary_of_postgres_that_comes_back_is_fenced_by_its_timeline() {
 
 #[test]
 fn an_old_primary_of_mariadb_is_refused_and_after_it_diverged_nobody_writes_until_one_is_named() {
-    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    let stage = TestBed::set(ClusterKind::Mariadb).unwrap();
     stage
         .server(0)
         .sql("CREATE TABLE sbtest.t (id INT)")
@@ -124,7 +124,7 @@ fn in_a_ring_nobody_writes_until_one_is_named() {
 }
 
 /// The primary dies, another is promoted, and the old one comes back as it was.
-fn die_and_return(stage: &Stage) -> (Server, Server) {
+fn die_and_return(stage: &TestBed) -> (Server, Server) {
     let old = stage.server(0).clone();
     old.kill().unwrap();
     let change = stage.scene.lab.fail_over(&old).unwrap();

@@ -4,14 +4,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use evenkeel_lab::{Balancer, ClusterKind, Scene};
+use evenkeel_lab::{Balancer, ClusterKind, Scenario};
 
 use crate::rig::{End, end_of, loopback, open, service, wait_state, wait_until};
-use crate::stage::{Stage, assert_all_read};
+use crate::stage::{TestBed, assert_all_read};
 
 #[test]
 fn sessions_on_an_old_primary_are_cut_or_left_as_configured_and_the_story_is_told() {
-    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    let stage = TestBed::set(ClusterKind::Mariadb).unwrap();
     let patient = loopback();
     let further = stage.scene.service(
         "patient",
@@ -81,7 +81,7 @@ fn sessions_on_an_old_primary_are_cut_or_left_as_configured_and_the_story_is_tol
 
 #[test]
 fn a_monitor_that_lacks_a_right_is_told_with_the_grant_and_others_are_not_concerned() {
-    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    let stage = TestBed::set(ClusterKind::Mariadb).unwrap();
     let reader = stage.reader();
     let poor = stage.server(1);
     let account = "monitor@127.0.0.1";
@@ -109,7 +109,7 @@ fn a_monitor_that_lacks_a_right_is_told_with_the_grant_and_others_are_not_concer
 
 #[test]
 fn a_reload_adds_and_removes_members_of_a_cluster() {
-    let stage = Stage::set(ClusterKind::Postgres).unwrap();
+    let stage = TestBed::set(ClusterKind::Postgres).unwrap();
     let reader = stage.reader();
     let all = stage.scene.config(stage.writes, stage.reads);
     let third = stage.server(2);
@@ -138,7 +138,7 @@ fn a_reload_adds_and_removes_members_of_a_cluster() {
 
 #[test]
 fn a_cluster_formed_while_a_member_is_down_has_a_primary_and_keeps_it_over_an_upgrade() {
-    let scene = Scene::start(ClusterKind::Mariadb).unwrap();
+    let scene = Scenario::start(ClusterKind::Mariadb).unwrap();
     let writes = loopback();
     let with_role = scene.service("writes", writes, "primary", "");
     let without = with_role.replace("role = \"primary\"\n", "");

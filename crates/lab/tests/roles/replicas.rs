@@ -5,7 +5,7 @@ use std::time::Duration;
 use evenkeel_lab::{ClusterKind, ReadProbe, Server};
 
 use crate::rig::service;
-use crate::stage::{Stage, assert_all_read};
+use crate::stage::{TestBed, assert_all_read};
 
 /// At once: they mostly wait.
 #[test]
@@ -18,7 +18,7 @@ fn replicas_of_mariadb_and_postgres_leave_and_come_back_and_no_read_fails() {
 }
 
 fn comings_and_goings(kind: ClusterKind) {
-    let stage = Stage::set_with(kind, "lag_ms_max = 900").unwrap();
+    let stage = TestBed::set_with(kind, "lag_ms_max = 900").unwrap();
     // A lag shows only while something is written.
     let (writer, reader) = (stage.writer(), stage.reader());
     let [_, one, other] = &stage.scene.servers[..] else {
@@ -58,7 +58,7 @@ fn comings_and_goings(kind: ClusterKind) {
 
 #[test]
 fn a_frozen_replica_of_mariadb_costs_no_read() {
-    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    let stage = TestBed::set(ClusterKind::Mariadb).unwrap();
     let reader = stage.reader();
     let replica = stage.server(1);
     stage.wait_read_by(&reader, replica);
@@ -76,7 +76,7 @@ fn a_frozen_replica_of_mariadb_costs_no_read() {
 
 #[test]
 fn the_primary_serves_reads_only_while_no_replica_can_and_only_if_told_to() {
-    let stage = Stage::set_with(ClusterKind::Mariadb, "fallback = \"primary\"").unwrap();
+    let stage = TestBed::set_with(ClusterKind::Mariadb, "fallback = \"primary\"").unwrap();
     let reader = stage.reader();
     let [primary, one, other] = &stage.scene.servers[..] else {
         panic!("three servers")
@@ -97,7 +97,7 @@ fn the_primary_serves_reads_only_while_no_replica_can_and_only_if_told_to() {
 }
 
 fn leaves_and_returns(
-    stage: &Stage,
+    stage: &TestBed,
     reader: &ReadProbe,
     replica: &Server,
     hurt: impl Fn(),

@@ -4,39 +4,39 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use evenkeel_lab::{
-    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe,
+    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scenario, Server, WriteProbe,
     WriteProbeOptions,
 };
 use serde_json::Value;
 
 use crate::rig::{done, loopback, service, wait_until};
 
-pub(crate) struct Stage {
+pub(crate) struct TestBed {
     // In the order in which they end.
     pub(crate) balancer: Balancer,
     pub(crate) writes: SocketAddr,
     pub(crate) reads: SocketAddr,
-    pub(crate) scene: Scene,
+    pub(crate) scene: Scenario,
 }
 
-impl Stage {
+impl TestBed {
     /// Default settings; `None`, and a line that says so, where the servers are missing.
-    pub(crate) fn set(kind: ClusterKind) -> Option<Stage> {
-        Stage::set_with(kind, "")
+    pub(crate) fn set(kind: ClusterKind) -> Option<TestBed> {
+        TestBed::set_with(kind, "")
     }
 
     /// With further lines for the service of reads.
-    pub(crate) fn set_with(kind: ClusterKind, of_reads: &str) -> Option<Stage> {
+    pub(crate) fn set_with(kind: ClusterKind, of_reads: &str) -> Option<TestBed> {
         if let Some(why) = kind.missing() {
             println!("skipped: {why}");
             return None;
         }
-        let scene = Scene::start(kind).unwrap();
+        let scene = Scenario::start(kind).unwrap();
         let (writes, reads) = (loopback(), loopback());
         let config = scene.service("writes", writes, "primary", "")
             + &scene.service("reads", reads, "replica", of_reads);
         let balancer = Balancer::start(&config).unwrap();
-        let stage = Stage {
+        let stage = TestBed {
             balancer,
             writes,
             reads,

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::stage::{Client, Stage};
+use crate::stage::{Client, TestBed};
 
 /// So long counts a read that wanted positions.
 const FORGOTTEN: Duration = Duration::from_millis(1_500);
@@ -33,7 +33,7 @@ fn write_for(client: &Client, time: Duration) {
 /// TO SEE THIS RED: want positions for whatever is decided, not for reads alone.
 #[test]
 fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
-    let stage = Stage::set("auto", "primary_reads = false");
+    let stage = TestBed::set("auto", "primary_reads = false");
     stage.direct().run("CREATE TABLE things (id int)");
     let client = stage.client();
     write_for(&client, FORGOTTEN);

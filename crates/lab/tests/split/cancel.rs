@@ -9,7 +9,7 @@ use evenkeel_lab::Balancer;
 
 use crate::rig::cluster::service_toml;
 use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
-use crate::stage::{Client, Failed, Stage};
+use crate::stage::{Client, Failed, TestBed};
 use tokio_postgres::NoTls;
 
 const SLEEP: &str = "SELECT pg_sleep(25)";
@@ -19,7 +19,11 @@ fn patient_engine(io: &str) -> String {
 }
 
 /// Runs a query that lasts, cancels it as soon as a server works at it, and says how it ended.
-fn cancelled(stage: &Stage, client: &Client, before: impl FnOnce()) -> Result<Vec<String>, Failed> {
+fn cancelled(
+    stage: &TestBed,
+    client: &Client,
+    before: impl FnOnce(),
+) -> Result<Vec<String>, Failed> {
     let token = client.client.cancel_token();
     thread::scope(|scope| {
         let sleeping = scope.spawn(|| client.text(SLEEP));
@@ -48,7 +52,7 @@ fn cancelled(stage: &Stage, client: &Client, before: impl FnOnce()) -> Result<Ve
 fn a_cancel_request_finds_the_process_that_has_the_client_after_an_upgrade_on_both_drivers() {
     for io in DRIVERS {
         let further = "[service.split]\nreads = true";
-        let stage = Stage::start(&patient_engine(io), further);
+        let stage = TestBed::start(&patient_engine(io), further);
         let client = stage.client();
         let state = |ended: Result<Vec<String>, Failed>| ended.unwrap_err().state;
         assert_eq!(state(cancelled(&stage, &client, || {})), "57014");
@@ -79,7 +83,7 @@ fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one(
     };
     let head = patient_engine("auto");
     let own = head.clone() + &peers(1, &format!("2 = \"{second}\""));
-    let stage = Stage::start_at(first, &own, "[service.split]\nreads = true");
+    let stage = TestBed::start_at(first, &own, "[service.split]\nreads = true");
     let other = head + &peers(2, &format!("1 = \"localhost:{}\"", first.port()));
     let other = other + &service_toml("db", stage.scene.kind, second, &stage.scene.servers, "");
     let other = Balancer::start(&other).unwrap();

@@ -7,7 +7,7 @@ use evenkeel_lab::Server;
 
 use crate::rig::DRIVERS;
 use crate::rig::cluster::service_toml;
-use crate::stage::{Client, Stage, WHERE};
+use crate::stage::{Client, TestBed, WHERE};
 
 const SCHEMA: &str = "
     CREATE TABLE counters (id int PRIMARY KEY, v bigint NOT NULL);
@@ -27,9 +27,9 @@ const WRITES: &[&str] = &[
     "SAVEPOINT_TRANSACTION",
 ];
 
-fn stage(io: &str, consistency: &str) -> Stage {
+fn stage(io: &str, consistency: &str) -> TestBed {
     let further = format!("primary_reads = false\nconsistency = {consistency:?}");
-    let stage = Stage::set(io, &further);
+    let stage = TestBed::set(io, &further);
     stage.direct().run(SCHEMA);
     stage.scene.wait_caught_up().unwrap();
     let client = stage.client();
@@ -69,7 +69,7 @@ fn read(client: &Client, id: i32, rounds: i64) -> (i64, i32) {
 }
 
 /// Writes and reads in turn; says how many reads were at the primary, and elsewhere.
-fn write_and_read(stage: &Stage, rounds: i64, sessions: i32) -> (usize, usize) {
+fn write_and_read(stage: &TestBed, rounds: i64, sessions: i32) -> (usize, usize) {
     let primary = stage.port_of_primary();
     let all = thread::scope(|scope| {
         let threads: Vec<_> = (0..sessions)
@@ -209,7 +209,7 @@ fn a_session_reads_what_it_wrote_before_a_reload_that_has_reads_see_it() {
                  {consistency:?}"
             )
         };
-        let stage = Stage::set_with("auto", &lines(true, "eventual"));
+        let stage = TestBed::set_with("auto", &lines(true, "eventual"));
         stage.direct().run(SCHEMA);
         stage.scene.wait_caught_up().unwrap();
         stage.wait_split(&stage.client());
@@ -260,7 +260,7 @@ fn a_session_reads_what_it_wrote_across_a_change_of_the_primary() {
 }
 
 /// Without further writes a session's last one is at the replica soon, and so are its reads.
-fn wait_for_replica(stage: &Stage) {
+fn wait_for_replica(stage: &TestBed) {
     let primary = stage.port_of_primary();
     let client = stage.client();
     for round in 1..=20 {
@@ -273,7 +273,7 @@ fn wait_for_replica(stage: &Stage) {
     }
 }
 
-fn two(stage: &Stage) -> [Server; 2] {
+fn two(stage: &TestBed) -> [Server; 2] {
     <[Server; 2]>::try_from(stage.replicas()).unwrap_or_else(|_| panic!("not two replicas"))
 }
 
@@ -284,7 +284,7 @@ fn two(stage: &Stage) -> [Server; 2] {
 fn with_global_consistency_a_session_reads_what_another_process_wrote_in_an_upgrade() {
     let split = "[service.split]\nreads = true\nconsistency = \"global\"";
     let head = "[engine]\nshutdown_limit_ms = 30000\n";
-    let stage = Stage::start(head, split);
+    let stage = TestBed::start(head, split);
     stage.direct().run(SCHEMA);
     stage.scene.wait_caught_up().unwrap();
     let old = stage.client();

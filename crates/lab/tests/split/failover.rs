@@ -8,10 +8,10 @@ use evenkeel_lab::{ReadProbe, Server};
 
 use crate::rig::cluster::service_toml;
 use crate::rig::{DRIVERS, done, loopback, wait_until};
-use crate::stage::{Client, Stage, WHERE};
+use crate::stage::{Client, TestBed, WHERE};
 
-fn stage() -> Stage {
-    let stage = Stage::set("auto", "primary_reads = false");
+fn stage() -> TestBed {
+    let stage = TestBed::set("auto", "primary_reads = false");
     // What is acknowledged is on a replica.
     stage.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
     stage.sql("SELECT pg_reload_conf()");
@@ -29,7 +29,7 @@ fn assert_all_read(reader: ReadProbe) {
     assert!(!readings.is_empty());
 }
 
-fn wait_primary(stage: &Stage, server: &Server) {
+fn wait_primary(stage: &TestBed, server: &Server) {
     let what = format!("{} as the primary", server.name);
     stage.wait(&what, || stage.cluster()["primary"] == server.name.as_str());
 }
@@ -156,7 +156,7 @@ fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
 #[test]
 fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
     let pool = "primary_reads = false\n[service.pool]\nsize = 1\nwait_ms = 30000";
-    let stage = Stage::set("auto", pool);
+    let stage = TestBed::set("auto", pool);
     let direct = stage.direct();
     direct.run("CREATE TABLE things (id int PRIMARY KEY, what text)");
     let old = stage.primary();
@@ -179,7 +179,7 @@ fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
 #[test]
 fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_one() {
     for io in DRIVERS {
-        let stage = Stage::set(io, "[service.pool]\nsize = 2\nwait_ms = 30000");
+        let stage = TestBed::set(io, "[service.pool]\nsize = 2\nwait_ms = 30000");
         stage.direct().run("CREATE TABLE things (id int)");
         stage.scene.wait_caught_up().unwrap();
         let (writers, readers) = ([(); 2], [(); 2]);
@@ -206,7 +206,7 @@ fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_o
 #[test]
 fn reads_that_wait_are_run_where_a_connection_comes_free() {
     for io in DRIVERS {
-        let stage = Stage::set(io, "[service.pool]\nsize = 1\nwait_ms = 20000");
+        let stage = TestBed::set(io, "[service.pool]\nsize = 1\nwait_ms = 20000");
         stage.direct().run("CREATE TABLE things (id int)");
         stage.scene.wait_caught_up().unwrap();
         let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
@@ -228,7 +228,7 @@ fn reads_that_wait_are_run_where_a_connection_comes_free() {
 
 #[test]
 fn a_read_that_waits_at_the_primary_goes_to_a_replica_that_is_back() {
-    let stage = Stage::set("auto", "[service.pool]\nsize = 1\nwait_ms = 20000");
+    let stage = TestBed::set("auto", "[service.pool]\nsize = 1\nwait_ms = 20000");
     stage.direct().run("CREATE TABLE things (id int)");
     let (client, replicas) = (stage.client(), stage.replicas());
     let each = |verb| {
@@ -249,7 +249,7 @@ fn a_read_that_waits_at_the_primary_goes_to_a_replica_that_is_back() {
 }
 
 /// A client in a transaction of which the server has seen something.
-fn begun(stage: &Stage, begin: &str, first: &str) -> Client {
+fn begun(stage: &TestBed, begin: &str, first: &str) -> Client {
     let client = stage.client();
     client.run(begin);
     client.run(first);
@@ -296,7 +296,7 @@ fn a_transaction_on_a_drained_primary_ends_once_another_server_is_the_primary() 
 }
 
 /// Reads as they are balanced, also on the primary, while this is done to that; the longest.
-fn longest_read(stage: &Stage, disturb: impl FnOnce(&Server)) -> Duration {
+fn longest_read(stage: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
     stage.wait_split(&stage.client());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -323,7 +323,7 @@ fn longest_read(stage: &Stage, disturb: impl FnOnce(&Server)) -> Duration {
 
 #[test]
 fn reads_that_the_primary_takes_its_part_of_go_on_without_it() {
-    let stage = Stage::set("auto", "");
+    let stage = TestBed::set("auto", "");
     // Nobody is promoted: who waits for a primary waits for long.
     let longest = longest_read(&stage, |primary| primary.kill().unwrap());
     assert!(longest < Duration::from_secs(2), "{longest:?}");
@@ -331,7 +331,7 @@ fn reads_that_the_primary_takes_its_part_of_go_on_without_it() {
 
 #[test]
 fn reads_on_a_primary_that_freezes_are_run_elsewhere_as_soon_as_it_is_found_out() {
-    let stage = Stage::set("auto", "");
+    let stage = TestBed::set("auto", "");
     let longest = longest_read(&stage, |primary| {
         primary.freeze().unwrap();
         stage.wait("the primary is missed", || {
@@ -344,7 +344,7 @@ fn reads_on_a_primary_that_freezes_are_run_elsewhere_as_soon_as_it_is_found_out(
 
 #[test]
 fn reads_on_a_primary_that_hands_over_do_not_fail() {
-    let stage = Stage::set("auto", "");
+    let stage = TestBed::set("auto", "");
     longest_read(&stage, |_| {
         for _ in 0..2 {
             let candidate = stage.replicas()[0].clone();
@@ -357,7 +357,7 @@ fn reads_on_a_primary_that_hands_over_do_not_fail() {
 #[test]
 fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_connection() {
     let further = "[service.failover]\nresume_at_once = 1\nwait_ms = 8000";
-    let stage = Stage::set_with("auto", further);
+    let stage = TestBed::set_with("auto", further);
     let primary = stage.primary().name;
     let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
     stage.direct().run("CREATE TABLE things (id int)");
@@ -383,7 +383,7 @@ fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_conne
 fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
     let further = "[service.pool]\nsize = 1\nwait_ms = 20000\n\
                    [service.failover]\nresume_at_once = 1\nwait_ms = 8000";
-    let stage = Stage::set_with("auto", further);
+    let stage = TestBed::set_with("auto", further);
     stage.direct().run("CREATE TABLE things (id int)");
     let (holder, waiter) = (stage.client(), stage.client());
     let primary = stage.primary().name;
@@ -406,7 +406,7 @@ fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
 #[test]
 fn a_slow_statement_of_one_who_waited_for_a_primary_does_not_hold_up_the_others() {
     let further = "[service.failover]\nresume_at_once = 1\nwait_ms = 9000";
-    let stage = Stage::set_with("auto", further);
+    let stage = TestBed::set_with("auto", further);
     stage.direct().run("CREATE TABLE things (id int)");
     let (slow, quick) = (stage.client(), stage.client());
     let primary = stage.primary().name;
@@ -431,7 +431,7 @@ fn a_slow_statement_of_one_who_waited_for_a_primary_does_not_hold_up_the_others(
 fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
     let further = "[service.split]\nreads = true\nprimary_reads = false\n\
                    [service.failover]\nwait_ms = 1000";
-    let stage = Stage::set_with("auto", further);
+    let stage = TestBed::set_with("auto", further);
     stage.direct().run("CREATE TABLE things (id int)");
     let client = stage.client();
     stage.wait_split(&client);
@@ -491,7 +491,7 @@ fn one_server_alone_needs_no_monitor() {
 fn a_server_that_was_promoted_is_not_doubted_for_a_session_that_wants_to_read_only() {
     let further = "[service.split]\nreads = true\nprimary_reads = false\n\
                    [service.failover]\nwait_ms = 20000";
-    let stage = Stage::set_with("auto", further);
+    let stage = TestBed::set_with("auto", further);
     stage.direct().run("CREATE TABLE things (id int)");
     stage.scene.wait_caught_up().unwrap();
     let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::rig::DRIVERS;
 use crate::script::Script;
-use crate::stage::{Stage, WHERE};
+use crate::stage::{TestBed, WHERE};
 
 const INSERT: &str = "INSERT INTO flushed VALUES (1)";
 
-fn stage(io: &str) -> (Stage, String) {
-    let stage = Stage::set(io, "primary_reads = false\nconsistency = \"eventual\"");
+fn stage(io: &str) -> (TestBed, String) {
+    let stage = TestBed::set(io, "primary_reads = false\nconsistency = \"eventual\"");
     stage.direct().run("CREATE TABLE flushed (a int)");
     stage.scene.wait_caught_up().unwrap();
     stage.wait_split(&stage.client());

@@ -4,7 +4,7 @@ use evenkeel_lab::eventually;
 
 use crate::rig::cluster::service_toml;
 use crate::rig::{DRIVERS, LIMIT, done, engine, refused};
-use crate::stage::{Client, Stage, WHERE};
+use crate::stage::{Client, TestBed, WHERE};
 
 const SCHEMA: &str = "
     CREATE TABLE things (id int PRIMARY KEY, what text);
@@ -91,8 +91,8 @@ const REPLICA_TEXT: &[&str] = &[
     ";SELECT inet_server_port();;",
 ];
 
-fn prepared_stage(io: &str) -> Stage {
-    let stage = Stage::set(io, "primary_reads = false\nconsistency = \"eventual\"");
+fn prepared_stage(io: &str) -> TestBed {
+    let stage = TestBed::set(io, "primary_reads = false\nconsistency = \"eventual\"");
     stage.direct().run(SCHEMA);
     stage.scene.wait_caught_up().unwrap();
     let client = stage.client();
@@ -303,7 +303,7 @@ fn hints_name_servers() {
 
 #[test]
 fn the_primary_takes_its_part_of_the_reads_unless_it_is_told_not_to() {
-    let stage = Stage::set("auto", "consistency = \"eventual\"");
+    let stage = TestBed::set("auto", "consistency = \"eventual\"");
     let client = stage.client();
     stage.wait_split(&client);
     let mut ports = std::collections::BTreeSet::new();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::rig::DRIVERS;
-use crate::stage::{Client, Stage, WHERE};
+use crate::stage::{Client, TestBed, WHERE};
 
 const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);
     INSERT INTO things SELECT n, 'thing ' || n FROM generate_series(1, 10) n;
@@ -22,8 +22,8 @@ const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);
 const LONG: &str = "SELECT inet_server_port() FROM things, \
     (SELECT count(*) AS n FROM generate_series(1, 8000000)) AS x WHERE id = 1 AND n > 0";
 
-fn stage(io: &str) -> Stage {
-    let stage = Stage::set(io, "primary_reads = false\nconsistency = \"eventual\"");
+fn stage(io: &str) -> TestBed {
+    let stage = TestBed::set(io, "primary_reads = false\nconsistency = \"eventual\"");
     stage.direct().run(SCHEMA);
     stage.scene.wait_caught_up().unwrap();
     let client = stage.client();
@@ -35,7 +35,7 @@ fn stage(io: &str) -> Stage {
 
 /// Runs the long read; this is done to the server that works at it.
 fn disturbed(
-    stage: &Stage,
+    stage: &TestBed,
     prepared: bool,
     disturb: impl FnOnce(&evenkeel_lab::Server),
 ) -> (i32, i32) {

@@ -3,37 +3,37 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use evenkeel_lab::{ClusterKind, Scene};
+use evenkeel_lab::{ClusterKind, Scenario};
 use tokio::runtime::Runtime;
 use tokio_postgres::types::{FromSqlOwned, ToSql};
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use crate::rig::{engine, loopback};
 
-pub(crate) use crate::rig::cluster::Stage;
+pub(crate) use crate::rig::cluster::TestBed;
 
 /// What a statement that wants to know asks for.
 pub(crate) const WHERE: &str = "SELECT inet_server_port()";
 
-impl Stage {
+impl TestBed {
     /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
-    pub(crate) fn set(io: &str, further: &str) -> Stage {
-        Stage::set_with(io, &format!("[service.split]\nreads = true\n{further}"))
+    pub(crate) fn set(io: &str, further: &str) -> TestBed {
+        TestBed::set_with(io, &format!("[service.split]\nreads = true\n{further}"))
     }
 
     /// With these lines behind those of `[[service]]`.
-    pub(crate) fn set_with(io: &str, further: &str) -> Stage {
-        Stage::start(&engine(io), further)
+    pub(crate) fn set_with(io: &str, further: &str) -> TestBed {
+        TestBed::start(&engine(io), further)
     }
 
     /// With these lines before them as well.
-    pub(crate) fn start(head: &str, further: &str) -> Stage {
-        Stage::start_at(loopback(), head, further)
+    pub(crate) fn start(head: &str, further: &str) -> TestBed {
+        TestBed::start_at(loopback(), head, further)
     }
 
-    pub(crate) fn start_at(listen: SocketAddr, head: &str, further: &str) -> Stage {
-        let scene = Scene::start(ClusterKind::Postgres).unwrap();
-        Stage::before(scene, listen, head, further)
+    pub(crate) fn start_at(listen: SocketAddr, head: &str, further: &str) -> TestBed {
+        let scene = Scenario::start(ClusterKind::Postgres).unwrap();
+        TestBed::before(scene, listen, head, further)
     }
 
     pub(crate) fn port_of_primary(&self) -> i32 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_lab::balancer::find_binary;
 use evenkeel_lab::newcomers::greet;
-use evenkeel_lab::{Balancer, Greeting, Lab, MariadbOptions, Newcomers, Service, eventually};
+use evenkeel_lab::{Balancer, Greeting, Lab, MariadbOptions, NewConnections, Service, eventually};
 use serde_json::Value;
 
 use super::{
@@ -205,7 +205,7 @@ fn a_service_that_follows_the_primary_knows_it_when_the_new_process_begins() {
     until("a primary", || {
         greet(listen, Greeting::Mysql, peer::LIMIT).is_ok()
     });
-    let newcomers = Newcomers::start(
+    let newcomers = NewConnections::start(
         listen,
         Greeting::Mysql,
         Duration::from_millis(3),

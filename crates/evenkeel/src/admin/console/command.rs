@@ -8,14 +8,14 @@ pub(super) use query::{Query, Value, name};
 pub(super) use words::statements;
 
 use super::Dialect;
-use super::complaint::{Complaint, Why};
+use super::complaint::{ConsoleError, ConsoleErrorKind};
 use super::show::Show;
 use line::Line;
 use words::{Word, words};
 
 /// One statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Statement {
+pub(super) enum ConsoleCommand {
     /// Nothing at all.
     Empty,
     /// A whole table.
@@ -28,22 +28,22 @@ pub(super) enum Statement {
     Set,
     /// The name of a schema, which is all that comes of it.
     Use(String),
-    Pause(Of),
-    Resume(Of),
-    Reconnect(Of),
+    Pause(CommandScope),
+    Resume(CommandScope),
+    Reconnect(CommandScope),
     /// All clients of a database, which is paused.
-    Kill(Of),
+    Kill(CommandScope),
     KillClient(u64),
     Reload,
 }
 
 /// The name behind a command: a database, `service/database`, or nothing for all.
-pub(super) type Of = Option<String>;
+pub(super) type CommandScope = Option<String>;
 
 /// What MySQL's drivers say for the sake of sessions that are not here.
 const NOTHING_HERE: [&str; 4] = ["BEGIN", "START", "COMMIT", "ROLLBACK"];
 
-impl Statement {
+impl ConsoleCommand {
     /// What PostgreSQL's CommandComplete says.
     pub(super) fn tag(&self) -> &'static str {
         match self {
@@ -79,10 +79,10 @@ impl Statement {
     }
 
     /// SELECT is not yet planned.
-    pub(super) fn parse(text: &str, dialect: Dialect) -> Result<Self, Complaint> {
+    pub(super) fn parse(text: &str, dialect: Dialect) -> Result<Self, ConsoleError> {
         let words = words(text).map_err(|_| {
             let message = format!("unterminated quoted string: {}", text.trim());
-            Complaint::new(Why::Syntax, message)
+            ConsoleError::new(ConsoleErrorKind::Syntax, message)
         })?;
         let mut line = Line(&words);
         let Some(verb) = line.next() else {
@@ -108,19 +108,19 @@ impl Statement {
 }
 
 /// A command and what it is about.
-fn command(verb: &str, of: Of) -> Option<Statement> {
+fn command(verb: &str, of: CommandScope) -> Option<ConsoleCommand> {
     Some(match (verb, of) {
-        ("RELOAD", None) => Statement::Reload,
-        ("PAUSE", of) => Statement::Pause(of),
-        ("RESUME", of) => Statement::Resume(of),
-        ("RECONNECT", of) => Statement::Reconnect(of),
-        ("KILL", of) => Statement::Kill(of),
+        ("RELOAD", None) => ConsoleCommand::Reload,
+        ("PAUSE", of) => ConsoleCommand::Pause(of),
+        ("RESUME", of) => ConsoleCommand::Resume(of),
+        ("RECONNECT", of) => ConsoleCommand::Reconnect(of),
+        ("KILL", of) => ConsoleCommand::Kill(of),
         _ => return None,
     })
 }
 
 /// A word at most.
-fn one(line: &Line<'_>) -> Option<Of> {
+fn one(line: &Line<'_>) -> Option<CommandScope> {
     match line.0 {
         [] => Some(None),
         [word] => Some(Some(word.text.clone())),
@@ -129,27 +129,27 @@ fn one(line: &Line<'_>) -> Option<Of> {
 }
 
 /// MySQL's KILL is of a connection.
-fn kill(line: &mut Line<'_>) -> Result<Option<Statement>, Complaint> {
+fn kill(line: &mut Line<'_>) -> Result<Option<ConsoleCommand>, ConsoleError> {
     if line.takes("QUERY") {
         let message = "KILL QUERY is not supported, KILL id terminates the client";
-        return Err(Complaint::new(Why::NotHere, message));
+        return Err(ConsoleError::new(ConsoleErrorKind::NotHere, message));
     }
     line.takes("CONNECTION");
     let is_number = |word: &Word| !word.is_quoted && word.text.parse::<u64>().is_ok();
     Ok(match line.0 {
-        [word] if is_number(word) => Some(Statement::KillClient(client(word)?)),
-        _ => one(line).map(Statement::Kill),
+        [word] if is_number(word) => Some(ConsoleCommand::KillClient(client(word)?)),
+        _ => one(line).map(ConsoleCommand::Kill),
     })
 }
 
-fn client(word: &Word) -> Result<u64, Complaint> {
+fn client(word: &Word) -> Result<u64, ConsoleError> {
     word.text.parse().map_err(|_| {
         let message = format!("invalid client id {:?}, see SHOW CLIENTS", word.text);
-        Complaint::new(Why::Value, message)
+        ConsoleError::new(ConsoleErrorKind::Value, message)
     })
 }
 
-fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<Statement>, Complaint> {
+fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<ConsoleCommand>, ConsoleError> {
     // Words of MySQL that change nothing here.
     while ["FULL", "GLOBAL", "SESSION"]
         .iter()
@@ -157,7 +157,7 @@ fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<Statement>, Comp
     {}
     let what = line.word()?;
     if what.is("HELP") && line.is_over() {
-        return Ok(Some(Statement::Help));
+        return Ok(Some(ConsoleCommand::Help));
     }
     let is_schemas = what.is("DATABASES") && dialect == Dialect::MySql;
     let show = match is_schemas {
@@ -169,41 +169,49 @@ fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<Statement>, Comp
         line.word()?;
     }
     let part = Query::shown(show, line, dialect)?;
-    Ok(Some(part.map_or(Statement::Show(show), Statement::Query)))
+    Ok(Some(
+        part.map_or(ConsoleCommand::Show(show), ConsoleCommand::Query),
+    ))
 }
 
-fn unknown(text: &str) -> Complaint {
+fn unknown(text: &str) -> ConsoleError {
     let text: String = text.trim().chars().take(100).collect();
     let message = format!("unknown command {text:?}, see SHOW HELP");
-    Complaint::new(Why::Syntax, message)
+    ConsoleError::new(ConsoleErrorKind::Syntax, message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Option<Statement> {
-        Statement::parse(text, Dialect::Postgres).ok()
+    fn parse(text: &str) -> Option<ConsoleCommand> {
+        ConsoleCommand::parse(text, Dialect::Postgres).ok()
     }
 
-    fn mysql(text: &str) -> Option<Statement> {
-        Statement::parse(text, Dialect::MySql).ok()
+    fn mysql(text: &str) -> Option<ConsoleCommand> {
+        ConsoleCommand::parse(text, Dialect::MySql).ok()
     }
 
     #[test]
     fn commands_are_understood_in_any_case_and_names_as_they_are_written() {
-        let all = |show| Some(Statement::Show(show));
+        let all = |show| Some(ConsoleCommand::Show(show));
         let odd = r#"RESUME "an ""odd"" name""#;
         for (text, expect) in [
             ("show pools;", all(Show::Pools)),
-            (" SHOW HELP ", Some(Statement::Help)),
-            ("", Some(Statement::Empty)),
-            ("Pause Shop", Some(Statement::Pause(Some("Shop".into())))),
-            (odd, Some(Statement::Resume(Some("an \"odd\" name".into())))),
-            ("KILL_CLIENT 17", Some(Statement::KillClient(17))),
-            ("KILL", Some(Statement::Kill(None))),
-            ("KILL 17", Some(Statement::Kill(Some("17".into())))),
-            ("set extra_float_digits = 3", Some(Statement::Set)),
+            (" SHOW HELP ", Some(ConsoleCommand::Help)),
+            ("", Some(ConsoleCommand::Empty)),
+            (
+                "Pause Shop",
+                Some(ConsoleCommand::Pause(Some("Shop".into()))),
+            ),
+            (
+                odd,
+                Some(ConsoleCommand::Resume(Some("an \"odd\" name".into()))),
+            ),
+            ("KILL_CLIENT 17", Some(ConsoleCommand::KillClient(17))),
+            ("KILL", Some(ConsoleCommand::Kill(None))),
+            ("KILL 17", Some(ConsoleCommand::Kill(Some("17".into())))),
+            ("set extra_float_digits = 3", Some(ConsoleCommand::Set)),
         ] {
             assert_eq!(parse(text), expect, "{text}");
         }
@@ -234,19 +242,25 @@ mod tests {
 
     #[test]
     fn mysql_s_words_mean_what_they_mean_there() {
-        let all = |show| Some(Statement::Show(show));
+        let all = |show| Some(ConsoleCommand::Show(show));
         assert_eq!(mysql("show full processlist"), all(Show::Processlist));
         assert_eq!(mysql("SHOW DATABASES"), all(Show::Schemas));
         assert_eq!(mysql("SHOW TABLES FROM `evenkeel`"), all(Show::Tables));
-        assert_eq!(mysql("KILL 17"), Some(Statement::KillClient(17)));
-        assert_eq!(mysql("KILL CONNECTION 17"), Some(Statement::KillClient(17)));
-        assert_eq!(mysql("KILL `17`"), Some(Statement::Kill(Some("17".into()))));
+        assert_eq!(mysql("KILL 17"), Some(ConsoleCommand::KillClient(17)));
+        assert_eq!(
+            mysql("KILL CONNECTION 17"),
+            Some(ConsoleCommand::KillClient(17))
+        );
+        assert_eq!(
+            mysql("KILL `17`"),
+            Some(ConsoleCommand::Kill(Some("17".into())))
+        );
         assert_eq!(mysql("KILL QUERY 17"), None);
         assert_eq!(
             mysql("use evenkeel"),
-            Some(Statement::Use("evenkeel".into()))
+            Some(ConsoleCommand::Use("evenkeel".into()))
         );
-        assert_eq!(mysql("COMMIT"), Some(Statement::Set));
+        assert_eq!(mysql("COMMIT"), Some(ConsoleCommand::Set));
     }
 
     #[test]
@@ -270,7 +284,7 @@ mod tests {
                 &[],
             ),
         ] {
-            let Some(Statement::Query(query)) = mysql(text) else {
+            let Some(ConsoleCommand::Query(query)) = mysql(text) else {
                 panic!("{text}");
             };
             assert_eq!(query.sql, sql);

@@ -7,14 +7,14 @@ use crate::status::Stopped;
 
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Complaint {
-    pub(super) why: Why,
+pub(super) struct ConsoleError {
+    pub(super) why: ConsoleErrorKind,
     pub(super) message: String,
 }
 
 /// Whose fault it is, and which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum ConsoleErrorKind {
     /// The console does not understand it.
     Syntax,
     NoTable,
@@ -44,60 +44,60 @@ pub(super) enum Why {
     TooLarge,
 }
 
-impl Complaint {
-    pub(super) fn new(why: Why, message: impl Into<String>) -> Self {
+impl ConsoleError {
+    pub(super) fn new(why: ConsoleErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { why, message }
     }
 }
 
-impl Why {
+impl ConsoleErrorKind {
     /// As PostgreSQL numbers it.
     pub(super) fn postgres(self) -> SqlState {
         SqlState(*match self {
-            Why::Syntax => b"42601",
-            Why::NoTable => b"42P01",
-            Why::NoColumn => b"42703",
-            Why::NoVariable => b"42704",
-            Why::Value => b"22023",
-            Why::Forbidden => b"42501",
-            Why::Stranger => b"28000",
-            Why::NotNow => b"55000",
-            Why::Ending => b"57P01",
-            Why::NotHere => b"0A000",
-            Why::Protocol => b"08P01",
-            Why::NoStatement => b"26000",
-            Why::NoPortal => b"34000",
-            Why::TooMany | Why::TooLarge => b"54000",
-            Why::TooLong => b"57014",
+            ConsoleErrorKind::Syntax => b"42601",
+            ConsoleErrorKind::NoTable => b"42P01",
+            ConsoleErrorKind::NoColumn => b"42703",
+            ConsoleErrorKind::NoVariable => b"42704",
+            ConsoleErrorKind::Value => b"22023",
+            ConsoleErrorKind::Forbidden => b"42501",
+            ConsoleErrorKind::Stranger => b"28000",
+            ConsoleErrorKind::NotNow => b"55000",
+            ConsoleErrorKind::Ending => b"57P01",
+            ConsoleErrorKind::NotHere => b"0A000",
+            ConsoleErrorKind::Protocol => b"08P01",
+            ConsoleErrorKind::NoStatement => b"26000",
+            ConsoleErrorKind::NoPortal => b"34000",
+            ConsoleErrorKind::TooMany | ConsoleErrorKind::TooLarge => b"54000",
+            ConsoleErrorKind::TooLong => b"57014",
         })
     }
 
     /// As MySQL numbers it.
     pub(super) fn mysql(self) -> (u16, MySqlState) {
         let (code, state) = match self {
-            Why::Syntax => (1064, b"42000"),
-            Why::NoTable => (1146, b"42S02"),
-            Why::NoColumn => (1054, b"42S22"),
-            Why::NoVariable => (1193, b"HY000"),
-            Why::Value => (1210, b"HY000"),
-            Why::Forbidden => (1227, b"42000"),
-            Why::Stranger => (1045, b"28000"),
-            Why::NotNow => (1105, b"HY000"),
-            Why::Ending => (1053, b"08S01"),
-            Why::NotHere => (1295, b"HY000"),
-            Why::Protocol => (1835, b"HY000"),
-            Why::NoStatement | Why::NoPortal => (1243, b"HY000"),
-            Why::TooMany => (1461, b"42000"),
-            Why::TooLong => (3024, b"HY000"),
-            Why::TooLarge => (1104, b"42000"),
+            ConsoleErrorKind::Syntax => (1064, b"42000"),
+            ConsoleErrorKind::NoTable => (1146, b"42S02"),
+            ConsoleErrorKind::NoColumn => (1054, b"42S22"),
+            ConsoleErrorKind::NoVariable => (1193, b"HY000"),
+            ConsoleErrorKind::Value => (1210, b"HY000"),
+            ConsoleErrorKind::Forbidden => (1227, b"42000"),
+            ConsoleErrorKind::Stranger => (1045, b"28000"),
+            ConsoleErrorKind::NotNow => (1105, b"HY000"),
+            ConsoleErrorKind::Ending => (1053, b"08S01"),
+            ConsoleErrorKind::NotHere => (1295, b"HY000"),
+            ConsoleErrorKind::Protocol => (1835, b"HY000"),
+            ConsoleErrorKind::NoStatement | ConsoleErrorKind::NoPortal => (1243, b"HY000"),
+            ConsoleErrorKind::TooMany => (1461, b"42000"),
+            ConsoleErrorKind::TooLong => (3024, b"HY000"),
+            ConsoleErrorKind::TooLarge => (1104, b"42000"),
         };
         (code, MySqlState(*state))
     }
 }
 
-impl From<Stopped> for Complaint {
+impl From<Stopped> for ConsoleError {
     fn from(stopped: Stopped) -> Self {
-        Self::new(Why::Ending, stopped.to_string())
+        Self::new(ConsoleErrorKind::Ending, stopped.to_string())
     }
 }

@@ -6,7 +6,7 @@ use evenkeel_proxy::secret;
 use evenkeel_wire::mysql::password::{native, sha2};
 use evenkeel_wire::postgres::scram;
 
-use super::complaint::{Complaint, Why};
+use super::complaint::{ConsoleError, ConsoleErrorKind};
 
 /// The user who is asked for the token even on loopback.
 const CHANGER: &str = "admin";
@@ -16,48 +16,48 @@ const ITERATIONS: u32 = 4_096;
 
 /// Knows the token.
 pub(super) struct Guard {
-    token: Option<Token>,
+    token: Option<AdminToken>,
 }
 
 /// The token, as logins of either protocol are checked against it.
-pub(super) struct Token {
+pub(super) struct AdminToken {
     pub(super) scram: scram::Verifier,
     pub(super) sha2: sha2::Verifier,
     pub(super) native: native::Verifier,
 }
 
 /// How a client comes in.
-pub(super) enum Entry<'a> {
+pub(super) enum ConsoleAccess<'a> {
     /// As it is; it may read.
     Open,
     /// By showing the token; it may change things.
-    Token(&'a Token),
+    Token(&'a AdminToken),
     /// Not at all.
-    Closed(Complaint),
+    Closed(ConsoleError),
 }
 
 impl Guard {
     pub(super) fn new(token: Option<&str>) -> Self {
         let token = token.filter(|token| !token.is_empty());
         Self {
-            token: token.map(|token| Token::of(token.as_bytes())),
+            token: token.map(|token| AdminToken::of(token.as_bytes())),
         }
     }
 
-    pub(super) fn entry(&self, user: &str, peer: IpAddr) -> Entry<'_> {
+    pub(super) fn entry(&self, user: &str, peer: IpAddr) -> ConsoleAccess<'_> {
         let is_near = peer.to_canonical().is_loopback();
         match &self.token {
-            Some(token) if !is_near || user == CHANGER => Entry::Token(token),
-            None if !is_near => Entry::Closed(Complaint::new(
-                Why::Stranger,
+            Some(token) if !is_near || user == CHANGER => ConsoleAccess::Token(token),
+            None if !is_near => ConsoleAccess::Closed(ConsoleError::new(
+                ConsoleErrorKind::Stranger,
                 "remote access requires a token and none is configured: set token_file in [admin]",
             )),
-            _ => Entry::Open,
+            _ => ConsoleAccess::Open,
         }
     }
 }
 
-impl Token {
+impl AdminToken {
     fn of(token: &[u8]) -> Self {
         let salt: [u8; 16] = secret();
         Self {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::command::{Of, Query, Statement, Value};
-use super::complaint::{Complaint, Why};
+use super::command::{CommandScope, ConsoleCommand, Query, Value};
+use super::complaint::{ConsoleError, ConsoleErrorKind};
 use super::show::{self, Row, Show, Table};
 use super::sqlite;
 use super::{Console, Dialect};
@@ -13,7 +13,7 @@ use crate::status::{Command, KillWhich, Reply, Status, Stopped};
 const PAUSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// One client, as far as its protocol does not matter.
-pub(super) struct Operator<'a> {
+pub(super) struct CommandRunner<'a> {
     pub(super) console: &'a Console,
     pub(super) dialect: Dialect,
     pub(super) who: ConsoleUser,
@@ -29,51 +29,54 @@ pub(super) struct ConsoleUser {
 }
 
 /// What a statement gave.
-pub(super) enum Done {
+pub(super) enum CommandResult {
     Table(Table),
     Said(String),
     Nothing,
 }
 
-impl Operator<'_> {
-    pub(super) async fn run(&mut self, statement: &Statement) -> Result<Done, Complaint> {
+impl CommandRunner<'_> {
+    pub(super) async fn run(
+        &mut self,
+        statement: &ConsoleCommand,
+    ) -> Result<CommandResult, ConsoleError> {
         if statement.changes() && !self.who.may_change {
-            return Err(Complaint::new(
-                Why::Forbidden,
+            return Err(ConsoleError::new(
+                ConsoleErrorKind::Forbidden,
                 "permission denied: log in as user admin with the token as password (token_file in \
                  [admin])",
             ));
         }
         let said = match statement {
-            Statement::Show(show) => {
-                return Ok(Done::Table(Table {
+            ConsoleCommand::Show(show) => {
+                return Ok(CommandResult::Table(Table {
                     columns: show.column_names(),
                     rows: self.rows(&[*show]).await?.concat(),
                 }));
             }
-            Statement::Query(query) => {
-                return Ok(Done::Table(Table {
+            ConsoleCommand::Query(query) => {
+                return Ok(CommandResult::Table(Table {
                     columns: query.plan.columns.clone(),
                     rows: self.query(query).await?,
                 }));
             }
-            Statement::Help => return Ok(Done::Said(show::HELP.to_owned())),
-            Statement::Use(schema) => {
+            ConsoleCommand::Help => return Ok(CommandResult::Said(show::HELP.to_owned())),
+            ConsoleCommand::Use(schema) => {
                 self.who.schema = Some(schema.clone());
-                return Ok(Done::Nothing);
+                return Ok(CommandResult::Nothing);
             }
-            Statement::Empty | Statement::Set => return Ok(Done::Nothing),
-            Statement::Reload => self.tell(Command::Reload).await?,
-            Statement::Pause(of) => self.pause(of).await?,
-            Statement::Resume(of) => {
+            ConsoleCommand::Empty | ConsoleCommand::Set => return Ok(CommandResult::Nothing),
+            ConsoleCommand::Reload => self.tell(Command::Reload).await?,
+            ConsoleCommand::Pause(of) => self.pause(of).await?,
+            ConsoleCommand::Resume(of) => {
                 let resume = |service, database| Command::Resume { service, database };
                 self.tell_services(of, resume).await?
             }
-            Statement::Reconnect(of) => {
+            ConsoleCommand::Reconnect(of) => {
                 let reconnect = |service, database| Command::Reconnect { service, database };
                 self.tell_services(of, reconnect).await?
             }
-            Statement::Kill(of) => {
+            ConsoleCommand::Kill(of) => {
                 let pause = |service, database| Command::Pause { service, database };
                 self.tell_services(of, pause).await?;
                 let kill = |service, database| Command::Kill {
@@ -82,7 +85,7 @@ impl Operator<'_> {
                 };
                 self.tell_services(of, kill).await?
             }
-            Statement::KillClient(id) => {
+            ConsoleCommand::KillClient(id) => {
                 let kill = |service, _| Command::Kill {
                     service,
                     which: KillWhich::Client(*id),
@@ -90,13 +93,13 @@ impl Operator<'_> {
                 self.tell_services(&None, kill).await?
             }
         };
-        Ok(Done::Said(said))
+        Ok(CommandResult::Said(said))
     }
 
     /// A statement that can run.
-    pub(super) async fn prepare(&self, text: &str) -> Result<Statement, Complaint> {
-        let mut statement = Statement::parse(text, self.dialect)?;
-        if let Statement::Query(query) = &mut statement {
+    pub(super) async fn prepare(&self, text: &str) -> Result<ConsoleCommand, ConsoleError> {
+        let mut statement = ConsoleCommand::parse(text, self.dialect)?;
+        if let ConsoleCommand::Query(query) = &mut statement {
             let planned = query.clone();
             query.plan = self
                 .console
@@ -107,7 +110,7 @@ impl Operator<'_> {
         Ok(statement)
     }
 
-    async fn query(&self, query: &Query) -> Result<Vec<Row>, Complaint> {
+    async fn query(&self, query: &Query) -> Result<Vec<Row>, ConsoleError> {
         let reads = &query.plan.reads;
         let rows = self.rows(reads).await?;
         let tables: Vec<_> = reads.iter().copied().zip(rows).collect();
@@ -121,7 +124,7 @@ impl Operator<'_> {
         self.console.selects.run(run).await
     }
 
-    async fn rows(&self, shows: &[Show]) -> Result<Vec<Vec<Row>>, Complaint> {
+    async fn rows(&self, shows: &[Show]) -> Result<Vec<Vec<Row>>, ConsoleError> {
         show::rows(shows, self.console).await
     }
 
@@ -138,16 +141,16 @@ impl Operator<'_> {
         }
     }
 
-    async fn tell(&self, command: Command) -> Result<String, Complaint> {
+    async fn tell(&self, command: Command) -> Result<String, ConsoleError> {
         said(self.console.control.command(command).await?)
     }
 
     /// All that are meant are told; one that has done it is enough.
     async fn tell_services(
         &self,
-        of: &Of,
+        of: &CommandScope,
         command: impl Fn(String, Option<String>) -> Command,
-    ) -> Result<String, Complaint> {
+    ) -> Result<String, ConsoleError> {
         let (services, database) = self.services(of).await?;
         let (mut done, mut failed) = (Vec::new(), None);
         for service in services {
@@ -162,7 +165,7 @@ impl Operator<'_> {
         }
     }
 
-    async fn pause(&self, of: &Of) -> Result<String, Complaint> {
+    async fn pause(&self, of: &CommandScope) -> Result<String, ConsoleError> {
         let (services, database) = self.services(of).await?;
         let control = self.console.control.clone();
         // The client may leave: a pause that does not come about is taken back all the same.
@@ -174,13 +177,16 @@ impl Operator<'_> {
     }
 
     /// The services that are meant, and the database: `service/database` means one service.
-    async fn services(&self, of: &Of) -> Result<(Vec<String>, Option<String>), Complaint> {
+    async fn services(
+        &self,
+        of: &CommandScope,
+    ) -> Result<(Vec<String>, Option<String>), ConsoleError> {
         let status = self.console.control.status().await?;
         let pooled = status.services.iter().filter(|one| one.database.is_some());
         let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
         if names.is_empty() {
             let message = "no service pools server connections";
-            return Err(Complaint::new(Why::NotNow, message));
+            return Err(ConsoleError::new(ConsoleErrorKind::NotNow, message));
         }
         let Some(name) = of else {
             return Ok((names, None));
@@ -196,14 +202,14 @@ impl Operator<'_> {
 }
 
 /// The services that have pools of one database.
-fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, Complaint> {
+fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, ConsoleError> {
     let services = status.services.iter();
     let meant = services.filter(|one| one.database.is_some() && one.protocol != "mysql");
     let names: Vec<String> = meant.map(|one| one.name.clone()).collect();
     match names.is_empty() {
         false => Ok(names),
-        true => Err(Complaint::new(
-            Why::NotNow,
+        true => Err(ConsoleError::new(
+            ConsoleErrorKind::NotNow,
             format!(
                 "MySQL server connections do not belong to a database: {database:?} has none of \
                  its own. Give a service, as in PAUSE orders/"
@@ -212,9 +218,9 @@ fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, Complai
     }
 }
 
-fn said(reply: Reply) -> Result<String, Complaint> {
+fn said(reply: Reply) -> Result<String, ConsoleError> {
     match reply.ok {
         true => Ok(reply.message),
-        false => Err(Complaint::new(Why::NotNow, reply.message)),
+        false => Err(ConsoleError::new(ConsoleErrorKind::NotNow, reply.message)),
     }
 }

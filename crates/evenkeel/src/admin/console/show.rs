@@ -11,7 +11,7 @@ pub(super) use tables::{HELP, SCHEMA, Show, column_type};
 pub(super) use variables::VARIABLES;
 
 use super::Console;
-use super::complaint::Complaint;
+use super::complaint::ConsoleError;
 use super::stats::{Totals, totals};
 use crate::config::plan::Protocol;
 use crate::log::rfc3339;
@@ -39,7 +39,7 @@ pub(super) fn lines(all: &str) -> Table {
 }
 
 /// The rows of these tables as they are now.
-pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Row>>, Complaint> {
+pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Row>>, ConsoleError> {
     let status = console.control.status().await?;
     let needs_connections = shows.iter().any(|show| show.needs_connections());
     let mut pooled = Vec::new();
@@ -74,7 +74,7 @@ async fn rows_of(
     status: &Status,
     pooled: &[Pooled<'_>],
     console: &Console,
-) -> Result<Vec<Row>, Complaint> {
+) -> Result<Vec<Row>, ConsoleError> {
     Ok(match show {
         Show::Clients => each(pooled, |one| clients(one, status.now_unix_ms)),
         Show::Config => config(status, pooled),

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::Dialect;
 use super::command::{Query, name};
-use super::complaint::{Complaint, Why};
+use super::complaint::{ConsoleError, ConsoleErrorKind};
 use super::show::{Row, SCHEMA, Show, column_type};
 
 /// How long a statement runs.
@@ -70,9 +70,14 @@ impl Selects {
     /// Waits for its turn; what has begun ends even if the client leaves.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, Complaint> + Send + 'static,
-    ) -> Result<T, Complaint> {
-        let failed = |what| Complaint::new(Why::NotNow, format!("the query failed: {what}"));
+        work: impl FnOnce() -> Result<T, ConsoleError> + Send + 'static,
+    ) -> Result<T, ConsoleError> {
+        let failed = |what| {
+            ConsoleError::new(
+                ConsoleErrorKind::NotNow,
+                format!("the query failed: {what}"),
+            )
+        };
         let turn = Arc::clone(&self.0).acquire_owned().await;
         let turn = turn.map_err(|_| failed("the console ends"))?;
         let working = tokio::task::spawn_blocking(move || {
@@ -96,7 +101,7 @@ static TABLES: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Finds out what a statement reads and which columns it has.
-pub(super) fn plan(query: &Query) -> Result<Plan, Complaint> {
+pub(super) fn plan(query: &Query) -> Result<Plan, ConsoleError> {
     let reads = Arc::<Mutex<Vec<Show>>>::default();
     let planned = || {
         let mut database = open()?;
@@ -111,7 +116,7 @@ pub(super) fn plan(query: &Query) -> Result<Plan, Complaint> {
     let (columns, strange) = planned().map_err(|error| fault::complaint(&error, query))?;
     if let Some(parameter) = strange {
         let message = format!("{parameter} has no value: write the value into the text");
-        return Err(Complaint::new(Why::NotHere, message));
+        return Err(ConsoleError::new(ConsoleErrorKind::NotHere, message));
     }
     let reads = reads.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(Plan { columns, reads })
@@ -122,7 +127,7 @@ pub(super) fn run(
     query: &Query,
     values: &[Value],
     tables: &[(Show, Vec<Row>)],
-) -> Result<Vec<Row>, Complaint> {
+) -> Result<Vec<Row>, ConsoleError> {
     let made = || {
         let mut database = open()?;
         for (show, rows) in tables {
@@ -141,7 +146,7 @@ pub(super) fn run(
                 "the answer has more than {ROWS_MAX} rows or {length} MiB, the console's limits: \
                  ask for less by WHERE or LIMIT"
             );
-            Complaint::new(Why::TooLarge, message)
+            ConsoleError::new(ConsoleErrorKind::TooLarge, message)
         })
 }
 

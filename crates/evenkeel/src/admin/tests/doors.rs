@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use super::world::{DEADLINE, World, exchange, raw};
 use crate::admin::routes::router;
 use crate::admin::{
-    AdminSettings, CLOSING_TIME_MAX, CONNECTION_AGE_MAX, CONNECTIONS_MAX, Door, HEADER_TIMEOUT,
-    bind_socket, serve_connection,
+    AdminSettings, AdminTransport, CLOSING_TIME_MAX, CONNECTION_AGE_MAX, CONNECTIONS_MAX,
+    HEADER_TIMEOUT, bind_socket, serve_connection,
 };
 use crate::status::{ControlHandle, Stopped};
 
@@ -151,7 +151,12 @@ async fn a_reader_that_stops_reading_loses_its_place() {
     let place = Arc::clone(&places).acquire_owned().await.unwrap();
     // The page does not fit into this pipe, and nobody empties it.
     let (mut client, server) = tokio::io::duplex(512);
-    let serving = tokio::spawn(serve_connection(server, Door::Unix, (app, never), place));
+    let serving = tokio::spawn(serve_connection(
+        server,
+        AdminTransport::Unix,
+        (app, never),
+        place,
+    ));
     client
         .write_all(raw("GET /app.js", &["host: x"], "").as_bytes())
         .await

@@ -1,7 +1,7 @@
 //! Checks of services that speak a database's protocol, and of the peers that serve them.
 
 use super::super::plan::{AuthSource, DatabasePlan, Listen, PeersPlan, PoolMode, Probe, Protocol};
-use super::super::problem::{Place, Problems};
+use super::super::problem::{Problems, SourceSpan};
 use super::super::service::Draft;
 use super::reaches;
 
@@ -101,7 +101,7 @@ fn cleartext(Draft { plan, places }: &Draft, database: &DatabasePlan, problems: 
 /// Peers serve only protocols in which one asks to cancel, and never this process itself.
 pub(in super::super) fn peers(
     peers: &PeersPlan,
-    place: &Place,
+    place: &SourceSpan,
     drafts: &[Draft],
     problems: &mut Problems,
 ) {

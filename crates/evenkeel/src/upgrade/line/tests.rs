@@ -17,8 +17,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 struct Talk {
     process: Child,
     theirs: UnixStream,
-    line: Line,
-    heard: UnboundedReceiver<FromPredecessor>,
+    line: PredecessorLink,
+    heard: UnboundedReceiver<PredecessorEvent>,
 }
 
 impl Talk {
@@ -26,7 +26,7 @@ impl Talk {
         let process = Command::new("sleep").arg("600").spawn().unwrap();
         let (theirs, ours) = UnixStream::pair().unwrap();
         let (told, heard) = mpsc::unbounded_channel();
-        let line = Line::new(process.id(), ours.into(), told).unwrap();
+        let line = PredecessorLink::new(process.id(), ours.into(), told).unwrap();
         Talk {
             process,
             theirs,
@@ -36,18 +36,20 @@ impl Talk {
     }
 
     fn report(&self, sessions: u64) {
-        let report = Report {
+        let report = DrainReport {
             sessions,
-            ..Report::default()
+            ..DrainReport::default()
         };
         let mut channel = Channel::new(self.theirs.try_clone().unwrap()).unwrap();
-        channel.send(&FromOld::Report(Box::new(report))).unwrap();
+        channel
+            .send(&OldProcessMessage::Report(Box::new(report)))
+            .unwrap();
     }
 
     async fn next_sessions(&mut self) -> Option<u64> {
         match timeout(LIMIT, self.heard.recv()).await.unwrap().unwrap() {
-            FromPredecessor::Report(report) => Some(report.sessions),
-            FromPredecessor::Gone => None,
+            PredecessorEvent::Report(report) => Some(report.sessions),
+            PredecessorEvent::Gone => None,
         }
     }
 
@@ -77,11 +79,11 @@ async fn reports_and_messages_arrive_as_they_were_sent() {
     let mut channel = Channel::new(talk.theirs.try_clone().unwrap()).unwrap();
     let mut next = || {
         channel
-            .receive::<FromNew>(Some(Instant::now() + LIMIT))
+            .receive::<NewProcessMessage>(Some(Instant::now() + LIMIT))
             .unwrap()
     };
-    assert!(matches!(next(), FromNew::EndDraining));
-    assert!(matches!(next(), FromNew::Stopping));
+    assert!(matches!(next(), NewProcessMessage::EndDraining));
+    assert!(matches!(next(), NewProcessMessage::Stopping));
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@
 use evenkeel_proxy::record::CutReason;
 
 use crate::config::plan::{self, OnPrimaryChange};
-use crate::world::World;
-use crate::world::leaving::Leaving;
-use crate::world::service::ServiceState;
+use crate::world::ControlPlane;
+use crate::world::leaving::Removal;
+use crate::world::service::ManagedService;
 
-impl World {
+impl ControlPlane {
     /// To be called when a cluster has another primary, or other services may have left it.
     pub(super) fn part_departed_from_former(&self, index: usize) {
         let cluster = &self.clusters[index];
@@ -37,7 +37,7 @@ impl World {
 }
 
 /// The servers at which its sessions may write.
-fn writes_at(departed: &ServiceState, leaving: &Leaving) -> Vec<u64> {
+fn writes_at(departed: &ManagedService, leaving: &Removal) -> Vec<u64> {
     let all = || leaving.servers.iter().map(|server| server.id).collect();
     let view = departed.service.snapshot();
     match (&view.database, departed.plan.role) {

@@ -8,9 +8,9 @@ use evenkeel_policy::Load;
 use evenkeel_policy::cluster::{ClusterRoles, Lag, Role};
 use evenkeel_proxy::record::CutReason;
 
-use super::ClusterState;
-use crate::world::World;
-use crate::world::probing::Report;
+use super::ManagedCluster;
+use crate::world::ControlPlane;
+use crate::world::probing::MonitorEvent;
 
 /// New work waits for that at most so long; then who is still there is cut.
 const LIMIT: Duration = Duration::from_millis(300);
@@ -28,16 +28,16 @@ const READS: Role = Role::Replica(Lag {
 
 /// A former primary at which what is under way ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::world) struct Leaving {
+pub(in crate::world) struct Switchover {
     server_id: u64,
     /// Of the handover, since a server may have several.
     number: u64,
 }
 
-impl ClusterState {
+impl ManagedCluster {
     /// What a member does for services that speak its protocol.
     pub(in crate::world) fn duty(&self, server_id: u64) -> &Role {
-        let leaves = |one: Leaving| one.server_id == server_id;
+        let leaves = |one: Switchover| one.server_id == server_id;
         match (self.leaving, self.role(server_id)) {
             // Reads that come anew would keep it busy, and be cut with the others.
             (Some(leaving), _) if leaves(leaving) => &Role::Unknown,
@@ -56,7 +56,7 @@ impl ClusterState {
         }
         let former = old.primary.filter(|id| may_finish(*id));
         self.handovers += u64::from(former.is_some());
-        self.leaving = former.map(|server_id| Leaving {
+        self.leaving = former.map(|server_id| Switchover {
             server_id,
             number: self.handovers,
         });
@@ -64,7 +64,7 @@ impl ClusterState {
     }
 }
 
-impl World {
+impl ControlPlane {
     /// To be called when the verdict has changed, and before anybody is told.
     pub(super) fn hand_over(&mut self, index: usize, old: &ClusterRoles) {
         if !self.clusters[index].hand_over(old) {
@@ -78,15 +78,15 @@ impl World {
         tokio::spawn(async move {
             // The world is gone only when the process ends.
             if tokio::time::timeout(LIMIT, ended(&busy)).await.is_err() {
-                let _ = reports.send(Report::Overstays(leaving)).await;
+                let _ = reports.send(MonitorEvent::Overstays(leaving)).await;
                 let _ = tokio::time::timeout(CUT_LIMIT, ended(&busy)).await;
             }
-            let _ = reports.send(Report::Left(leaving)).await;
+            let _ = reports.send(MonitorEvent::Left(leaving)).await;
         });
     }
 
     /// Who is still there has had the time.
-    pub(in crate::world) fn cut_overstaying(&self, leaving: Leaving) {
+    pub(in crate::world) fn cut_overstaying(&self, leaving: Switchover) {
         if !self.is_leaving(leaving.server_id) {
             return;
         }
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Nothing is under way at a former primary any more.
-    pub(in crate::world) fn has_left(&mut self, leaving: Leaving) {
+    pub(in crate::world) fn has_left(&mut self, leaving: Switchover) {
         for cluster in &mut self.clusters {
             cluster.leaving = cluster.leaving.filter(|one| *one != leaving);
         }

@@ -5,10 +5,10 @@ use evenkeel_proxy::engine::CutCount;
 
 use super::role_in;
 use crate::status::{EventKind, Severity};
-use crate::world::World;
-use crate::world::timeline::News;
+use crate::world::ControlPlane;
+use crate::world::timeline::NewEvent;
 
-impl World {
+impl ControlPlane {
     pub(super) fn tell_primary(
         &mut self,
         index: usize,
@@ -46,7 +46,7 @@ impl World {
         let queued = self.queued(index);
         let services = self.services_of(index).join(", ");
         self.clusters[index].primary_since_ms = now_ms;
-        let news = News::new(EventKind::Primary, severity, what);
+        let news = NewEvent::new(EventKind::Primary, severity, what);
         self.tell(news.cause(cause).service(services).cut(cuts, queued));
     }
 
@@ -110,7 +110,7 @@ impl World {
                     why,
                 ),
             };
-            let news = News::new(EventKind::Role, severity, what).cause(cause);
+            let news = NewEvent::new(EventKind::Role, severity, what).cause(cause);
             self.tell(news.server(name));
         }
     }
@@ -129,13 +129,13 @@ impl World {
         let fresh = new.iter().filter(|one| is_news(one, &told));
         for problem in fresh.filter(|one| !(is_lost && one.server.is_none())) {
             let what = problem.message.clone();
-            let news = News::new(EventKind::Problem, Severity::Error, what);
+            let news = NewEvent::new(EventKind::Problem, Severity::Error, what);
             self.tell(news.service(services.clone()));
         }
         let of_server = told.iter().any(|one| one.server.is_some());
         if new.is_empty() && of_server {
             let what = "cluster problem resolved";
-            let news = News::new(EventKind::Problem, Severity::Info, what);
+            let news = NewEvent::new(EventKind::Problem, Severity::Info, what);
             self.tell(news.service(services));
         }
     }

@@ -10,7 +10,7 @@ use evenkeel_proxy::watch::{CatalogReader, WatchError};
 use evenkeel_proxy::{now_ms, now_us};
 use tokio::sync::watch;
 
-use super::roster::{Listed, Roster};
+use super::roster::{Membership, MonitoredServer};
 
 /// Others change catalogs too, without our seeing it.
 const INTERVAL_MS: u64 = 60_000;
@@ -29,18 +29,18 @@ const CHANGED_REST: u64 = 5;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Reads one database after the other.
-pub(super) struct Reader {
+pub(super) struct CatalogTask {
     pub(super) service: String,
-    pub(super) servers: Vec<Listed>,
+    pub(super) servers: Vec<MonitoredServer>,
     pub(super) account: MonitorAccount,
     pub(super) knowledge: Arc<ServerInfo>,
-    pub(super) roster: watch::Receiver<Roster>,
+    pub(super) roster: watch::Receiver<Membership>,
 }
 
 /// One database's readings.
 #[derive(Default)]
-struct Shelf {
-    turn: Turn,
+struct DatabaseReadState {
+    turn: ReadSchedule,
     /// No server was there to be asked.
     is_away: bool,
     asker: Option<(u64, CatalogReader)>,
@@ -50,7 +50,7 @@ struct Shelf {
 
 /// When a database is read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Turn {
+enum ReadSchedule {
     /// When somebody uses it, or is in it.
     #[default]
     Dormant,
@@ -62,21 +62,21 @@ enum Turn {
     },
 }
 
-impl Turn {
-    fn after_reading(now_ms: u64, took_ms: u64) -> Turn {
-        Turn::Rests {
+impl ReadSchedule {
+    fn after_reading(now_ms: u64, took_ms: u64) -> ReadSchedule {
+        ReadSchedule::Rests {
             since_ms: now_ms,
             interval_ms: INTERVAL_MS.max(REST * took_ms),
             took_ms,
         }
     }
 
-    fn after_failure(now_ms: u64, error: &WatchError, has_failed_before: bool) -> Turn {
+    fn after_failure(now_ms: u64, error: &WatchError, has_failed_before: bool) -> ReadSchedule {
         let interval_ms = match forgets(error, has_failed_before) {
             true => INTERVAL_MS,
             false => AWAY_INTERVAL_MS,
         };
-        Turn::Rests {
+        ReadSchedule::Rests {
             since_ms: now_ms,
             interval_ms,
             took_ms: interval_ms / CHANGED_REST,
@@ -84,8 +84,8 @@ impl Turn {
     }
 
     /// It is not there: sessions of it may stay, and come to the next one of that name.
-    fn after_absence(now_ms: u64) -> Turn {
-        Turn::Rests {
+    fn after_absence(now_ms: u64) -> ReadSchedule {
+        ReadSchedule::Rests {
             since_ms: now_ms,
             interval_ms: INTERVAL_MS,
             took_ms: 0,
@@ -95,8 +95,8 @@ impl Turn {
     /// When it is to be looked at; `None`: not before somebody uses it.
     fn due_ms(self, is_wanted: bool, is_changed: bool) -> Option<u64> {
         match self {
-            Turn::Dormant => is_wanted.then_some(0),
-            Turn::Rests {
+            ReadSchedule::Dormant => is_wanted.then_some(0),
+            ReadSchedule::Rests {
                 since_ms,
                 interval_ms,
                 took_ms,
@@ -108,10 +108,10 @@ impl Turn {
     }
 }
 
-impl Reader {
+impl CatalogTask {
     /// Ends when the service is gone.
     pub(super) async fn go_on(mut self) {
-        let mut shelves: BTreeMap<String, Shelf> = BTreeMap::new();
+        let mut shelves: BTreeMap<String, DatabaseReadState> = BTreeMap::new();
         let mut epoch = self.roster.borrow().epoch;
         loop {
             let due = self.next_due(&mut shelves);
@@ -145,7 +145,10 @@ impl Reader {
 
     /// The database whose turn is next, and when. The others are not held on to: one that nobody
     /// uses may have to make room.
-    fn next_due(&self, shelves: &mut BTreeMap<String, Shelf>) -> Option<(u64, Arc<Database>)> {
+    fn next_due(
+        &self,
+        shelves: &mut BTreeMap<String, DatabaseReadState>,
+    ) -> Option<(u64, Arc<Database>)> {
         let all = self.knowledge.databases().all();
         forget_others(&all, shelves);
         let due = |database: Arc<Database>| {
@@ -163,7 +166,7 @@ impl Reader {
         due.min_by_key(|(due_ms, _)| *due_ms)
     }
 
-    async fn turn_to(&self, database: &Arc<Database>, shelf: &mut Shelf) {
+    async fn turn_to(&self, database: &Arc<Database>, shelf: &mut DatabaseReadState) {
         if !database.take_used() && !has_sessions(database) {
             return put_away(database, shelf);
         }
@@ -188,16 +191,16 @@ impl Reader {
                 database.was_read(began_us);
                 shelf.problem = None;
                 let took_ms = now_ms() - began_ms;
-                shelf.turn = Turn::after_reading(now_ms(), took_ms);
+                shelf.turn = ReadSchedule::after_reading(now_ms(), took_ms);
             }
             Err(WatchError::NoDatabase(_)) => {
                 // It was dropped, and is no trouble to anybody but its clients, who hear of it.
                 put_away(database, shelf);
-                shelf.turn = Turn::after_absence(now_ms());
+                shelf.turn = ReadSchedule::after_absence(now_ms());
             }
             Err(error) => {
                 let has_failed_before = shelf.problem.is_some();
-                shelf.turn = Turn::after_failure(now_ms(), &error, has_failed_before);
+                shelf.turn = ReadSchedule::after_failure(now_ms(), &error, has_failed_before);
                 // Whoever may not look must not go by what was there once.
                 if forgets(&error, has_failed_before) {
                     database.learn(None);
@@ -217,7 +220,7 @@ impl Reader {
     async fn read_or_leave(
         &self,
         database: &Database,
-        shelf: &mut Shelf,
+        shelf: &mut DatabaseReadState,
     ) -> Result<(), WatchError> {
         let first = self.roster.borrow().by_preference().first().copied();
         let mut roster = self.roster.clone();
@@ -236,7 +239,7 @@ impl Reader {
         &self,
         first: Option<u64>,
         database: &Database,
-        shelf: &mut Shelf,
+        shelf: &mut DatabaseReadState,
     ) -> Result<(), WatchError> {
         let mut servers = self.servers.iter();
         let found = servers.find(|one| Some(one.id()) == first);
@@ -261,9 +264,9 @@ impl Reader {
     /// What the last reading found holds for the same server only.
     fn asker<'a>(
         &self,
-        listed: &Listed,
+        listed: &MonitoredServer,
         database: &Database,
-        shelf: &'a mut Shelf,
+        shelf: &'a mut DatabaseReadState,
     ) -> Result<&'a mut CatalogReader, WatchError> {
         let known = shelf.asker.take().filter(|(id, _)| *id == listed.id());
         let asker = match known {
@@ -282,7 +285,7 @@ impl Reader {
     }
 
     /// To the status, and to the log what is new.
-    fn tell(&self, database: &Database, shelf: &mut Shelf, why: &str) {
+    fn tell(&self, database: &Database, shelf: &mut DatabaseReadState, why: &str) {
         let problem = format!(
             "cannot read the catalog of database '{}', so statements that call functions go to the \
              primary, and session state left by functions is not detected and may leak to other \
@@ -307,15 +310,15 @@ fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
 }
 
 /// Servers have come and gone: perhaps there is one to be asked.
-fn try_again(shelves: &mut BTreeMap<String, Shelf>) {
+fn try_again(shelves: &mut BTreeMap<String, DatabaseReadState>) {
     for shelf in shelves.values_mut().filter(|shelf| shelf.is_away) {
-        shelf.turn = Turn::Dormant;
+        shelf.turn = ReadSchedule::Dormant;
     }
 }
 
 /// It is read again when somebody uses it.
-fn put_away(database: &Database, shelf: &mut Shelf) {
-    *shelf = Shelf::default();
+fn put_away(database: &Database, shelf: &mut DatabaseReadState) {
+    *shelf = DatabaseReadState::default();
     database.forget();
 }
 
@@ -328,7 +331,7 @@ fn has_sessions(database: &Arc<Database>) -> bool {
 }
 
 /// Of databases that had to make room for others.
-fn forget_others(all: &[Arc<Database>], shelves: &mut BTreeMap<String, Shelf>) {
+fn forget_others(all: &[Arc<Database>], shelves: &mut BTreeMap<String, DatabaseReadState>) {
     if shelves.len() > all.len() {
         let names: BTreeSet<&str> = all.iter().map(|database| database.name()).collect();
         shelves.retain(|name, _| names.contains(&**name));
@@ -348,9 +351,9 @@ mod tests {
 
     #[test]
     fn a_database_is_read_when_it_is_used_and_then_now_and_then() {
-        assert_eq!(Turn::Dormant.due_ms(false, true), None);
-        assert_eq!(Turn::Dormant.due_ms(true, false), Some(0));
-        let read = Turn::after_reading(1_000, 10);
+        assert_eq!(ReadSchedule::Dormant.due_ms(false, true), None);
+        assert_eq!(ReadSchedule::Dormant.due_ms(true, false), Some(0));
+        let read = ReadSchedule::after_reading(1_000, 10);
         assert_eq!(read.due_ms(true, false), Some(61_000));
         assert_eq!(read.due_ms(false, false), Some(61_000));
     }
@@ -358,10 +361,10 @@ mod tests {
     #[test]
     fn a_change_is_read_soon_and_a_long_reading_is_not_repeated_at_once() {
         assert_eq!(
-            Turn::after_reading(1_000, 10).due_ms(true, true),
+            ReadSchedule::after_reading(1_000, 10).due_ms(true, true),
             Some(2_000)
         );
-        let long = Turn::after_reading(1_000, 10_000);
+        let long = ReadSchedule::after_reading(1_000, 10_000);
         assert_eq!(long.due_ms(true, true), Some(51_000));
         assert_eq!(long.due_ms(true, false), Some(201_000));
     }
@@ -369,7 +372,7 @@ mod tests {
     #[test]
     fn what_may_pass_is_asked_again_soon_and_what_refuses_is_not() {
         let asked_at = |error: WatchError, has_failed_before| {
-            let turn = Turn::after_failure(0, &error, has_failed_before);
+            let turn = ReadSchedule::after_failure(0, &error, has_failed_before);
             assert_eq!(turn.due_ms(true, true), turn.due_ms(true, false));
             turn.due_ms(true, false)
         };

@@ -7,13 +7,13 @@ use evenkeel_proxy::digests::Digest;
 
 use crate::status::{DigestStatus, WorkStatus};
 use crate::world::report::unix_ms;
-use crate::world::service::ServiceState;
+use crate::world::service::ManagedService;
 
 /// Those that found no room.
 const OTHER: &str = "other";
 
 /// All of a service, those that took most time first.
-pub(in crate::world) fn all(offer: &ServiceState) -> Vec<DigestStatus> {
+pub(in crate::world) fn all(offer: &ManagedService) -> Vec<DigestStatus> {
     let shared = offer.service.database.as_ref();
     let digests = shared.and_then(|shared| shared.digests().clone());
     let mut all = digests.map_or_else(Vec::new, |digests| digests.all());

@@ -13,7 +13,7 @@ use evenkeel_proxy::watch::{MysqlAuthQuery, PostgresAuthQuery};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::roster::{Listed, Roster};
+use super::roster::{Membership, MonitoredServer};
 
 /// Questions at once.
 const UNDER_WAY_MAX: usize = 32;
@@ -29,33 +29,33 @@ type Answer<A> = Result<A, LookupError>;
 type Reply<A> = oneshot::Sender<Answer<A>>;
 
 /// What a server has of a user.
-pub(super) trait OfUser: Clone + Debug + Send + Sync + 'static {
+pub(super) trait AuthRecord: Clone + Debug + Send + Sync + 'static {
     /// The next session that wants to know.
     fn next(knowledge: &ServerInfo) -> impl Future<Output = LookupRequest<Self>> + Send;
 }
 
-impl OfUser for PostgresAuthRecord {
+impl AuthRecord for PostgresAuthRecord {
     async fn next(knowledge: &ServerInfo) -> LookupRequest<PostgresAuthRecord> {
         knowledge.next_login().await
     }
 }
 
-impl OfUser for MysqlAuthRecords {
+impl AuthRecord for MysqlAuthRecords {
     async fn next(knowledge: &ServerInfo) -> LookupRequest<MysqlAuthRecords> {
         knowledge.next_accounts().await
     }
 }
 
 /// Who knows logins.
-pub(super) trait Knows: Send + Sync + 'static {
-    type Of: OfUser;
+pub(super) trait AuthDirectory: Send + Sync + 'static {
+    type Of: AuthRecord;
 
     fn look_up(&self, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
 }
 
 /// Answers the sessions of a service; never ends.
-pub(super) async fn answer<K: Knows>(knowledge: Arc<ServerInfo>, knows: Arc<K>) {
-    let mut book = Book::<K::Of>::default();
+pub(super) async fn answer<K: AuthDirectory>(knowledge: Arc<ServerInfo>, knows: Arc<K>) {
+    let mut book = PendingLookups::<K::Of>::default();
     let mut asking: JoinSet<(String, Answer<K::Of>)> = JoinSet::new();
     loop {
         tokio::select! {
@@ -85,7 +85,7 @@ fn too_late() -> LookupError {
 
 /// Who waits for whom.
 #[derive(Debug)]
-struct Book<A> {
+struct PendingLookups<A> {
     users: BTreeMap<String, Waiting<A>>,
     /// Users to be asked for, in the order in which they came.
     turn: VecDeque<String>,
@@ -101,7 +101,7 @@ struct Waiting<A> {
     next: Vec<Reply<A>>,
 }
 
-impl<A> Default for Book<A> {
+impl<A> Default for PendingLookups<A> {
     fn default() -> Self {
         Self {
             users: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl<A> Default for Waiting<A> {
     }
 }
 
-impl<A: Clone> Book<A> {
+impl<A: Clone> PendingLookups<A> {
     fn take(&mut self, request: LookupRequest<A>) {
         let LookupRequest { user, reply } = request;
         if self.waiting >= WAITING_MAX {
@@ -170,8 +170,8 @@ impl<A: Clone> Book<A> {
 }
 
 /// Asks one server.
-pub(super) trait Asks: Send + Sync + 'static {
-    type Of: OfUser;
+pub(super) trait AuthBackend: Send + Sync + 'static {
+    type Of: AuthRecord;
 
     fn ask(
         &self,
@@ -181,7 +181,7 @@ pub(super) trait Asks: Send + Sync + 'static {
     ) -> impl Future<Output = Answer<Self::Of>> + Send;
 }
 
-impl Asks for PostgresAuthQuery {
+impl AuthBackend for PostgresAuthQuery {
     type Of = PostgresAuthRecord;
 
     async fn ask(
@@ -194,7 +194,7 @@ impl Asks for PostgresAuthQuery {
     }
 }
 
-impl Asks for MysqlAuthQuery {
+impl AuthBackend for MysqlAuthQuery {
     type Of = MysqlAuthRecords;
 
     async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<MysqlAuthRecords> {
@@ -204,13 +204,13 @@ impl Asks for MysqlAuthQuery {
 
 /// The servers of a service: the primary, or else whoever lives.
 pub(super) struct Servers<A> {
-    pub(super) askers: Vec<(Listed, A)>,
-    pub(super) roster: watch::Receiver<Roster>,
+    pub(super) askers: Vec<(MonitoredServer, A)>,
+    pub(super) roster: watch::Receiver<Membership>,
     /// How long a login waits while no server lives.
     pub(super) wait: Duration,
 }
 
-impl<A: Asks> Knows for Servers<A> {
+impl<A: AuthBackend> AuthDirectory for Servers<A> {
     type Of = A::Of;
 
     async fn look_up(&self, user: &str) -> Answer<A::Of> {
@@ -237,7 +237,7 @@ impl<A: Asks> Knows for Servers<A> {
     }
 }
 
-impl<A: Asks> Servers<A> {
+impl<A: AuthBackend> Servers<A> {
     /// Whom to ask, one after the other. While nobody lives a login waits, as work for a primary
     /// does; nobody: it has waited in vain.
     async fn order(&self) -> Vec<u64> {
@@ -272,7 +272,7 @@ impl<A: Asks> Servers<A> {
             let why = "server host name not resolved".to_owned();
             return Err(LookupError::Unavailable(why));
         };
-        let answer = Asks::ask(asker, &target, user, limit).await;
+        let answer = AuthBackend::ask(asker, &target, user, limit).await;
         answer.map_err(|error| match error {
             LookupError::Unavailable(why) => {
                 LookupError::Unavailable(format!("{}: {why}", listed.server.name))

@@ -10,7 +10,7 @@ use evenkeel_proxy::now_us;
 use evenkeel_proxy::watch::{PositionQuery, ServerPosition, WatchError};
 use tokio::sync::watch;
 
-use super::roster::{Duty, Listed, Roster};
+use super::roster::{Membership, MonitoredServer, PositionTask};
 
 /// Between two questions to the primary. On one that only writes they would be a tenth of its work.
 const SAMPLES: causality::SampleIntervals = causality::SampleIntervals {
@@ -38,7 +38,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const SPIN_US_MAX: u64 = 50;
 
 /// Who tells where a server is.
-pub(super) trait Tells: Send {
+pub(super) trait PositionSource: Send {
     fn ask(&mut self) -> impl Future<Output = Result<ServerPosition, WatchError>> + Send;
 
     /// Is over once it has applied what was acknowledged before its time as the primary.
@@ -46,12 +46,12 @@ pub(super) trait Tells: Send {
 }
 
 /// A server, asked over a connection that is kept.
-pub(super) struct Asked {
-    pub(super) listed: Listed,
+pub(super) struct MonitoredPosition {
+    pub(super) listed: MonitoredServer,
     pub(super) asker: PositionQuery,
 }
 
-impl Tells for Asked {
+impl PositionSource for MonitoredPosition {
     async fn ask(&mut self) -> Result<ServerPosition, WatchError> {
         match self.listed.target() {
             Some(target) => self.asker.ask(&target, ANSWER_LIMIT).await,
@@ -72,16 +72,16 @@ fn not_resolved() -> WatchError {
 }
 
 /// Does one server's part.
-pub(super) struct Follower<T> {
+pub(super) struct PositionFollower<T> {
     pub(super) server_id: u64,
     pub(super) tells: T,
     pub(super) knowledge: Arc<ServerInfo>,
-    pub(super) roster: watch::Receiver<Roster>,
+    pub(super) roster: watch::Receiver<Membership>,
     /// How many samples there were, for the followers of one service.
     pub(super) samples: watch::Sender<u64>,
 }
 
-impl<T: Tells> Follower<T> {
+impl<T: PositionSource> PositionFollower<T> {
     /// Ends when the service is gone.
     pub(super) async fn go_on(mut self) {
         let mut roster = self.roster.clone();
@@ -97,11 +97,11 @@ impl<T: Tells> Follower<T> {
         }
     }
 
-    async fn work(&mut self, duty: Duty) -> std::convert::Infallible {
+    async fn work(&mut self, duty: PositionTask) -> std::convert::Infallible {
         match duty {
-            Duty::Nothing => std::future::pending().await,
-            Duty::Sample { epoch } => self.sample(epoch).await,
-            Duty::Follow => self.follow().await,
+            PositionTask::Nothing => std::future::pending().await,
+            PositionTask::Sample { epoch } => self.sample(epoch).await,
+            PositionTask::Follow => self.follow().await,
         }
     }
 
@@ -145,7 +145,7 @@ impl<T: Tells> Follower<T> {
 
     async fn follow(&mut self) -> std::convert::Infallible {
         let mut samples = self.samples.subscribe();
-        let mut pace = Pace::new();
+        let mut pace = PollInterval::new();
         loop {
             samples.mark_unchanged();
             if self.knowledge.positions().has_last_sample(self.server_id) {
@@ -162,7 +162,7 @@ impl<T: Tells> Follower<T> {
         }
     }
 
-    fn note(&self, applied: Position, place: &ServerPosition, pace: &mut Pace) {
+    fn note(&self, applied: Position, place: &ServerPosition, pace: &mut PollInterval) {
         pace.asked(&applied);
         let track = self.knowledge.track();
         track.applied(self.server_id, applied, place.asked_us, Some(place.wait));
@@ -177,16 +177,16 @@ impl<T: Tells> Follower<T> {
 
 /// How often a replica is asked: again at once if it may have it any moment, and less and less
 /// while it does not move.
-struct Pace {
+struct PollInterval {
     asked: Option<Instant>,
     at: Option<Position>,
     /// Answers in a row that told the same.
     unmoved: u32,
 }
 
-impl Pace {
-    fn new() -> Pace {
-        Pace {
+impl PollInterval {
+    fn new() -> PollInterval {
+        PollInterval {
             asked: None,
             at: None,
             unmoved: 0,

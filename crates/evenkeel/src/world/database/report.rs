@@ -15,7 +15,7 @@ use crate::status::{
     PinCauseStatus, PoolStatus, RuleStatus, UsageStatus,
 };
 use crate::world::report::histogram;
-use crate::world::service::ServiceState;
+use crate::world::service::ManagedService;
 
 /// So many statements are in every status; the others are asked for.
 const DIGESTS_SHOWN: usize = 20;
@@ -24,7 +24,7 @@ const DIGESTS_SHOWN: usize = 20;
 const PIN_CAUSES_SHOWN: usize = 10;
 
 /// None: it does not speak a database's protocol.
-pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
+pub(in crate::world) fn status(offer: &ManagedService) -> Option<DatabaseStatus> {
     let plan = offer.plan.database.as_deref()?;
     let shared = offer.service.database.as_ref()?;
     let figures = shared.figures();
@@ -69,7 +69,7 @@ pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
     })
 }
 
-fn rules(plan: &DatabasePlan, offer: &ServiceState) -> Vec<RuleStatus> {
+fn rules(plan: &DatabasePlan, offer: &ManagedService) -> Vec<RuleStatus> {
     let hits = offer.rules.iter().flat_map(|book| book.hits());
     let told = plan.rules.iter().zip(hits);
     told.map(|(rule, (_, hits_total))| RuleStatus {
@@ -172,7 +172,7 @@ fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
     users.into_iter().map(status).collect()
 }
 
-fn top_digests(offer: &ServiceState) -> Vec<DigestStatus> {
+fn top_digests(offer: &ManagedService) -> Vec<DigestStatus> {
     let mut all = digests::all(offer);
     all.truncate(DIGESTS_SHOWN);
     all

@@ -10,12 +10,12 @@ use crate::world::probing::target;
 
 /// A server that can be asked.
 #[derive(Debug, Clone)]
-pub(super) struct Listed {
+pub(super) struct MonitoredServer {
     pub(super) server: Arc<Server>,
     pub(super) tls: Tls,
 }
 
-impl Listed {
+impl MonitoredServer {
     pub(super) fn id(&self) -> u64 {
         self.server.id
     }
@@ -28,7 +28,7 @@ impl Listed {
 
 /// The picture at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Roster {
+pub(super) struct Membership {
     /// The time of the primary.
     pub(super) epoch: u64,
     pub(super) primary: Option<u64>,
@@ -42,7 +42,7 @@ pub(super) struct Roster {
 
 /// What is asked of a server about its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Duty {
+pub(super) enum PositionTask {
     Nothing,
     /// What it has written, while it is the primary.
     Sample {
@@ -52,15 +52,15 @@ pub(super) enum Duty {
     Follow,
 }
 
-impl Roster {
-    pub(super) fn duty(&self, server_id: u64) -> Duty {
+impl Membership {
+    pub(super) fn duty(&self, server_id: u64) -> PositionTask {
         let is_replica = self.replicas.contains(&server_id);
         match self.primary {
-            Some(_) if !self.tracks || self.replicas.is_empty() => Duty::Nothing,
-            Some(primary) if primary == server_id => Duty::Sample { epoch: self.epoch },
-            Some(_) if is_replica => Duty::Follow,
+            Some(_) if !self.tracks || self.replicas.is_empty() => PositionTask::Nothing,
+            Some(primary) if primary == server_id => PositionTask::Sample { epoch: self.epoch },
+            Some(_) if is_replica => PositionTask::Follow,
             // Without a primary nobody writes what a replica would have to catch up with.
-            _ => Duty::Nothing,
+            _ => PositionTask::Nothing,
         }
     }
 
@@ -74,14 +74,14 @@ impl Roster {
 
 /// Counts the times of primaries.
 #[derive(Debug, Default)]
-pub(super) struct Era {
+pub(super) struct EpochCounter {
     /// The timeline that each server told last.
     timelines: BTreeMap<u64, u32>,
     /// Whose time it is, and on which timeline.
     seat: Option<(u64, u32)>,
 }
 
-impl Era {
+impl EpochCounter {
     pub(super) fn heard(&mut self, server_id: u64, timeline: u32) {
         self.timelines.insert(server_id, timeline);
     }
@@ -99,8 +99,8 @@ impl Era {
 mod tests {
     use super::*;
 
-    fn roster() -> Roster {
-        Roster {
+    fn roster() -> Membership {
+        Membership {
             epoch: 4,
             primary: Some(2),
             replicas: vec![1, 3],
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn the_primary_is_sampled_and_its_replicas_followed_where_reads_are_split() {
-        assert_eq!(roster().duty(2), Duty::Sample { epoch: 4 });
-        assert_eq!(roster().duty(3), Duty::Follow);
-        assert_eq!(roster().duty(9), Duty::Nothing);
-        let changes: [fn(&mut Roster); 3] = [
+        assert_eq!(roster().duty(2), PositionTask::Sample { epoch: 4 });
+        assert_eq!(roster().duty(3), PositionTask::Follow);
+        assert_eq!(roster().duty(9), PositionTask::Nothing);
+        let changes: [fn(&mut Membership); 3] = [
             |roster| roster.tracks = false,
             |roster| roster.primary = None,
             |roster| roster.replicas.clear(),
@@ -124,7 +124,7 @@ mod tests {
             change(&mut roster);
             assert_eq!(
                 (roster.duty(2), roster.duty(3)),
-                (Duty::Nothing, Duty::Nothing)
+                (PositionTask::Nothing, PositionTask::Nothing)
             );
         }
     }
@@ -133,10 +133,10 @@ mod tests {
     fn the_primary_is_asked_before_its_replicas_and_those_before_the_others() {
         assert_eq!(roster().by_preference(), [2, 1, 3]);
         let up = vec![3];
-        assert_eq!(Roster { up, ..roster() }.by_preference(), [3]);
+        assert_eq!(Membership { up, ..roster() }.by_preference(), [3]);
         let up = vec![9, 3, 2];
-        assert_eq!(Roster { up, ..roster() }.by_preference(), [2, 3, 9]);
-        let alone = Roster {
+        assert_eq!(Membership { up, ..roster() }.by_preference(), [2, 3, 9]);
+        let alone = Membership {
             primary: None,
             up: vec![9, 3],
             ..roster()
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_time_begins_with_another_primary_or_another_timeline_and_not_with_a_return() {
-        let mut era = Era::default();
+        let mut era = EpochCounter::default();
         era.heard(1, 7);
         assert!(!era.begins_with(None));
         assert!(era.begins_with(Some(1)) && !era.begins_with(Some(1)));

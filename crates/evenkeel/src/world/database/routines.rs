@@ -9,7 +9,7 @@ use evenkeel_proxy::watch::{RoutineReader, WatchError};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::roster::{Listed, Roster};
+use super::roster::{Membership, MonitoredServer};
 
 /// Others change them too, without our seeing it.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -28,18 +28,18 @@ const REST: u32 = 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Reads them from one server after the other.
-pub(super) struct Reader {
+pub(super) struct RoutineTask {
     pub(super) service: String,
-    pub(super) askers: Vec<(Listed, RoutineReader)>,
+    pub(super) askers: Vec<(MonitoredServer, RoutineReader)>,
     pub(super) knowledge: Arc<ServerInfo>,
-    pub(super) roster: watch::Receiver<Roster>,
+    pub(super) roster: watch::Receiver<Membership>,
     /// Reads are to go to replicas.
     pub(super) matters: bool,
     /// The problems that were told.
     pub(super) problems: Vec<String>,
 }
 
-impl Reader {
+impl RoutineTask {
     /// Ends when the service is gone.
     pub(super) async fn go_on(mut self) {
         loop {

@@ -24,10 +24,10 @@ use crate::config::plan::{
     AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, RulePlan,
     RuleTo, ServicePlan, TlsPlan,
 };
-use crate::world::World;
+use crate::world::ControlPlane;
 use crate::world::cluster::asks_roles;
-use crate::world::server::Watch;
-use crate::world::service::ServiceState;
+use crate::world::server::MonitorConfig;
+use crate::world::service::ManagedService;
 
 /// Connections that the last sessions of a service have not used for so long close.
 const IDLE_MS_AT_THE_END: u64 = 1_000;
@@ -88,7 +88,7 @@ fn waiting_settings(plan: &DatabasePlan) -> waiting::FailoverSettings {
 }
 
 /// A service to which nobody new comes here keeps no connection that its last sessions do not use.
-pub(in crate::world) fn lend_sparingly(service: &ServiceState) {
+pub(in crate::world) fn lend_sparingly(service: &ManagedService) {
     let plan = service.plan.database.as_deref();
     if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
         let sparing = lending::PoolSettings {
@@ -100,11 +100,11 @@ pub(in crate::world) fn lend_sparingly(service: &ServiceState) {
     }
 }
 
-impl World {
+impl ControlPlane {
     /// The part of a service's view that only a database's has; `members` are the view's own.
     pub(in crate::world) fn database_view(
         &self,
-        service: &ServiceState,
+        service: &ManagedService,
         members: &[Member],
         servers: &[Arc<Server>],
     ) -> Option<DatabaseSnapshot> {
@@ -112,14 +112,16 @@ impl World {
         let shared = service.service.database.as_ref()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
         let parts = self.parts(service, plan);
-        let cast = Cast::of(&parts, members);
+        let cast = RoleAssignment::of(&parts, members);
         let readers = parts.iter().zip(members).enumerate();
         let readers = readers.map(|(index, (part, member))| {
             let reads = match part {
-                Part::Primary => {
+                AssignedRole::Primary => {
                     is_in(member) && (plan.split.primary_reads || may_name_primary(plan))
                 }
-                Part::Replica | Part::Spare | Part::None => cast.replicas[index],
+                AssignedRole::Replica | AssignedRole::Spare | AssignedRole::None => {
+                    cast.replicas[index]
+                }
             };
             Member {
                 accepting: reads,
@@ -181,44 +183,49 @@ impl World {
         if told.epoch != epoch || view.servers.len() != service.plan.servers.len() {
             return true;
         }
-        let cast = Cast::of(&self.parts(service, plan), view.pool.members());
+        let cast = RoleAssignment::of(&self.parts(service, plan), view.pool.members());
         (told.primary, &told.replicas, &told.spares) != (cast.primary, &cast.replicas, &cast.spares)
     }
 
     /// What each server does for a service, in its order.
-    fn parts(&self, service: &ServiceState, plan: &DatabasePlan) -> Vec<Part> {
+    fn parts(&self, service: &ManagedService, plan: &DatabasePlan) -> Vec<AssignedRole> {
         let listed = service.plan.servers.iter();
         let part = |address| self.part(service, address, plan.split.lag_ms_max);
         listed.map(|one| part(&one.address)).collect()
     }
 
-    fn part(&self, service: &ServiceState, address: &Address, lag_ms_max: Option<u64>) -> Part {
+    fn part(
+        &self,
+        service: &ManagedService,
+        address: &Address,
+        lag_ms_max: Option<u64>,
+    ) -> AssignedRole {
         let Some(cluster) = self.cluster_of(address) else {
             // Nobody asks the only server of a service for its role.
             return match service.plan.servers.len() {
-                1 => Part::Primary,
-                _ => Part::None,
+                1 => AssignedRole::Primary,
+                _ => AssignedRole::None,
             };
         };
         let Some(state) = self.servers.get(address) else {
-            return Part::None;
+            return AssignedRole::None;
         };
         match cluster.duty(state.server.id) {
-            Role::Primary => Part::Primary,
+            Role::Primary => AssignedRole::Primary,
             Role::Replica(lag)
                 if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>
             {
-                Part::Replica
+                AssignedRole::Replica
             }
             // Nobody knows how far behind it is.
-            Role::Spare(_) if lag_ms_max.is_none() => Part::Spare,
-            _ => Part::None,
+            Role::Spare(_) if lag_ms_max.is_none() => AssignedRole::Spare,
+            _ => AssignedRole::None,
         }
     }
 
     /// How the servers are spoken to, also those that leave and whose last statements may have to
     /// be cancelled.
-    fn towards(&self, service: &ServiceState) -> HashMap<u64, ServerEncryption> {
+    fn towards(&self, service: &ManagedService) -> HashMap<u64, ServerEncryption> {
         let listed = service.plan.servers.iter();
         let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
         let leaving = self.leaving.iter();
@@ -237,7 +244,7 @@ impl World {
     }
 
     /// A changed plan reaches what is not in the view.
-    pub(in crate::world) fn adopt_database_plan(&self, service: &ServiceState) {
+    pub(in crate::world) fn adopt_database_plan(&self, service: &ManagedService) {
         let plan = service.plan.database.as_deref();
         if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
             shared.set_settings(lending_settings(plan), waiting_settings(plan));
@@ -273,7 +280,7 @@ fn may_name_primary(plan: &DatabasePlan) -> bool {
 
 /// What a server does for a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum AssignedRole {
     Primary,
     Replica,
     /// It would read, but is behind the others.
@@ -282,24 +289,27 @@ enum Part {
 }
 
 /// Who writes and who reads, by the servers' places.
-struct Cast {
+struct RoleAssignment {
     primary: Option<usize>,
     /// Spares that are wanted are among them.
     replicas: Vec<bool>,
     spares: Vec<bool>,
 }
 
-impl Cast {
+impl RoleAssignment {
     /// `members` are the service's, in the same order.
-    fn of(parts: &[Part], members: &[Member]) -> Cast {
+    fn of(parts: &[AssignedRole], members: &[Member]) -> RoleAssignment {
         let pairs = || parts.iter().copied().zip(members);
-        let playing = |wanted: Part| pairs().map(move |(part, of)| part == wanted && is_in(of));
-        let has_replica = playing(Part::Replica).any(|plays| plays);
-        let spares: Vec<bool> = playing(Part::Spare).map(|is| is && !has_replica).collect();
-        let replicas = playing(Part::Replica).zip(&spares);
-        Cast {
+        let playing =
+            |wanted: AssignedRole| pairs().map(move |(part, of)| part == wanted && is_in(of));
+        let has_replica = playing(AssignedRole::Replica).any(|plays| plays);
+        let spares: Vec<bool> = playing(AssignedRole::Spare)
+            .map(|is| is && !has_replica)
+            .collect();
+        let replicas = playing(AssignedRole::Replica).zip(&spares);
+        RoleAssignment {
             // One that is drained takes no new work, be it the primary.
-            primary: pairs().position(|(part, of)| part == Part::Primary && of.accepting),
+            primary: pairs().position(|(part, of)| part == AssignedRole::Primary && of.accepting),
             replicas: replicas.map(|(is, is_spare)| is || *is_spare).collect(),
             spares,
         }
@@ -346,7 +356,7 @@ pub(in crate::world) fn connector_to(
     plan: &ServicePlan,
     address: &Address,
 ) -> Result<Option<Connector>, String> {
-    let tls = Watch::of(plan).tls(address)?;
+    let tls = MonitorConfig::of(plan).tls(address)?;
     Connector::new(&tls, speaks(plan.protocol)).map_err(|error| error.to_string())
 }
 
@@ -440,14 +450,18 @@ mod tests {
         }
     }
 
-    fn cast(parts: &[Part], accepting: &[bool]) -> Cast {
+    fn cast(parts: &[AssignedRole], accepting: &[bool]) -> RoleAssignment {
         let members: Vec<Member> = accepting.iter().map(|is| member(*is)).collect();
-        Cast::of(parts, &members)
+        RoleAssignment::of(parts, &members)
     }
 
     #[test]
     fn a_spare_reads_only_while_no_other_replica_does() {
-        let parts = [Part::Primary, Part::Spare, Part::Replica];
+        let parts = [
+            AssignedRole::Primary,
+            AssignedRole::Spare,
+            AssignedRole::Replica,
+        ];
         let whole = cast(&parts, &[true, true, true]);
         assert_eq!(whole.replicas, [false, false, true]);
         assert_eq!(whole.spares, [false; 3]);
@@ -459,7 +473,10 @@ mod tests {
 
     #[test]
     fn a_spare_that_is_down_does_not_read() {
-        let alone = cast(&[Part::Primary, Part::Spare], &[true, false]);
+        let alone = cast(
+            &[AssignedRole::Primary, AssignedRole::Spare],
+            &[true, false],
+        );
         assert_eq!(
             (alone.replicas, alone.spares),
             (vec![false; 2], vec![false; 2])

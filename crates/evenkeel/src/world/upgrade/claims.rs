@@ -2,17 +2,17 @@
 
 use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, ServiceCounters, SharedCounter};
 
-use crate::upgrade::state::Counted;
+use crate::upgrade::state::CounterTotals;
 
-pub(super) fn counted_by_service(counters: &ServiceCounters) -> Counted {
+pub(super) fn counted_by_service(counters: &ServiceCounters) -> CounterTotals {
     counted(counters.tallies(), &counters.histograms(), &counters.bytes)
 }
 
-pub(super) fn counted_by_server(counters: &ServerCounters) -> Counted {
+pub(super) fn counted_by_server(counters: &ServerCounters) -> CounterTotals {
     counted(counters.tallies(), &[], &counters.bytes)
 }
 
-pub(super) fn add_to_service(counters: &ServiceCounters, more: &Counted) {
+pub(super) fn add_to_service(counters: &ServiceCounters, more: &CounterTotals) {
     add(counters.tallies(), &counters.bytes, more);
     for (name, histogram) in counters.histograms() {
         if let Some((counts, sum)) = more.histograms.get(name) {
@@ -21,7 +21,7 @@ pub(super) fn add_to_service(counters: &ServiceCounters, more: &Counted) {
     }
 }
 
-pub(super) fn add_to_server(counters: &ServerCounters, more: &Counted) {
+pub(super) fn add_to_server(counters: &ServerCounters, more: &CounterTotals) {
     add(counters.tallies(), &counters.bytes, more);
 }
 
@@ -29,10 +29,10 @@ fn counted(
     tallies: Vec<(&str, &SharedCounter)>,
     histograms: &[(&str, &Histogram)],
     bytes: &Bytes,
-) -> Counted {
+) -> CounterTotals {
     let tallies = tallies.into_iter();
     let histograms = histograms.iter();
-    Counted {
+    CounterTotals {
         tallies: tallies
             .map(|(name, tally)| (name.to_owned(), tally.get()))
             .collect(),
@@ -44,7 +44,7 @@ fn counted(
     }
 }
 
-fn add(tallies: Vec<(&str, &SharedCounter)>, bytes: &Bytes, more: &Counted) {
+fn add(tallies: Vec<(&str, &SharedCounter)>, bytes: &Bytes, more: &CounterTotals) {
     for (name, tally) in tallies {
         tally.add(more.tallies.get(name).copied().unwrap_or(0));
     }

@@ -4,9 +4,9 @@ use evenkeel_policy::cluster::{HandedOverOverride, HandoverState};
 
 use crate::config::Address;
 use crate::upgrade::state::ClusterHandover;
-use crate::world::World;
+use crate::world::ControlPlane;
 
-impl World {
+impl ControlPlane {
     pub(super) fn cluster_handovers(&self) -> Vec<ClusterHandover> {
         let clusters = self.clusters.iter();
         clusters

@@ -8,10 +8,10 @@ use evenkeel_proxy::now_ms;
 use tokio::sync::oneshot;
 
 use crate::status::{Reply, UpgradeStatus, age};
-use crate::upgrade::line::{FromPredecessor, Line};
+use crate::upgrade::line::{PredecessorEvent, PredecessorLink};
 use crate::upgrade::process::Process;
-use crate::upgrade::state::Report;
-use crate::world::World;
+use crate::upgrade::state::DrainReport;
+use crate::world::ControlPlane;
 use crate::world::report::now_unix_ms;
 
 /// Time that the draining process has to exit after the request to end its drain.
@@ -47,15 +47,15 @@ pub(super) struct Waiting {
 /// The process whose sessions finish while this one serves.
 pub(super) struct Predecessor {
     pub(super) pid: u32,
-    pub(super) report: Report,
+    pub(super) report: DrainReport,
     /// None before this process serves, and where the connection failed: then `report` counts until
     /// this process exits, or an upgrade finds that the other one has.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<PredecessorLink>,
     process: Process,
 }
 
 impl Predecessor {
-    pub(super) fn new(pid: u32, report: Report) -> Predecessor {
+    pub(super) fn new(pid: u32, report: DrainReport) -> Predecessor {
         Predecessor {
             pid,
             report,
@@ -111,7 +111,7 @@ impl Predecessor {
     }
 }
 
-impl World {
+impl ControlPlane {
     pub(super) fn upgrade_after_drain(&mut self, wanted: Wanted) {
         let Some(draining) = &self.upgrades.predecessor else {
             return;
@@ -142,7 +142,7 @@ impl World {
         let draining = self.upgrades.predecessor.as_ref();
         // Without a connection no message says that the process has exited.
         if draining.is_some_and(|one| (is_late || one.line.is_none()) && one.has_exited()) {
-            self.hear_predecessor(FromPredecessor::Gone);
+            self.hear_predecessor(PredecessorEvent::Gone);
         }
         match &self.upgrades.predecessor {
             Some(draining) if self.stop_by_ms.is_none() => match is_late {

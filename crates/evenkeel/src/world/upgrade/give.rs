@@ -11,21 +11,21 @@ use super::claims::{counted_by_server, counted_by_service};
 use super::{COUNTS_INTERVAL_MS, REPORT_INTERVAL_MS};
 use crate::upgrade::cancels;
 use crate::upgrade::state::{
-    DrainHandover, Handover, Purpose, Report, ServerHandover, ServiceHandover,
+    DrainHandover, DrainReport, Purpose, ServerHandover, ServiceHandover, UpgradeState,
 };
-use crate::upgrade::successor::Order;
-use crate::world::World;
-use crate::world::cluster::ClusterState;
+use crate::upgrade::successor::SuccessorCommand;
+use crate::world::ControlPlane;
+use crate::world::cluster::ManagedCluster;
 use crate::world::report::unix_ms;
-use crate::world::server::ServerState;
-use crate::world::service::ServiceState;
+use crate::world::server::ManagedServer;
+use crate::world::service::ManagedService;
 
 /// Both processes accept for some milliseconds. Where fewer places are free than a burst of clients
 /// may take in that time, services pause instead: nobody is turned away by half a limit, or waits
 /// for a place here when there is one there.
 const FREE_PLACES_MIN: u32 = 512;
 
-impl World {
+impl ControlPlane {
     /// Every listening socket of this process once more, and its standard error.
     pub(super) fn sockets_to_pass(&self) -> Vec<(Purpose, OwnedFd)> {
         let mut sockets = Vec::new();
@@ -76,7 +76,7 @@ impl World {
     }
 
     /// Gives half of what is free of each limit away; services with little left stop accepting.
-    pub(super) fn lend_places(&mut self) {
+    pub(super) fn lend_permits(&mut self) {
         let servers = self.known_servers();
         let halves = servers.iter().map(|one| (one.id, half(one)));
         self.upgrades.shares = halves.collect();
@@ -118,9 +118,9 @@ impl World {
         let Some(under_way) = &self.upgrades.under_way else {
             return;
         };
-        let paused = |state: &&ServiceState| under_way.paused.contains(&state.plan.name);
+        let paused = |state: &&ManagedService| under_way.paused.contains(&state.plan.name);
         let mut waited_for = self.services.iter().filter(paused);
-        let accepts = |state: &ServiceState| {
+        let accepts = |state: &ManagedService| {
             let mut listening = state.listening.iter();
             listening.any(|listening| listening.is_accepting(&self.engine))
         };
@@ -141,11 +141,11 @@ impl World {
         if let Some(under_way) = &mut self.upgrades.under_way {
             under_way.is_wanted = false;
         }
-        self.tell_candidate(Order::State(state));
+        self.tell_candidate(SuccessorCommand::State(state));
     }
 
     /// Who may still take a place on any server.
-    fn without_place(&self) -> Seekers {
+    fn without_place(&self) -> PendingPermits {
         // In this order: who ends in between is counted once too often, not once too little.
         let sessions = u32::try_from(self.sessions()).unwrap_or(u32::MAX);
         let services = self.known_services();
@@ -160,7 +160,7 @@ impl World {
         let servers = self.known_servers();
         let placed: u32 = servers.iter().map(|server| server.load.active()).sum();
         let placed = placed.saturating_sub(lent_before.max(lent(&pooled)));
-        Seekers {
+        PendingPermits {
             not_admitted,
             seeking: clients.saturating_sub(placed).saturating_add(not_admitted),
             borrowing,
@@ -169,7 +169,7 @@ impl World {
 
     /// Keeps the places of a server that are taken, and those that may still be needed: whoever
     /// borrows connections can wait for one that is open.
-    fn keep_for(&self, seekers: &Seekers, server: &Server) {
+    fn keep_for(&self, seekers: &PendingPermits, server: &Server) {
         let places = &server.load.places;
         let share = self.upgrades.shares.get(&server.id).copied();
         let missing = share.unwrap_or(0).saturating_sub(places.in_use());
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    pub(super) fn report_to_heir(&mut self, now_ms: u64) {
+    pub(super) fn report_to_successor(&mut self, now_ms: u64) {
         let Some(heir) = &self.upgrades.heir else {
             return;
         };
@@ -246,7 +246,7 @@ impl World {
         if let Some(heir) = &mut self.upgrades.heir {
             let news = Box::new(report.news(&heir.told));
             heir.told.follow(news.as_ref().clone());
-            heir.successor.tell(Order::Report(news));
+            heir.successor.tell(SuccessorCommand::Report(news));
         }
     }
 
@@ -282,15 +282,15 @@ impl World {
         by_id.into_values().collect()
     }
 
-    fn handover(&self) -> Handover {
+    fn handover(&self) -> UpgradeState {
         let named_ids: Vec<u64> = self
             .clusters
             .iter()
-            .filter_map(ClusterState::named)
+            .filter_map(ManagedCluster::named)
             .collect();
         let named = self.servers.values();
         let named = named.filter(|state| named_ids.contains(&state.server.id));
-        Handover {
+        UpgradeState {
             pid: std::process::id(),
             services: self.services.iter().map(of_service).collect(),
             servers: self.servers.values().map(of_server).collect(),
@@ -301,17 +301,17 @@ impl World {
         }
     }
 
-    fn report(&self, with_counts: bool) -> Report {
+    fn report(&self, with_counts: bool) -> DrainReport {
         let (services, servers) = (self.known_services(), self.known_servers());
         let now_ms = now_ms();
         let limit_ms = self.plan.engine.shutdown_limit_ms;
-        let mut report = Report {
+        let mut report = DrainReport {
             sessions: self.sessions() as u64,
             oldest_unix_ms: self.engine.oldest_session_ms().map(unix_ms),
             left_ms: self
                 .stop_by_ms
                 .map_or(limit_ms, |by_ms| by_ms.saturating_sub(now_ms)),
-            ..Report::default()
+            ..DrainReport::default()
         };
         for service in &services {
             let name = service.name.to_string();
@@ -335,7 +335,7 @@ impl World {
 }
 
 /// Sessions that may still take a place on a server.
-struct Seekers {
+struct PendingPermits {
     /// No service has counted them yet.
     not_admitted: u32,
     /// Clients that must have one of their own, with those.
@@ -357,7 +357,7 @@ fn lent(pooled: &[&Arc<Service>]) -> u32 {
     u32::try_from(open).unwrap_or(u32::MAX)
 }
 
-fn of_service(state: &ServiceState) -> ServiceHandover {
+fn of_service(state: &ManagedService) -> ServiceHandover {
     let weights = state.weights.iter();
     ServiceHandover {
         name: state.plan.name.clone(),
@@ -368,7 +368,7 @@ fn of_service(state: &ServiceState) -> ServiceHandover {
     }
 }
 
-fn of_server(state: &ServerState) -> ServerHandover {
+fn of_server(state: &ManagedServer) -> ServerHandover {
     let now_ms = now_ms();
     let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms);
     let endpoints = state.server.endpoints();

@@ -10,15 +10,17 @@ use evenkeel_proxy::{Endpoint, now_ms};
 use super::claims::{add_to_server, add_to_service};
 use crate::config::Plan;
 use crate::status::{EventKind, Severity};
-use crate::upgrade::doors::Doors;
-use crate::upgrade::line::FromPredecessor;
-use crate::upgrade::predecessor::{Inherited, Predecessor};
-use crate::upgrade::state::{Counted, Handover, Report, ServerHandover, ServiceHandover};
+use crate::upgrade::doors::AdminSockets;
+use crate::upgrade::line::PredecessorEvent;
+use crate::upgrade::predecessor::{InheritedSockets, Predecessor};
+use crate::upgrade::state::{
+    CounterTotals, DrainReport, ServerHandover, ServiceHandover, UpgradeState,
+};
 use crate::world::history::Totals;
-use crate::world::server::{Drain, ServerState};
-use crate::world::service::ServiceState;
-use crate::world::timeline::News;
-use crate::world::{World, WorldError};
+use crate::world::server::{Drain, ManagedServer};
+use crate::world::service::ManagedService;
+use crate::world::timeline::NewEvent;
+use crate::world::{ControlPlane, ControlPlaneError};
 
 /// A cluster without a primary does not hold an upgrade up for longer.
 const ROLES_LIMIT_MS: u64 = 3_000;
@@ -26,15 +28,15 @@ const ROLES_LIMIT_MS: u64 = 3_000;
 /// Between two looks, if nobody says anything.
 const LOOK_AT_ROLES_MS: u64 = 20;
 
-impl World {
+impl ControlPlane {
     /// Serves this plan with the sockets and the knowledge of an old process, which stops accepting
     /// then. An error leaves the old process as it was.
     pub(in crate::world) async fn take_over(
         &mut self,
         plan: Plan,
         mut predecessor: Predecessor,
-        mut inherited: Inherited,
-    ) -> Result<(), WorldError> {
+        mut inherited: InheritedSockets,
+    ) -> Result<(), ControlPlaneError> {
         let mut prepared = self.prepare(&plan, &mut inherited)?;
         let bound = std::mem::take(&mut prepared.bound);
         self.adopt_prepared(plan, prepared);
@@ -59,7 +61,7 @@ impl World {
             (Ok(_), None) => {}
         }
         let what = format!("took over from process {pid}");
-        self.tell(News::new(EventKind::Process, Severity::Info, what));
+        self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
         Ok(())
     }
 
@@ -90,7 +92,7 @@ impl World {
         })
     }
 
-    fn resume(&mut self, mut state: Handover) {
+    fn resume(&mut self, mut state: UpgradeState) {
         for known in &state.servers {
             let mut servers = self.servers.iter_mut();
             let same = servers.find(|(address, _)| address.to_string() == known.address);
@@ -111,21 +113,21 @@ impl World {
             self.recall_cluster(known, &state.named);
         }
         // Not before old primaries are fenced.
-        self.lose_the_dead();
+        self.mark_dead_members();
         for index in 0..self.services.len() {
             self.publish(index);
         }
     }
 
     /// The admin door, for the next process.
-    pub(crate) fn keep_doors(&mut self, doors: Doors) {
+    pub(crate) fn keep_doors(&mut self, doors: AdminSockets) {
         self.upgrades.doors = Some(doors);
     }
 
-    fn check_all_listen(&self) -> Result<(), WorldError> {
+    fn check_all_listen(&self) -> Result<(), ControlPlaneError> {
         for state in &self.services {
             if state.listening.len() < state.plan.listen.len() {
-                return Err(WorldError::NotAccepting {
+                return Err(ControlPlaneError::NotAccepting {
                     service: state.plan.name.clone(),
                 });
             }
@@ -142,18 +144,18 @@ impl World {
         }
     }
 
-    pub(in crate::world) fn hear_predecessor(&mut self, said: FromPredecessor) {
+    pub(in crate::world) fn hear_predecessor(&mut self, said: PredecessorEvent) {
         match said {
-            FromPredecessor::Report(report) => {
+            PredecessorEvent::Report(report) => {
                 self.add_counts(&report);
                 if let Some(known) = &mut self.upgrades.predecessor {
                     known.report.follow(*report);
                 }
             }
-            FromPredecessor::Gone => {
+            PredecessorEvent::Gone => {
                 if let Some(known) = self.upgrades.predecessor.take() {
                     let what = format!("process {} exited", known.pid);
-                    self.tell(News::new(EventKind::Process, Severity::Info, what));
+                    self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
                 }
             }
         }
@@ -173,18 +175,18 @@ impl World {
         }
     }
 
-    fn elsewhere(&self, of: fn(&Report) -> &BTreeMap<String, u32>, key: &str) -> u32 {
+    fn elsewhere(&self, of: fn(&DrainReport) -> &BTreeMap<String, u32>, key: &str) -> u32 {
         let draining = self.upgrades.predecessor.as_ref();
         let places = draining.and_then(|known| of(&known.report).get(key));
         places.copied().unwrap_or(0)
     }
 
     /// Totals go on growing with what the old process counts to its end.
-    fn add_counts(&self, report: &Report) {
+    fn add_counts(&self, report: &DrainReport) {
         let Some(known) = &self.upgrades.predecessor else {
             return;
         };
-        let nothing = Counted::default();
+        let nothing = CounterTotals::default();
         for state in &self.services {
             let name = &state.plan.name;
             if let Some(now) = report.service_counts.get(name) {
@@ -202,7 +204,7 @@ impl World {
     }
 }
 
-fn resume_service(state: &mut ServiceState, known: &ServiceHandover, report: &Report) {
+fn resume_service(state: &mut ManagedService, known: &ServiceHandover, report: &DrainReport) {
     for listed in &state.plan.servers {
         let weight = known.weights.get(&listed.address.to_string());
         if let Some(weight) = weight.filter(|weight| **weight != listed.weight) {
@@ -216,7 +218,7 @@ fn resume_service(state: &mut ServiceState, known: &ServiceHandover, report: &Re
     state.history.resume(known.history.clone(), totals);
 }
 
-fn resume_server(state: &mut ServerState, known: &ServerHandover, report: &Report) {
+fn resume_server(state: &mut ManagedServer, known: &ServerHandover, report: &DrainReport) {
     let now_ms = now_ms();
     // Our clock begins with our process: what was before it is at its zero.
     let ago = |age_ms: u64| now_ms.saturating_sub(age_ms);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::experiment::{Fault, Program, Target};
 use super::super::outcome::Experiment;
-use super::super::part::Stage;
+use super::super::part::TestBed;
 use super::super::runner::Runner;
 use super::super::topology::Topology;
 use super::super::versions;
@@ -45,7 +45,7 @@ pub(super) fn can_be_tried(target: &Target) -> bool {
 /// All pairs, in front of the same servers in namespaces of their own; none where that cannot be.
 pub(super) fn contestants<'a>(
     (fault, wanted): (&Fault, &[&'a Target]),
-    stage: &Stage<'a>,
+    stage: &TestBed<'a>,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Vec<Box<dyn Contestant + 'a>> {
@@ -87,7 +87,7 @@ pub(super) fn contestants<'a>(
 }
 
 /// The part's servers once more, where two balancers' machines reach them.
-fn servers(stage: &Stage) -> Result<Topology> {
+fn servers(stage: &TestBed) -> Result<Topology> {
     tool::find("keepalived").context("not installed")?;
     let servers = &stage.part.servers;
     let topology = Topology::in_namespaces(servers, servers.rows(stage.depth))?;

@@ -6,16 +6,16 @@ use anyhow::{Context, Result};
 
 use super::super::experiment::{Fault, Program, Target};
 use super::super::outcome::Experiment;
-use super::super::part::Stage;
+use super::super::part::TestBed;
 use super::super::runner::Runner;
 use super::super::target::{self, Front, Started};
 use super::{Contestant, Seen, note_start};
-use crate::Scene;
+use crate::Scenario;
 use trial::Trial;
 
 /// A target in front of servers that elect or are given a primary.
 struct Writing<'a> {
-    scene: &'a Scene,
+    scene: &'a Scenario,
     front: Front,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn can_be_tried(target: &Target) -> bool {
 /// The targets anew, told to follow the primary; none where nobody takes over writes.
 pub(super) fn contestants<'a>(
     wanted: &[&Target],
-    stage: &'a Stage,
+    stage: &'a TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Vec<Box<dyn Contestant + 'a>> {

@@ -9,7 +9,7 @@ use crate::chaos::cruel::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, p
 use crate::chaos::failure::{Failure, Means};
 use crate::chaos::notes::Wrong;
 use crate::chaos::seed::Chance;
-use crate::chaos::stage::Stage;
+use crate::chaos::stage::TestBed;
 
 pub(super) const ALL: [(&str, Cruelty<Client>); 16] = [
     ("left in a query", leave_query),
@@ -31,7 +31,7 @@ pub(super) const ALL: [(&str, Cruelty<Client>); 16] = [
 ];
 
 fn leave_query(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -45,7 +45,7 @@ fn leave_query(
 
 /// Nothing of it may ever be there.
 fn leave_file(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -65,7 +65,7 @@ fn leave_file(
 }
 
 fn leave_results(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -83,7 +83,7 @@ fn leave_results(
 }
 
 fn leave_rows(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -100,7 +100,7 @@ fn leave_rows(
 }
 
 fn leave_cursor(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -119,7 +119,7 @@ fn leave_cursor(
 
 /// The statement is never executed.
 fn leave_long_data(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -133,7 +133,7 @@ fn leave_long_data(
 
 /// Nothing of it may ever be there.
 fn leave_transaction(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -146,7 +146,7 @@ fn leave_transaction(
 }
 
 fn leave_without_autocommit(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -158,7 +158,7 @@ fn leave_without_autocommit(
 }
 
 fn leave_packet(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -173,7 +173,7 @@ fn leave_packet(
 
 /// Whoever gets this server connection next must find none of it.
 fn leave_state(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -185,7 +185,7 @@ fn leave_state(
 
 /// It must itself find none of it in its new session.
 fn make_anew(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -224,7 +224,7 @@ fn set_state(client: &mut Client, tag: &str) -> Result<(), Failure> {
 }
 
 fn leave_locked_tables(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -237,7 +237,7 @@ fn leave_locked_tables(
 
 /// Its own query must be cancelled, and nobody else's: whoever else is, says so.
 fn cancel(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -272,7 +272,12 @@ fn cancel(
 }
 
 /// It must be gone then, and nobody else.
-fn kill(stage: &Stage, mut client: Client, chance: &mut Chance, tag: &str) -> Result<(), Failure> {
+fn kill(
+    stage: &TestBed,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
     let is_busy = chance.below(2) == 0;
     if is_busy {
         client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
@@ -297,14 +302,24 @@ fn kill(stage: &Stage, mut client: Client, chance: &mut Chance, tag: &str) -> Re
     }
 }
 
-fn leave_at_once(_: &Stage, mut client: Client, _: &mut Chance, tag: &str) -> Result<(), Failure> {
+fn leave_at_once(
+    _: &TestBed,
+    mut client: Client,
+    _: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
     client.send_query(&format!("SELECT '{tag}', SLEEP(0.05)"))?;
     client.vanish(true);
     Ok(())
 }
 
 /// With a connection of its own: the one it was given is logged in already.
-fn leave_login(stage: &Stage, other: Client, chance: &mut Chance, _: &str) -> Result<(), Failure> {
+fn leave_login(
+    stage: &TestBed,
+    other: Client,
+    chance: &mut Chance,
+    _: &str,
+) -> Result<(), Failure> {
     other.leave();
     let mut client = Client::reach(stage.address, stage.limit)?;
     if chance.below(3) > 0 {

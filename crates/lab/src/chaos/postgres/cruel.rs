@@ -13,7 +13,7 @@ use crate::chaos::cruel::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, p
 use crate::chaos::failure::Failure;
 use crate::chaos::notes::Wrong;
 use crate::chaos::seed::Chance;
-use crate::chaos::stage::Stage;
+use crate::chaos::stage::TestBed;
 
 pub(super) const ALL: [(&str, Cruelty<Client>); 11] = [
     ("left in a query", leave_query),
@@ -30,7 +30,7 @@ pub(super) const ALL: [(&str, Cruelty<Client>); 11] = [
 ];
 
 fn leave_query(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -46,7 +46,7 @@ fn leave_query(
 
 /// Nothing of it may ever be there.
 fn leave_copy_in(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -69,7 +69,7 @@ fn leave_copy_in(
 }
 
 fn leave_copy_out(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -94,7 +94,7 @@ fn leave_copy_out(
 }
 
 fn leave_pipeline(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -122,7 +122,7 @@ fn leave_pipeline(
 
 /// Nothing of it may ever be there.
 fn leave_transaction(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -135,7 +135,7 @@ fn leave_transaction(
 }
 
 fn leave_failed_transaction(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -152,7 +152,7 @@ fn leave_failed_transaction(
 }
 
 fn leave_message(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -168,7 +168,7 @@ fn leave_message(
 
 /// Whoever gets this server connection next must find none of it.
 fn leave_state(
-    _: &Stage,
+    _: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -196,7 +196,7 @@ fn leave_state(
 
 /// Its own query must be cancelled, and nobody else's: whoever else is, says so.
 fn cancel(
-    stage: &Stage,
+    stage: &TestBed,
     mut client: Client,
     chance: &mut Chance,
     tag: &str,
@@ -228,14 +228,24 @@ fn cancel(
     Ok(())
 }
 
-fn leave_at_once(_: &Stage, mut client: Client, _: &mut Chance, tag: &str) -> Result<(), Failure> {
+fn leave_at_once(
+    _: &TestBed,
+    mut client: Client,
+    _: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
     send_query(&mut client, &format!("SELECT '{tag}', pg_sleep(0.05)"))?;
     client.vanish(true);
     Ok(())
 }
 
 /// With a connection of its own: the one it was given is logged in already.
-fn leave_login(stage: &Stage, other: Client, chance: &mut Chance, _: &str) -> Result<(), Failure> {
+fn leave_login(
+    stage: &TestBed,
+    other: Client,
+    chance: &mut Chance,
+    _: &str,
+) -> Result<(), Failure> {
     other.quit();
     let mut client = Client::reach(stage.address, stage.limit)?;
     let mut packet = Vec::new();

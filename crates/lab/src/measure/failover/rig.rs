@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use evenkeel_lab::read_probe::Reading;
 use evenkeel_lab::{
-    Balancer, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe, WriteProbeOptions,
+    Balancer, ReadProbe, ReadProbeOptions, Scenario, Server, WriteProbe, WriteProbeOptions,
     eventually, free_port,
 };
 use serde_json::Value;
@@ -22,11 +22,11 @@ pub(super) struct Rig {
     pub(super) writer: WriteProbe,
     pub(super) reader: ReadProbe,
     pub(super) balancer: Balancer,
-    pub(super) scene: Scene,
+    pub(super) scene: Scenario,
 }
 
 impl Rig {
-    pub(super) fn start(scene: Scene) -> Result<Rig> {
+    pub(super) fn start(scene: Scenario) -> Result<Rig> {
         let loopback = || SocketAddr::from(([127, 0, 0, 1], free_port()));
         let (writes, reads) = (loopback(), loopback());
         let balancer = Balancer::start(&scene.config(writes, reads))?;
@@ -85,7 +85,7 @@ impl Rig {
 }
 
 /// Waits until one server is the primary and all others are replicas, up and used.
-fn settled(balancer: &Balancer, scene: &Scene) -> Result<String> {
+fn settled(balancer: &Balancer, scene: &Scenario) -> Result<String> {
     eventually(LIMIT, "one primary and two replicas", || {
         let status = balancer.status()?;
         let Some(primary) = status["clusters"][0]["primary"].as_str() else {

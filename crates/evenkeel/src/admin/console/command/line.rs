@@ -1,7 +1,7 @@
 //! What is left of a statement while it is understood.
 
 use super::words::Word;
-use crate::admin::console::complaint::{Complaint, Why};
+use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
 
 /// Words that have not been looked at.
 #[derive(Clone, Copy)]
@@ -37,11 +37,11 @@ impl<'a> Line<'a> {
     }
 
     /// The next word, which must be there.
-    pub(super) fn word(&mut self) -> Result<&'a Word, Complaint> {
+    pub(super) fn word(&mut self) -> Result<&'a Word, ConsoleError> {
         self.next().ok_or_else(|| misses("argument"))
     }
 
-    pub(super) fn must_take(&mut self, word: &str) -> Result<(), Complaint> {
+    pub(super) fn must_take(&mut self, word: &str) -> Result<(), ConsoleError> {
         match self.takes(word) {
             true => Ok(()),
             false => Err(misses(word)),
@@ -49,17 +49,20 @@ impl<'a> Line<'a> {
     }
 
     /// Nothing may be left.
-    pub(super) fn ends(&self) -> Result<(), Complaint> {
+    pub(super) fn ends(&self) -> Result<(), ConsoleError> {
         match self.first() {
             None => Ok(()),
             Some(word) => {
                 let message = format!("syntax error at or near {:?}, see SHOW HELP", word.text);
-                Err(Complaint::new(Why::Syntax, message))
+                Err(ConsoleError::new(ConsoleErrorKind::Syntax, message))
             }
         }
     }
 }
 
-fn misses(what: &str) -> Complaint {
-    Complaint::new(Why::Syntax, format!("missing {what}, see SHOW HELP"))
+fn misses(what: &str) -> ConsoleError {
+    ConsoleError::new(
+        ConsoleErrorKind::Syntax,
+        format!("missing {what}, see SHOW HELP"),
+    )
 }

@@ -3,7 +3,7 @@
 use super::line::Line;
 use super::words::Word;
 use crate::admin::console::Dialect;
-use crate::admin::console::complaint::{Complaint, Why};
+use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::show::{SCHEMA, Show, VARIABLES};
 use crate::admin::console::sqlite::Plan;
 
@@ -68,7 +68,7 @@ impl Query {
         show: Show,
         line: &mut Line<'_>,
         dialect: Dialect,
-    ) -> Result<Option<Self>, Complaint> {
+    ) -> Result<Option<Self>, ConsoleError> {
         if line.is_over() {
             return Ok(None);
         }
@@ -103,15 +103,19 @@ impl Query {
     }
 
     /// A statement of SQL: comments are left out, values of the session become parameters.
-    pub(super) fn select(full: &str, words: &[Word], dialect: Dialect) -> Result<Self, Complaint> {
+    pub(super) fn select(
+        full: &str,
+        words: &[Word],
+        dialect: Dialect,
+    ) -> Result<Self, ConsoleError> {
         if words.iter().any(|word| word.is(";")) {
             let message = "several statements stand in the text: send them one by one";
-            return Err(Complaint::new(Why::Syntax, message));
+            return Err(ConsoleError::new(ConsoleErrorKind::Syntax, message));
         }
         // SQLite would read no further.
         if full.contains('\0') {
-            return Err(Complaint::new(
-                Why::Syntax,
+            return Err(ConsoleError::new(
+                ConsoleErrorKind::Syntax,
                 "the text has a zero byte: leave it out",
             ));
         }
@@ -194,7 +198,7 @@ fn session_value(
     before: &[Token<'_>],
     after: &[Token<'_>],
     has_from: bool,
-) -> Result<Option<(Value, usize)>, Complaint> {
+) -> Result<Option<(Value, usize)>, ConsoleError> {
     let first = &after[0];
     let name = first.text.to_ascii_lowercase();
     if first.is_quoted {
@@ -225,7 +229,7 @@ fn session_value(
     Ok(Some((value, if is_call { 3 } else { 1 })))
 }
 
-fn variable(name: &str) -> Result<&'static str, Complaint> {
+fn variable(name: &str) -> Result<&'static str, ConsoleError> {
     let name = name.trim_start_matches("@@");
     let scoped = ["session.", "global.", "local."];
     let own = scoped.iter().find_map(|scope| name.strip_prefix(scope));
@@ -233,30 +237,30 @@ fn variable(name: &str) -> Result<&'static str, Complaint> {
     let found = VARIABLES.iter().find(|(known, _)| *known == own);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let message = format!("unknown variable {own:?}, see SHOW VARIABLES");
-        Complaint::new(Why::NoVariable, message)
+        ConsoleError::new(ConsoleErrorKind::NoVariable, message)
     })
 }
 
-fn count(word: &Word) -> Result<u32, Complaint> {
+fn count(word: &Word) -> Result<u32, ConsoleError> {
     word.text.parse().map_err(|_| {
         let message = format!("invalid row count {:?}", word.text);
-        Complaint::new(Why::Value, message)
+        ConsoleError::new(ConsoleErrorKind::Value, message)
     })
 }
 
 /// The column of that name, in quotes.
-fn column(show: Show, word: &Word) -> Result<String, Complaint> {
+fn column(show: Show, word: &Word) -> Result<String, ConsoleError> {
     let mut columns = show.columns().iter();
     let found = columns.find(|name| name.eq_ignore_ascii_case(&word.text));
     found.map(|found| name(found)).ok_or_else(|| {
         let known = show.columns().join(", ");
         let message = format!("column {:?} does not exist, columns are {known}", word.text);
-        Complaint::new(Why::NoColumn, message)
+        ConsoleError::new(ConsoleErrorKind::NoColumn, message)
     })
 }
 
 /// LIKE with MySQL's and PostgreSQL's backslash.
-fn like(line: &mut Line<'_>) -> Result<String, Complaint> {
+fn like(line: &mut Line<'_>) -> Result<String, ConsoleError> {
     Ok(format!("LIKE {} ESCAPE '\\'", text(&line.word()?.text)))
 }
 

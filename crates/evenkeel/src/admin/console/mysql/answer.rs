@@ -4,7 +4,7 @@ use evenkeel_wire::mysql::backend::OkPacket;
 use evenkeel_wire::mysql::build::{self, ErrorText};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 
-use crate::admin::console::complaint::Complaint;
+use crate::admin::console::complaint::ConsoleError;
 use crate::admin::console::show::Table;
 
 /// The bytes of an answer to one command.
@@ -49,7 +49,7 @@ impl Answer {
         self.sequence = build::ok(&mut self.out, self.sequence, &ok, self.agreed);
     }
 
-    pub(super) fn error(&mut self, complaint: &Complaint) {
+    pub(super) fn error(&mut self, complaint: &ConsoleError) {
         let (code, sqlstate) = complaint.why.mysql();
         let text = ErrorText {
             code,

@@ -16,8 +16,8 @@ use evenkeel_wire::mysql::{PacketKind, ProtocolError};
 
 use super::answer::Answer;
 use super::{End, OFFERED, VERSION, packet};
-use crate::admin::console::complaint::{Complaint, Why};
-use crate::admin::console::guard::{Entry, Guard, Token};
+use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
+use crate::admin::console::guard::{AdminToken, ConsoleAccess, Guard};
 use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
@@ -59,15 +59,15 @@ pub(super) async fn admit(
     };
     let mut out = Vec::new();
     let next = match guard.entry(&who.user, peer) {
-        Entry::Open => Ok(wave_through(
+        ConsoleAccess::Open => Ok(wave_through(
             &ClaimedIdentity::of_response(&response),
             (2, &mut out),
         )),
-        Entry::Token(token) => {
+        ConsoleAccess::Token(token) => {
             who.may_change = true;
             prove(stream, (token, nonce), &response, &mut out).await?
         }
-        Entry::Closed(complaint) => Err((complaint, 2)),
+        ConsoleAccess::Closed(complaint) => Err((complaint, 2)),
     };
     let (answer, admitted) = match next {
         Ok(sequence) => {
@@ -104,10 +104,10 @@ async fn greet(stream: &mut Stream, nonce: &Nonce, connection: u32) -> Result<()
 /// Asks for the token. The number of the packet that comes next; or why not, and that number.
 async fn prove(
     stream: &mut Stream,
-    (token, nonce): (&Token, Nonce),
+    (token, nonce): (&AdminToken, Nonce),
     response: &Response<'_>,
     out: &mut Vec<u8>,
-) -> Result<Result<u8, (Complaint, u8)>, End> {
+) -> Result<Result<u8, (ConsoleError, u8)>, End> {
     // Old clients know no other way than the native one.
     let method = match response.plugin {
         None | Some(password::NATIVE) => Method::Native(token.native),
@@ -136,6 +136,9 @@ async fn prove(
         let user = response.user.escape_ascii();
         let message =
             format!("Access denied for user '{user}': {refusal}; the password is the admin token");
-        return Ok(Err((Complaint::new(Why::Stranger, message), sequence)));
+        return Ok(Err((
+            ConsoleError::new(ConsoleErrorKind::Stranger, message),
+            sequence,
+        )));
     }
 }

@@ -11,15 +11,15 @@ use super::answer::Answer;
 use super::login::{self, Admitted};
 use super::{End, packet};
 use crate::admin::HEADER_TIMEOUT;
-use crate::admin::console::command::{Statement, statements};
-use crate::admin::console::complaint::{Complaint, Why};
-use crate::admin::console::operator::{Done, Operator};
+use crate::admin::console::command::{ConsoleCommand, statements};
+use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
+use crate::admin::console::operator::{CommandResult, CommandRunner};
 use crate::admin::console::show::lines;
 use crate::admin::console::stream::Stream;
 use crate::admin::console::{Console, Dialect};
 
 struct Session<'a> {
-    operator: Operator<'a>,
+    operator: CommandRunner<'a>,
     agreed: Capabilities,
 }
 
@@ -42,7 +42,7 @@ pub(in crate::admin::console) async fn converse(
         Err(end) => return last_word(&mut stream, 2, end).await,
     };
     let dialect = Dialect::MySql;
-    let operator = Operator {
+    let operator = CommandRunner {
         console,
         dialect,
         who,
@@ -69,8 +69,11 @@ async fn last_word(stream: &mut Stream, sequence: u8, end: End) -> Result<(), En
     Ok(stream.send(answer.bytes()).await?)
 }
 
-fn violation(fault: ProtocolError) -> Complaint {
-    Complaint::new(Why::Protocol, format!("protocol violation: {fault}"))
+fn violation(fault: ProtocolError) -> ConsoleError {
+    ConsoleError::new(
+        ConsoleErrorKind::Protocol,
+        format!("protocol violation: {fault}"),
+    )
 }
 
 impl Session<'_> {
@@ -109,26 +112,31 @@ impl Session<'_> {
             } => answer.text("See SHOW STATS."),
             _ => {
                 let message = "only text statements are supported";
-                answer.error(&Complaint::new(Why::NotHere, message));
+                answer.error(&ConsoleError::new(ConsoleErrorKind::NotHere, message));
             }
         }
         Some(answer)
     }
 
-    async fn query(&mut self, text: &str, answer: &mut Answer) -> Result<(), Complaint> {
+    async fn query(&mut self, text: &str, answer: &mut Answer) -> Result<(), ConsoleError> {
         let all = statements(text);
         if all.is_empty() {
-            return Err(Complaint::new(Why::Syntax, "Query was empty"));
+            return Err(ConsoleError::new(
+                ConsoleErrorKind::Syntax,
+                "Query was empty",
+            ));
         }
         for (index, text) in all.iter().enumerate() {
             let statement = self.operator.prepare(text).await?;
             let done = self.operator.run(&statement).await?;
             answer.goes_on = index + 1 < all.len();
             match done {
-                Done::Table(table) => answer.table(&table),
-                Done::Said(help) if statement == Statement::Help => answer.table(&lines(&help)),
-                Done::Said(message) => answer.ok(&message),
-                Done::Nothing => answer.ok(""),
+                CommandResult::Table(table) => answer.table(&table),
+                CommandResult::Said(help) if statement == ConsoleCommand::Help => {
+                    answer.table(&lines(&help))
+                }
+                CommandResult::Said(message) => answer.ok(&message),
+                CommandResult::Nothing => answer.ok(""),
             }
         }
         Ok(())

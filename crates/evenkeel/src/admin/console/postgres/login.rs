@@ -11,7 +11,7 @@ use evenkeel_wire::postgres::{TransactionStatus, build};
 
 use super::session::Answer;
 use super::{End, VERSION, message, parsed};
-use crate::admin::console::guard::{Entry, Guard};
+use crate::admin::console::guard::{ConsoleAccess, Guard};
 use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
@@ -34,8 +34,8 @@ pub(super) async fn admit(
     };
     let mut out = wish.negotiation;
     let may_change = match guard.entry(&wish.user, peer) {
-        Entry::Open => false,
-        Entry::Token(token) => {
+        ConsoleAccess::Open => false,
+        ConsoleAccess::Token(token) => {
             let method = Method::Scram {
                 verifier: token.scram.clone(),
                 binding: None,
@@ -47,7 +47,7 @@ pub(super) async fn admit(
             }
             true
         }
-        Entry::Closed(complaint) => {
+        ConsoleAccess::Closed(complaint) => {
             let (sqlstate, message) = (complaint.why.postgres(), &complaint.message);
             refuse(stream, sqlstate, message).await?;
             return Ok(None);

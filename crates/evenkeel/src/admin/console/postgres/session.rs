@@ -12,9 +12,9 @@ use tokio::time::timeout;
 
 use super::{End, login, message};
 use crate::admin::HEADER_TIMEOUT;
-use crate::admin::console::command::{Statement, statements};
-use crate::admin::console::complaint::{Complaint, Why};
-use crate::admin::console::operator::{Done, Operator};
+use crate::admin::console::command::{ConsoleCommand, statements};
+use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
+use crate::admin::console::operator::{CommandResult, CommandRunner};
 use crate::admin::console::stream::Stream;
 use crate::admin::console::{Console, Dialect};
 
@@ -34,7 +34,7 @@ impl Answer {
         build::error(&mut self.0, &text("FATAL", sqlstate, message));
     }
 
-    fn complain(&mut self, complaint: &Complaint) {
+    fn complain(&mut self, complaint: &ConsoleError) {
         let text = text("ERROR", complaint.why.postgres(), &complaint.message);
         build::error(&mut self.0, &text);
     }
@@ -72,9 +72,9 @@ fn text<'a>(severity: &'a str, sqlstate: SqlState, message: &'a str) -> ErrorTex
 }
 
 struct Session<'a> {
-    operator: Operator<'a>,
+    operator: CommandRunner<'a>,
     answer: Answer,
-    statements: HashMap<Vec<u8>, Statement>,
+    statements: HashMap<Vec<u8>, ConsoleCommand>,
     portals: HashMap<Vec<u8>, Portal>,
     /// After an error, up to the next Sync.
     is_skipping: bool,
@@ -82,7 +82,7 @@ struct Session<'a> {
 
 /// A statement that can run, or runs: its rows may be fetched piece by piece.
 struct Portal {
-    statement: Statement,
+    statement: ConsoleCommand,
     rows: Option<VecDeque<Vec<Option<String>>>>,
 }
 
@@ -105,7 +105,7 @@ pub(in crate::admin::console) async fn converse(
         Err(end) => return last_word(&mut stream, end).await,
     };
     let mut session = Session {
-        operator: Operator {
+        operator: CommandRunner {
             console,
             dialect: Dialect::Postgres,
             who,
@@ -133,7 +133,7 @@ async fn last_word(stream: &mut Stream, end: End) -> Result<(), End> {
         return Err(end);
     };
     let mut answer = Answer::default();
-    answer.fatal(Why::Protocol.postgres(), &violation(fault));
+    answer.fatal(ConsoleErrorKind::Protocol.postgres(), &violation(fault));
     Ok(stream.send(answer.bytes()).await?)
 }
 
@@ -150,7 +150,12 @@ impl Session<'_> {
     async fn take(&mut self, frame: Frame<'_>) {
         let request = match frontend::request(frame) {
             Ok(request) => request,
-            Err(fault) => return self.fail(&Complaint::new(Why::Protocol, violation(fault))),
+            Err(fault) => {
+                return self.fail(&ConsoleError::new(
+                    ConsoleErrorKind::Protocol,
+                    violation(fault),
+                ));
+            }
         };
         match request {
             Request::Query { text } => {
@@ -172,7 +177,7 @@ impl Session<'_> {
         }
     }
 
-    fn fail(&mut self, complaint: &Complaint) {
+    fn fail(&mut self, complaint: &ConsoleError) {
         self.is_skipping = true;
         self.answer.complain(complaint);
     }
@@ -189,22 +194,22 @@ impl Session<'_> {
         }
     }
 
-    async fn run_simple(&mut self, text: &str) -> Result<(), Complaint> {
+    async fn run_simple(&mut self, text: &str) -> Result<(), ConsoleError> {
         let statement = self.operator.prepare(text).await?;
         match self.operator.run(&statement).await? {
-            Done::Table(table) => {
+            CommandResult::Table(table) => {
                 self.answer.columns(&table.columns);
                 table.rows.iter().for_each(|row| self.answer.row(row));
             }
-            Done::Said(message) => self.answer.notice(&message),
-            Done::Nothing => {}
+            CommandResult::Said(message) => self.answer.notice(&message),
+            CommandResult::Nothing => {}
         }
         build::command_complete(&mut self.answer.0, statement.tag().as_bytes());
         Ok(())
     }
 
     /// A message of the extended protocol.
-    async fn step(&mut self, request: Request<'_>) -> Result<(), Complaint> {
+    async fn step(&mut self, request: Request<'_>) -> Result<(), ConsoleError> {
         match request {
             Request::Parse {
                 statement, text, ..
@@ -240,24 +245,24 @@ impl Session<'_> {
             Request::Flush => {}
             _ => {
                 let message = "only queries are supported";
-                return Err(Complaint::new(Why::NotHere, message));
+                return Err(ConsoleError::new(ConsoleErrorKind::NotHere, message));
             }
         }
         Ok(())
     }
 
-    fn prepared(&self, name: &[u8]) -> Result<&Statement, Complaint> {
+    fn prepared(&self, name: &[u8]) -> Result<&ConsoleCommand, ConsoleError> {
         let missing = || {
             let name = String::from_utf8_lossy(name);
-            Complaint::new(
-                Why::NoStatement,
+            ConsoleError::new(
+                ConsoleErrorKind::NoStatement,
                 format!("prepared statement \"{name}\" does not exist"),
             )
         };
         self.statements.get(name).ok_or_else(missing)
     }
 
-    fn describe(&mut self, target: Target<'_>) -> Result<(), Complaint> {
+    fn describe(&mut self, target: Target<'_>) -> Result<(), ConsoleError> {
         let statement = match target {
             Target::Statement(name) => {
                 let statement = self.prepared(name)?.clone();
@@ -277,20 +282,20 @@ impl Session<'_> {
         Ok(())
     }
 
-    async fn execute(&mut self, name: &[u8], rows_max: u32) -> Result<(), Complaint> {
+    async fn execute(&mut self, name: &[u8], rows_max: u32) -> Result<(), ConsoleError> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-        if portal.statement == Statement::Empty {
+        if portal.statement == ConsoleCommand::Empty {
             build::empty(&mut self.answer.0, b'I');
             return Ok(());
         }
         if portal.rows.is_none() {
             portal.rows = Some(match self.operator.run(&portal.statement).await? {
-                Done::Table(table) => table.rows.into(),
-                Done::Said(message) => {
+                CommandResult::Table(table) => table.rows.into(),
+                CommandResult::Said(message) => {
                     self.answer.notice(&message);
                     VecDeque::new()
                 }
-                Done::Nothing => VecDeque::new(),
+                CommandResult::Nothing => VecDeque::new(),
             });
         }
         let rows = portal.rows.get_or_insert_default();
@@ -310,16 +315,19 @@ impl Session<'_> {
     }
 }
 
-fn no_portal(name: &[u8]) -> Complaint {
+fn no_portal(name: &[u8]) -> ConsoleError {
     let name = String::from_utf8_lossy(name);
-    Complaint::new(Why::NoPortal, format!("portal \"{name}\" does not exist"))
+    ConsoleError::new(
+        ConsoleErrorKind::NoPortal,
+        format!("portal \"{name}\" does not exist"),
+    )
 }
 
 /// The unnamed one may be replaced, as in a server; a client does not keep more than it may.
-fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, thing: T) -> Result<(), Complaint> {
+fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, thing: T) -> Result<(), ConsoleError> {
     if all.len() >= NAMES_MAX && !all.contains_key(&name) {
         let message = format!("too many prepared statements or portals (limit {NAMES_MAX})");
-        return Err(Complaint::new(Why::TooMany, message));
+        return Err(ConsoleError::new(ConsoleErrorKind::TooMany, message));
     }
     all.insert(name, thing);
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::{Pooled, Row, before, text};
 use crate::admin::console::Console;
-use crate::admin::console::complaint::Complaint;
+use crate::admin::console::complaint::ConsoleError;
 use crate::status::{DigestStatus, UsageStatus, WorkStatus};
 
 /// Of each user in each database.
@@ -39,7 +39,7 @@ pub(super) fn servers(one: &Pooled<'_>) -> Vec<Row> {
 pub(super) async fn digests(
     pooled: &[Pooled<'_>],
     console: &Console,
-) -> Result<Vec<Row>, Complaint> {
+) -> Result<Vec<Row>, ConsoleError> {
     let mut rows = Vec::new();
     for Pooled { service, .. } in pooled {
         // A service may have gone meanwhile: then it has none.

@@ -4,20 +4,20 @@ use rusqlite::{Error, ErrorCode};
 
 use super::{HEAP_MAX, LIMITS, TIME_MAX};
 use crate::admin::console::command::Query;
-use crate::admin::console::complaint::{Complaint, Why};
+use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::show::Show;
 
 /// Letters of the statement that are shown, from the fault on.
 const SHOWN: usize = 60;
 
-pub(super) fn complaint(error: &Error, query: &Query) -> Complaint {
+pub(super) fn complaint(error: &Error, query: &Query) -> ConsoleError {
     let (code, message) = match error {
         Error::SqlInputError { error, msg, .. } => (Some(error.code), msg.clone()),
         Error::SqliteFailure(error, Some(message)) => (Some(error.code), message.clone()),
         Error::SqliteFailure(error, None) => (Some(error.code), error.to_string()),
         Error::MultipleStatement => {
             let message = "several statements stand in the text: send them one by one";
-            return Complaint::new(Why::Syntax, message);
+            return ConsoleError::new(ConsoleErrorKind::Syntax, message);
         }
         other => (None, other.to_string()),
     };
@@ -28,40 +28,40 @@ pub(super) fn complaint(error: &Error, query: &Query) -> Complaint {
             let message = format!(
                 "the query ran for {seconds} s, the console's limit, and was ended: ask for less"
             );
-            return Complaint::new(Why::TooLong, message);
+            return ConsoleError::new(ConsoleErrorKind::TooLong, message);
         }
         Some(ErrorCode::OutOfMemory) => {
             let most = HEAP_MAX >> 20;
             let message =
                 format!("the query needs more than {most} MiB, the console's limit: ask for less");
-            return Complaint::new(Why::TooLarge, message);
+            return ConsoleError::new(ConsoleErrorKind::TooLarge, message);
         }
         Some(ErrorCode::TooBig) => {
             let (_, most) = LIMITS[0];
             let most = most >> 10;
             let advice = format!("a value or a row has {most} KiB at most: ask for less");
-            (Why::TooLarge, advice)
+            (ConsoleErrorKind::TooLarge, advice)
         }
         Some(ErrorCode::AuthorizationForStatementDenied) => forbidden(),
         // Functions are refused without the code.
         _ if message.starts_with("not authorized") => forbidden(),
         _ => advice(&message, query),
     };
-    Complaint::new(why, format!("{message}{}: {advice}", place(error, query)))
+    ConsoleError::new(why, format!("{message}{}: {advice}", place(error, query)))
 }
 
-fn forbidden() -> (Why, String) {
+fn forbidden() -> (ConsoleErrorKind, String) {
     let advice = "the console runs SELECT over its own tables: nothing else is read, nothing \
                   written";
-    (Why::NotHere, advice.to_owned())
+    (ConsoleErrorKind::NotHere, advice.to_owned())
 }
 
 /// What to do about an error that has no code of its own.
-fn advice(message: &str, query: &Query) -> (Why, String) {
+fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
     let names = |names: Vec<String>| names.join(", ");
     if message.starts_with("no such table") || message.starts_with("unknown database") {
         let known = names(Show::names().collect());
-        return (Why::NoTable, format!("there are {known}"));
+        return (ConsoleErrorKind::NoTable, format!("there are {known}"));
     }
     if message.starts_with("no such column") || message.starts_with("ambiguous column") {
         // What SQLite has read so far is not all; the text names every table.
@@ -79,7 +79,7 @@ fn advice(message: &str, query: &Query) -> (Why, String) {
                 .join("; "),
         };
         return (
-            Why::NoColumn,
+            ConsoleErrorKind::NoColumn,
             format!("{known}; a text stands in single quotes"),
         );
     }
@@ -91,13 +91,19 @@ fn advice(message: &str, query: &Query) -> (Why, String) {
         "at most",
     ];
     if beyond.iter().any(|part| message.contains(part)) {
-        return (Why::TooLarge, "write the query shorter".to_owned());
+        return (
+            ConsoleErrorKind::TooLarge,
+            "write the query shorter".to_owned(),
+        );
     }
     if message.starts_with("no such function") {
-        return (Why::Syntax, "the functions are SQLite's".to_owned());
+        return (
+            ConsoleErrorKind::Syntax,
+            "the functions are SQLite's".to_owned(),
+        );
     }
     (
-        Why::Syntax,
+        ConsoleErrorKind::Syntax,
         "the language is SQLite's; see SHOW HELP".to_owned(),
     )
 }

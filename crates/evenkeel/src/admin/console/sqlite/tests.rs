@@ -3,9 +3,9 @@
 use super::*;
 use crate::admin::console::command;
 
-fn query(text: &str, dialect: Dialect) -> Result<Query, Complaint> {
-    let statement = command::Statement::parse(text, dialect)?;
-    let command::Statement::Query(mut query) = statement else {
+fn query(text: &str, dialect: Dialect) -> Result<Query, ConsoleError> {
+    let statement = command::ConsoleCommand::parse(text, dialect)?;
+    let command::ConsoleCommand::Query(mut query) = statement else {
         panic!("{text}: {statement:?}");
     };
     query.plan = plan(&query)?;
@@ -22,7 +22,7 @@ fn lists() -> Vec<Row> {
 }
 
 /// The columns and rows of a statement over `lists`.
-fn asked(text: &str) -> Result<(Vec<String>, Vec<Vec<String>>), Complaint> {
+fn asked(text: &str) -> Result<(Vec<String>, Vec<Vec<String>>), ConsoleError> {
     let query = query(text, Dialect::MySql)?;
     let rows = run(&query, &[Value::Integer(1)], &[(Show::Lists, lists())])?;
     let plain = |row: Row| {
@@ -96,35 +96,50 @@ fn only_the_tables_that_are_read_are_filled() {
 #[test]
 fn what_is_no_select_over_these_tables_is_refused() {
     for (text, why) in [
-        ("ATTACH '/tmp/x' AS x", Why::Syntax),
-        ("PRAGMA table_list", Why::Syntax),
-        ("DELETE FROM pools", Why::Syntax),
-        ("EXPLAIN SELECT 1", Why::Syntax),
-        ("WITH a AS (SELECT 1) DELETE FROM pools", Why::NotHere),
+        ("ATTACH '/tmp/x' AS x", ConsoleErrorKind::Syntax),
+        ("PRAGMA table_list", ConsoleErrorKind::Syntax),
+        ("DELETE FROM pools", ConsoleErrorKind::Syntax),
+        ("EXPLAIN SELECT 1", ConsoleErrorKind::Syntax),
+        (
+            "WITH a AS (SELECT 1) DELETE FROM pools",
+            ConsoleErrorKind::NotHere,
+        ),
         (
             "WITH a AS (SELECT 1) INSERT INTO lists VALUES (1, 2)",
-            Why::NotHere,
+            ConsoleErrorKind::NotHere,
         ),
         (
             "WITH a AS (SELECT 1) UPDATE lists SET items = 0",
-            Why::NotHere,
+            ConsoleErrorKind::NotHere,
         ),
-        ("SELECT load_extension('/tmp/x')", Why::NotHere),
-        ("SELECT fts3_tokenizer('simple')", Why::NotHere),
-        ("SELECT * FROM pragma_table_list", Why::NotHere),
-        ("SELECT count(*) FROM pragma_database_list", Why::NotHere),
-        ("SELECT * FROM sqlite_schema", Why::NotHere),
-        ("SELECT count(*) FROM sqlite_schema", Why::NotHere),
-        ("SELECT * FROM evenkeel.sqlite_schema", Why::NotHere),
-        ("SELECT * FROM dbstat", Why::NotHere),
-        ("SELECT 1; SELECT 2", Why::Syntax),
-        ("SELECT 1 --'\n; SELECT 2 --'", Why::Syntax),
-        ("SELECT $1", Why::NotHere),
-        ("SELECT * FROM pools WHERE user = ?", Why::NotHere),
-        ("SELECT * FROM other.pools", Why::NoTable),
-        ("SELECT", Why::Syntax),
-        ("SELECT nobody", Why::NoColumn),
-        ("SELECT nobody()", Why::Syntax),
+        ("SELECT load_extension('/tmp/x')", ConsoleErrorKind::NotHere),
+        ("SELECT fts3_tokenizer('simple')", ConsoleErrorKind::NotHere),
+        ("SELECT * FROM pragma_table_list", ConsoleErrorKind::NotHere),
+        (
+            "SELECT count(*) FROM pragma_database_list",
+            ConsoleErrorKind::NotHere,
+        ),
+        ("SELECT * FROM sqlite_schema", ConsoleErrorKind::NotHere),
+        (
+            "SELECT count(*) FROM sqlite_schema",
+            ConsoleErrorKind::NotHere,
+        ),
+        (
+            "SELECT * FROM evenkeel.sqlite_schema",
+            ConsoleErrorKind::NotHere,
+        ),
+        ("SELECT * FROM dbstat", ConsoleErrorKind::NotHere),
+        ("SELECT 1; SELECT 2", ConsoleErrorKind::Syntax),
+        ("SELECT 1 --'\n; SELECT 2 --'", ConsoleErrorKind::Syntax),
+        ("SELECT $1", ConsoleErrorKind::NotHere),
+        (
+            "SELECT * FROM pools WHERE user = ?",
+            ConsoleErrorKind::NotHere,
+        ),
+        ("SELECT * FROM other.pools", ConsoleErrorKind::NoTable),
+        ("SELECT", ConsoleErrorKind::Syntax),
+        ("SELECT nobody", ConsoleErrorKind::NoColumn),
+        ("SELECT nobody()", ConsoleErrorKind::Syntax),
     ] {
         for dialect in [Dialect::Postgres, Dialect::MySql] {
             let told = query(text, dialect).expect_err(text);
@@ -169,20 +184,26 @@ fn what_has_no_end_is_ended() {
         .map(|at| format!(", v{at} AS (SELECT * FROM v{0}, v{0} AS o)", at - 1))
         .collect();
     for (text, why) in [
-        (format!("{numbers} SELECT count(*) FROM n"), Why::TooLong),
+        (
+            format!("{numbers} SELECT count(*) FROM n"),
+            ConsoleErrorKind::TooLong,
+        ),
         (
             format!("{numbers} SELECT i FROM n LIMIT 10001"),
-            Why::TooLarge,
+            ConsoleErrorKind::TooLarge,
         ),
         (
             format!("{numbers} SELECT hex(zeroblob(30000)) FROM n LIMIT 1000"),
-            Why::TooLarge,
+            ConsoleErrorKind::TooLarge,
         ),
-        ("SELECT hex(zeroblob(60000))".into(), Why::TooLarge),
-        (format!("SELECT {sum}1"), Why::TooLarge),
+        (
+            "SELECT hex(zeroblob(60000))".into(),
+            ConsoleErrorKind::TooLarge,
+        ),
+        (format!("SELECT {sum}1"), ConsoleErrorKind::TooLarge),
         (
             format!("WITH v0 AS (SELECT 1){views} SELECT count(*) FROM v13"),
-            Why::TooLarge,
+            ConsoleErrorKind::TooLarge,
         ),
     ] {
         let begun = Instant::now();
@@ -191,7 +212,10 @@ fn what_has_no_end_is_ended() {
         assert_eq!(told.why, why, "{text}: {}", told.message);
         // A busy machine has its time, an endless statement has not.
         assert!(took < TIME_MAX * 10, "{text}: {took:?}");
-        assert!(why != Why::TooLong || took >= TIME_MAX, "{text}: {took:?}");
+        assert!(
+            why != ConsoleErrorKind::TooLong || took >= TIME_MAX,
+            "{text}: {took:?}"
+        );
     }
     let most = format!("{numbers} SELECT i FROM n LIMIT 10000");
     assert_eq!(rows(&most).len(), ROWS_MAX);
@@ -225,7 +249,12 @@ fn what_is_nested_or_doubled_without_measure_is_refused_at_once() {
     ] {
         let begun = Instant::now();
         let told = asked(&text).expect_err(&text);
-        assert_eq!(told.why, Why::TooLarge, "{text}: {}", told.message);
+        assert_eq!(
+            told.why,
+            ConsoleErrorKind::TooLarge,
+            "{text}: {}",
+            told.message
+        );
         assert!(begun.elapsed() < TIME_MAX * 10, "{text}");
     }
 }
@@ -240,5 +269,5 @@ fn show_gives_every_row_that_the_table_has() {
     };
     assert_eq!(asked("SHOW LISTS LIKE 'list%'").unwrap().len(), all.len());
     let told = asked("SELECT * FROM lists").unwrap_err();
-    assert_eq!(told.why, Why::TooLarge, "{}", told.message);
+    assert_eq!(told.why, ConsoleErrorKind::TooLarge, "{}", told.message);
 }

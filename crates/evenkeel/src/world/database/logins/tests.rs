@@ -47,7 +47,7 @@ impl Slow {
     }
 }
 
-impl Knows for Slow {
+impl AuthDirectory for Slow {
     type Of = PostgresAuthRecord;
 
     async fn look_up(&self, user: &str) -> Answer<PostgresAuthRecord> {
@@ -129,8 +129,8 @@ async fn an_answer_that_does_not_come_is_given_up() {
 
 #[test]
 fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
-    let mut book = Book::<PostgresAuthRecord>::default();
-    let take = |book: &mut Book<PostgresAuthRecord>| {
+    let mut book = PendingLookups::<PostgresAuthRecord>::default();
+    let take = |book: &mut PendingLookups<PostgresAuthRecord>| {
         let (reply, answer) = oneshot::channel();
         let user = "app".to_owned();
         book.take(LookupRequest { user, reply });
@@ -153,7 +153,7 @@ fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
 /// Answers after so long.
 struct After(Duration);
 
-impl Asks for After {
+impl AuthBackend for After {
     type Of = PostgresAuthRecord;
 
     async fn ask(&self, _: &Target, _: &str, limit: Duration) -> Answer<PostgresAuthRecord> {
@@ -166,17 +166,17 @@ impl Asks for After {
 }
 
 /// Servers that answer after so many seconds each, none of them up yet.
-fn servers(answer_s: &[u64], wait_ms: u64) -> (watch::Sender<Roster>, Servers<After>) {
+fn servers(answer_s: &[u64], wait_ms: u64) -> (watch::Sender<Membership>, Servers<After>) {
     let listed = |index: usize| {
         let server = Server::new(index as u64, "db".into(), Arc::new(Load::new(None)), 1);
         server.set_endpoints(vec![Endpoint::Tcp(([127, 0, 0, 1], 1).into())]);
-        Listed {
+        MonitoredServer {
             server: Arc::new(server),
             tls: Tls::Off,
         }
     };
     let askers = answer_s.iter().enumerate();
-    let (roster, seen) = watch::channel(Roster::default());
+    let (roster, seen) = watch::channel(Membership::default());
     let askers = askers
         .map(|(index, seconds)| (listed(index), After(Duration::from_secs(*seconds))))
         .collect();
@@ -189,11 +189,11 @@ fn servers(answer_s: &[u64], wait_ms: u64) -> (watch::Sender<Roster>, Servers<Af
     (roster, servers)
 }
 
-fn up(servers: u64) -> Roster {
+fn up(servers: u64) -> Membership {
     let up = (0..servers).collect();
-    Roster {
+    Membership {
         up,
-        ..Roster::default()
+        ..Membership::default()
     }
 }
 
@@ -226,10 +226,10 @@ async fn only_the_last_server_that_can_tell_is_waited_for_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_has_stepped_down_or_gone_is_waited_for_no_more() {
-    let after = |primary: u64, ids: &[u64]| Roster {
+    let after = |primary: u64, ids: &[u64]| Membership {
         primary: Some(primary),
         up: ids.to_vec(),
-        ..Roster::default()
+        ..Membership::default()
     };
     for (now, is_given_up) in [
         (after(1, &[0, 1]), true),

@@ -29,7 +29,7 @@ struct Fake {
     in_recovery: bool,
 }
 
-impl Tells for Fake {
+impl PositionSource for Fake {
     async fn ask(&mut self) -> Result<ServerPosition, WatchError> {
         let world = &self.world;
         let counter = match self.in_recovery {
@@ -68,7 +68,7 @@ impl Tells for Fake {
 struct Rig {
     world: Arc<World>,
     knowledge: Arc<ServerInfo>,
-    roster: watch::Sender<Roster>,
+    roster: watch::Sender<Membership>,
 }
 
 impl Rig {
@@ -82,7 +82,7 @@ impl Rig {
         rig.knowledge.track().list(&[(REPLICA, Some(0))]);
         let samples = watch::Sender::new(0);
         for server_id in [PRIMARY, REPLICA] {
-            let follower = Follower {
+            let follower = PositionFollower {
                 server_id,
                 tells: Fake {
                     world: Arc::clone(&rig.world),
@@ -100,7 +100,7 @@ impl Rig {
 
     fn seat(&self, epoch: u64) {
         self.knowledge.track().set_primary(Some(PRIMARY), true);
-        self.roster.send_replace(Roster {
+        self.roster.send_replace(Membership {
             epoch,
             primary: Some(PRIMARY),
             replicas: vec![REPLICA],

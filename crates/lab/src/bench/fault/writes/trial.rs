@@ -12,7 +12,7 @@ use super::super::Seen;
 use super::super::steps::{cut, ms};
 use crate::scene::{self, Change};
 use crate::write_probe::{Outage, WriteLog};
-use crate::{Scene, Server, WriteProbe, WriteProbeOptions, eventually};
+use crate::{Scenario, Server, WriteProbe, WriteProbeOptions, eventually};
 
 /// Writes that succeed before and after a fault.
 const CALM_WRITES: usize = 30;
@@ -22,7 +22,7 @@ const RETURN_LIMIT: Duration = Duration::from_secs(30);
 const AWAY: Duration = Duration::from_millis(1500);
 
 pub(super) struct Trial<'a> {
-    pub(super) scene: &'a Scene,
+    pub(super) scene: &'a Scenario,
     pub(super) front: &'a Front,
     pub(super) fault: &'a Fault,
 }

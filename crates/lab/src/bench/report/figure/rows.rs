@@ -34,7 +34,7 @@ fn panels<T>(
     panels: &[Panel<T>],
     right: i32,
     legend: &[String],
-    row: impl Fn(&Stage, usize, &T, f64) -> Result<()>,
+    row: impl Fn(&TestBed, usize, &T, f64) -> Result<()>,
 ) -> Result<Option<Svg>> {
     let titles = panels.iter().flat_map(|panel| {
         panel
@@ -62,7 +62,7 @@ fn panels<T>(
         for (panel, height) in panels.iter().zip(&heights) {
             let (area, below) = rest.split_vertically(height * SCALE);
             let chart = chart(&area, frame, &panel.axis, &Axis::rows(panel.rows.len()))?;
-            let stage = Stage {
+            let stage = TestBed {
                 area: &area,
                 chart: &chart,
             };
@@ -83,12 +83,12 @@ fn panels<T>(
 }
 
 /// Where a row is drawn.
-struct Stage<'s, 'b, 'a> {
+struct TestBed<'s, 'b, 'a> {
     area: &'s Area<'a>,
     chart: &'s Chart<'b, 'a>,
 }
 
-impl Stage<'_, '_, '_> {
+impl TestBed<'_, '_, '_> {
     /// In pixels of this panel.
     fn place(&self, x: f64, row: f64) -> (i32, i32) {
         let (x, y) = self.chart.plotting_area().map_coordinate(&(x, row));
@@ -364,7 +364,7 @@ pub(super) fn cpu(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
 }
 
 /// Parts beside one another, each with its number where there is room for it.
-fn stack(stage: &Stage, parts: &[f64], row: f64, words: impl Fn(f64) -> String) -> Result<()> {
+fn stack(stage: &TestBed, parts: &[f64], row: f64, words: impl Fn(f64) -> String) -> Result<()> {
     let mut from = 0.0;
     for (index, part) in parts.iter().enumerate() {
         let until = from + part;
@@ -385,7 +385,7 @@ fn stack(stage: &Stage, parts: &[f64], row: f64, words: impl Fn(f64) -> String) 
     Ok(())
 }
 
-impl Stage<'_, '_, '_> {
+impl TestBed<'_, '_, '_> {
     /// Where even shares would meet.
     fn upright_in_row(&self, x: f64, row: f64) -> Result<()> {
         let ends = [self.place(x, row - 0.5), self.place(x, row + 0.5)];
