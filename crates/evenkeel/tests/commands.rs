@@ -175,7 +175,7 @@ fn check_says_in_words_and_exit_code_whether_a_file_is_good() {
     let good = evenkeel(&["check", "-c", &path]);
     assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
     assert!(
-        stdout(&good).contains("good: 1 service, 1 server"),
+        stdout(&good).contains("OK: 1 service, 1 server"),
         "{}",
         stdout(&good)
     );

@@ -92,7 +92,7 @@ fn the_unpacked_program_takes_the_example_of_its_config() {
     let lines = example.iter().map(|line| format!("{}\n", &line[1..]));
     std::fs::write(&config, lines.collect::<String>()).expect("it works");
     assert!(
-        words(&check()).contains("good: 1 service, 2 servers"),
+        words(&check()).contains("OK: 1 service, 2 servers"),
         "{}",
         words(&check())
     );

@@ -11,7 +11,7 @@ pub(crate) fn status() -> Status {
         now_unix_ms: 1_767_229_200_000,
         engine: EngineStatus {
             io: "io_uring".into(),
-            io_reason: "the kernel offers it".into(),
+            io_reason: "supported by the kernel".into(),
             workers: vec![WorkerStatus { sessions: 5 }, WorkerStatus { sessions: 4 }],
         },
         upgrade: vec![UpgradeStatus {
@@ -359,7 +359,7 @@ fn awkward() -> ServiceStatus {
     ServiceStatus {
         name: "a \"quoted\" \\ name\nwith <b>markup</b>".into(),
         protocol: "tcp".into(),
-        reason: "no server is up".into(),
+        reason: "no server available".into(),
         servers: vec![ServerStatus {
             name: "cache/1".into(),
             address: "[fd00::1]:6379".into(),

@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(one_server_with(7, &connections), Ok(()));
         assert_eq!(one_server_with(9, &connections), Ok(()));
         let told = one_server_with(8, &connections).unwrap_err();
-        assert!(told.contains("8 at db1 and db2"), "{told}");
+        assert!(told.contains("8 exists on db1 and db2"), "{told}");
         assert!(told.contains("evenkeel clients orders"), "{told}");
     }
 }

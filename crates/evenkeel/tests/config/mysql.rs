@@ -85,7 +85,7 @@ fn what_only_postgresql_has_is_told_what_to_do_instead() {
     check_mysql(
         "[service.health]\nprobe='postgres'",
         "E_ROLE_PROBE 7:7",
-        "does not speak MySQL",
+        "does not support MySQL",
     );
     check_mysql(
         "[service.health]\nprobe='tcp'",

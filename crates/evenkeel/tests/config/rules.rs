@@ -92,7 +92,7 @@ fn what_a_rule_cannot_say_is_pointed_at() {
     check_rule(
         "[[service.rule]]\nname = 'a b'\nreject = 'no'",
         "E_NAME 9:8",
-        "not a name for a rule",
+        "not a valid rule name",
     );
 }
 
@@ -112,7 +112,7 @@ fn rules_that_get_in_each_other_s_way_are_pointed_at() {
     check_rule(
         &two("", "name = 'b'"),
         "W_NO_EFFECT 12:1",
-        "`a` before it is for every",
+        "`a` before it matches every",
     );
     assert_eq!(rules(&two("active = false", "name = 'b'")).len(), 2);
     let many: String = (0..129)

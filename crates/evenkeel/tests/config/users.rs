@@ -141,7 +141,7 @@ fn what_cannot_log_in_is_told() {
     let files = Files::new("");
     let check = |users: &str, code: &str, words: &str| files.check(users, 0o600, code, words);
     let both = "[users.app]\npassword = 'hunter2'\nmd5 = 'md5hunter'";
-    check(both, "E_BOTH", "users.toml:3:1: `password` and `md5`");
+    check(both, "E_BOTH", "users.toml:3:1: both `password` and `md5`");
     check("[users.app]\nmd5 = 'md5hunter'", "E_VALUE", "32 digits");
     check(
         "[users.app]\nverifier = 'hunter2'",

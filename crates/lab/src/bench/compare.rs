@@ -187,7 +187,7 @@ fn by_experiment(pairs: &[Pair]) -> Vec<Vec<String>> {
         let group = (pair.key.experiment.as_str(), pair.key.metric);
         groups.entry(group).or_default().push(pair);
     }
-    let mut rows = vec![row!["ratio of", "ratios of", "ratios", "agree"]];
+    let mut rows = vec![row!["experiment", "ratio of", "ratios", "agree"]];
     for ((experiment, metric), pairs) in groups {
         let share = share(pairs.iter().copied()).unwrap_or_default();
         rows.push(row![

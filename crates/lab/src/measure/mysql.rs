@@ -180,7 +180,7 @@ fn start_all(server: &Server) -> Result<Vec<Front>> {
     for kind in KINDS {
         match Front::start(kind, server, POOL_SIZE)? {
             Some(front) => fronts.push(front),
-            None => eprintln!("{}: not installed, left out", kind.name()),
+            None => eprintln!("{}: not installed, skipped", kind.name()),
         }
     }
     Ok(fronts)

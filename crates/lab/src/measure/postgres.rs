@@ -69,7 +69,7 @@ fn start_all(kinds: &[PoolerKind], servers: &[Server], options: &Options) -> Res
     for kind in kinds.iter().filter(wanted) {
         match Pooler::start(*kind, servers, &PoolerOptions::default())? {
             Some(pooler) => poolers.push(pooler),
-            None => eprintln!("{}: not installed, left out", kind.name()),
+            None => eprintln!("{}: not installed, skipped", kind.name()),
         }
     }
     Ok(poolers)

@@ -132,7 +132,7 @@ async fn a_name_that_was_rebound_to_this_machine_is_refused() {
     );
     check_refused(&world, &world.tcp_raw(&text).await, 403, "evil.example");
     let text = raw("GET /", &["host: localhost", "host: evil.example"], "");
-    check_refused(&world, &world.tcp_raw(&text).await, 403, "twice");
+    check_refused(&world, &world.tcp_raw(&text).await, 403, "duplicated");
     let text = raw("GET /", &[], "");
     check_refused(&world, &world.tcp_raw(&text).await, 403, "Host");
 }
@@ -203,7 +203,7 @@ async fn a_reader_behind_a_proxy_needs_the_token() {
     let world = World::start(Some("s3cret")).await;
     let far = "x-forwarded-for: 203.0.113.9";
     let answer = world.tcp("GET /api/v1/status", &[far], "").await;
-    check_refused(&world, &answer, 401, "elsewhere");
+    check_refused(&world, &answer, 401, "remote access");
     assert_eq!(
         world
             .tcp("GET /api/v1/status", &[far, TOKEN], "")
@@ -237,8 +237,8 @@ async fn wrong_paths_methods_and_bodies_are_explained() {
         let answer = world.tcp(request, &[JSON, TOKEN], body).await;
         check_refused(&world, &answer, code, word);
     };
-    check("GET /nowhere", "", 404, "nothing").await;
-    check("POST /api/v1/servers/db1", "", 404, "nothing").await;
+    check("GET /nowhere", "", 404, "not found").await;
+    check("POST /api/v1/servers/db1", "", 404, "not found").await;
     check("GET /api/v1/reload", "", 405, "POST").await;
     check("POST /api/v1/status", "", 405, "GET").await;
     check("DELETE /api/v1/status", "", 405, "GET").await;

@@ -111,14 +111,14 @@ pub(in crate::cli) fn clients(connections: &Connections) -> String {
     let head = [
         "ID",
         "USER",
-        "PINNED BY",
+        "DATABASE",
         "FROM",
         "DOING",
         "FOR",
         "AGE",
         "SERVER",
         "PID",
-        "BOUND BY",
+        "PINNED BY",
         "STATEMENT",
     ];
     let mut lines = table(head, connections.clients.iter().map(client_row));

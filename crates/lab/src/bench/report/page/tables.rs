@@ -124,7 +124,7 @@ impl Table<'_> {
         for metric in &self.columns {
             html.element("th", metric.short());
         }
-        html.element("CPU share, %", "CPU goes to, %");
+        html.element("th class=\"words\"", "CPU share, %");
     }
 
     fn row(&self, html: &mut Html, target: &Target) {
