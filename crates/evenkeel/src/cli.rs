@@ -149,9 +149,9 @@ struct WeightArgs {
 struct PrimaryArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Withdraw the operator's choice; the primary is determined from the servers again.
+    /// Clear the operator's selection; the primary is determined from the servers again.
     #[arg(long)]
-    withdraw: bool,
+    clear: bool,
 }
 
 #[derive(Debug, Args)]

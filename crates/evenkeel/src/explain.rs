@@ -113,7 +113,7 @@ pub(crate) fn explain(
             .collect(),
         statements: statements.collect(),
         may_write: read.writes || !decision.is_read,
-        binds: read
+        pins: read
             .binds
             .iter()
             .map(|pin| pin.as_str().to_owned())
@@ -393,8 +393,8 @@ mod tests {
         assert_eq!(of("SELECT `a` FROM t LIMIT 1, 2").target, "a replica");
         assert_eq!(of("SELECT a FROM t LOCK IN SHARE MODE").servers, ["one"]);
         assert_eq!(of("SELECT @n := @n + 1 FROM t").target, "the primary");
-        assert_eq!(of("CREATE TEMPORARY TABLE x (a INT)").binds.len(), 1);
-        assert!(of("SET @app = 'x', time_zone = '+01:00'").binds.is_empty());
+        assert_eq!(of("CREATE TEMPORARY TABLE x (a INT)").pins.len(), 1);
+        assert!(of("SET @app = 'x', time_zone = '+01:00'").pins.is_empty());
         let why = "nobody has read it";
         let unknown = Known::Nothing(why.to_owned());
         let told = explained_in("mysql", "SELECT a FROM t", &unknown);
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn what_binds_a_session_is_said() {
         let listen = explained("LISTEN news", &Known::Nobody);
-        assert_eq!(listen.binds.len(), 1, "{listen:?}");
+        assert_eq!(listen.pins.len(), 1, "{listen:?}");
         let hint = explained("/* evenkeel: server=two */ SELECT 1", &Known::Nobody);
         assert_eq!(hint.target, "server two");
     }

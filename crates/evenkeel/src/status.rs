@@ -232,7 +232,7 @@ pub struct ServiceErrors {
     /// Nothing moved for `idle_timeout_ms`.
     pub idle_timeout: u64,
     /// Cut by the balancer: drain limit, server down, end of the process.
-    pub cut: u64,
+    pub terminated: u64,
 }
 
 /// The last full second.
@@ -286,7 +286,7 @@ pub struct ServerStatus {
     /// The weight in force, 0..=256.
     pub weight: u32,
     /// The weight now, lower than `weight` during slow start.
-    pub weight_now: f64,
+    pub weight_effective: f64,
     /// The weight in the file.
     pub file_weight: u32,
     /// Takes clients only when no other server can.
@@ -304,7 +304,7 @@ pub struct ServerStatus {
     /// What it is in its cluster, where a service asks for a role.
     pub role: Option<RoleStatus>,
     /// Why this service does not use it, although it is up: its role does not fit.
-    pub unused_because: Option<String>,
+    pub unused_reason: Option<String>,
     /// Sessions on it from this service.
     pub sessions: ServerSessions,
     /// Bytes relayed since the start.
@@ -318,7 +318,7 @@ pub struct ServerStatus {
     /// The last minute, oldest first, at most 60 points of one second.
     pub history: Vec<HistoryPoint>,
     /// How it differs from the file because of a command, e.g. `drained by command`.
-    pub differs_from_file: Option<String>,
+    pub config_override: Option<String>,
 }
 
 /// Whether a server takes new clients.

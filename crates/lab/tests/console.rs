@@ -154,7 +154,7 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
     let mut seen = Vec::new();
     wait_until(&stage.balancer, "what each of them does", || {
         let rows = stage.show(&console, "CLIENTS");
-        seen = rows.iter().map(|row| text(row, "doing")).collect();
+        seen = rows.iter().map(|row| text(row, "client_state")).collect();
         seen.sort();
         seen == ["idle", "idle in transaction", "pinned", "waiting"]
     });
@@ -175,7 +175,9 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
     assert_eq!(shown, ["sbtest", "sbtest", "3", "1", "2", "0", "orders"]);
     assert_eq!(stage.show(&console, "SERVERS").len(), 2);
     let clients = stage.show(&console, "CLIENTS");
-    let listener = clients.iter().find(|row| text(row, "doing") == "pinned");
+    let listener = clients
+        .iter()
+        .find(|row| text(row, "client_state") == "pinned");
     let listener = listener.unwrap();
     assert_eq!(text(listener, "pinned_by"), "LISTEN");
     let pid = stage.value(&bound, "SELECT pg_backend_pid()");
@@ -369,7 +371,9 @@ fn a_killed_client_is_told_so_and_its_query_ends_at_the_server() {
     let mut id = String::new();
     wait_until(&stage.balancer, "the sleeper", || {
         let clients = stage.show(&console, "CLIENTS");
-        let active = clients.iter().find(|row| text(row, "doing") == "active");
+        let active = clients
+            .iter()
+            .find(|row| text(row, "client_state") == "active");
         id = active.map(|row| text(row, "id")).unwrap_or_default();
         !id.is_empty() && stage.active() == "1"
     });

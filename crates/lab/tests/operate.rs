@@ -81,7 +81,7 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
         assert_eq!(pair.sessions(), (2, 1));
         let state = pair.of(&pair.first);
         assert_eq!(state["state"], "draining");
-        assert_eq!(state["differs_from_file"], "drained by operator");
+        assert_eq!(state["config_override"], "drained by operator");
         assert_eq!(end_of(&mut finishing, A_MOMENT), End::Open);
         drop(finishing);
         assert_eq!(end_of(&mut staying, LIMIT), End::Reset);
@@ -97,7 +97,7 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
         assert!(answer.contains("accepts new clients again"), "{answer}");
         let _back = pair.open();
         assert_eq!(pair.sessions(), (1, 1));
-        assert_eq!(pair.of(&pair.first)["differs_from_file"], Value::Null);
+        assert_eq!(pair.of(&pair.first)["config_override"], Value::Null);
         let answer = done(&pair.balancer, &["undrain", &first]);
         assert!(answer.contains("was not draining"), "{answer}");
     }
@@ -141,7 +141,7 @@ fn a_weight_holds_over_a_reload_and_the_status_shows_the_difference() {
     pair.balancer.reload(&pair.config).unwrap();
     let state = pair.of(&pair.first);
     assert_eq!(
-        state["differs_from_file"],
+        state["config_override"],
         "weight 0 set by operator, 1 in the file"
     );
     assert_eq!(
@@ -154,7 +154,7 @@ fn a_weight_holds_over_a_reload_and_the_status_shows_the_difference() {
         "{table}"
     );
     done(&pair.balancer, &["weight", &first, "1"]);
-    assert_eq!(pair.of(&pair.first)["differs_from_file"], Value::Null);
+    assert_eq!(pair.of(&pair.first)["config_override"], Value::Null);
     let wrong = pair.balancer.command(&["weight", &first, "257"]).unwrap();
     assert_eq!(wrong.status.code(), Some(2));
 }
@@ -293,7 +293,7 @@ fn a_server_that_comes_back_starts_slowly() {
     let balancer = Balancer::start(&front.toml()).unwrap();
     wait_state(&balancer, "front/web-2", "up");
     let weight = || {
-        server(&balancer, "front/web-2")["weight_now"]
+        server(&balancer, "front/web-2")["weight_effective"]
             .as_f64()
             .unwrap()
     };

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::{done, said};
 
 /// From the repository, to the package.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 18] = [
     (
         "packaging/evenkeel.service",
         "usr/lib/systemd/system/evenkeel.service",
@@ -38,6 +38,17 @@ const FILES: [(&str, &str); 13] = [
     ),
     ("docs/operating.md", "usr/share/doc/evenkeel/operating.md"),
     ("docs/upgrading.md", "usr/share/doc/evenkeel/upgrading.md"),
+    (
+        "docs/differences-mysql.md",
+        "usr/share/doc/evenkeel/differences-mysql.md",
+    ),
+    (
+        "docs/differences-postgres.md",
+        "usr/share/doc/evenkeel/differences-postgres.md",
+    ),
+    ("docs/logins.md", "usr/share/doc/evenkeel/logins.md"),
+    ("docs/pooling.md", "usr/share/doc/evenkeel/pooling.md"),
+    ("docs/split.md", "usr/share/doc/evenkeel/split.md"),
     (
         "examples/mariadb.toml",
         "usr/share/doc/evenkeel/examples/mariadb.toml",

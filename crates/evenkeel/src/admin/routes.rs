@@ -188,8 +188,8 @@ async fn primary(
     Path(server): Path<String>,
     body: Body,
 ) -> Result<Response, RejectedRequest> {
-    let PrimaryBody { withdraw } = read_json(body).await?;
-    answer(&control, Command::Primary { server, withdraw }).await
+    let PrimaryBody { clear } = read_json(body).await?;
+    answer(&control, Command::Primary { server, clear }).await
 }
 
 #[derive(Deserialize)]
@@ -207,7 +207,7 @@ struct EventsQuery {
 #[serde(deny_unknown_fields)]
 struct PrimaryBody {
     #[serde(default)]
-    withdraw: bool,
+    clear: bool,
 }
 
 #[derive(Deserialize)]

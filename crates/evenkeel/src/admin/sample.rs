@@ -30,7 +30,7 @@ pub(crate) fn status() -> Status {
             services: vec!["orders".into()],
             primary: Some("db1".into()),
             since_unix_ms: 1_767_226_000_000,
-            named: Some("db1".into()),
+            operator_override: Some("db1".into()),
             problems: vec!["db3 belongs to another cluster".into()],
         }],
         events: vec![event()],
@@ -48,7 +48,7 @@ pub(crate) fn event() -> TimelineEvent {
         service: Some("orders".into()),
         what: "db1 is the primary, replacing db2".into(),
         cause: "db2 is down".into(),
-        sessions_cut: Some(12),
+        sessions_terminated: Some(12),
         queued: 4,
     }
 }
@@ -63,9 +63,9 @@ pub(crate) fn connections() -> Connections {
                 user: "ann".into(),
                 database: "shop".into(),
                 peer: "10.1.2.3:40000".into(),
-                doing: "active".into(),
+                state: "active".into(),
                 age_ms: 60_000,
-                doing_for_ms: 1_500,
+                state_for_ms: 1_500,
                 server: Some("db1".into()),
                 server_pid: Some(4711),
                 pins: vec!["LISTEN".into()],
@@ -82,9 +82,9 @@ pub(crate) fn connections() -> Connections {
                 user: "bob".into(),
                 database: "shop".into(),
                 peer: "unix".into(),
-                doing: "waiting".into(),
+                state: "waiting".into(),
                 age_ms: 20_000,
-                doing_for_ms: 2_500,
+                state_for_ms: 2_500,
                 ..ClientStatus::default()
             },
         ],
@@ -177,7 +177,7 @@ fn pooled() -> DatabaseStatus {
         rules: vec![RuleStatus {
             name: "reports".into(),
             active: true,
-            does: "to db3, within 60000 ms".into(),
+            action: "to db3, within 60000 ms".into(),
             hits_total: 7,
         }],
         all_paused: false,
@@ -186,10 +186,10 @@ fn pooled() -> DatabaseStatus {
         queries_total: 1_000,
         transactions_total: 400,
         on_replicas_total: 600,
-        rescued_total: 5,
-        gave_up_total: 4,
-        lost_total: 2,
-        refused_logins_total: 6,
+        retried_total: 5,
+        wait_timeouts_total: 4,
+        lost_transactions_total: 2,
+        failed_logins_total: 6,
         wait_us: histogram(300),
         query_us: histogram(400),
         transaction_us: histogram(500),
@@ -232,7 +232,7 @@ fn orders() -> ServiceStatus {
             reset_by_client: 5,
             reset_by_server: 16,
             idle_timeout: 17,
-            cut: 18,
+            terminated: 18,
         },
         rates: Rates {
             sessions: 12,
@@ -273,7 +273,7 @@ fn db1() -> ServerStatus {
         address: "db1.internal:3306".into(),
         resolved: vec!["10.0.0.1:3306".into()],
         weight: 2,
-        weight_now: 1.5,
+        weight_effective: 1.5,
         file_weight: 1,
         state: ServerState::Up,
         reason: "2 probes in a row succeeded".into(),
@@ -301,7 +301,7 @@ fn db1() -> ServerStatus {
         work: Some(work()),
         latency_us: Some(640),
         history: history(),
-        differs_from_file: Some("weight 2 set by operator, 1 in the file".into()),
+        config_override: Some("weight 2 set by operator, 1 in the file".into()),
         ..ServerStatus::default()
     }
 }
@@ -335,7 +335,7 @@ fn db3() -> ServerStatus {
         name: "db3".into(),
         address: "unix:/run/mysqld/mysqld.sock".into(),
         weight: 1,
-        weight_now: 1.0,
+        weight_effective: 1.0,
         file_weight: 1,
         backup: true,
         state: ServerState::Draining,
@@ -348,9 +348,9 @@ fn db3() -> ServerStatus {
             lag_bytes: Some(16_384),
             since_unix_ms: 1_767_229_000_000,
         }),
-        unused_because: Some("server is a replica".into()),
+        unused_reason: Some("server is a replica".into()),
         monitor_problem: Some("access denied for 'monitor'@'10.0.0.9'".into()),
-        differs_from_file: Some("drained by operator".into()),
+        config_override: Some("drained by operator".into()),
         ..ServerStatus::default()
     }
 }

@@ -44,11 +44,7 @@ pub(super) fn weight(args: &WeightArgs) -> ExitCode {
 }
 
 pub(super) fn primary(args: &PrimaryArgs) -> ExitCode {
-    server_command(
-        &args.server,
-        "primary",
-        &json!({ "withdraw": args.withdraw }),
-    )
+    server_command(&args.server, "primary", &json!({ "clear": args.clear }))
 }
 
 fn server_command(args: &ServerArgs, verb: &str, body: &Value) -> ExitCode {

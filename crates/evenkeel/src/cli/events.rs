@@ -55,7 +55,7 @@ pub(super) fn line(event: &TimelineEvent) -> String {
         line.push_str(&format!(": {}", event.cause));
     }
     let mut consequences = Vec::new();
-    if let Some(cut) = event.sessions_cut.filter(|cut| *cut > 0) {
+    if let Some(cut) = event.sessions_terminated.filter(|cut| *cut > 0) {
         consequences.push(format!("sessions terminated: {cut}"));
     }
     if event.queued > 0 {
@@ -82,7 +82,7 @@ mod tests {
             service: Some("orders".to_owned()),
             what: "db2 is the primary, replacing db1".to_owned(),
             cause: "db1 is down".to_owned(),
-            sessions_cut: Some(3),
+            sessions_terminated: Some(3),
             queued: 2,
             ..TimelineEvent::default()
         };

@@ -86,7 +86,7 @@ fn rendered(explanation: &Explanation) -> String {
     line("servers", servers);
     let rules: Vec<String> = explanation.rules.iter().map(fit).collect();
     line("rules", &rules);
-    line("rule test", explanation.tried.as_slice());
+    line("rule test", explanation.rule_test.as_slice());
     let limit = explanation.timeout_ms.map(limit);
     line("timeout", limit.as_slice());
     let statements = explanation.statements.iter();
@@ -97,8 +97,8 @@ fn rendered(explanation: &Explanation) -> String {
     if explanation.obstacles.len() > 1 {
         line("obstacles", &explanation.obstacles);
     }
-    line("pins", &explanation.binds);
-    let digest = format!("{} {}", explanation.digest, explanation.normalised);
+    line("pins", &explanation.pins);
+    let digest = format!("{} {}", explanation.digest, explanation.normalized);
     line("digest", &[digest]);
     for assumed in &explanation.assumed {
         line("assumed", std::slice::from_ref(assumed));
@@ -137,7 +137,7 @@ mod tests {
             }],
             timeout_ms: Some(5),
             digest: "00000000000000fe".to_owned(),
-            normalised: "select ?".to_owned(),
+            normalized: "select ?".to_owned(),
             ..Explanation::default()
         };
         assert_eq!(

@@ -68,7 +68,7 @@ fn cluster_lines(cluster: &ClusterStatus, now_unix_ms: u64, lines: &mut Vec<Stri
         Some(primary) => format!("primary {primary}"),
         None => "no primary".to_owned(),
     };
-    let named = match &cluster.named {
+    let named = match &cluster.operator_override {
         Some(named) => format!("; selected by the operator: {named}"),
         None => String::new(),
     };
@@ -153,7 +153,7 @@ fn server_row(server: &ServerStatus, now_unix_ms: u64) -> [String; 9] {
         (Some(problem), reason) => format!("{reason}; monitor: {problem}"),
         (None, reason) => reason.to_owned(),
     };
-    let why = match &server.unused_because {
+    let why = match &server.unused_reason {
         Some(unused) if server.state == ServerState::Up => format!("not used here: {unused}"),
         _ => why,
     };
@@ -186,8 +186,8 @@ fn role_words(role: &RoleStatus) -> String {
 
 fn weight(server: &ServerStatus) -> String {
     // In slow start the weight in force is not yet the whole one.
-    if server.weight_now < f64::from(server.weight) && server.weight_now > 0.0 {
-        return format!("{:.1} of {}", server.weight_now, server.weight);
+    if server.weight_effective < f64::from(server.weight) && server.weight_effective > 0.0 {
+        return format!("{:.1} of {}", server.weight_effective, server.weight);
     }
     server.weight.to_string()
 }
@@ -196,7 +196,7 @@ fn differences(status: &Status, lines: &mut Vec<String>) {
     let mut found = Vec::new();
     for service in &status.services {
         for server in &service.servers {
-            if let Some(difference) = &server.differs_from_file {
+            if let Some(difference) = &server.config_override {
                 found.push(format!("  {}/{}: {difference}", service.name, server.name));
             }
         }

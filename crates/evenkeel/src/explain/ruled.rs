@@ -78,7 +78,7 @@ impl Ruled {
     pub(super) fn tell(&self, question: &Question, explanation: &mut Explanation) {
         let text = question.sql.as_bytes();
         explanation.digest = digest(text, self.dialect).to_string();
-        explanation.normalised = normalised(text, self.dialect);
+        explanation.normalized = normalised(text, self.dialect);
         let fitting = self.book.fitting(&self.verdict);
         explanation.rules = fitting.map(|(name, active)| fit(name, active)).collect();
         explanation.timeout_ms = self.verdict.timeout_ms;
@@ -89,7 +89,7 @@ impl Ruled {
             explanation.why.clone_from(why);
         }
         if let Some(tried) = &question.rule {
-            explanation.tried = Some(self.tried(tried, question));
+            explanation.rule_test = Some(self.tried(tried, question));
         }
         if self.assumes {
             explanation.assumed.push(OF_ANYBODY.to_owned());

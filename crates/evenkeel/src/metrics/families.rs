@@ -276,7 +276,7 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
         "evenkeel_server_weight_effective",
         "Effective weight, reduced during slow start",
         None,
-        |server, emit| emit(&[], Now(server.weight_now)),
+        |server, emit| emit(&[], Now(server.weight_effective)),
     ),
     counter(
         "evenkeel_server_received",
@@ -346,7 +346,7 @@ fn service_errors(service: &ServiceStatus, emit: Emit) -> fmt::Result {
         ("reset_by_client", errors.reset_by_client),
         ("reset_by_server", errors.reset_by_server),
         ("idle_timeout", errors.idle_timeout),
-        ("cut", errors.cut),
+        ("terminated", errors.terminated),
     ];
     emit_kinds(&kinds, emit)
 }

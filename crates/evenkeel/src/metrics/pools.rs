@@ -11,17 +11,17 @@ use Value::{Count, Now};
 pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     gauge(
         "evenkeel_service_clients_current",
-        "Clients by activity",
+        "Clients by state",
         None,
         |service, emit| {
             of(service, |pooled| {
                 let mut clients = pooled.clients.iter();
-                clients.try_for_each(|one| emit(&[("doing", &one.what)], Now(one.count as f64)))
+                clients.try_for_each(|one| emit(&[("state", &one.what)], Now(one.count as f64)))
             })
         },
     ),
     gauge(
-        "evenkeel_service_bound_clients_current",
+        "evenkeel_service_pinned_clients_current",
         "Clients pinned to their server connection, by reason; reasons without clients are absent",
         None,
         |service, emit| {
@@ -76,30 +76,38 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         |service, emit| of(service, |pooled| emit(&[], Count(pooled.on_replicas_total))),
     ),
     counter(
-        "evenkeel_service_rescues",
+        "evenkeel_service_retried_queries",
         "Queries and batches retried on another server after a failure",
         None,
-        |service, emit| of(service, |pooled| emit(&[], Count(pooled.rescued_total))),
+        |service, emit| of(service, |pooled| emit(&[], Count(pooled.retried_total))),
     ),
     counter(
         "evenkeel_service_pool_timeouts",
         "Clients that timed out waiting for a server connection",
         None,
-        |service, emit| of(service, |pooled| emit(&[], Count(pooled.gave_up_total))),
+        |service, emit| {
+            of(service, |pooled| {
+                emit(&[], Count(pooled.wait_timeouts_total))
+            })
+        },
     ),
     counter(
         "evenkeel_service_lost_transactions",
         "Transactions lost because their server failed",
         None,
-        |service, emit| of(service, |pooled| emit(&[], Count(pooled.lost_total))),
+        |service, emit| {
+            of(service, |pooled| {
+                emit(&[], Count(pooled.lost_transactions_total))
+            })
+        },
     ),
     counter(
-        "evenkeel_service_refused_logins",
-        "Logins refused",
+        "evenkeel_service_failed_logins",
+        "Failed logins",
         None,
         |service, emit| {
             of(service, |pooled| {
-                emit(&[], Count(pooled.refused_logins_total))
+                emit(&[], Count(pooled.failed_logins_total))
             })
         },
     ),

@@ -13,7 +13,7 @@ pub struct ClusterStatus {
     /// Since when the primary is what it is.
     pub since_unix_ms: u64,
     /// The server that an operator has named (`evenkeel primary`), while that holds.
-    pub named: Option<String>,
+    pub operator_override: Option<String>,
     /// What an operator should know: why there is no primary, who was refused.
     pub problems: Vec<String>,
 }

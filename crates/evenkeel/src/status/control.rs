@@ -40,7 +40,7 @@ pub enum Command {
         /// Name or address, optionally `service/server`.
         server: String,
         /// Take the name back instead.
-        withdraw: bool,
+        clear: bool,
     },
     /// Clients of a service wait, and its server connections close.
     Pause {
@@ -95,7 +95,7 @@ pub struct Reply {
     pub problems: Vec<Problem>,
     /// It was so before, by somebody else's command.
     #[serde(skip)]
-    pub was_unchanged: bool,
+    pub unchanged: bool,
 }
 
 impl Reply {
@@ -262,7 +262,7 @@ impl ControlHandle {
                 }
                 return Ok(reply);
             }
-            if !reply.was_unchanged {
+            if !reply.unchanged {
                 ours.push(service);
             }
             said.push(reply.message);
@@ -291,11 +291,11 @@ impl ControlHandle {
                 }
                 Err(why) => return Ok(Reply::failed(why)),
                 Ok(open) if Instant::now() >= until => {
-                    let what_now = match paused.was_unchanged {
+                    let what_now = match paused.unchanged {
                         true => "it remains paused",
                         false => "the pause was cancelled",
                     };
-                    if !paused.was_unchanged {
+                    if !paused.unchanged {
                         self.resume(service, database).await?;
                     }
                     let limit_ms = limit.as_millis();
@@ -376,15 +376,12 @@ mod tests {
                         service, answer, ..
                     } => drop(answer.send(Ok(u64::from(service.contains("busy"))))),
                     Request::Command(command, answer) => {
-                        let was_so = matches!(
+                        let unchanged = matches!(
                             &command,
                             Command::Pause { service, .. } if service.contains("paused")
                         );
                         let reply = Reply::done("as you wish");
-                        drop(answer.send(Reply {
-                            was_unchanged: was_so,
-                            ..reply
-                        }));
+                        drop(answer.send(Reply { unchanged, ..reply }));
                         commands.push(command);
                     }
                     other => panic!("{other:?}"),

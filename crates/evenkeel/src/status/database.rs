@@ -47,13 +47,13 @@ pub struct DatabaseStatus {
     /// Queries and batches that replicas have answered.
     pub on_replicas_total: u64,
     /// Queries and batches run again elsewhere after a server had failed or refused them.
-    pub rescued_total: u64,
+    pub retried_total: u64,
     /// Clients that waited for a server connection in vain.
-    pub gave_up_total: u64,
+    pub wait_timeouts_total: u64,
     /// Transactions lost with their server.
-    pub lost_total: u64,
+    pub lost_transactions_total: u64,
     /// Logins that were refused.
-    pub refused_logins_total: u64,
+    pub failed_logins_total: u64,
     /// Waits for a server connection, in microseconds.
     pub wait_us: Histogram,
     /// From a query's first byte to the end of its answer, in microseconds.
@@ -145,7 +145,7 @@ pub struct RuleStatus {
     /// One that is not active is counted, and does nothing.
     pub active: bool,
     /// What it does, in words.
-    pub does: String,
+    pub action: String,
     /// Statements that it fitted, of those that no active rule before it did.
     pub hits_total: u64,
 }
@@ -232,11 +232,11 @@ pub struct ClientStatus {
     /// Where it comes from; `unix` for a Unix socket.
     pub peer: String,
     /// What it does.
-    pub doing: String,
+    pub state: String,
     /// How long it has been there.
     pub age_ms: u64,
     /// How long it has done that.
-    pub doing_for_ms: u64,
+    pub state_for_ms: u64,
     /// The server whose connection it has.
     pub server: Option<String>,
     /// The process there, as `pg_stat_activity` or SHOW PROCESSLIST calls it.

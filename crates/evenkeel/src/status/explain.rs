@@ -25,7 +25,7 @@ pub struct Explanation {
     /// Its digest: that of all texts that differ from it in literals only.
     pub digest: String,
     /// What all of these look like.
-    pub normalised: String,
+    pub normalized: String,
     /// The rules that fit, in order: those that are not active, then the one that decides; of
     /// several statements, those of each.
     pub rules: Vec<RuleFit>,
@@ -34,9 +34,9 @@ pub struct Explanation {
     /// How long a rule lets it run; 0 = as long as it likes.
     pub timeout_ms: Option<u64>,
     /// What came of the rule that was to be tried.
-    pub tried: Option<String>,
+    pub rule_test: Option<String>,
     /// What binds the session to its server connection when this has run.
-    pub binds: Vec<String>,
+    pub pins: Vec<String>,
     /// What was taken for granted.
     pub assumed: Vec<String>,
 }

@@ -24,7 +24,7 @@ pub struct TimelineEvent {
     /// Why; empty when nobody knows more.
     pub cause: String,
     /// Sessions that were cut because of it; none when none could be.
-    pub sessions_cut: Option<u64>,
+    pub sessions_terminated: Option<u64>,
     /// Clients that waited for a server at that moment, in the services concerned.
     pub queued: u64,
 }

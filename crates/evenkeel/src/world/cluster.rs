@@ -252,7 +252,7 @@ impl ControlPlane {
     pub(super) fn name_primary(
         &mut self,
         address: &Address,
-        withdraw: bool,
+        clear: bool,
     ) -> Result<String, String> {
         let Some(index) = self.cluster_index(address) else {
             return Err(format!(
@@ -260,13 +260,13 @@ impl ControlPlane {
             ));
         };
         let server_id = self.servers.get(address).map(|state| state.server.id);
-        let named = (!withdraw).then_some(server_id).flatten();
+        let named = (!clear).then_some(server_id).flatten();
         let cluster = &mut self.clusters[index];
         cluster.cluster.override_primary(named);
         let name = self.name_of(address).to_owned();
         self.decide(index);
         let verdict = &self.clusters[index].verdict;
-        Ok(match (withdraw, verdict.primary) {
+        Ok(match (clear, verdict.primary) {
             (true, _) => format!(
                 "operator override removed from {name}; the primary is determined \
                                   from the servers again"

@@ -58,7 +58,7 @@ impl ControlPlane {
     }
 
     async fn carry_out(&mut self, command: Command) -> Reply {
-        let was_so = matches!(
+        let unchanged = matches!(
             &command,
             Command::Pause { service, database } if self.is_paused(service, database.as_deref())
         );
@@ -67,9 +67,9 @@ impl ControlPlane {
             Command::Drain { server, limit_ms } => self.drain(&server, limit_ms),
             Command::Undrain { server } => self.undrain(&server),
             Command::Weight { server, weight } => self.set_weight(&server, weight),
-            Command::Primary { server, withdraw } => self
+            Command::Primary { server, clear } => self
                 .find(&server)
-                .and_then(|found| self.name_primary(&found.address, withdraw)),
+                .and_then(|found| self.name_primary(&found.address, clear)),
             Command::Pause { service, database } => {
                 self.pause_service(&service, database.as_deref())
             }
@@ -86,7 +86,7 @@ impl ControlPlane {
                 let what = format!("operator command: {message}");
                 self.tell(NewEvent::new(EventKind::Command, Severity::Info, what));
                 Reply {
-                    was_unchanged: was_so,
+                    unchanged,
                     ..Reply::done(message)
                 }
             }

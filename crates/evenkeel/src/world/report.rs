@@ -86,7 +86,7 @@ impl ControlPlane {
                     .primary
                     .map(|id| self.name_of_id(index, id).to_owned()),
                 since_unix_ms: unix_ms(cluster.primary_since_ms),
-                named: cluster
+                operator_override: cluster
                     .named()
                     .map(|id| self.name_of_id(index, id).to_owned()),
                 problems: cluster
@@ -213,7 +213,7 @@ impl ControlPlane {
     }
 
     fn server_status(&self, offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
-        let unused_because = match self.fit_in(offer, &listed.address) {
+        let unused_reason = match self.fit_in(offer, &listed.address) {
             Eligibility::Unused(why) => Some(why),
             Eligibility::Serves | Eligibility::Reserve => None,
         };
@@ -221,7 +221,7 @@ impl ControlPlane {
         let worked = || WorkTotals::sum(known.server.counters.work());
         ServerStatus {
             role: self.role_status(known),
-            unused_because,
+            unused_reason,
             work: is_database.then(|| work(&worked())),
             ..server_status(offer, listed, known)
         }
@@ -269,7 +269,7 @@ fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerSta
         address: listed.address.to_string(),
         resolved: server.endpoints().iter().map(ToString::to_string).collect(),
         weight,
-        weight_now: f64::from(ramped) / f64::from(WEIGHT_SCALE),
+        weight_effective: f64::from(ramped) / f64::from(WEIGHT_SCALE),
         file_weight: listed.weight,
         backup: listed.backup,
         state,
@@ -290,7 +290,7 @@ fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerSta
         },
         latency_us: (latency_us > 0).then_some(latency_us),
         history: known.history.points(),
-        differs_from_file: differs(offer, listed, known),
+        config_override: differs(offer, listed, known),
         ..ServerStatus::default()
     }
 }
@@ -397,7 +397,7 @@ fn errors(counters: &ServiceCounters) -> ServiceErrors {
         reset_by_client: counters.reset_by_client.get(),
         reset_by_server: counters.reset_by_server.get(),
         idle_timeout: counters.idle_timeout.get(),
-        cut: counters.cut.get(),
+        terminated: counters.cut.get(),
     }
 }
 

@@ -39,7 +39,7 @@ impl Kept {
     fn event(&self) -> TimelineEvent {
         let mut event = self.event.clone();
         if !self.cuts.is_empty() {
-            event.sessions_cut = Some(self.cuts.iter().map(CutCount::get).sum());
+            event.sessions_terminated = Some(self.cuts.iter().map(CutCount::get).sum());
         }
         event
     }

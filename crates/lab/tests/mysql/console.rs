@@ -75,7 +75,7 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
     bound.run("create temporary table console_bound (a int)");
     let mut seen = Vec::new();
     wait_until(&place.stage.balancer, "what each of them does", || {
-        seen = place.show("SELECT doing FROM evenkeel.clients ORDER BY doing");
+        seen = place.show("SELECT client_state FROM evenkeel.clients ORDER BY client_state");
         seen == ["idle in transaction", "pinned"]
     });
     let pools = place.show("SELECT user, cl_active, sv_active, sv_idle, service FROM pools");
@@ -88,9 +88,10 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
     );
     assert_eq!(joined.len(), 1, "{joined:?}");
     assert!(joined[0].ends_with("\t2\t0"), "{joined:?}");
-    let bound_by = place.show("SELECT pinned_by FROM clients WHERE doing = 'pinned'");
+    let bound_by = place.show("SELECT pinned_by FROM clients WHERE client_state = 'pinned'");
     assert_eq!(bound_by, ["temporary tables (sbtest.console_bound)"]);
-    let statement = place.show("SELECT pinned_by_statement FROM clients WHERE doing = 'pinned'");
+    let statement =
+        place.show("SELECT pinned_by_statement FROM clients WHERE client_state = 'pinned'");
     assert_eq!(statement, ["create temporary table console_bound (a int)"]);
     assert_eq!(place.show("SHOW SERVERS").len(), 2);
     assert_eq!(place.show("SHOW PROCESSLIST").len(), 2);

@@ -107,10 +107,10 @@ fn a_digest_is_met_by_every_text_that_differs_in_literals_only() {
         serde_json::from_slice::<Json>(&output.stdout).unwrap()
     };
     let told_of = explained("select 'x', 1");
-    assert_eq!(told_of["normalised"], "select ?");
+    assert_eq!(told_of["normalized"], "select ?");
     // A part of the text for servers of this kind alone.
     let versioned = explained("select 1 /*M!100100 from dual */");
-    assert_eq!(versioned["normalised"], "select ? from dual");
+    assert_eq!(versioned["normalized"], "select ? from dual");
     let rule = |name: &str, told_of: &Json| {
         let digest = told_of["digest"].as_str().unwrap();
         format!("[[service.rule]]\nname = '{name}'\ndigest = '{digest}'\nreject = 'no'\n")
@@ -235,10 +235,10 @@ fn explains_rules(stage: &split::TestBed, report: &str) {
     assert!(hits(&status, "reports") >= 11, "{status}");
     let told = tried(stage, "reports");
     assert_eq!(told["servers"], serde_json::json!([report]), "{told}");
-    assert_eq!(told["tried"], "reports fits");
+    assert_eq!(told["rule_test"], "reports fits");
     assert_eq!(told["rules"][0]["name"], "reports");
     assert_eq!(
-        tried(stage, "anywhere")["tried"],
+        tried(stage, "anywhere")["rule_test"],
         "anywhere does not match: see its `match`"
     );
 }

@@ -150,7 +150,7 @@ fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
         other.run("select 1");
         client.send_long_data("long", 0, b"lost");
         eventually(LIMIT, "the long value is given up", || {
-            let given_up = stage.status()["database"]["gave_up_total"].as_u64();
+            let given_up = stage.status()["database"]["wait_timeouts_total"].as_u64();
             Ok((given_up > Some(0)).then_some(()))
         })
         .unwrap();

@@ -63,9 +63,9 @@ fn an_old_primary_of_mariadb_is_refused_and_after_it_diverged_nobody_writes_unti
     let said = done(&stage.balancer, &["primary", &new.name]);
     assert!(said.contains("is the primary"), "{said}");
     stage.wait_primary(&new);
-    assert_eq!(stage.cluster()["named"], new.name.as_str());
+    assert_eq!(stage.cluster()["operator_override"], new.name.as_str());
     stage.scene.lab.rejoin(old).unwrap();
-    done(&stage.balancer, &["primary", &new.name, "--withdraw"]);
+    done(&stage.balancer, &["primary", &new.name, "--clear"]);
     stage.wait_whole();
     assert_eq!(stage.primary(), Some(new.name));
 }
@@ -108,7 +108,7 @@ fn in_a_ring_nobody_writes_until_one_is_named() {
     assert!(primary().is_null());
     done(&balancer, &["primary", name]);
     wait_until(&balancer, "the named one", || primary() == name);
-    done(&balancer, &["primary", name, "--withdraw"]);
+    done(&balancer, &["primary", name, "--clear"]);
     wait_until(&balancer, "what the servers say", || {
         primary() == name || primary().is_null()
     });

@@ -54,11 +54,11 @@ fn what_operators_and_probes_have_found_outlives_an_upgrade(io: &str) {
         balancer.upgrade(&[]).unwrap();
         let after = first_service(&balancer);
         let same = |key: &str| assert_eq!(after["servers"][0][key], before["servers"][0][key]);
-        ["state", "weight", "differs_from_file"]
+        ["state", "weight", "config_override"]
             .iter()
             .for_each(|key| same(key));
         assert_eq!(
-            after["servers"][1]["differs_from_file"],
+            after["servers"][1]["config_override"],
             "weight 0 set by operator, 1 in the file"
         );
         let down = &after["servers"][3];

@@ -184,12 +184,12 @@ fn split(ms: u64) -> (Option<String>, Option<String>) {
 }
 
 fn is_waiting(client: &ClientStatus) -> bool {
-    client.doing.starts_with("waiting")
+    client.state.starts_with("waiting")
 }
 
 /// PgBouncer's word for it.
 fn state(client: &ClientStatus) -> &'static str {
-    match &*client.doing {
+    match &*client.state {
         "idle" => "idle",
         _ if is_waiting(client) => "waiting",
         _ => "active",
@@ -203,7 +203,7 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             None => (&*client.peer, None),
         };
         let waits_ms = if is_waiting(client) {
-            client.doing_for_ms
+            client.state_for_ms
         } else {
             0
         };
@@ -217,13 +217,13 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             text(address),
             port.and_then(text),
             before(now_unix_ms, client.age_ms),
-            before(now_unix_ms, client.doing_for_ms),
+            before(now_unix_ms, client.state_for_ms),
             wait,
             wait_us,
             text(0),
             client.server_pid.and_then(text),
             text(client.id),
-            text(&client.doing),
+            text(&client.state),
             client.server.clone(),
             (!bound_by.is_empty()).then_some(bound_by),
             client
@@ -249,8 +249,8 @@ fn processes(one: &Pooled<'_>) -> Vec<Row> {
             text(&client.peer),
             text(&client.database),
             text(command),
-            text(client.doing_for_ms / 1_000),
-            text(&client.doing),
+            text(client.state_for_ms / 1_000),
+            text(&client.state),
             None,
         ]
     };
@@ -269,7 +269,7 @@ fn servers(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             host,
             port,
             None,
-            before(now_unix_ms, client.doing_for_ms),
+            before(now_unix_ms, client.state_for_ms),
             client.server_pid.and_then(text),
             text(client.id),
             text(server),
@@ -321,9 +321,9 @@ fn pools(one: &Pooled<'_>) -> Vec<Row> {
     for client in &one.connections.clients {
         let pool = (one.pool_of(client), &*client.user);
         let sum = sums.entry(pool).or_default();
-        if client.doing == FOR_PRIMARY {
+        if client.state == FOR_PRIMARY {
             sum.waiting += 1;
-            sum.longest_wait_ms = sum.longest_wait_ms.max(client.doing_for_ms);
+            sum.longest_wait_ms = sum.longest_wait_ms.max(client.state_for_ms);
         } else if !is_waiting(client) {
             sum.active += 1;
         }
@@ -402,7 +402,7 @@ fn rules(one: &Pooled<'_>) -> Vec<Row> {
             text(&one.service.name),
             text(&rule.name),
             text(u8::from(rule.active)),
-            text(&rule.does),
+            text(&rule.action),
             text(rule.hits_total),
         ]
     };

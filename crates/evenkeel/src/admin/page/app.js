@@ -283,7 +283,7 @@ function poolValues(pool) {
   return [pool.database, pool.user, pool.server, count(pool.connections), count(pool.idle), waiting];
 }
 
-const ruleValues = (rule) => [rule.name, rule.active ? rule.does : `inactive: ${rule.does}`, count(rule.hits_total)];
+const ruleValues = (rule) => [rule.name, rule.active ? rule.action : `inactive: ${rule.action}`, count(rule.hits_total)];
 
 function workValues(work) {
   const mean = work.queries_total ? Math.round(work.busy_us_total / work.queries_total) : 0;
@@ -337,19 +337,19 @@ function plainRow(columns, valuesOf) {
 
 function updatePoolFigures(figures, pooled) {
   const total = (key) => pooled.pools.reduce((sum, pool) => sum + pool[key], 0);
-  const doing = pooled.clients.filter((one) => one.count > 0);
-  const clients = doing.reduce((sum, one) => sum + one.count, 0);
-  figures.clients.update(count(clients), doing.map((one) => `${count(one.count)} ${one.what}`).join("\n"));
+  const states = pooled.clients.filter((one) => one.count > 0);
+  const clients = states.reduce((sum, one) => sum + one.count, 0);
+  figures.clients.update(count(clients), states.map((one) => `${count(one.count)} ${one.what}`).join("\n"));
   figures.connections.update(count(total("connections")), `${count(total("idle"))} idle\n${count(total("opening"))} opening`);
   figures.queries.update(count(pooled.queries_total), `${count(pooled.on_replicas_total)} on replicas\n${count(pooled.transactions_total)} transactions`);
   figures.query.update(within(pooled.query_us, 0.5, 1), `p99 ${within(pooled.query_us, 0.99, 1)}`);
   figures.transaction.update(within(pooled.transaction_us, 0.5, 1), `p99 ${within(pooled.transaction_us, 0.99, 1)}`);
   figures.wait.update(within(pooled.wait_us, 0.5, 1), `p99 ${within(pooled.wait_us, 0.99, 1)}\n${count(pooled.wait_us.count)} waits`);
   const trouble = {
-    wait_timeouts: pooled.gave_up_total, transactions_lost: pooled.lost_total, queries_retried: pooled.rescued_total,
-    logins_refused: pooled.refused_logins_total, waiting_for_a_primary: pooled.waiting_for_primary,
+    wait_timeouts: pooled.wait_timeouts_total, transactions_lost: pooled.lost_transactions_total, queries_retried: pooled.retried_total,
+    failed_logins: pooled.failed_logins_total, waiting_for_a_primary: pooled.waiting_for_primary,
   };
-  figures.trouble.update(count(pooled.gave_up_total + pooled.lost_total), kinds(trouble));
+  figures.trouble.update(count(pooled.wait_timeouts_total + pooled.lost_transactions_total), kinds(trouble));
 }
 
 // --- Its servers.
@@ -424,13 +424,13 @@ function serverView(serviceName) {
     setText(role, server.role ? roleText(server.role) : "");
     setData(role, "role", server.role ? server.role.role : "");
     // A replica behind a port for writes is where it should be.
-    setData(unused, "expected", String(/^server is (a replica|the primary)$/.test(server.unused_because || "")));
-    setText(unused, server.unused_because && server.state === "up" ? `not used by this service: ${server.unused_because}` : "");
+    setData(unused, "expected", String(/^server is (a replica|the primary)$/.test(server.unused_reason || "")));
+    setText(unused, server.unused_reason && server.state === "up" ? `not used by this service: ${server.unused_reason}` : "");
     state.update(server.state);
     setText(age, since(server));
     setText(why, server.reason);
     setText(monitor, server.monitor_problem ? `monitor: ${server.monitor_problem}` : "");
-    const difference = server.differs_from_file || "";
+    const difference = server.config_override || "";
     setText(differs, server.reason.includes(difference) ? "" : difference);
     setText(weight, weightText(server));
     setText(fileWeight, server.weight === server.file_weight ? "" : `file: ${server.file_weight}`);
@@ -467,8 +467,8 @@ function addressText(server) {
 }
 
 function weightText(server) {
-  const slow = server.state === "up" && Math.abs(server.weight_now - server.weight) > 0.005;
-  return slow ? `${server.weight_now.toFixed(1)} → ${server.weight}` : String(server.weight);
+  const slow = server.state === "up" && Math.abs(server.weight_effective - server.weight) > 0.005;
+  return slow ? `${server.weight_effective.toFixed(1)} → ${server.weight}` : String(server.weight);
 }
 
 function updateProbe(value, text, probe) {
@@ -564,7 +564,7 @@ function clusterView() {
     setText(who, cluster.primary === null ? "No primary" : `Primary: ${cluster.primary}`);
     setText(age, since(cluster));
     setText(services, `· cluster of ${cluster.services.join(", ")}`);
-    setText(named, cluster.named === null ? "" : `· ${cluster.named} selected by the operator`);
+    setText(named, cluster.operator_override === null ? "" : `· ${cluster.operator_override} selected by the operator`);
     const text = cluster.problems.join("\n");
     if (problems.textContent !== text) problems.replaceChildren(...cluster.problems.map((one) => make("p", "", one)));
   };
@@ -592,7 +592,7 @@ function eventView() {
     setText(what, `${event.service ? `${event.service}: ` : ""}${event.what}`);
     setText(cause, event.cause);
     const consequences = [
-      event.sessions_cut ? `sessions terminated: ${count(event.sessions_cut)}` : "",
+      event.sessions_terminated ? `sessions terminated: ${count(event.sessions_terminated)}` : "",
       event.queued ? `clients waiting: ${count(event.queued)}` : "",
     ];
     setText(came, consequences.filter(Boolean).join(" · "));

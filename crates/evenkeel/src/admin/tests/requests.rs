@@ -85,12 +85,12 @@ async fn events_are_those_after_the_one_that_is_named() {
 async fn a_primary_is_named_and_the_name_taken_back() {
     let world = World::start(Some("s3cret")).await;
     let path = "POST /api/v1/servers/orders%2Fdb1/primary";
-    for (body, withdraw) in [("", false), ("{\"withdraw\":true}", true)] {
+    for (body, clear) in [("", false), ("{\"clear\":true}", true)] {
         assert_eq!(world.tcp(path, &[JSON, TOKEN], body).await.code, 200);
         let server = "orders/db1".to_owned();
         assert_eq!(
             world.commands().last(),
-            Some(&Command::Primary { server, withdraw })
+            Some(&Command::Primary { server, clear })
         );
     }
 }

@@ -62,14 +62,14 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
         ),
         format!(
             "  {} queries, {} transactions, {} on replicas, {} retried, {} transactions lost, {} \
-             wait timeouts, {} logins refused",
+             wait timeouts, {} failed logins",
             status.queries_total,
             status.transactions_total,
             status.on_replicas_total,
-            status.rescued_total,
-            status.lost_total,
-            status.gave_up_total,
-            status.refused_logins_total
+            status.retried_total,
+            status.lost_transactions_total,
+            status.wait_timeouts_total,
+            status.failed_logins_total
         ),
     ];
     if !status.pins.is_empty() {
@@ -113,7 +113,7 @@ pub(in crate::cli) fn clients(connections: &Connections) -> String {
         "USER",
         "DATABASE",
         "FROM",
-        "DOING",
+        "STATE",
         "FOR",
         "AGE",
         "SERVER",
@@ -217,8 +217,8 @@ fn client_row(client: &ClientStatus) -> [String; 11] {
         client.user.clone(),
         client.database.clone(),
         client.peer.clone(),
-        client.doing.clone(),
-        span(client.doing_for_ms),
+        client.state.clone(),
+        span(client.state_for_ms),
         span(client.age_ms),
         client.server.clone().unwrap_or_default(),
         number(client.server_pid),

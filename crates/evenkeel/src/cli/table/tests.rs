@@ -9,14 +9,14 @@ fn sample() -> Status {
         address: "10.0.0.1:3306".to_owned(),
         state,
         weight: 2,
-        weight_now: 2.0,
+        weight_effective: 2.0,
         since_unix_ms: 1_000_000,
-        differs_from_file: differs.map(str::to_owned),
+        config_override: differs.map(str::to_owned),
         ..ServerStatus::default()
     };
     let mut down = server("db2-with-a-long-name", ServerState::Down, None);
     down.reason = "3 probes failed: connection refused".to_owned();
-    down.weight_now = 0.4;
+    down.weight_effective = 0.4;
     let service = ServiceStatus {
         name: "orders".to_owned(),
         state: ServiceState::Degraded,

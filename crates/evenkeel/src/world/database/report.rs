@@ -59,10 +59,10 @@ pub(in crate::world) fn status(offer: &ManagedService) -> Option<DatabaseStatus>
         queries_total: sum(|one| &one.queries),
         transactions_total: sum(|one| &one.transactions),
         on_replicas_total: sum(|one| &one.on_replicas),
-        rescued_total: sum(|one| &one.rescued),
-        gave_up_total: sum(|one| &one.gave_up),
-        lost_total: sum(|one| &one.lost),
-        refused_logins_total: sum(|one| &one.refused_logins),
+        retried_total: sum(|one| &one.rescued),
+        wait_timeouts_total: sum(|one| &one.gave_up),
+        lost_transactions_total: sum(|one| &one.lost),
+        failed_logins_total: sum(|one| &one.refused_logins),
         wait_us: total(figures.iter().map(|one| histogram(&one.wait_us))),
         query_us: total(figures.iter().map(|one| histogram(&one.query_us))),
         transaction_us: total(figures.iter().map(|one| histogram(&one.transaction_us))),
@@ -75,14 +75,14 @@ fn rules(plan: &DatabasePlan, offer: &ManagedService) -> Vec<RuleStatus> {
     told.map(|(rule, (_, hits_total))| RuleStatus {
         name: rule.name.clone(),
         active: rule.active,
-        does: does(rule, &offer.plan),
+        action: action(rule, &offer.plan),
         hits_total,
     })
     .collect()
 }
 
 /// What a rule does, in words.
-fn does(rule: &RulePlan, plan: &ServicePlan) -> String {
+fn action(rule: &RulePlan, plan: &ServicePlan) -> String {
     if let Some(words) = &rule.reject {
         return format!("reject: {words}");
     }
@@ -236,9 +236,9 @@ fn client(plan: &ServicePlan, one: SessionInfo) -> ClientStatus {
         peer: one
             .peer
             .map_or_else(|| "unix".to_owned(), |peer| peer.to_string()),
-        doing: one.doing.as_str().to_owned(),
+        state: one.doing.as_str().to_owned(),
         age_ms: one.age_ms,
-        doing_for_ms: one.doing_for_ms,
+        state_for_ms: one.doing_for_ms,
         server: one.server.map(|server| name_of(plan, &server)),
         server_pid: one.server_process,
         pins: one.pins.iter().map(|pin| pin.as_str().to_owned()).collect(),

@@ -138,7 +138,7 @@ fn in_short_says_who_had_the_shortest_outage_with_all_rows_there() {
     let after = page(&outcome);
     assert!(!after.contains(best));
     assert!(after.contains("(primary stopped): <strong>MySQL Router</strong>, "));
-    assert!(after.contains("writes never came back: Evenkeel."));
+    assert!(after.contains("writes never resumed: Evenkeel."));
 }
 
 #[test]

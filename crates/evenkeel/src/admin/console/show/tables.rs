@@ -62,7 +62,7 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "close_needed",
             "remote_pid",
             "id",
-            "doing",
+            "client_state",
             "server",
             "pinned_by",
             "pinned_by_statement",
