@@ -227,7 +227,7 @@ mod tests {
             total_us: 1_500_000,
             from_client_bytes: 12,
             to_client_bytes: 34,
-            ended: "cut: server down".into(),
+            ended: "terminated: server down".into(),
         }
     }
 
@@ -237,7 +237,8 @@ mod tests {
             record().render(Format::Text),
             "time=2026-02-28T23:59:59.042Z event=connection service=orders client=10.0.0.9:51234 \
              server=db2 tried=db1 retries=1 wait_ms=0.0 connect_ms=0.42 first_byte_ms=- \
-             total_ms=1500.0 from_client_bytes=12 to_client_bytes=34 ended=\"cut: server down\""
+             total_ms=1500.0 from_client_bytes=12 to_client_bytes=34 \
+             ended=\"terminated: server down\""
         );
     }
 
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!(json["tried"], serde_json::json!(["db1"]));
         assert_eq!(json["connect_ms"], 0.42);
         assert_eq!(json["first_byte_ms"], Value::Null);
-        assert_eq!(json["ended"], "cut: server down");
+        assert_eq!(json["ended"], "terminated: server down");
     }
 
     #[test]

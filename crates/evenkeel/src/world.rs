@@ -359,9 +359,8 @@ impl ControlPlane {
             service.stop_listening(&self.engine);
         }
         self.tell_predecessor_of_stop();
-        let sessions = self.sessions();
-        let cause =
-            format!("stop signal received; {sessions} sessions have {limit_ms} ms to finish");
+        let sessions = pulse::counted(self.sessions(), "session");
+        let cause = format!("stop signal received; {sessions} left, {limit_ms} ms to finish");
         let news = NewEvent::new(
             EventKind::Process,
             Severity::Info,

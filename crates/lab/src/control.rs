@@ -117,7 +117,7 @@ pub(crate) fn list() -> Result<ExitCode> {
     if sockets.is_empty() {
         bail!(
             "no lab of yours is running on this machine; start one with `evenkeel-lab up \
-               mariadb`"
+             mariadb`"
         );
     }
     for socket in sockets {

@@ -47,7 +47,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     let lab = Arc::new(Lab::new("demo")?);
     progress.event(
         "starting a MariaDB primary with two replicas and a PostgreSQL primary with \
-                    one",
+         one",
     );
     let acts = stage::acts(&lab)?;
     stop.check()?;

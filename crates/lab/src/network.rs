@@ -63,7 +63,7 @@ impl Network {
         )
         .context(
             "the kernel does not allow creating a bridge, which is needed to cut servers \
-                  off",
+             off",
         )?;
         run(
             "ip",

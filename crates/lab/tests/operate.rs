@@ -74,7 +74,7 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
         let drained = Instant::now();
         let answer = done(&pair.balancer, &["drain", &first, "--limit-ms", "1500"]);
         assert!(
-            answer.contains("2 sessions have 1500 ms to finish"),
+            answer.contains("2 sessions left, 1500 ms to finish"),
             "{answer}"
         );
         let _new = pair.open();
@@ -407,7 +407,7 @@ fn a_line_for_each_finished_connection_says_why_it_ended() {
         let session = mute.accept();
         let address = mute.address().to_string();
         done(&balancer, &["drain", &address, "--limit-ms", "0"]);
-        expect("cut: drain limit");
+        expect("terminated: drain limit");
         drop((client, session));
         expect_end(TcpStream::connect(listen).unwrap());
         expect("no server up");

@@ -41,7 +41,7 @@ fn head(status: &Status, lines: &mut Vec<String>) {
             format!(" (oldest {})", age(oldest_ms))
         });
         lines.push(format!(
-            "upgrade  pid {} is draining, {} sessions left{oldest}, terminated in {left_s} s",
+            "upgrade  pid {} is draining, sessions left: {}{oldest}, terminated in {left_s} s",
             old.draining_pid, old.sessions_left
         ));
     }

@@ -76,7 +76,7 @@ fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
         if *protocol.get_or_insert(named) != named {
             let message = format!(
                 "--listen: `{text}` has a different protocol than the previous \
-                                   address"
+                 address"
             );
             let help = "use a config file with one service per protocol";
             problems.error(&None, "E_BOTH", message, help);

@@ -43,7 +43,7 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
         let message = "`dead_interval_ms_max` is less than `interval_ms`";
         let help = format!(
             "the probe interval of a dead server only increases: use {interval_ms} \
-                            or more"
+             or more"
         );
         let place = table.value_span("dead_interval_ms_max");
         problems.error(&place, "E_ORDER", message, help);

@@ -269,7 +269,7 @@ impl ControlPlane {
         Ok(match (clear, verdict.primary) {
             (true, _) => format!(
                 "operator override removed from {name}; the primary is determined \
-                                  from the servers again"
+                 from the servers again"
             ),
             (false, primary) if primary.is_some() && primary == server_id => {
                 format!("{name} is the primary")

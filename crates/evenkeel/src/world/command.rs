@@ -5,6 +5,7 @@ use std::sync::Arc;
 use evenkeel_proxy::now_ms;
 
 use super::ControlPlane;
+use super::pulse::counted;
 use super::server::Drain;
 use super::timeline::NewEvent;
 use super::upgrade::Wanted;
@@ -112,7 +113,8 @@ impl ControlPlane {
         self.publish_all_with(&address);
         self.part_from(&address);
         Ok(format!(
-            "{address} is draining; {sessions} sessions have {limit_ms} ms to finish"
+            "{address} is draining; {} left, {limit_ms} ms to finish",
+            counted(sessions as usize, "session")
         ))
     }
 

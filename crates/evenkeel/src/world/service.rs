@@ -82,7 +82,7 @@ impl ManagedService {
                 tracing::error!(
                     service = self.plan.name,
                     "cannot load the new TLS settings, \
-                                                           keeping the old ones: {why}"
+                     keeping the old ones: {why}"
                 );
             }
         }

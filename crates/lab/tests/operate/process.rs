@@ -90,7 +90,7 @@ fn sigterm_lets_sessions_finish_and_ends_with_code_0_when_the_last_one_has() {
         let (mut session, _) = mute.accept();
         let told = Instant::now();
         bare.signal("TERM");
-        bare.wait_said("stopping");
+        bare.wait_said("shutting down");
         let closed = || Ok(TcpStream::connect(listen).is_err().then_some(()));
         eventually(LIMIT, "the end of listening", closed).unwrap();
         session.write_all(b"still here").unwrap();
@@ -115,7 +115,7 @@ fn sigterm_cuts_what_is_left_after_the_limit_and_a_second_one_does_not_wait() {
         let _session = mute.accept();
         let told = Instant::now();
         bare.signal("TERM");
-        bare.wait_said("stopping");
+        bare.wait_said("shutting down");
         if signals == 2 {
             bare.signal("TERM");
         }
@@ -161,7 +161,7 @@ fn a_service_from_the_command_line_needs_no_file() {
     );
     bare.signal("INT");
     // Two that come together are one.
-    bare.wait_said("stopping");
+    bare.wait_said("shutting down");
     bare.signal("INT");
     assert_eq!(bare.wait().code(), Some(0));
     assert!(

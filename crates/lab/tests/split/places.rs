@@ -344,7 +344,7 @@ fn explain_says_where_things_go() {
     assert!(
         other.contains(
             "service \"web\" does not route statements or does not exist; choose one \
-                        of: db"
+             of: db"
         ),
         "{other}"
     );

@@ -20,7 +20,7 @@ pub(crate) fn with_server(error: &Error) -> String {
         Error::PeerIncompatible(_) | Error::AlertReceived(AlertDescription::ProtocolVersion) => {
             format!(
                 "no common TLS version or cipher ({error}): the server must support TLS 1.2 or \
-                     1.3"
+                 1.3"
             )
         }
         other => format!("TLS failed: {other}"),
@@ -60,7 +60,7 @@ pub(crate) fn with_client(error: &Error) -> String {
         Error::InvalidCertificate(_) => {
             format!(
                 "client certificate is not signed by an authority in [service.tls] client_ca \
-                     ({error})"
+                 ({error})"
             )
         }
         Error::InvalidMessage(_) => format!("the client's data is not TLS ({error})"),
@@ -83,7 +83,7 @@ pub(crate) fn with_client(error: &Error) -> String {
         Error::PeerIncompatible(_) | Error::AlertReceived(AlertDescription::ProtocolVersion) => {
             format!(
                 "no common TLS version or cipher ({error}): the client must support TLS 1.2 or \
-                     1.3"
+                 1.3"
             )
         }
         other => format!("TLS error on client connection: {other}"),

@@ -156,7 +156,7 @@ pub(crate) async fn in_time<T>(
             let limit_ms = limit.as_millis();
             let why = format!(
                 "login not completed within {limit_ms} ms (twice \
-                               connect_timeout_ms)"
+                 connect_timeout_ms)"
             );
             Err(ConnectError::unreachable(server, why))
         }

@@ -148,7 +148,7 @@ impl fmt::Display for AuthFailure {
                 return write!(
                     f,
                     "the server rejected the login with error \
-                                                       {code}"
+                     {code}"
                 );
             }
         })

@@ -106,11 +106,11 @@ impl fmt::Display for AuthFailure {
             }
             AuthFailure::Credential => f.write_str(
                 "the stored credential cannot be used with the authentication method \
-                             that the server requested",
+                 that the server requested",
             ),
             AuthFailure::CleartextNotAllowed => f.write_str(
                 "the server requested a cleartext password over a connection without \
-                             TLS",
+                 TLS",
             ),
             AuthFailure::Unproved => {
                 f.write_str("the server ended SCRAM authentication before proving its identity")

@@ -77,7 +77,7 @@ fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems:
     if let Some((name, _)) = user.filter(|_| !asked) {
         let message = format!(
             "user `{name}` may log in by certificate, but client certificates are not \
-                     requested"
+             requested"
         );
         let help = "set `client_ca` in [service.tls], or remove `certificate = true`";
         problems.warning(&places.auth, "W_NO_EFFECT", message, help);

@@ -122,7 +122,7 @@ fn interleaved(mut ports: Vec<(u64, u16)>) -> usize {
         if is_back {
             eprintln!(
                 "write {id} reached port {port} after other servers had taken over: \
-                       {seen:?}"
+                 {seen:?}"
             );
         }
         count += usize::from(is_back);

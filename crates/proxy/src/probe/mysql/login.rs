@@ -143,7 +143,7 @@ impl Login {
             1130 => self.refused(
                 &said,
                 "that the account allows connections from the address of \
-                                         Evenkeel",
+                 Evenkeel",
             ),
             1129 => self.refused(
                 &said,

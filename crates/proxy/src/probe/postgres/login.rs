@@ -136,7 +136,7 @@ impl Login {
         match error.code() {
             &SqlState::TOO_MANY_CONNECTIONS => ProbeFailure::Full(format!(
                 "too many connections on the \
-                                                                      server: {said}"
+                 server: {said}"
             )),
             &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
                 ProbeFailure::LoginRefused(self.refused(&said))

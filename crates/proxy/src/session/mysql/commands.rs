@@ -42,7 +42,7 @@ impl<'a> Session<'a> {
             }
             Command::ChangeUser(_) => RequestDisposition::Refuse(ErrorReply::protocol(
                 "COM_CHANGE_USER packet too \
-                                                                        long",
+                 long",
             )),
             Command::Query { text, .. } => self.look_at_text(text),
             Command::Prepare { text } => self.look_at_prepare(text),

@@ -18,7 +18,7 @@ use super::{ExitReason, Session};
 
 /// With which words a server refuses what came too late to go elsewhere.
 pub(super) const TOO_LATE: &str = "cannot execute statement: this pipeline started on a \
-     read-only replica; send Sync before statements that may write";
+                                   read-only replica; send Sync before statements that may write";
 
 /// A statement that cannot run where its batch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

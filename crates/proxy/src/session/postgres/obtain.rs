@@ -173,7 +173,7 @@ impl Session<'_> {
             let text = std::mem::take(&mut self.refused_setting);
             let why = format!(
                 "terminating connection: cannot restore startup settings after \
-                               RESET: {}",
+                 RESET: {}",
                 text.1
             );
             return Err(ExitReason::Fatal(ErrorReply::new(&text.0, why)));

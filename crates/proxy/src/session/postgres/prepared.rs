@@ -68,7 +68,7 @@ pub(super) fn forget_statements(
 
 /// Why a text is refused that would reach a statement of ours.
 pub(super) const NOT_ITS_NAME: &str = "prepared statement names consisting of evenkeel and \
-     a number are reserved for the connection pool";
+                                       a number are reserved for the connection pool";
 
 /// Whether a text prepares, runs or takes away what is called as only we call statements.
 pub(super) fn names_ours(meaning: &TextAnalysis) -> bool {

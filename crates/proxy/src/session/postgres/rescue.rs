@@ -238,7 +238,7 @@ impl Session<'_> {
                 }
                 false => {
                     "terminating connection: lost the server connection that this session was \
-                          pinned to"
+                     pinned to"
                 }
             };
             let complaint = ErrorReply::new(b"57P01", text).detail(detail);

@@ -159,7 +159,7 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
                 let most = scram::ITERATIONS_MAX;
                 tracing::warn!(
                     "login refused: SCRAM iteration count of the stored password \
-                                exceeds {most}"
+                     exceeds {most}"
                 );
                 return None;
             }
@@ -203,7 +203,7 @@ fn objection(wish: &LoginRequest, login: &PostgresAuthRecord) -> Option<ErrorRep
 fn in_the_open(user: &str) -> ErrorReply {
     let text = format!(
         "user \"{user}\" authenticates with a cleartext password, which requires \
-                        TLS"
+         TLS"
     );
     ErrorReply::new(b"28000", text).hint("Connect with sslmode=require or better.")
 }
