@@ -235,7 +235,7 @@ fn explains_rules(stage: &split::TestBed, report: &str) {
     assert!(hits(&status, "reports") >= 11, "{status}");
     let told = tried(stage, "reports");
     assert_eq!(told["servers"], serde_json::json!([report]), "{told}");
-    assert_eq!(told["rule_test"], "reports fits");
+    assert_eq!(told["rule_test"], "reports matches");
     assert_eq!(told["rules"][0]["name"], "reports");
     assert_eq!(
         tried(stage, "anywhere")["rule_test"],

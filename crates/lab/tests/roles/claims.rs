@@ -84,7 +84,7 @@ fn a_server_of_another_postgres_cluster_is_refused_with_both_identities() {
     wait_until(&balancer, "a refusal", || {
         let status = balancer.status().unwrap();
         let problems = status["clusters"][0]["problems"].to_string();
-        problems.contains("belongs to another cluster: it says PostgreSQL system identifier")
+        problems.contains("belongs to another cluster: it reports PostgreSQL system identifier")
             && !status["clusters"][0]["primary"].is_null()
     });
     let status = balancer.status().unwrap();
