@@ -9,10 +9,10 @@ use std::time::Instant;
 mod build;
 mod mirror;
 mod packages;
-mod place;
+mod rootfs_dir;
 mod step;
 
-use place::RootfsDir;
+use rootfs_dir::RootfsDir;
 
 /// Carries out `cargo xtask rivals [--check | --renew]`.
 pub(crate) fn run(renew: bool) -> ExitCode {

@@ -7,7 +7,7 @@ mod documents;
 mod edges;
 mod names;
 mod purity;
-mod rooms;
+mod registration;
 mod rust;
 mod sizes;
 mod tree;
@@ -66,7 +66,7 @@ fn problems(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     problems.extend(edges::check(tree));
     problems.extend(names::check(tree));
-    problems.extend(rooms::check(tree));
+    problems.extend(registration::check(tree));
     problems.extend(purity::check(tree));
     problems.extend(words::check(tree));
     problems.extend(sizes::check(tree, sizes::EXEMPTIONS));

@@ -1,11 +1,11 @@
 //! The command line: what can be asked for, and which room does it.
 
-mod ask;
 mod check;
 mod events;
 mod explain;
 mod manual;
 mod pools;
+mod requests;
 mod run;
 mod table;
 mod upgrade;
@@ -191,12 +191,12 @@ pub fn main() -> ExitCode {
     match cli.command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::check(&args),
-        Command::Status(args) => ask::status(&args),
-        Command::Reload(place) => ask::reload(&place),
-        Command::Drain(args) => ask::drain(&args),
-        Command::Undrain(args) => ask::undrain(&args),
-        Command::Weight(args) => ask::weight(&args),
-        Command::Primary(args) => ask::primary(&args),
+        Command::Status(args) => requests::status(&args),
+        Command::Reload(place) => requests::reload(&place),
+        Command::Drain(args) => requests::drain(&args),
+        Command::Undrain(args) => requests::undrain(&args),
+        Command::Weight(args) => requests::weight(&args),
+        Command::Primary(args) => requests::primary(&args),
         Command::Events(args) => events::run(&args),
         Command::Pools(args) => pools::pools(&args),
         Command::Clients(args) => pools::clients(&args),

@@ -7,9 +7,9 @@ use evenkeel_policy::route::{
     self, Decision, ResolvedHint, RouteTarget, RoutedStatement, RoutingUnit, StatementClass,
     Volatility,
 };
-use evenkeel_proxy::knowledge::{Catalog, Routines};
-use evenkeel_proxy::state::meaning;
-use evenkeel_proxy::state::mysql::{self, SessionObject};
+use evenkeel_proxy::server_info::{Catalog, Routines};
+use evenkeel_proxy::session_state::analysis;
+use evenkeel_proxy::session_state::mysql::{self, SessionObject};
 use evenkeel_wire::sql::mysql::LexerModes;
 
 use crate::config::plan::{Plan, Protocol, ServicePlan};
@@ -42,7 +42,7 @@ pub(crate) enum Known<'a> {
 /// Without a running process every function and table is taken for one that only reads.
 struct Trusting;
 
-impl meaning::CatalogLookup for Trusting {
+impl analysis::CatalogLookup for Trusting {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }
@@ -69,7 +69,7 @@ impl mysql::CatalogLookup for Trusting {
 /// What a text means, in either protocol.
 struct Read {
     statements: Vec<RoutedStatement>,
-    hint: Option<meaning::RoutingHint>,
+    hint: Option<analysis::RoutingHint>,
     writes: bool,
     binds: Pins,
 }
@@ -126,26 +126,26 @@ pub(crate) fn explain(
 }
 
 fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
-    use meaning::EffectKind;
-    let lookup: Option<&dyn meaning::CatalogLookup> = match known {
+    use analysis::EffectKind;
+    let lookup: Option<&dyn analysis::CatalogLookup> = match known {
         Known::Catalog(_, catalog) => Some(*catalog),
         Known::Nothing(_) | Known::Routines(_) => None,
         Known::Nobody => Some(&Trusting),
     };
-    let meaning = meaning::read(sql.as_bytes(), false, lookup);
+    let analysis = analysis::read(sql.as_bytes(), false, lookup);
     let mut binds = Pins::NONE;
-    for effect in &meaning.effects {
+    for effect in &analysis.effects {
         if let EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) = &effect.kind {
             binds.add(*pin);
         }
     }
-    if meaning.uses_nextval {
+    if analysis.uses_nextval {
         binds.add(Pin::Sequence);
     }
     Read {
-        statements: meaning.statements.to_vec(),
-        hint: meaning.hint,
-        writes: meaning.writes,
+        statements: analysis.statements.to_vec(),
+        hint: analysis.hint,
+        writes: analysis.writes,
         binds,
     }
 }
@@ -157,9 +157,9 @@ fn of_mysql(sql: &str, modes: LexerModes, known: &Known<'_>) -> Read {
         Known::Nothing(_) | Known::Catalog(..) => None,
         Known::Nobody => Some(&Trusting),
     };
-    let meaning = mysql::read(sql.as_bytes(), modes, lookup);
+    let analysis = mysql::read(sql.as_bytes(), modes, lookup);
     let mut binds = Pins::NONE;
-    for effect in &meaning.effects {
+    for effect in &analysis.effects {
         match &effect.does {
             EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => binds.add(*pin),
             EffectKind::Make(thing, _) | EffectKind::Unknown(thing) => binds.add(pin_of(*thing)),
@@ -168,9 +168,9 @@ fn of_mysql(sql: &str, modes: LexerModes, known: &Known<'_>) -> Read {
         }
     }
     Read {
-        statements: meaning.statements.to_vec(),
-        hint: meaning.hint,
-        writes: meaning.writes,
+        statements: analysis.statements.to_vec(),
+        hint: analysis.hint,
+        writes: analysis.writes,
         binds,
     }
 }
@@ -253,7 +253,7 @@ fn decide(
     route::decide(unit, session, &settings, &view)
 }
 
-fn hint_of(hint: &meaning::RoutingHint, cast: &ExplainContext<'_>) -> ResolvedHint {
+fn hint_of(hint: &analysis::RoutingHint, cast: &ExplainContext<'_>) -> ResolvedHint {
     let mut servers = cast.service.servers.iter();
     hint.routed(|name| servers.position(|server| server.name.as_bytes() == name))
 }

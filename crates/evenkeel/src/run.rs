@@ -16,14 +16,14 @@ use tokio::sync::{mpsc, watch};
 use crate::admin::{self, AdminSettings, Listeners};
 use crate::config::plan::{Io, LogFormat};
 use crate::config::{Plan, Problems};
+use crate::control_plane::{ControlPlane, ControlPlaneError, Signal};
 use crate::log::{self, Format, InitError};
 use crate::notify;
 use crate::status::ControlHandle;
+use crate::upgrade::admin_sockets::AdminSockets;
 use crate::upgrade::cancels::Sending;
-use crate::upgrade::doors::AdminSockets;
 use crate::upgrade::predecessor::{InheritedSockets, Predecessor, TakeOverError};
 use crate::upgrade::state::Purpose;
-use crate::world::{ControlPlane, ControlPlaneError, Signal};
 
 /// Two for each session, and the rest for listeners, probes, admin and the program itself.
 const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;

@@ -19,12 +19,12 @@
 //!
 //! Whatever goes wrong before 6, the old process goes on as if nothing had been.
 
+pub(crate) mod admin_sockets;
 pub(crate) mod cancels;
 pub(crate) mod channel;
-pub(crate) mod doors;
-pub(crate) mod line;
-mod midwife;
+mod double_fork;
 pub(crate) mod predecessor;
+pub(crate) mod predecessor_link;
 pub(crate) mod process;
 pub(crate) mod state;
 pub(crate) mod successor;

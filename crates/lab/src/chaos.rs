@@ -5,12 +5,12 @@
 //! cruel clients leave in the middle of everything, and servers are killed, frozen and promoted
 //! meanwhile. Every session tags its queries, rows and settings: another tag was another's.
 
+mod abrupt_clients;
 mod client;
-mod cruel;
-mod director;
 mod failure;
+mod fault_schedule;
 mod mysql;
-mod notes;
+mod observations;
 mod postgres;
 mod quorum;
 mod reader;
@@ -30,15 +30,15 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 
 use self::client::Client;
-use self::director::Director;
 use self::failure::Failure;
+use self::fault_schedule::Director;
 use self::seed::Chance;
 use self::stage::TestBed;
 use crate::{
     ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions,
     Scenario, eventually,
 };
-pub use notes::Wrong;
+pub use observations::Wrong;
 pub use report::{Outage, Report};
 
 /// Server connections of the pool.
@@ -150,7 +150,7 @@ impl Error for Ended {}
 /// From the start of the servers to the verdict; `None`: what should be in front is not installed.
 pub fn run(options: &Options) -> Result<Option<Report>> {
     let scene = scene(options)?;
-    director::prepare(&scene)?;
+    fault_schedule::prepare(&scene)?;
     let pooling = PoolerOptions {
         driver: options.cluster.driver(),
         mode: options.mode,
@@ -215,7 +215,7 @@ fn play<C: Client>(options: &Options, scene: &Scenario, pooler: &Pooler) -> Resu
         }
         for number in 1..=options.cruel {
             let stage = &stage;
-            scope.spawn(move || cruel::torment::<C>(stage, number, &options.cruelty));
+            scope.spawn(move || abrupt_clients::torment::<C>(stage, number, &options.cruelty));
         }
         let happened = director.run(until);
         stage.end();

@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::scene::Wanted;
+use crate::scenario::Wanted;
 use crate::write_probe::Client;
 use crate::{Balancer, Driver, Odyssey, Pgbouncer, Pgpool, Server, eventually, free_port, procfs};
 

@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use evenkeel_lab::{Balancer, Lab, PostgresCluster, PostgresOptions};
-use rig::{DRIVERS, LIMIT, done, engine, loopback, refused, service, wait_until};
+use harness::{DRIVERS, LIMIT, done, engine, loopback, refused, service, wait_until};
 use serde_json::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio_postgres::{Client, Config, NoTls, Row, SimpleQueryMessage};

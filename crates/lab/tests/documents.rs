@@ -1,19 +1,19 @@
 //! The examples of README.md and docs/ work: configurations, commands, and pages that are run.
 
+#[path = "harness/certificates.rs"]
+#[allow(dead_code, reason = "its files of users are for other tests")]
+mod certificates;
 #[path = "documents/commands.rs"]
 mod commands;
 #[path = "documents/config.rs"]
 mod config;
 #[path = "documents/page.rs"]
 mod page;
-#[path = "rig/papers.rs"]
-#[allow(dead_code, reason = "its files of users are for other tests")]
-mod papers;
 #[path = "documents/run.rs"]
 mod run;
 
+use certificates::Papers;
 use commands::Help;
-use papers::Papers;
 
 /// Pages that are about to be replaced, whose TOML is not checked.
 const NOT_CHECKED: &[&str] = &[

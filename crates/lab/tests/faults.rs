@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use evenkeel_lab::{
     Balancer, Driver, Greeting, Lab, MariadbOptions, NewConnections, NewcomersReport,
     PostgresOptions, Server, Service, Sysbench,
 };
-use rig::{DRIVERS, LIMIT, engine, loopback, server, wait_state, wait_until};
+use harness::{DRIVERS, LIMIT, engine, loopback, server, wait_state, wait_until};
 
 const EVERY: Duration = Duration::from_millis(30);
 const CLIENTS: usize = 6;
@@ -446,7 +446,7 @@ fn sessions_of_a_frozen_server_are_reset_when_the_service_says_cut_and_left_othe
         let mut cut = TcpStream::connect(cutting).unwrap();
         let mut left = TcpStream::connect(leaving).unwrap();
         wait_until(&balancer, "two sessions", || {
-            let known = rig::server(&balancer, &format!("leaving/{}", server.name));
+            let known = harness::server(&balancer, &format!("leaving/{}", server.name));
             known["sessions"]["current"] == 2
         });
         // Both have heard something of the server: otherwise they would go on elsewhere.

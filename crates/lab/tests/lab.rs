@@ -12,7 +12,7 @@ use std::{env, fs, thread};
 use evenkeel_lab::web::WebProgram;
 use evenkeel_lab::{
     Driver, Greeting, Haproxy, Lab, MariadbOptions, NewConnections, Nginx, PostgresOptions, Server,
-    Sysbench, eventually, free_port, newcomers, own_uid, procfs, web,
+    Sysbench, eventually, free_port, new_connections, own_uid, procfs, web,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -120,7 +120,7 @@ fn servers_that_stand_alone_have_the_same_rows_and_take_sysbench() {
 
     let listen = loopback(free_port());
     let _haproxy = Haproxy::tcp(&addresses, listen).unwrap();
-    newcomers::greet(listen, Greeting::Mysql, LIMIT).unwrap();
+    new_connections::greet(listen, Greeting::Mysql, LIMIT).unwrap();
     servers.iter().for_each(|server| server.kill().unwrap());
     assert!(
         short_run(listen)
@@ -264,19 +264,19 @@ fn assert_killed_and_started_again(server: &Server, greeting: Greeting) {
     server.kill().unwrap();
     assert!(!server.is_running() && server.pid().is_none());
     assert!(!pids.iter().any(|pid| procfs::is_alive(*pid)));
-    newcomers::greet(server.address, greeting, LIMIT).unwrap_err();
+    new_connections::greet(server.address, greeting, LIMIT).unwrap_err();
     server.start().unwrap();
     assert_ne!(server.pid(), pids.first().copied());
-    newcomers::greet(server.address, greeting, LIMIT).unwrap();
+    new_connections::greet(server.address, greeting, LIMIT).unwrap();
 }
 
 fn assert_frozen_and_thawed(server: &Server, greeting: Greeting) {
     server.freeze().unwrap();
     assert!(server.is_running());
     let short = Duration::from_millis(300);
-    newcomers::greet(server.address, greeting, short).unwrap_err();
+    new_connections::greet(server.address, greeting, short).unwrap_err();
     server.thaw().unwrap();
-    newcomers::greet(server.address, greeting, LIMIT).unwrap();
+    new_connections::greet(server.address, greeting, LIMIT).unwrap();
 }
 
 fn assert_stopped_and_started_again(server: &Server) {

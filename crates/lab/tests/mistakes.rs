@@ -2,15 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
 use evenkeel_lab::{Balancer, Lab, Server, Service, web};
-use rig::{
+use harness::{
     DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, plain, server, service, wait_state,
     wait_until,
 };
@@ -116,7 +116,7 @@ fn a_file_that_is_not_there_is_named() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1));
-        let said = rig::said(&output);
+        let said = harness::said(&output);
         assert!(
             said.contains("/no/such/evenkeel.toml") && said.contains("E_FILE"),
             "{said}"
@@ -125,12 +125,12 @@ fn a_file_that_is_not_there_is_named() {
     let config = balancer.status().unwrap()["config"]["path"].clone();
     let path = config.as_str().unwrap();
     std::fs::remove_file(path).unwrap();
-    let said = rig::refused(&balancer, &["reload"]);
+    let said = harness::refused(&balancer, &["reload"]);
     assert!(
         said.contains(path) && said.contains("configuration unchanged"),
         "{said}"
     );
-    rig::open(&balancer, "good", listen);
+    harness::open(&balancer, "good", listen);
 }
 
 /// `good` in front of a web server, and whatever else.

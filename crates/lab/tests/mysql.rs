@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
+#[path = "mysql/address_reuse.rs"]
+mod address_reuse;
 #[path = "mysql/ahead.rs"]
 mod ahead;
 #[path = "mysql/asked.rs"]
@@ -28,8 +30,6 @@ mod console;
 mod departed;
 #[path = "mysql/digests.rs"]
 mod digests;
-#[path = "mysql/door.rs"]
-mod door;
 #[path = "mysql/encryption.rs"]
 mod encryption;
 #[path = "mysql/first_command.rs"]
@@ -48,12 +48,14 @@ mod ids;
 mod killed;
 #[path = "mysql/large.rs"]
 mod large;
-#[path = "mysql/left.rs"]
-mod left;
+#[path = "mysql/leftover_state.rs"]
+mod leftover_state;
 #[path = "mysql/limits.rs"]
 mod limits;
 #[path = "mysql/lines.rs"]
 mod lines;
+#[path = "mysql/login_limits.rs"]
+mod login_limits;
 #[path = "mysql/logins.rs"]
 mod logins;
 #[path = "mysql/lost.rs"]
@@ -86,8 +88,6 @@ mod split;
 mod stage;
 #[path = "mysql/statements.rs"]
 mod statements;
-#[path = "mysql/strangers.rs"]
-mod strangers;
 #[path = "mysql/trackers.rs"]
 mod trackers;
 #[path = "mysql/triggers.rs"]

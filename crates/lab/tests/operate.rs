@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+#[path = "harness/harness.rs"]
+mod harness;
 #[path = "operate/process.rs"]
 mod process;
-#[path = "rig/rig.rs"]
-mod rig;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use evenkeel_lab::{Balancer, Lab, Service, free_port, web};
-use rig::{
+use harness::{
     DRIVERS, End, LIMIT, Mute, done, end_of, engine, loopback, open, plain, refused, server,
     service, wait_state, wait_until,
 };
@@ -339,7 +339,7 @@ fn a_monitor_that_cannot_log_in_is_reported_and_its_server_stays_in_use() {
         log.contains("stays in use") && !log.contains("wrong"),
         "{log}"
     );
-    evenkeel_lab::newcomers::greet(listen, evenkeel_lab::Greeting::Mysql, LIMIT).unwrap();
+    evenkeel_lab::new_connections::greet(listen, evenkeel_lab::Greeting::Mysql, LIMIT).unwrap();
     mariadb
         .sql("ALTER USER monitor@127.0.0.1 IDENTIFIED BY 'wrong'")
         .unwrap();

@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
 #[path = "postgres/batches.rs"]
 mod batches;
@@ -28,10 +28,10 @@ mod faults;
 mod first_command;
 #[path = "postgres/functions.rs"]
 mod functions;
-#[path = "postgres/goodbyes.rs"]
-mod goodbyes;
-#[path = "postgres/left.rs"]
-mod left;
+#[path = "postgres/leftover_checks.rs"]
+mod leftover_checks;
+#[path = "postgres/leftover_state.rs"]
+mod leftover_state;
 #[path = "postgres/limits.rs"]
 mod limits;
 #[path = "postgres/literals.rs"]
@@ -70,8 +70,8 @@ mod sizes;
 mod stage;
 #[path = "postgres/statements.rs"]
 mod statements;
-#[path = "postgres/trials.rs"]
-mod trials;
+#[path = "postgres/termination.rs"]
+mod termination;
 #[path = "postgres/unnamed.rs"]
 mod unnamed;
 #[path = "postgres/unseen.rs"]

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::{
     Balancer, Driver, Greeting, Lab, MariadbOptions, NewConnections, Server, Service, Sysbench, web,
 };
-use rig::papers::file_of_sbtest;
-use rig::{DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, open, plain, service, wait_until};
+use harness::certificates::file_of_sbtest;
+use harness::{
+    DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, open, plain, service, wait_until,
+};
 
 /// The nth of a series of configs that all serve `front` and `sql`, each unlike the one before.
 fn variant(number: usize, io: &str, front: SocketAddr, sql: &Service, web: &[Server]) -> String {
@@ -258,7 +260,7 @@ fn sessions_of_a_removed_server_may_finish_and_are_cut_after_the_limit() {
 }
 
 fn server_called(balancer: &Balancer, server: &Mute) -> serde_json::Value {
-    rig::server(balancer, &format!("front/{}", server.address()))
+    harness::server(balancer, &format!("front/{}", server.address()))
 }
 
 #[test]

@@ -11,10 +11,10 @@ use evenkeel_lab::{
     Balancer, Driver, GroupOptions, Haproxy, Lab, MysqlCluster, MysqlOptions, MysqlRouter, Odyssey,
     Pgbouncer, Pgpool, PostgresOptions, Server, Service, Sysbench, procfs, rootfs,
 };
-use rig::{LIMIT, loopback, wait_state, wait_until};
+use harness::{LIMIT, loopback, wait_state, wait_until};
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
 const ROWS: u32 = 100;
 

@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
 #[path = "roles/changes.rs"]
 mod changes;
@@ -14,5 +14,5 @@ mod claims;
 mod operators;
 #[path = "roles/replicas.rs"]
 mod replicas;
-#[path = "roles/stage.rs"]
-mod stage;
+#[path = "roles/test_bed.rs"]
+mod test_bed;

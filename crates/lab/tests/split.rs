@@ -3,11 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-#[path = "rig/rig.rs"]
-mod rig;
+#[path = "harness/harness.rs"]
+mod harness;
 
-#[path = "split/asked.rs"]
-mod asked;
 #[path = "split/cancel.rs"]
 mod cancel;
 #[path = "split/causality.rs"]
@@ -19,8 +17,10 @@ mod client;
 mod failover;
 #[path = "split/flushes.rs"]
 mod flushes;
-#[path = "split/places.rs"]
-mod places;
+#[path = "split/monitor_load.rs"]
+mod monitor_load;
+#[path = "split/placement.rs"]
+mod placement;
 #[path = "split/rescue.rs"]
 mod rescue;
 #[allow(dead_code, reason = "the tests of pools use the rest")]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub use source::key_of;
 
 use crate::load::Load;
-use crate::pool::{Member, PickRequest, RotationCursor};
+use crate::server_set::{Member, PickRequest, RotationCursor};
 
 mod first;
 mod least_connections;

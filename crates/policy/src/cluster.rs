@@ -4,34 +4,34 @@
 
 use std::collections::BTreeMap;
 
-mod contest;
+mod conflict;
 mod decide;
 mod fence;
 mod galera;
 mod group;
 pub mod gtid;
+mod handover_state;
 mod identity;
+mod last_primary;
 mod member;
-mod memory;
 mod postgres;
 mod replication;
 pub mod report;
 mod roles;
-mod succession;
 
 #[cfg(test)]
 mod tests;
 
 pub use gtid::Gtids;
-pub use memory::{HandedOverOverride, HandoverState};
+pub use handover_state::{HandedOverOverride, HandoverState};
 pub use report::RoleReport;
 
 use fence::Fence;
 use identity::ClusterIdentity;
+use last_primary::LastPrimary;
 use member::{LastReport, Member};
 use postgres::PrimaryLsnHistory;
 use report::ReplicationState;
-use succession::LastPrimary;
 
 /// How far a replica is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

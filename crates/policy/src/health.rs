@@ -1,10 +1,10 @@
 //! The verdict on one server: is it up? Fed with what probes and clients saw, and the time.
 
-mod row;
 mod schedule;
+mod streak;
 
-use row::{FailureSource, FailureStreak};
 use schedule::{grown, in_doubt_ms, jittered};
+use streak::{FailureSource, FailureStreak};
 
 /// Longer than any configuration means; keeps a wrong `fall` from making the memory of failures
 /// large.

@@ -4,19 +4,19 @@
 pub mod balance;
 pub mod causality;
 pub mod cluster;
+pub mod connection_pool;
+pub mod failover_queue;
 pub mod health;
-pub mod lending;
 pub mod load;
+pub mod permits;
 pub mod pins;
-pub mod places;
-pub mod pool;
 pub mod ramp;
 pub mod route;
 pub mod rules;
-pub mod trials;
-pub mod waiting;
+pub mod server_set;
+pub mod statement_verifier;
 
 pub use balance::Algorithm;
 pub use cluster::Cluster;
 pub use load::Load;
-pub use pool::{Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet};
+pub use server_set::{Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::places::{Permits, UNLIMITED};
+use crate::permits::{Permits, UNLIMITED};
 
 /// Half of the distance to a lower latency is forgotten in this time.
 const LATENCY_HALF_LIFE_MS: f32 = 10_000.0;

@@ -8,7 +8,7 @@
 //! [`rescue::may_run_again`] is asked when a server has refused or failed one that was sent.
 
 pub mod facts;
-pub mod rescue;
+pub mod retry;
 
 #[cfg(test)]
 mod tests;

@@ -5,14 +5,14 @@
 //! follows a rule's [`Destination`] as far as a read may be sent there. What else a rule may do one
 //! day is a part of [`Then`].
 
+mod outcome;
 mod pattern;
-mod verdict;
 
 #[cfg(test)]
 mod tests;
 
+pub use outcome::RuleOutcome;
 pub use pattern::{BadPattern, Pattern};
-pub use verdict::RuleOutcome;
 
 /// Each statement is held against all of them, and a [`Verdict`] has a bit for each.
 pub const RULES_MAX: usize = 128;

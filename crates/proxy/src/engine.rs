@@ -4,11 +4,11 @@
 pub mod describe;
 pub mod event;
 mod executor;
-pub(crate) mod live;
+pub(crate) mod live_session;
 pub mod operate;
 pub(crate) mod reactor;
 pub(crate) mod ring;
-pub(crate) mod spares;
+pub(crate) mod spare_buffers;
 pub(crate) mod worker;
 
 use std::io;
@@ -32,9 +32,9 @@ use crate::service::database::DatabaseService;
 use crate::service::{Service, ServiceSnapshot};
 use crate::session::cancel::{self, ForwardedKill, KillOutcome, KillRequest};
 use crate::session::mysql;
-use crate::upstream::lease::ServiceRegistry;
-use crate::upstream::lending::PoolMessage;
 use crate::upstream::queue;
+use crate::upstream::server_permit::ServiceRegistry;
+use crate::upstream::worker_pool::PoolMessage;
 use describe::NO_SESSION;
 use event::Event;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::dice::fast_random;
+use crate::fast_random::fast_random;
 
 /// Where a session is in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@
 //! and is over within its time limit whatever the other side does.
 
 mod http;
+pub(crate) mod messages;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
 mod stream;
 mod tcp;
 mod tls;
-pub(crate) mod words;
 
 use std::{
     fmt,
@@ -307,7 +307,7 @@ impl Progress {
     }
 
     pub(crate) fn timed_out(&self, timeout: Duration) -> String {
-        words::timed_out(timeout, self.lock().step)
+        messages::timed_out(timeout, self.lock().step)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

@@ -2,14 +2,14 @@
 //! to the other as what it was: an end as an end, a reset as a reset.
 
 mod epoll;
-mod guard;
+mod proxy_header_guard;
 mod ring;
 
 use std::io;
 
 use futures_util::future::try_join;
 
-use crate::engine::live::LiveSession;
+use crate::engine::live_session::LiveSession;
 use crate::engine::worker::{Poller, Worker};
 use crate::record::TerminationReason;
 use crate::socket::Socket;
@@ -136,7 +136,7 @@ impl Direction<'_> {
 
     async fn run(&self) -> Result<(), Broken> {
         if self.guarded {
-            guard::first_bytes(self).await?;
+            proxy_header_guard::first_bytes(self).await?;
         }
         let Poller::IoUring(ring) = &self.worker.poller else {
             return epoll::copy(self).await;

@@ -2,21 +2,21 @@
 
 pub mod database;
 pub mod digests;
-pub(crate) mod doorstep;
-pub mod figures;
-pub(crate) mod line;
+pub(crate) mod failover_queue;
+pub(crate) mod login_limiter;
 pub mod rules;
+pub mod stats;
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use evenkeel_policy::places::Permits;
-use evenkeel_policy::pool::{MemberSet, Pick, PickRequest, ServerSet};
+use evenkeel_policy::permits::Permits;
+use evenkeel_policy::server_set::{MemberSet, Pick, PickRequest, ServerSet};
 use evenkeel_wire::sql::mysql::LexerModes;
 
 use crate::clock;
 use crate::counters::ServiceCounters;
-use crate::dice::fast_random;
+use crate::fast_random::fast_random;
 use crate::server::Server;
 use crate::settings::ServiceSettings;
 use crate::upstream::queue::Queue;

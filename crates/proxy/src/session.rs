@@ -1,20 +1,20 @@
 //! The only corridor: one conversation with one client, from its accept to its record.
 
-mod borrower;
+mod acquirer;
+mod blocking;
 pub(crate) mod cancel;
-pub(crate) mod card;
-mod hashing;
-mod hello;
+pub(crate) mod handle;
 mod input;
-mod interned;
+mod lingering_close;
+mod login_connection;
 pub(crate) mod mysql;
-pub(crate) mod pace;
+pub(crate) mod password_rate_limit;
 pub(crate) mod pinning;
-mod placing;
+mod placement;
 pub(crate) mod postgres;
-mod refuse;
+mod proxy_protocol;
+mod statement_interner;
 mod tcp;
-mod visit;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use compio::driver::SharedFd;
 
 use crate::clock;
 use crate::engine::event::{Event, PassiveFailure};
-use crate::engine::live::LiveSession;
+use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
 use crate::listen::Accepted;
 use crate::record::{Record, TerminationReason};
@@ -52,7 +52,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     let mut record = Box::new(new_record(&service, peer));
     record.ending = match service.admit() {
         None => {
-            refuse::close_gracefully(&worker, client);
+            lingering_close::close_gracefully(&worker, client);
             TerminationReason::OverLimit
         }
         Some(seat) => match service.database.as_ref().map(|shared| &shared.own) {

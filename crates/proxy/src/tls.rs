@@ -9,8 +9,8 @@ mod certificate;
 mod channel;
 mod connector;
 mod identity;
+pub(crate) mod messages;
 mod trust;
-pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
@@ -64,10 +64,10 @@ impl SetupError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChannelError {
     /// Between a client and us.
-    #[error("{}", words::with_client(.0))]
+    #[error("{}", messages::with_client(.0))]
     WithClient(rustls::Error),
     /// Between us and a server.
-    #[error("{}", words::with_server(.0))]
+    #[error("{}", messages::with_server(.0))]
     WithServer(rustls::Error),
     /// Who stands in between could have put them there: they must not count as encrypted.
     #[error("received {0} bytes of unencrypted data after SSL request; connection closed")]

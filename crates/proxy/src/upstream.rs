@@ -1,19 +1,19 @@
 //! Lends connections to servers: picks one, waits in the queue when all are full, connects, tries
 //! again elsewhere when that fails.
 
-pub(crate) mod cancelling;
+pub(crate) mod cancel_target;
 pub(crate) mod connect;
-pub(crate) mod join;
-pub(crate) mod lease;
-pub(crate) mod lender;
-pub(crate) mod lending;
+pub(crate) mod pool_registry;
 pub(crate) mod queue;
+pub(crate) mod server_login;
+pub(crate) mod server_permit;
 pub(crate) mod vacating;
+pub(crate) mod worker_pool;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_policy::pool::Pick;
+use evenkeel_policy::server_set::Pick;
 
 use crate::clock;
 use crate::engine::event::{Event, PassiveFailure};
@@ -22,7 +22,7 @@ use crate::record::{Record, TerminationReason};
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
 use crate::socket::Socket;
-use lease::ServerPermit;
+use server_permit::ServerPermit;
 
 /// Before all servers are tried once more: long enough for a restart to get somewhere, short
 /// enough that `retries` of them stay a delay.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
-use evenkeel_proxy::state::{meaning, mysql};
+use evenkeel_proxy::session_state::{analysis, mysql};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 use evenkeel_wire::sql::mysql::LexerModes;
@@ -26,7 +26,7 @@ const MARIADB: LexerModes = LexerModes {
 
 struct NothingKnown;
 
-impl meaning::CatalogLookup for NothingKnown {
+impl analysis::CatalogLookup for NothingKnown {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Unknown
     }
@@ -85,8 +85,8 @@ fn no_text_for_postgresql_takes_the_square_of_its_length() {
         nested,
     ] {
         reads_in_time(&text, || {
-            let _ = meaning::read(text.as_bytes(), false, Some(&NothingKnown));
-            let _ = meaning::parts(text.as_bytes(), false);
+            let _ = analysis::read(text.as_bytes(), false, Some(&NothingKnown));
+            let _ = analysis::parts(text.as_bytes(), false);
             let _ = digest(text.as_bytes(), Dialect::Postgres { backslashes: false });
         });
     }
@@ -123,7 +123,11 @@ fn no_text_for_mysql_takes_the_square_of_its_length() {
 
 #[test]
 fn a_text_of_more_than_a_thousand_statements_is_not_followed_one_by_one() {
-    let statements = |text: String| meaning::read(text.as_bytes(), false, None).statements.len();
+    let statements = |text: String| {
+        analysis::read(text.as_bytes(), false, None)
+            .statements
+            .len()
+    };
     assert_eq!(statements("listen a;".repeat(1_000)), 1_000);
     assert_eq!(statements("listen a;".repeat(1_001)), 1);
     let statements = |text: String| mysql::read(text.as_bytes(), MARIADB, None).statements.len();
@@ -135,14 +139,14 @@ fn a_text_of_more_than_a_thousand_statements_is_not_followed_one_by_one() {
 fn a_text_that_leaves_too_much_behind_binds_and_keeps_its_hint() {
     let text = "/* evenkeel: primary */ select set_config('a.b','',false)";
     let set = |times: usize| format!("{text}{}", ",set_config('a.b','',false)".repeat(times - 1));
-    let read = |times| meaning::read(set(times).as_bytes(), false, None);
+    let read = |times| analysis::read(set(times).as_bytes(), false, None);
     assert_eq!(read(1_000).effects.len(), 1_000);
-    let too_much = meaning::TextAnalysis {
-        hint: Some(meaning::RoutingHint::Primary),
-        parsing_change: meaning::ParsingChange::Anything,
+    let too_much = analysis::TextAnalysis {
+        hint: Some(analysis::RoutingHint::Primary),
+        parsing_change: analysis::ParsingChange::Anything,
         may_set_search_path: true,
         may_run_later: true,
-        ..meaning::TextAnalysis::unreadable()
+        ..analysis::TextAnalysis::unreadable()
     };
     assert_eq!(read(1_001), too_much);
     let text = format!("set @a=1{}", ",@a=1".repeat(1_000));
@@ -153,6 +157,6 @@ fn a_text_that_leaves_too_much_behind_binds_and_keeps_its_hint() {
 #[test]
 fn rules_see_every_statement_of_a_text() {
     let text = "begin;".repeat(2_000);
-    assert_eq!(meaning::parts(text.as_bytes(), false).len(), 2_000);
+    assert_eq!(analysis::parts(text.as_bytes(), false).len(), 2_000);
     assert_eq!(mysql::parts(text.as_bytes(), MARIADB).len(), 2_000);
 }

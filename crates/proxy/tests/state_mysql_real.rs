@@ -15,12 +15,12 @@ use std::process::Command;
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
-use evenkeel_proxy::state::mysql::{
+use evenkeel_proxy::session_state::mysql::{
     CatalogLookup, FOLLOWED, HoldPolicy, InfoNeeds, InfoUsage, InitialSettings, ServerSessionState,
     SessionState, SettingsDiff, StatementReply, TextAnalysis, bound_by_body, settings_diff,
     trackers,
 };
-use evenkeel_proxy::state::settings::Interner;
+use evenkeel_proxy::session_state::settings::Interner;
 use evenkeel_wire::mysql::trackers::Trackers;
 use evenkeel_wire::sql::mysql::LexerModes;
 use rig::{Server, is_root, program, run};

@@ -16,8 +16,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use evenkeel_proxy::state::meaning;
-use evenkeel_proxy::state::settings::{
+use evenkeel_proxy::session_state::analysis;
+use evenkeel_proxy::session_state::settings::{
     AcceptedSettings, Interner, ServerSessionState, SessionState, from_startup,
 };
 use evenkeel_wire::postgres::TransactionStatus;
@@ -168,16 +168,16 @@ impl Scene {
         let client = &mut self.clients[at];
         let Lent { connection, on } = &mut self.lent[client.at];
         let journal = &mut client.journal;
-        let meaning = meaning::read(text.as_bytes(), journal.reported.backslashes(), None);
-        journal.sent(&meaning);
+        let analysis = analysis::read(text.as_bytes(), journal.reported.backslashes(), None);
+        journal.sent(&analysis);
         let direct = client.own.query(text);
         let answer = connection.query(text);
         assert_eq!(answer.outcome(), direct.outcome(), "{text}");
         for statement in 0..answer.completed {
-            journal.succeeded(&meaning, statement);
+            journal.succeeded(&analysis, statement);
         }
         if answer.error.is_some() {
-            journal.failed(Some(&meaning));
+            journal.failed(Some(&analysis));
         }
         for (name, value) in &answer.reports {
             on.hear(name, value, &self.interner);

@@ -12,10 +12,10 @@
     )
 )]
 
-pub mod flight;
 pub mod gtid;
 pub mod lsn;
 pub mod mysql;
 pub mod postgres;
 pub mod proxy_header;
 pub mod sql;
+pub mod stream_editor;

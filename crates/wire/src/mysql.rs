@@ -9,7 +9,6 @@
 use std::fmt;
 
 pub mod backend;
-pub mod boundaries;
 pub mod build;
 pub mod conversation;
 mod cursor;
@@ -20,6 +19,7 @@ pub mod greeting;
 pub mod login;
 pub mod password;
 pub mod rewrite;
+pub mod server_scanner;
 pub mod startup;
 pub mod trackers;
 

@@ -9,8 +9,8 @@
 use std::fmt;
 
 pub mod backend;
-pub mod boundaries;
 pub mod build;
+pub mod client_scanner;
 pub mod conversation;
 mod cursor;
 pub mod frame;
@@ -18,8 +18,8 @@ pub mod frontend;
 pub mod login;
 pub mod md5;
 pub mod names;
-pub mod requests;
 pub mod scram;
+pub mod server_scanner;
 pub mod startup;
 
 /// What the bytes received so far are.

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::{fs, io};
 
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::boundaries::{ServerScanner, Step};
+use evenkeel_wire::postgres::client_scanner::{self, ClientScanner};
 use evenkeel_wire::postgres::conversation::{Conversation, Delivery, Origin, RequestToken};
-use evenkeel_wire::postgres::requests::{self, ClientScanner};
+use evenkeel_wire::postgres::server_scanner::{ServerScanner, Step};
 
 #[path = "../../../fuzz/invariants/postgres_client.rs"]
 mod client;
@@ -74,14 +74,14 @@ fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
     let sent = read("postgres_client", name);
     let (mut requests, mut at) = (ClientScanner::new(1 << 20), 0);
     while at < sent.len() {
-        let (passed, length) = match requests.next(&sent[at..]) {
-            requests::Step::Message {
+        let (passed, length) = match client_scanner.next(&sent[at..]) {
+            client_scanner::Step::Message {
                 passed,
                 request,
                 length,
                 ..
             }
-            | requests::Step::Beginning {
+            | client_scanner::Step::Beginning {
                 passed,
                 request,
                 length,
@@ -90,7 +90,7 @@ fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
                 let _ = conversation.sent(request, Origin::Client, RequestToken(0));
                 (passed, length)
             }
-            requests::Step::Wait { passed, .. } if passed > 0 => (passed, 0),
+            client_scanner::Step::Wait { passed, .. } if passed > 0 => (passed, 0),
             other => panic!("{name}: {other:?}"),
         };
         at += passed + length;

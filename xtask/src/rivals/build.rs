@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::mirror::Mirror;
 use super::packages::{self, Outcome, Room};
-use super::place::RootfsDir;
+use super::rootfs_dir::RootfsDir;
 use super::step;
 
 /// No documentation, no translations, and no waiting for the disk at each file.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::place::RootfsDir;
+use super::rootfs_dir::RootfsDir;
 use super::step;
 
 /// Where Debian unstable is fetched from.

@@ -5,7 +5,7 @@
 //! change things; from other machines everybody is asked for it.
 
 mod command;
-mod complaint;
+mod error;
 mod guard;
 mod mysql;
 mod operator;

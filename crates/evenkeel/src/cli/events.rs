@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::EventsArgs;
-use super::ask::{client, fail, print};
+use super::requests::{client, fail, print};
 use crate::log::rfc3339;
 use crate::status::{Severity, TimelineEvent};
 

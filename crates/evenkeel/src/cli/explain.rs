@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::ProcessArgs;
-use super::ask::{client, fail, print};
+use super::requests::{client, fail, print};
 use crate::client::ClientError;
 use crate::config::{self, Style};
 use crate::explain::from_plan;

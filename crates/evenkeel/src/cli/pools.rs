@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ProcessArgs;
-use super::ask::{client, command, fail, print, url_encoded};
+use super::requests::{client, command, fail, print, url_encoded};
 use super::table::pools;
 use crate::client::{Client, ClientError};
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::{ProcessArgs, ask};
+use super::{ProcessArgs, requests};
 use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
 
 #[derive(Debug, Args)]
@@ -38,5 +38,5 @@ pub(super) fn upgrade(args: &UpgradeArgs) -> ExitCode {
         "limit_ms": args.limit_ms,
         "end_draining": args.end_draining,
     });
-    ask::command(&args.place, "/api/v1/upgrade", &body)
+    requests::command(&args.place, "/api/v1/upgrade", &body)
 }

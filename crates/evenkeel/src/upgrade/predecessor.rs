@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use super::channel::Channel;
-use super::line::{PredecessorEvent, PredecessorLink};
+use super::predecessor_link::{PredecessorEvent, PredecessorLink};
 use super::process::Process;
 use super::state::{NewProcessMessage, OldProcessMessage, Purpose, UpgradeState};
 use super::{LIMIT_MS_MAX, PREDECESSOR, VERSION};

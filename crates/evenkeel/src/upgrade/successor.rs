@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use tokio::sync::mpsc;
 
 use super::channel::Channel;
-use super::midwife;
+use super::double_fork;
 use super::process::Process;
 use super::state::{DrainReport, NewProcessMessage, OldProcessMessage, Purpose, UpgradeState};
 use super::{PREDECESSOR, VERSION};
@@ -199,7 +199,7 @@ impl Start {
             .env(PREDECESSOR, std::process::id().to_string())
             .stdin(OwnedFd::from(theirs))
             .stderr(Stdio::piped());
-        let (mut midwife, pid) = midwife::start(command)?;
+        let (mut midwife, pid) = double_fork::start(command)?;
         let words = StartupOutput::listen(midwife.stderr.take())?;
         Ok(NewProcess {
             intermediate: midwife,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::cruel::Cruelty;
+use super::abrupt_clients::Cruelty;
 use super::failure::Failure;
 use super::writer::Act;
 

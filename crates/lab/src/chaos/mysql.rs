@@ -1,15 +1,15 @@
 //! What MySQL's and MariaDB's clients say, and what is asked of them.
 
-mod acts;
 mod answer;
 mod client;
 mod cruel;
+mod write_methods;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::abrupt_clients::Cruelty;
 use super::client::{self as all, Leftover, READ, Rows};
-use super::cruel::Cruelty;
 use super::failure::Failure;
 use super::writer::Act;
 use client::Value;
@@ -44,7 +44,7 @@ impl all::Client for Client {
     }
 
     fn acts() -> &'static [Act<Client>] {
-        &acts::ALL
+        &write_methods::ALL
     }
 
     fn cruelties() -> &'static [(&'static str, Cruelty<Client>)] {

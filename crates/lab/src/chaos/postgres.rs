@@ -1,17 +1,17 @@
 //! What PostgreSQL's clients say, and what is asked of them.
 
-mod acts;
 mod client;
 mod cruel;
 mod reply;
+mod write_methods;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_wire::postgres::build;
 
+use super::abrupt_clients::Cruelty;
 use super::client::{self as all, Leftover, READ, Rows};
-use super::cruel::Cruelty;
 use super::failure::Failure;
 use super::writer::Act;
 
@@ -33,7 +33,7 @@ impl all::Client for Client {
     }
 
     fn acts() -> &'static [Act<Client>] {
-        &acts::ALL
+        &write_methods::ALL
     }
 
     fn cruelties() -> &'static [(&'static str, Cruelty<Client>)] {
@@ -76,7 +76,7 @@ impl all::Client for Client {
 
     /// By the unnamed statement.
     fn ask_prepared(&mut self, text: &str) -> Result<Rows, Failure> {
-        acts::extended(self, text).map(|reply| reply.rows)
+        write_methods::extended(self, text).map(|reply| reply.rows)
     }
 
     fn ask_read_only(&mut self, text: &str) -> Result<Rows, Failure> {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::client::{Client, READ, Rows};
 use super::failure::Failure;
-use super::notes::Reading;
+use super::observations::Reading;
 use super::stage::TestBed;
 
 const PAUSE: Duration = Duration::from_millis(5);

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Result, anyhow};
 
 use super::client::{Client, GHOSTS, Rows};
-use super::director::Happened;
-use super::notes::{Attempt, Content, Outcome, Sight, Wrong};
+use super::fault_schedule::Happened;
+use super::observations::{Attempt, Content, Outcome, Sight, Wrong};
 use super::quorum::Span;
 use crate::{Server, eventually};
 pub use outage::Outage;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::failure::Failure;
-use super::notes::Notes;
+use super::observations::Notes;
 use super::seed::Chance;
 
 /// Shared by all threads.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::client::{Client, Rows};
 use super::failure::Failure;
-use super::notes::{Attempt, Outcome, Sight, Wrong, outcome};
+use super::observations::{Attempt, Outcome, Sight, Wrong, outcome};
 use super::seed::Chance;
 use super::stage::TestBed;
 

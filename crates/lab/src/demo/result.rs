@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use evenkeel_lab::NewcomersReport;
-use evenkeel_lab::newcomers::Failure;
+use evenkeel_lab::new_connections::Failure;
 
 use super::load::Outcome;
 use crate::{row, table};

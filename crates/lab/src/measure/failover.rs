@@ -8,7 +8,7 @@ mod trial;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use evenkeel_lab::scene::How;
+use evenkeel_lab::scenario::How;
 use evenkeel_lab::{ClusterKind, Scenario};
 
 use super::Options;

@@ -15,8 +15,8 @@ use evenkeel_lab::balancer::find_binary;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
+use crate::certificates::{Papers, write_private};
 use crate::page::Block;
-use crate::papers::{Papers, write_private};
 
 /// The tables of a file, as opposed to the keys of a service.
 const TOP_LEVEL: [&str; 5] = ["engine", "admin", "log", "peers", "service"];

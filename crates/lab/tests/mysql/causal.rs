@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::build;
 
 use super::client::Client;
 use super::split::{TestBed, write_and_read};
-use crate::rig::{DRIVERS, service, wait_until};
+use crate::harness::{DRIVERS, service, wait_until};
 
 pub(crate) const PORT: &str = "select here()";
 const WAIT: &str = "galera_wait = true";

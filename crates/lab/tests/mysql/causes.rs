@@ -4,8 +4,8 @@ use evenkeel_lab::eventually;
 use serde_json::Value;
 
 use super::stage::{TestBed, sql};
-use crate::rig::pool::Setup;
-use crate::rig::{DRIVERS, LIMIT, done};
+use crate::harness::pool::Setup;
+use crate::harness::{DRIVERS, LIMIT, done};
 
 /// What a client sends, the reason of its pin, the object, and a part of the statement shown.
 const CASES: [(&str, &str, &str, &str); 7] = [

@@ -18,7 +18,7 @@ use socket2::SockRef;
 
 use self::statements::Prepared;
 use super::lines::{self, Column};
-use crate::rig::LIMIT;
+use crate::harness::LIMIT;
 
 pub(crate) use self::login::{Login, USUAL};
 pub(crate) use self::statements::Value;

@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, TestBed, same_as_direct};
-use crate::rig::{DRIVERS, said};
+use crate::harness::{DRIVERS, said};
 
 /// One of which may be bound.
 const TWO: Setup<'_> = Setup {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::client::Client;
 use super::stage::{Setup, TestBed};
-use crate::rig::{DRIVERS, loopback, wait_until};
+use crate::harness::{DRIVERS, loopback, wait_until};
 
 const TOKEN: &str = "open sesame";
 

@@ -4,8 +4,8 @@ use evenkeel_lab::Server;
 
 use super::client::Client;
 use super::split::TestBed;
-use crate::rig::cluster::service_toml;
-use crate::rig::{DRIVERS, loopback};
+use crate::harness::cluster::service_toml;
+use crate::harness::{DRIVERS, loopback};
 
 impl TestBed {
     /// The same servers, by another name at another place.

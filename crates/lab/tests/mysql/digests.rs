@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::client::{Client, Login, Value};
 use super::console::Place;
 use super::stage::sql;
-use crate::rig::{DRIVERS, done};
+use crate::harness::{DRIVERS, done};
 
 /// The statements of a service, by their texts.
 struct Digests(Vec<Json>);

@@ -12,8 +12,8 @@ use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, config, own, shared};
-use crate::rig::papers::{Papers, write_private};
-use crate::rig::{DRIVERS, LIMIT, loopback};
+use crate::harness::certificates::{Papers, write_private};
+use crate::harness::{DRIVERS, LIMIT, loopback};
 
 /// What MariaDB's own client says, as `sbtest` with a password of one's own choice.
 fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) -> String {
@@ -26,7 +26,7 @@ fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) ->
         .args(["-e", "select 'in', current_user(); \\s"])
         .output()
         .unwrap();
-    crate::rig::said(&output)
+    crate::harness::said(&output)
 }
 
 /// In front of the common server, as soon as somebody comes in.

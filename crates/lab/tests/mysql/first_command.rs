@@ -22,9 +22,9 @@ use tempfile::TempDir;
 use super::client::{Client, Login, USUAL};
 use super::lines;
 use super::stage::{Setup, TestBed, config, own_mysql, shared, sql};
-use crate::rig::line::Line;
-use crate::rig::papers::{Papers, write_private};
-use crate::rig::{DRIVERS, LIMIT, loopback};
+use crate::harness::certificates::{Papers, write_private};
+use crate::harness::line::Line;
+use crate::harness::{DRIVERS, LIMIT, loopback};
 
 /// How the command comes under TLS.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use evenkeel_lab::eventually;
 use super::client::{Client, Login};
 use super::limits::was_ended;
 use super::stage::{Setup, TestBed, shared, sql};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 /// A user who may have so many connections.
 fn may_have(user: &'static str, connections: u32) -> Login<'static> {

@@ -4,7 +4,7 @@ use evenkeel_lab::rootfs;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_direct};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@join_buffer_size)";
 const BEFORE: &str = "ANSI_QUOTES 67108864 262144";

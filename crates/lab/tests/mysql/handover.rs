@@ -9,7 +9,7 @@ use evenkeel_lab::ClusterKind;
 
 use super::client::Client;
 use super::split::TestBed;
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 /// The session is bound to its connection in each round, and to nothing between two of them.
 const ROUNDS: [&[&str]; 3] = [

@@ -8,7 +8,7 @@ use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
 use super::stage::{Setup, TestBed, own, own_mysql};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 /// A lock that somebody has is waited for much longer.
 const SOON: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::frontend::Code;
 use super::client::Client;
 use super::limits::was_ended;
 use super::stage::{Setup, TestBed, sql};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 /// One after the other, by two workers.
 const LOGINS: usize = 2_000;

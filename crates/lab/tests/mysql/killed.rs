@@ -4,8 +4,8 @@ use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
 use super::stage::{Setup, TestBed, own, own_mysql};
-use crate::rig::DRIVERS;
-use crate::rig::storm::{Storm, storm};
+use crate::harness::DRIVERS;
+use crate::harness::storm::{Storm, storm};
 
 const READING: Setup<'static> = Setup {
     pool: "size = 2",

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::client::{Client, Value};
 use super::stage::{ONE, Setup, TestBed, same_as_direct, sql};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 const LENGTH: usize = 17 * 1024 * 1024;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, sql};
-use crate::rig::{DRIVERS, LIMIT, done, refused};
+use crate::harness::{DRIVERS, LIMIT, done, refused};
 
 /// How long a statement of these tests sleeps unless it is ended.
 const LONG: &str = "select sleep(30)";

@@ -8,9 +8,9 @@ use socket2::{Domain, Socket, Type};
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, config, same_as_direct, shared, sql};
-use crate::rig::introduced::{introduced, is_left_without_a_word};
-use crate::rig::papers::{file_of_sbtest, write_private};
-use crate::rig::{DRIVERS, LIMIT, loopback, plain};
+use crate::harness::certificates::{file_of_sbtest, write_private};
+use crate::harness::proxy_protocol_peer::{introduced, is_left_without_a_word};
+use crate::harness::{DRIVERS, LIMIT, loopback, plain};
 
 fn as_user<'a>(user: &'a str, password: &'a str) -> Login<'a> {
     Login {

@@ -4,7 +4,7 @@ use evenkeel_lab::{Server, eventually, rootfs};
 
 use super::client::{Client, Login, Value};
 use super::stage::{ONE, TestBed, own, own_mysql, shared};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 /// Ends the connection of a client that says nothing at the moment, and waits until that is known.
 fn lose(server: &Server, stage: &TestBed, client: &mut Client) {

@@ -11,8 +11,8 @@ use super::client::{Client, Login, Value};
 use super::logins::comes_in_by_the_file;
 use super::split::{self, write_and_read};
 use super::stage::{ONE, Setup, TestBed, config, own_of, same_as_at};
-use crate::rig::papers::{Papers, write_private};
-use crate::rig::{DRIVERS, said};
+use crate::harness::certificates::{Papers, write_private};
+use crate::harness::{DRIVERS, said};
 use Value::{Number, Text};
 
 const VERSION: u32 = 11;

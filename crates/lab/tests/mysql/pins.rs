@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, TestBed, own_mysql, same_as_at, same_as_direct, shared};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 use evenkeel_lab::{eventually, rootfs};
 
 const TWO: Setup<'_> = Setup {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, config, same_as_direct, shared, sql};
-use crate::rig::{DRIVERS, loopback, wait_until};
+use crate::harness::{DRIVERS, loopback, wait_until};
 
 /// Clients that wait for a pool of two.
 const CROWD: usize = 40;

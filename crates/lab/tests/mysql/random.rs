@@ -5,8 +5,8 @@ use evenkeel_lab::Server;
 
 use super::client::{Client, Value};
 use super::stage::{Setup, TestBed, shared};
-use crate::rig::DRIVERS;
-use crate::rig::dice::TestRng;
+use crate::harness::DRIVERS;
+use crate::harness::rng::TestRng;
 
 /// Conversations per driver, and what each consists of.
 const CONVERSATIONS: u64 = 40;

@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, own};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 const TWO: Setup<'_> = Setup {
     pool: "size = 2",

@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 /// Which a service has read before its first client comes.
 const FUNCTIONS: [&str; 6] = [

@@ -7,8 +7,8 @@ use serde_json::Value as Json;
 use super::client::{Client, Value};
 use super::split;
 use super::stage::{ONE, Setup, TestBed, config, shared, sql};
-use crate::rig::cluster::service_toml;
-use crate::rig::{DRIVERS, LIMIT, engine, service};
+use crate::harness::cluster::service_toml;
+use crate::harness::{DRIVERS, LIMIT, engine, service};
 
 /// What a client is told of a rule's statements.
 fn told(rule: &str, words: &str) -> String {

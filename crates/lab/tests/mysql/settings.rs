@@ -7,7 +7,7 @@ use evenkeel_lab::rootfs;
 
 use super::client::{Client, Login, Value};
 use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared, sql};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 /// What clients set, and three values that differ.
 const SETTINGS: [(&str, [&str; 3]); 17] = [

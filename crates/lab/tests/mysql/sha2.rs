@@ -11,8 +11,8 @@ use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, TestBed, config, own_mysql, shared};
-use crate::rig::papers::write_private;
-use crate::rig::{DRIVERS, LIMIT, loopback};
+use crate::harness::certificates::write_private;
+use crate::harness::{DRIVERS, LIMIT, loopback};
 
 /// Of `pa ss`, as MySQL 9 stores it, in hex.
 const STORED: &str = "0x24412430304124775D583F3D715C3E082A7C234B4F01301B28713E\

@@ -7,7 +7,7 @@ use evenkeel_lab::{Balancer, Lab, MysqlOptions, eventually, rootfs};
 
 use super::client::{Client, Login};
 use super::stage::{MYSQL_ACCOUNTS, Setup, config};
-use crate::rig::{LIMIT, loopback};
+use crate::harness::{LIMIT, loopback};
 
 /// MySQL says 1053 to who is in the middle of a statement, too, and MyISAM takes nothing back.
 ///

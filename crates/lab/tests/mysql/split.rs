@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::{ClusterKind, Scenario, Server, eventually};
 
 use super::client::{Client, Login, Value};
-pub(crate) use crate::rig::cluster::TestBed;
-use crate::rig::{DRIVERS, LIMIT, engine, loopback, wait_until};
+pub(crate) use crate::harness::cluster::TestBed;
+use crate::harness::{DRIVERS, LIMIT, engine, loopback, wait_until};
 
 /// What a statement that wants to know asks for; `@@port` itself is asked of the primary.
 const WHERE: &str = "select here()";

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use evenkeel_lab::{Lab, MariadbOptions, MysqlOptions, Server};
 
 use super::client::{Client, Login};
-use crate::rig::pool;
+use crate::harness::pool;
 
-pub(crate) use crate::rig::pool::{Setup, TestBed};
+pub(crate) use crate::harness::pool::{Setup, TestBed};
 
 /// One connection to the server: what is left on it meets the next client.
 pub(crate) const ONE: Setup<'_> = Setup {

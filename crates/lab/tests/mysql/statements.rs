@@ -7,7 +7,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
 use super::stage::{ONE, Setup, TestBed, own, same_as_direct};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
     e float, f double, g decimal(12,3), h date, i datetime(6), j time, k year, l bit(9), \

@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
 use super::stage::{ONE, Setup, TestBed, own_mysql, own_of, same_as_at, same_as_direct, shared};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 const TWO: Setup<'_> = Setup {
     pool: "size = 2\nwait_ms = 2000",

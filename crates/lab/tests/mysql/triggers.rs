@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::client::{Client, Login};
 use super::stage::{Setup, TestBed, config, own, own_mysql, shared};
-use crate::rig::{DRIVERS, wait_until};
+use crate::harness::{DRIVERS, wait_until};
 
 /// The second of which is seen by its text alone: no tracker tells of it.
 const TRIGGERS: [&str; 5] = [

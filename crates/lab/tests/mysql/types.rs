@@ -5,7 +5,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, TestBed, own_mysql};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 const DOUBLE: u8 = 5;
 const LONGLONG: u8 = 8;

@@ -9,7 +9,7 @@ use evenkeel_lab::procfs;
 use super::client::{Client, Login};
 use super::limits::was_ended;
 use super::stage::{ONE, Setup, TestBed, config, shared, sql};
-use crate::rig::{DRIVERS, wait_until};
+use crate::harness::{DRIVERS, wait_until};
 
 /// In one microsecond of so many a process that only has idle sessions may use the processor.
 const IDLE_SHARE: u64 = 4;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::{balancer, eventually};
 
-use crate::rig::{self, DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, plain};
+use crate::harness::{self, DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, plain};
 
 /// The program started by hand, to see its exit code.
 struct Bare {
@@ -155,9 +155,9 @@ fn a_service_from_the_command_line_needs_no_file() {
         .unwrap();
     assert_eq!(status.status.code(), Some(1));
     assert!(
-        rig::said(&status).contains("started without a config file"),
+        harness::said(&status).contains("started without a config file"),
         "{}",
-        rig::said(&status)
+        harness::said(&status)
     );
     bare.signal("INT");
     // Two that come together are one.

@@ -4,7 +4,7 @@
 use super::client::Client;
 use super::script::{Script, execute, prepare};
 use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 fn deallocate() -> Script {
     Script::new()

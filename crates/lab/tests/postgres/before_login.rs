@@ -10,8 +10,8 @@ use evenkeel_lab::eventually;
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{Setup, TestBed, own};
-use crate::rig::dice::TestRng;
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::rng::TestRng;
+use crate::harness::{DRIVERS, LIMIT};
 
 /// Sequences per driver, the same each time, and of how many messages each is at most.
 const SEQUENCES: u64 = 400;

@@ -8,7 +8,7 @@ use evenkeel_lab::eventually;
 use super::client::{Client, cancel};
 use super::script::Script;
 use super::stage::{ONE, TestBed};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 const SLEEP: &str = "select pg_sleep(60)";
 

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::client::{Client, Login};
 use super::stage::{ONE, TestBed};
 use super::unnamed::database;
-use crate::rig::pool::Setup;
-use crate::rig::{DRIVERS, LIMIT, done};
+use crate::harness::pool::Setup;
+use crate::harness::{DRIVERS, LIMIT, done};
 
 /// A pool in which every case has a connection of its own.
 const MANY: Setup<'static> = Setup {

@@ -13,7 +13,7 @@ use evenkeel_wire::postgres::{Parsed, build};
 use socket2::SockRef;
 
 use super::script::Script;
-use crate::rig::LIMIT;
+use crate::harness::LIMIT;
 
 /// Who wants in, and how.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use evenkeel_lab::{Lab, PostgresOptions, Server, postgres};
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{KIND, Setup, TestBed, own};
-use crate::rig::{DRIVERS, loopback, pool, said, wait_until};
+use crate::harness::{DRIVERS, loopback, pool, said, wait_until};
 
 /// The server itself gives others 5 s to leave.
 const SOON: Duration = Duration::from_secs(4);

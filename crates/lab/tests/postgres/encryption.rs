@@ -9,8 +9,8 @@ use evenkeel_lab::{Server, eventually};
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{Setup, TestBed, own, shared};
-use crate::rig::papers::{Papers, write_private};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::certificates::{Papers, write_private};
+use crate::harness::{DRIVERS, LIMIT};
 
 fn psql(address: std::net::SocketAddr, options: &str) -> String {
     let url = format!(
@@ -32,7 +32,7 @@ fn psql(address: std::net::SocketAddr, options: &str) -> String {
         .env("PGPASSWORD", "sbtest")
         .output()
         .unwrap();
-    crate::rig::said(&output)
+    crate::harness::said(&output)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use evenkeel_lab::eventually;
 use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, TestBed, own, shared};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 const TWO: Setup<'static> = Setup {
     pool: "size = 2",

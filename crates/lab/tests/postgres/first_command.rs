@@ -14,9 +14,9 @@ use tempfile::TempDir;
 use super::client::{Client, Login, line};
 use super::script::Script;
 use super::stage::{Setup, TestBed, shared};
-use crate::rig::line::Line;
-use crate::rig::papers::{Papers, write_private};
-use crate::rig::{DRIVERS, LIMIT, loopback};
+use crate::harness::certificates::{Papers, write_private};
+use crate::harness::line::Line;
+use crate::harness::{DRIVERS, LIMIT, loopback};
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 

@@ -4,9 +4,9 @@
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{ONE, Setup, TestBed, own, shared};
-use crate::rig::papers::file_of_sbtest;
-use crate::rig::pool::config;
-use crate::rig::{DRIVERS, wait_until};
+use crate::harness::certificates::file_of_sbtest;
+use crate::harness::pool::config;
+use crate::harness::{DRIVERS, wait_until};
 
 const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
 

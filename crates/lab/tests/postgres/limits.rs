@@ -8,7 +8,7 @@ use evenkeel_lab::{eventually, procfs};
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{Setup, TestBed};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 #[test]
 fn a_query_that_takes_too_long_is_cancelled() {

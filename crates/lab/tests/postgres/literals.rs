@@ -4,7 +4,7 @@
 use super::client::Client;
 use super::script::{Script, execute, prepare};
 use super::stage::{ONE, Setup, TestBed, same_as_direct};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 const TWO: Setup<'static> = Setup {
     pool: "size = 2",

@@ -3,10 +3,10 @@
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{KIND, Setup, TestBed, admin, own, shared};
-use crate::rig::DRIVERS;
-use crate::rig::introduced::{introduced, is_left_without_a_word};
-use crate::rig::papers::write_private;
-use crate::rig::pool::config;
+use crate::harness::DRIVERS;
+use crate::harness::certificates::write_private;
+use crate::harness::pool::config;
+use crate::harness::proxy_protocol_peer::{introduced, is_left_without_a_word};
 
 fn login<'a>(user: &'a str, password: &'a str, database: &'a str) -> Login<'a> {
     Login {

@@ -12,8 +12,8 @@ use evenkeel_lab::{Lab, PostgresOptions, Server, eventually, free_port};
 
 use super::client::{Client, Login};
 use super::stage::own;
-use crate::rig::papers::file_of_sbtest;
-use crate::rig::{LIMIT, engine, loopback};
+use crate::harness::certificates::file_of_sbtest;
+use crate::harness::{LIMIT, engine, loopback};
 
 /// Names are looked up every ten seconds.
 const MOVE_LIMIT: Duration = Duration::from_secs(25);

@@ -6,7 +6,7 @@ use evenkeel_lab::eventually;
 use super::client::Client;
 use super::script::Script;
 use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 const TWO: Setup<'static> = Setup {
     pool: "size = 2",

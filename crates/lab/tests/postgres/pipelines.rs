@@ -5,7 +5,7 @@ use evenkeel_lab::eventually;
 use super::client::Client;
 use super::script::{Script, execute, prepare};
 use super::stage::{Setup, TestBed, same_as_direct};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT};
 
 const FEW: Setup<'static> = Setup {
     pool: "size = 2\nstatements_max = 2",

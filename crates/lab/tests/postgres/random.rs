@@ -4,8 +4,8 @@
 use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, TestBed, shared};
-use crate::rig::DRIVERS;
-use crate::rig::dice::TestRng;
+use crate::harness::DRIVERS;
+use crate::harness::rng::TestRng;
 
 /// Conversations per driver, and what each consists of.
 const CONVERSATIONS: u64 = 40;

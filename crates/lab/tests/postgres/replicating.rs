@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::client::{Client, Login};
 use super::stage::{Setup, TestBed, admin, own, own_with};
-use crate::rig::{DRIVERS, LIMIT, said};
+use crate::harness::{DRIVERS, LIMIT, said};
 
 const SETUP: Setup<'static> = Setup {
     pool: "size = 2",

@@ -9,8 +9,8 @@ use evenkeel_lab::{Balancer, Lab, PostgresOptions, eventually};
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{ONE, Setup, TestBed, admin, own, same_as_direct, shared};
-use crate::rig::papers::write_private;
-use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
+use crate::harness::certificates::write_private;
+use crate::harness::{DRIVERS, LIMIT, loopback, wait_until};
 
 /// `replication=true`: no database, no SQL.
 const PHYSICAL: &[(&str, &str)] = &[

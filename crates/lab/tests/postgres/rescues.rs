@@ -9,9 +9,9 @@ use evenkeel_wire::postgres::build;
 use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, TestBed, admin, shared};
-use crate::rig::between::{Between, Blow, MARK};
-use crate::rig::storm::{Storm, storm};
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::intercepting_proxy::{Between, Blow, MARK};
+use crate::harness::storm::{Storm, storm};
+use crate::harness::{DRIVERS, LIMIT};
 
 /// What is known to read may be run again.
 const READING: Setup<'static> = Setup {

@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::client::Client;
 use super::script::Script;
 use super::stage::{KIND, Setup, TestBed, shared};
-use crate::rig::pool::config;
-use crate::rig::{DRIVERS, LIMIT};
+use crate::harness::pool::config;
+use crate::harness::{DRIVERS, LIMIT};
 
 fn of(rules: &str) -> Setup<'_> {
     Setup {

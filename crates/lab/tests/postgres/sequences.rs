@@ -2,7 +2,7 @@
 
 use super::script::Script;
 use super::stage::{ONE, TestBed, admin};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 const DRAWING: &str = "
     drop table if exists drawing, identified, drawing_by_trigger; drop sequence if exists a, b;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::script::Script;
 use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 /// Evenkeel sets nothing for itself on a server connection.
 ///

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, Login};
 use super::stage::{KIND, Setup, TestBed, admin, shared};
-use crate::rig::{DRIVERS, done, loopback, pool, server, wait_until};
+use crate::harness::{DRIVERS, done, loopback, pool, server, wait_until};
 
 /// Another config in which `from` is `to`.
 fn reload(stage: &TestBed, from: &str, to: &str) {

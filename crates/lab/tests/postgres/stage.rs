@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use evenkeel_lab::{Lab, PostgresOptions, Server};
 
 use super::client::{Client, Login};
-use crate::rig::pool;
+use crate::harness::pool;
 
-pub(crate) use crate::rig::pool::{Setup, TestBed};
+pub(crate) use crate::harness::pool::{Setup, TestBed};
 
 /// Who asks the server is its superuser.
 pub(crate) const KIND: (&str, &str) = ("postgres", "postgres");

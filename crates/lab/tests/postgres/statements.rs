@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::script::{Script, execute, prepare};
 use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 const TWO: Setup<'static> = Setup {
     pool: "size = 4\nstatements_max = 2",

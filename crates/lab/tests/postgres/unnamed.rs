@@ -2,7 +2,7 @@
 
 use super::client::{Client, Login};
 use super::stage::{ONE, TestBed, shared};
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 
 /// What a session has of its own.
 const LEFT: &str = "select concat(coalesce(current_setting('app.tenant', true), ''), \

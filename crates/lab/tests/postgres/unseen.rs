@@ -152,7 +152,7 @@ fn what_others_drew_is_told_to_nobody_however_it_is_asked() {
 #[test]
 fn a_session_whose_role_is_gone_is_ended_and_not_refused_for_ever() {
     let mut own = admin();
-    for io in crate::rig::DRIVERS {
+    for io in crate::harness::DRIVERS {
         own.query("create role unseen_role; grant unseen_role to sbtest");
         let stage = super::stage::TestBed::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use evenkeel_lab::scene::{Change, How};
+use evenkeel_lab::scenario::{Change, How};
 use evenkeel_lab::{ClusterKind, Server};
 
-use crate::stage::{TestBed, assert_all_read};
+use crate::test_bed::{TestBed, assert_all_read};
 
 /// What an asynchronous primary acknowledged so shortly before its death may have died with it.
 const NOT_REPLICATED: Duration = Duration::from_secs(1);

@@ -1,10 +1,10 @@
 //! Two claim to be the primary: the right one is used, or nobody, and the message says why.
 
-use evenkeel_lab::scene::Wanted;
+use evenkeel_lab::scenario::Wanted;
 use evenkeel_lab::{Balancer, ClusterKind, Lab, PostgresOptions, RingOptions, Server};
 
-use crate::rig::{done, loopback, wait_until};
-use crate::stage::TestBed;
+use crate::harness::{done, loopback, wait_until};
+use crate::test_bed::TestBed;
 
 #[test]
 fn an_old_primary_of_postgres_that_comes_back_is_fenced_by_its_timeline() {
@@ -37,7 +37,7 @@ fn an_old_primary_of_mariadb_is_refused_and_after_it_diverged_nobody_writes_unti
         .unwrap();
     for replica in &stage.scene.servers[1..] {
         replica
-            .wait_for(stage.server(0), crate::rig::LIMIT)
+            .wait_for(stage.server(0), crate::harness::LIMIT)
             .unwrap();
     }
     stage.server(0).kill().unwrap();
@@ -147,6 +147,8 @@ fn balance(probe: &str, servers: &[Server]) -> Balancer {
 /// The balancer ends a connection that it can give to nobody.
 fn is_closed(mut stream: std::net::TcpStream) -> bool {
     use std::io::Read;
-    stream.set_read_timeout(Some(crate::rig::LIMIT)).unwrap();
+    stream
+        .set_read_timeout(Some(crate::harness::LIMIT))
+        .unwrap();
     matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_))
 }

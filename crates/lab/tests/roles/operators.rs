@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use evenkeel_lab::{Balancer, ClusterKind, Scenario};
 
-use crate::rig::{End, end_of, loopback, open, service, wait_state, wait_until};
-use crate::stage::{TestBed, assert_all_read};
+use crate::harness::{End, end_of, loopback, open, service, wait_state, wait_until};
+use crate::test_bed::{TestBed, assert_all_read};
 
 #[test]
 fn sessions_on_an_old_primary_are_cut_or_left_as_configured_and_the_story_is_told() {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use evenkeel_lab::{ClusterKind, ReadProbe, Server};
 
-use crate::rig::service;
-use crate::stage::{TestBed, assert_all_read};
+use crate::harness::service;
+use crate::test_bed::{TestBed, assert_all_read};
 
 /// At once: they mostly wait.
 #[test]

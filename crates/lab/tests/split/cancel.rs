@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::Balancer;
 
-use crate::rig::cluster::service_toml;
-use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
+use crate::harness::cluster::service_toml;
+use crate::harness::{DRIVERS, LIMIT, loopback, wait_until};
 use crate::stage::{Client, Failed, TestBed};
 use tokio_postgres::NoTls;
 

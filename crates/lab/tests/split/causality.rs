@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::Server;
 
-use crate::rig::DRIVERS;
-use crate::rig::cluster::service_toml;
+use crate::harness::DRIVERS;
+use crate::harness::cluster::service_toml;
 use crate::stage::{Client, TestBed, WHERE};
 
 const SCHEMA: &str = "

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::{ReadProbe, Server};
 
-use crate::rig::cluster::service_toml;
-use crate::rig::{DRIVERS, done, loopback, wait_until};
+use crate::harness::cluster::service_toml;
+use crate::harness::{DRIVERS, done, loopback, wait_until};
 use crate::stage::{Client, TestBed, WHERE};
 
 fn stage() -> TestBed {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 use crate::script::Script;
 use crate::stage::{TestBed, WHERE};
 

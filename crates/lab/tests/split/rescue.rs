@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use crate::rig::DRIVERS;
+use crate::harness::DRIVERS;
 use crate::stage::{Client, TestBed, WHERE};
 
 const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);

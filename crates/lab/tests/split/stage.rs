@@ -8,9 +8,9 @@ use tokio::runtime::Runtime;
 use tokio_postgres::types::{FromSqlOwned, ToSql};
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
-use crate::rig::{engine, loopback};
+use crate::harness::{engine, loopback};
 
-pub(crate) use crate::rig::cluster::TestBed;
+pub(crate) use crate::harness::cluster::TestBed;
 
 /// What a statement that wants to know asks for.
 pub(crate) const WHERE: &str = "SELECT inet_server_port()";

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use evenkeel_lab::balancer::find_binary;
-use evenkeel_lab::newcomers::greet;
+use evenkeel_lab::new_connections::greet;
 use evenkeel_lab::{Balancer, Greeting, Lab, MariadbOptions, NewConnections, Service, eventually};
 use serde_json::Value;
 

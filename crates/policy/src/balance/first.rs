@@ -1,7 +1,7 @@
 //! First: the first server of the list that has room; the others stay idle until it is full.
 
 use super::{Balance, Field};
-use crate::pool::PickRequest;
+use crate::server_set::PickRequest;
 
 pub(super) struct First;
 

@@ -1,7 +1,7 @@
 //! Least connections: the server with the fewest connections for its weight.
 
 use super::{Balance, Field};
-use crate::pool::PickRequest;
+use crate::server_set::PickRequest;
 
 pub(super) struct LeastConnections;
 

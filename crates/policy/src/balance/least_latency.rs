@@ -1,7 +1,7 @@
 //! Least latency: the server with the lowest time to answer, times its connections, per weight.
 
 use super::{Balance, Field};
-use crate::pool::PickRequest;
+use crate::server_set::PickRequest;
 
 pub(super) struct LeastLatency;
 

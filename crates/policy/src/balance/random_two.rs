@@ -1,7 +1,7 @@
 //! Random two: two servers by chance, the less busy of them; no herd even when counts are stale.
 
 use super::{Balance, Field};
-use crate::pool::PickRequest;
+use crate::server_set::PickRequest;
 use std::cmp::Ordering;
 
 pub(super) struct RandomTwo;

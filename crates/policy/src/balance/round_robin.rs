@@ -1,7 +1,7 @@
 //! Round robin: by turns, in a smooth order by weight (a a b a c a a, not a a a a a b c).
 
 use super::{Balance, Field};
-use crate::pool::{Member, PickRequest};
+use crate::server_set::{Member, PickRequest};
 
 /// Turns in one round, at most. The weights 1000 and 999 would need 1,999; longer rounds cost
 /// memory and building time in every snapshot for differences below a thousandth, so such weights

@@ -1,7 +1,7 @@
 //! Source: a key keeps its server, by a Maglev table; few keys move when a server comes or goes.
 
 use super::{Balance, Field};
-use crate::pool::{Member, PickRequest};
+use crate::server_set::{Member, PickRequest};
 
 /// Cells of the table. A prime, so that every step width visits every cell. Maglev wants a hundred
 /// cells per server for shares within one per cent: good for 80 servers, and beyond that only

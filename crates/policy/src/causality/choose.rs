@@ -3,7 +3,7 @@
 
 use super::position::Position;
 use super::token::RequiredPosition;
-use crate::pool::MemberSet;
+use crate::server_set::MemberSet;
 
 /// Limits of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The decision after each event: who stands how, who wins, who takes the seat.
 
-use super::contest::{Candidate, ClaimedRole, ConflictResult};
+use super::conflict::{Candidate, ClaimedRole, ConflictResult};
 use super::identity::ClusterScope;
 use super::member::LastReport;
 use super::report::ReplicationState;
-use super::{Cluster, Member, Problem, contest, galera, group, postgres, replication};
+use super::{Cluster, Member, Problem, conflict, galera, group, postgres, replication};
 
 /// What follows from the claims.
 #[derive(Debug, Default)]
@@ -249,7 +249,7 @@ impl Cluster {
         let names: Vec<&str> = unasked.map(|one| one.name.as_str()).collect();
         format!(
             "accepts writes; not used until these servers respond or are down: {}",
-            contest::listed(&names)
+            conflict::listed(&names)
         )
     }
 

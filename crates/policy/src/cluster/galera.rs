@@ -1,6 +1,6 @@
 //! Galera: every synced node of the primary component could take writes; one at a time does.
 
-use super::contest::{Candidate, ClaimedRole, ConflictResult, uncontested};
+use super::conflict::{Candidate, ClaimedRole, ConflictResult, uncontested};
 use super::report::{Galera, GaleraState, ReplicationState};
 
 pub(super) fn claim_of(said: &Galera) -> Option<(String, u64)> {

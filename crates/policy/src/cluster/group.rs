@@ -1,6 +1,6 @@
 //! Group Replication: the group elects; a member that lost sight of the majority has no say.
 
-use super::contest::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
+use super::conflict::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
 use super::report::{Group, MemberState, ReplicationState};
 
 pub(super) fn claim_of(said: &Group) -> Option<(String, u64)> {

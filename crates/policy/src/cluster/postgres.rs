@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Lag;
-use super::contest::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
+use super::conflict::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
 use super::fence::Fence;
 use super::report::{Postgres, ReplicationState};
 

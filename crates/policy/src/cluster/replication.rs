@@ -7,7 +7,7 @@
 //! unless nobody else can be the primary; several of them are a ring, and an operator chooses.
 //! Whom a server replicates from is never taken from the name it gives: names differ.
 
-use super::contest::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
+use super::conflict::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
 use super::gtid::{Comparison, Gtids};
 use super::member::LastReport;
 use super::report::{Receiver, Replication, ReplicationState};

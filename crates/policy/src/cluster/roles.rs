@@ -1,6 +1,6 @@
 //! What the decision makes of every member: its role, its lag, and what an operator must know.
 
-use super::contest::ClaimedRole;
+use super::conflict::ClaimedRole;
 use super::decide::{DecisionInput, PrimaryDecision};
 use super::member::LastReport;
 use super::report::ReplicationState;

@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use evenkeel_policy::pins::Pins;
 
-use super::live::LiveSession;
+use super::live_session::LiveSession;
 use super::worker::Worker;
 use super::{Engine, WorkerCommand};
 use crate::clock;
 use crate::service::Service;
 use crate::service::database::PinCause;
-use crate::service::figures::ActivityCounts;
-pub use crate::session::card::SessionActivity;
-use crate::session::card::SessionHandle;
+use crate::service::stats::ActivityCounts;
+pub use crate::session::handle::SessionActivity;
+use crate::session::handle::SessionHandle;
 
 /// Stands for the start of a session that does not exist.
 pub(super) const NO_SESSION: u64 = u64::MAX;

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::lending::{self, LimitScope, WaitTicket};
+use evenkeel_policy::connection_pool::{self, LimitScope, WaitTicket};
 
 use super::worker::Worker;
 use super::{CutCount, Engine, WorkerCommand};
@@ -11,8 +11,8 @@ use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session::cancel;
-use crate::upstream::lender::PoolHandle;
-use crate::upstream::lending::PoolMessage;
+use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::worker_pool::PoolMessage;
 
 /// Which sessions of a service are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Engine {
             self.shared.orders[ticket.worker].send(WorkerCommand::Lending { service_id, errand });
     }
 
-    fn give_out(&self, service: &Service, orders: Vec<lending::WorkerTask>) {
+    fn give_out(&self, service: &Service, orders: Vec<connection_pool::WorkerTask>) {
         for order in orders {
             let (to, service_id) = (order.worker, service.id);
             let errand = PoolMessage::Order(order);

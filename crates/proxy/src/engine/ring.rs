@@ -4,8 +4,8 @@
 //! what has been done comes out.
 
 mod buffers;
-pub(crate) mod port;
-mod receiving;
+mod multishot;
+pub(crate) mod ring_socket;
 #[cfg(test)]
 mod tests;
 
@@ -23,12 +23,12 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use slab::Slab;
 
-use super::spares::SpareBuffers;
+use super::spare_buffers::SpareBuffers;
 pub(crate) use buffers::Buffer;
 use buffers::Buffers;
-pub(crate) use port::RingSocket;
-pub(crate) use receiving::{MultishotReceive, Next};
-use receiving::{MultishotState, RECEIVING};
+pub(crate) use multishot::{MultishotReceive, Next};
+use multishot::{MultishotState, RECEIVING};
+pub(crate) use ring_socket::RingSocket;
 
 /// Requests per turn; more make a turn of their own.
 const SUBMISSIONS: u32 = 512;
@@ -193,7 +193,7 @@ impl Ring {
             match key {
                 RUNTIME => is_runtime_ready = true,
                 NOBODY => {}
-                _ if key & port::PORT != 0 => self.deliver_to_port(key, result, flags),
+                _ if key & ring_socket::PORT != 0 => self.deliver_to_port(key, result, flags),
                 _ if key & RECEIVING != 0 => self.received(key, result, flags),
                 _ => self.deliver(key as usize, result),
             }

@@ -13,10 +13,10 @@ use compio::runtime::{Runtime, RuntimeBuilder};
 use slab::Slab;
 
 use super::executor::Executor;
-use super::live::LiveSession;
+use super::live_session::LiveSession;
 use super::reactor::Reactor;
 use super::ring::Ring;
-use super::spares::SpareBuffers;
+use super::spare_buffers::SpareBuffers;
 use super::{Driver, EngineShared, WorkerCommand, describe, operate};
 use crate::cancel::CancelClaim;
 use crate::clock;
@@ -25,8 +25,8 @@ use crate::record::TerminationReason;
 use crate::relay::LARGE_BYTES;
 use crate::service::Service;
 use crate::session::cancel;
-use crate::state::settings::Interner;
-use crate::upstream::lending::{PoolableConnection, WorkerPool, WorkerPools};
+use crate::session_state::settings::Interner;
+use crate::upstream::worker_pool::{PoolableConnection, WorkerPool, WorkerPools};
 
 /// Timeouts are kept to twice this precision; it costs a look at each session.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);

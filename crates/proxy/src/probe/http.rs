@@ -15,11 +15,11 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    ProbeFailure, ProbeSetupError, Progress, Target, Tls,
+    ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages,
     stream::{self, CheckedStream, Plausible, ReceivedPrefix, Socket},
-    tls, words,
+    tls,
 };
-use crate::tls::words::with_server;
+use crate::tls::messages::with_server;
 
 /// The text is looked for in so much of the body.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -65,7 +65,7 @@ impl HttpProbe {
         target: &Target,
         progress: &Progress,
     ) -> Result<(), ProbeFailure> {
-        let socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
+        let socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
         let plausible: Plausible = if self.tls_config.is_some() {
             |_| true
         } else {
@@ -104,9 +104,9 @@ impl HttpProbe {
         let connected = TlsConnector::from(Arc::clone(config))
             .connect(name, socket)
             .await;
-        let stream = connected.map_err(|e| match words::tls_inside(&e) {
+        let stream = connected.map_err(|e| match messages::tls_inside(&e) {
             Some(e) => with_server(e),
-            None => words::io(&e),
+            None => messages::io(&e),
         })?;
         Ok(Box::new(stream))
     }
@@ -220,17 +220,17 @@ fn unwanted_status(status: StatusCode, wanted: &[RangeInclusive<u16>]) -> String
 
 fn explain(error: &hyper::Error, heard: &ReceivedPrefix) -> String {
     if let Some(first) = heard.implausible() {
-        return words::speaks_no("HTTP", &first);
+        return messages::speaks_no("HTTP", &first);
     }
     if error.is_parse() {
-        return format!("malformed HTTP response: {}", words::chain(error));
+        return format!("malformed HTTP response: {}", messages::chain(error));
     }
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
-        return words::closed();
+        return messages::closed();
     }
-    match words::io_inside(error) {
-        Some(io) => words::io(io),
-        None => words::chain(error),
+    match messages::io_inside(error) {
+        Some(io) => messages::io(io),
+        None => messages::chain(error),
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{ProbeFailure, Progress, Target, stream, words};
+use super::{ProbeFailure, Progress, Target, messages, stream};
 
 /// The server gets this long to close its side; then the connection is dropped anyway.
 const GOODBYE_MS_MAX: u64 = 100;
@@ -15,7 +15,7 @@ const GOODBYE_MS_MAX: u64 = 100;
 const GREETING_BYTES_MAX: usize = 4096;
 
 pub(super) async fn ask(target: &Target, progress: &Progress) -> Result<(), ProbeFailure> {
-    let mut socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
+    let mut socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
     progress.passed();
     // A close with an unread greeting in the buffer would be a reset. So: say that we are done,
     // read until the server is done too.

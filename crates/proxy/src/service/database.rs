@@ -8,31 +8,31 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use evenkeel_policy::causality::{self, Consistency};
-use evenkeel_policy::lending::{self, SharedPools};
+use evenkeel_policy::connection_pool::{self, SharedPools};
+use evenkeel_policy::failover_queue::{self, PrimaryStatus};
 use evenkeel_policy::load::Load;
-use evenkeel_policy::pool::ServerSet;
 use evenkeel_policy::route;
-use evenkeel_policy::waiting::{self, PrimaryStatus};
+use evenkeel_policy::server_set::ServerSet;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
 use super::digests::Digests;
-use super::doorstep::LoginLimiter;
-use super::figures::{ServiceStats, UserStats};
-use super::line::SharedFailoverQueue;
+use super::failover_queue::SharedFailoverQueue;
+use super::login_limiter::LoginLimiter;
 use super::rules::{Hits, RuleBook};
-use crate::knowledge::ServerInfo;
+use super::stats::{ServiceStats, UserStats};
 use crate::server::Server;
+use crate::server_info::ServerInfo;
 use crate::session::pinning::PinCauses;
 use crate::session::{mysql, postgres};
-use crate::state::meaning::RoutingHint;
+use crate::session_state::analysis::RoutingHint;
 use crate::tls::{Acceptor, Connector, ServerEncryption};
-use crate::upstream::join::ConnectError;
-use crate::upstream::lender::{PoolRegistry, PoolUser};
+use crate::upstream::pool_registry::{PoolRegistry, PoolUser};
+use crate::upstream::server_login::ConnectError;
 
-pub use super::doorstep::LoginLimits;
+pub use super::login_limiter::LoginLimits;
 pub use crate::session::pinning::{PinCause, PinCount};
-pub use crate::upstream::lender::pause::Paused;
+pub use crate::upstream::pool_registry::pause::Paused;
 
 /// How a database is served from now on; replaced with its [`View`](super::View).
 #[derive(Debug)]
@@ -205,8 +205,8 @@ impl Auth {
 }
 
 impl Sizes {
-    pub(crate) fn quotas(&self, user: &str, database: &str) -> lending::PoolLimits {
-        lending::PoolLimits {
+    pub(crate) fn quotas(&self, user: &str, database: &str) -> connection_pool::PoolLimits {
+        connection_pool::PoolLimits {
             pool: self.pool,
             user: *self.users.get(user).unwrap_or(&self.user),
             database: *self.databases.get(database).unwrap_or(&self.database),
@@ -220,7 +220,7 @@ pub struct DatabaseService {
     pub(crate) lender: Arc<PoolRegistry>,
     /// What the control plane learns of the servers.
     pub knowledge: Arc<ServerInfo>,
-    pub(crate) line: SharedFailoverQueue,
+    pub(crate) failover_queue: SharedFailoverQueue,
     pub(crate) own: ProtocolService,
     figures: Box<[ServiceStats]>,
     /// Clients who have not logged in yet.
@@ -275,39 +275,39 @@ impl DatabaseService {
     pub fn postgres(
         workers: usize,
         knowledge: Arc<ServerInfo>,
-        lending: lending::PoolSettings,
-        waiting: waiting::FailoverSettings,
+        connection_pool: connection_pool::PoolSettings,
+        failover_queue: failover_queue::FailoverSettings,
     ) -> Self {
         let own = ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
-        Self::new(workers, knowledge, lending, waiting, own)
+        Self::new(workers, knowledge, connection_pool, failover_queue, own)
     }
 
     /// The same for MySQL.
     pub fn mysql(
         workers: usize,
         knowledge: Arc<ServerInfo>,
-        lending: lending::PoolSettings,
-        waiting: waiting::FailoverSettings,
+        connection_pool: connection_pool::PoolSettings,
+        failover_queue: failover_queue::FailoverSettings,
     ) -> Self {
         let own = ProtocolService::MySql(Arc::default());
-        Self::new(workers, knowledge, lending, waiting, own)
+        Self::new(workers, knowledge, connection_pool, failover_queue, own)
     }
 
     fn new(
         workers: usize,
         knowledge: Arc<ServerInfo>,
-        lending: lending::PoolSettings,
-        waiting: waiting::FailoverSettings,
+        connection_pool: connection_pool::PoolSettings,
+        failover_queue: failover_queue::FailoverSettings,
         own: ProtocolService,
     ) -> Self {
         Self {
             lender: Arc::new(PoolRegistry::new(SharedPools::new(
                 workers,
                 u32::MAX,
-                lending,
+                connection_pool,
             ))),
             knowledge,
-            line: SharedFailoverQueue::new(waiting),
+            failover_queue: SharedFailoverQueue::new(failover_queue),
             own,
             figures: (0..workers).map(|_| ServiceStats::new()).collect(),
             doorstep: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
@@ -336,9 +336,13 @@ impl DatabaseService {
     }
 
     /// Other settings, from a reload.
-    pub fn set_settings(&self, lending: lending::PoolSettings, waiting: waiting::FailoverSettings) {
-        self.lender.books.set_settings(lending);
-        self.line.set_settings(waiting);
+    pub fn set_settings(
+        &self,
+        connection_pool: connection_pool::PoolSettings,
+        failover_queue: failover_queue::FailoverSettings,
+    ) {
+        self.lender.books.set_settings(connection_pool);
+        self.failover_queue.set_settings(failover_queue);
     }
 
     /// So many may be at their login from now on. Who is at it, or waits, is by the number of
@@ -374,12 +378,12 @@ impl DatabaseService {
     /// What the roles are now, after every look at them: who waits for a primary goes on when there
     /// is one.
     pub fn turn(&self, primary: PrimaryStatus) {
-        self.line.turn(primary);
+        self.failover_queue.turn(primary);
     }
 
     /// How many wait for a primary.
     pub fn waiting_for_primary(&self) -> usize {
-        self.line.len()
+        self.failover_queue.len()
     }
 
     /// The statements that run at a server, the same in every view.

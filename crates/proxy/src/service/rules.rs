@@ -6,8 +6,8 @@ use evenkeel_policy::rules::{Destination, RuleInput, RuleOutcome, Rules, ServerG
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 
-use super::figures::LocalCounter;
-use crate::state::{meaning, mysql};
+use super::stats::LocalCounter;
+use crate::session_state::{analysis, mysql};
 
 /// How many statements a rule fitted: each worker counts for itself.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl RuleBook {
         };
         let parts = match said.dialect {
             Dialect::Mysql(modes) => mysql::parts(text, modes),
-            Dialect::Postgres { backslashes } => meaning::parts(text, backslashes),
+            Dialect::Postgres { backslashes } => analysis::parts(text, backslashes),
         };
         if let [bare] = parts.as_slice() {
             return self.judge_one(said, Some(text), Some(bare));

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::card::SessionHandle;
+use super::handle::SessionHandle;
 use super::{mysql, postgres};
 use crate::cancel::{CancelClaim, Keyring};
-use crate::engine::live::LiveSession;
+use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
 use crate::engine::{EngineShared, WorkerCommand};
 use crate::record::{CutReason, TerminationReason};

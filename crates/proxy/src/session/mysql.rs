@@ -3,32 +3,32 @@
 //! A client of MySQL waits for each reply, so a session does one command at a time: [`Stage`] says
 //! where that is. What the client sends meanwhile waits.
 
-pub(crate) mod account;
+mod acquire;
+mod active_request;
 pub(crate) mod cancel;
+mod catch_up;
+mod command_end;
 mod commands;
-pub(crate) mod complaint;
-mod executed;
-mod finish;
+pub(crate) mod error_reply;
+mod execution_history;
 mod from_client;
 mod from_server;
-pub(crate) mod greeting;
-mod held;
 pub(crate) mod id;
-pub(crate) mod join;
-mod leave;
 mod login;
-mod obtain;
+mod pending_input;
+mod poll;
 mod prepared;
-mod rescue;
+mod query_text;
+mod retry;
 mod ruled;
 pub(crate) mod server;
+pub(crate) mod server_greetings;
+pub(crate) mod server_login;
 pub(crate) mod shared;
 pub(crate) mod statements;
-mod steps;
-mod texts;
+mod teardown;
 mod tracked;
-mod unit;
-mod waits;
+pub(crate) mod user_state;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -39,30 +39,30 @@ use evenkeel_policy::causality;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
-use self::account::Account;
-use self::complaint::ErrorReply;
+use self::active_request::ActiveRequest;
+use self::error_reply::ErrorReply;
 use self::from_client::RemainingPayload;
-use self::held::PendingInput;
 use self::login::{ClientHandshake, InitialState, LoginHandler, SessionParts};
+use self::pending_input::PendingInput;
 use self::server::ServerConnection;
 use self::shared::PostgresService;
 use self::statements::ClientStatements;
-use self::unit::ActiveRequest;
-use crate::engine::live::LiveSession;
+use self::user_state::Account;
+use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
 use crate::numbers::Place;
 use crate::record::{Record, TerminationReason};
 use crate::relay::ByteDirection;
 use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
-use crate::service::figures::ServiceStats;
 use crate::service::rules::Ruling;
-use crate::session::borrower::Acquirer;
+use crate::service::stats::ServiceStats;
+use crate::session::acquirer::Acquirer;
 use crate::session::cancel::{KillOutcome, generation};
-use crate::session::card::{SessionActivity, SessionHandle};
-use crate::session::hello;
+use crate::session::handle::{SessionActivity, SessionHandle};
+use crate::session::proxy_protocol;
+use crate::session_state::mysql::{InitialSettings, SessionState};
 use crate::socket::Socket;
-use crate::state::mysql::{InitialSettings, SessionState};
 use crate::stream::Stream;
 
 /// A text longer than this is not read but passed on, and binds its session.
@@ -192,7 +192,9 @@ pub(super) async fn serve_session(
     let Some(shared) = service.of_mysql().cloned() else {
         return TerminationReason::NoServer;
     };
-    if let Err(ending) = hello::read_client_address(live, seat.service(), &socket, record).await {
+    if let Err(ending) =
+        proxy_protocol::read_client_address(live, seat.service(), &socket, record).await
+    {
         return ending;
     }
     // No other client has it until this one is gone.

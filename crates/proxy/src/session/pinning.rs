@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use evenkeel_policy::pins::Pins;
 use tracing::info;
 
-use super::card::SessionHandle;
+use super::handle::SessionHandle;
 use crate::service::Service;
-use crate::state::PinSource;
+use crate::session_state::PinSource;
 
 /// Causes of one service that are counted; sessions pinned by further ones are not.
 const CAUSES_MAX: usize = 200;

@@ -1,35 +1,35 @@
 //! `protocol = "postgres"`: log the client in, then lend it a server connection for each
 //! transaction.
 
-mod account;
-mod asked;
-mod behind;
+mod acquire;
+mod active_request;
+mod batch_tail;
 pub(super) mod cancel;
-mod complaint;
-mod effects;
+mod error_reply;
 mod from_client;
 mod from_server;
 mod held;
-mod join;
-mod leave;
+mod leftover_check;
 mod login;
-mod obtain;
+mod pending_effects;
+mod pending_requests;
 mod portals;
+mod prepare_context;
 mod prepared;
-mod reading;
+mod query_text;
 mod release;
 mod replication;
-mod rescue;
+mod retry;
 mod ruled;
 mod sequences;
 pub(crate) mod server;
+mod server_login;
 pub(crate) mod shared;
 mod statements;
-mod texts;
-mod trial;
-mod unit;
+mod teardown;
 mod unnamed;
-mod written;
+mod user_state;
+mod write_tracking;
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -37,38 +37,38 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use evenkeel_policy::causality;
+use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::conversation::Sending;
-use evenkeel_wire::postgres::requests::ClientScanner;
 use rustc_hash::FxHashMap;
 
-use self::account::Account;
-use self::asked::PendingRequests;
-use self::complaint::ErrorReply;
-use self::effects::{PendingEffects, UnnamedStatement};
+use self::active_request::ActiveRequest;
+use self::error_reply::ErrorReply;
+use self::leftover_check::Trial;
+use self::pending_effects::{PendingEffects, UnnamedStatement};
+use self::pending_requests::PendingRequests;
 use self::portals::Portals;
 use self::server::ServerConnection;
 use self::shared::PostgresService;
 use self::statements::ClientStatements;
-use self::trial::Trial;
-use self::unit::ActiveRequest;
-use crate::engine::live::LiveSession;
+use self::user_state::Account;
+use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
 use crate::record::{Record, TerminationReason};
 use crate::relay::ByteDirection;
 use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
-use crate::service::figures::ServiceStats;
 use crate::service::rules::Ruling;
+use crate::service::stats::ServiceStats;
 use crate::session::STEPS_MAX;
-use crate::session::borrower::Acquirer;
-use crate::session::card::{SessionActivity, SessionHandle};
-use crate::session::hello;
+use crate::session::acquirer::Acquirer;
+use crate::session::handle::{SessionActivity, SessionHandle};
 use crate::session::input::Input;
+use crate::session::proxy_protocol;
+use crate::session_state::PinSource;
+use crate::session_state::analysis::ParsingChange;
+use crate::session_state::settings::leftover_query::Rows;
+use crate::session_state::settings::{SessionState, SettingSet};
 use crate::socket::{Chunk, Socket};
-use crate::state::PinSource;
-use crate::state::meaning::ParsingChange;
-use crate::state::settings::leftover::Rows;
-use crate::state::settings::{SessionState, SettingSet};
 use crate::stream::Stream;
 use crate::upstream::vacating::Vacating;
 
@@ -215,7 +215,7 @@ pub(super) async fn serve_session(
     let Some(own) = shared.of_postgres().cloned() else {
         return TerminationReason::NoServer;
     };
-    if let Err(ending) = hello::read_client_address(live, service, &socket, record).await {
+    if let Err(ending) = proxy_protocol::read_client_address(live, service, &socket, record).await {
         return ending;
     }
     let door = login::LoginHandler {

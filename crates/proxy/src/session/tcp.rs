@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use evenkeel_policy::balance::key_of;
 
-use super::{closed_before_any_byte, hello, refuse};
+use super::{closed_before_any_byte, lingering_close, proxy_protocol};
 use crate::engine::event::{Event, PassiveFailure};
-use crate::engine::live::{Interrupt, LiveSession};
+use crate::engine::live_session::{Interrupt, LiveSession};
 use crate::engine::worker::Worker;
 use crate::record::{Record, TerminationReason};
 use crate::relay::{self, RelayOutcome, SilentClose};
@@ -56,7 +56,7 @@ pub(super) async fn serve_session(
         let (upstream, view) = match Box::pin(live.unless_cut(found)).await {
             Ok(Ok(found)) => found,
             Ok(Err(ending)) => {
-                refuse::close_gracefully(worker, client.socket);
+                lingering_close::close_gracefully(worker, client.socket);
                 return ending;
             }
             Err(interrupt) => return interrupt.ending(),
@@ -83,7 +83,7 @@ async fn find_server(
         let Some(version) = view.settings.send_proxy else {
             return Ok((upstream, view));
         };
-        let header = hello::header(version, client.source, client.destination);
+        let header = proxy_protocol::header(version, client.source, client.destination);
         let Err(error) = upstream.socket.send_all(&header).await else {
             return Ok((upstream, view));
         };
@@ -152,7 +152,7 @@ fn give_up(
     if mute.reset {
         client.reset_on_close();
     } else {
-        refuse::close_gracefully(worker, client);
+        lingering_close::close_gracefully(worker, client);
     }
     TerminationReason::ConnectFailed(mute.why)
 }
@@ -172,7 +172,7 @@ async fn greet(
     } else {
         None
     };
-    if !hello::expects_proxy_header(settings, peer) {
+    if !proxy_protocol::expects_proxy_header(settings, peer) {
         // Where headers are spoken at all, on either side, a stranger's would be believed.
         let stranger = headers;
         return Ok(TcpClient {
@@ -183,7 +183,7 @@ async fn greet(
         });
     }
     let limit = settings.connect_timeout;
-    let (source, destination) = hello::receive(&socket, limit).await?;
+    let (source, destination) = proxy_protocol::receive(&socket, limit).await?;
     let (source, destination) = (source.or(peer), destination.or(own));
     Ok(TcpClient {
         socket,

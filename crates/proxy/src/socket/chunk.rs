@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::Socket;
 use crate::engine::POOL_BUFFER_BYTES;
-use crate::engine::ring::port::Payload;
+use crate::engine::ring::ring_socket::Payload;
 use crate::engine::ring::{Buffer, Ring, RingSocket};
 use crate::engine::worker::{Poller, Worker};
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use evenkeel_policy::pool::Pick;
+use evenkeel_policy::server_set::Pick;
 
 use super::ConnectRequest;
-use super::lease::{ServerPermit, ServiceRegistry};
+use super::server_permit::{ServerPermit, ServiceRegistry};
 use crate::record::TerminationReason;
 use crate::service::{Service, ServiceSnapshot};
 

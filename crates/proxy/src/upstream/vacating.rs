@@ -4,15 +4,15 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_policy::lending::PoolKey;
+use evenkeel_policy::connection_pool::PoolKey;
 
 use crate::clock;
 use crate::engine::WorkerCommand;
 use crate::engine::worker::Worker;
 use crate::service::Service;
-use crate::state::meaning;
-use crate::upstream::lender::PoolHandle;
-use crate::upstream::lending::PoolMessage;
+use crate::session_state::analysis;
+use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::worker_pool::PoolMessage;
 
 /// A statement that is not answered by then waits for others to leave, or is at work; what the
 /// server refuses at once takes nobody's connections away.
@@ -44,12 +44,12 @@ pub(crate) struct Vacating {
 #[derive(Clone)]
 struct What {
     server_id: u64,
-    does: Box<meaning::Vacating>,
+    does: Box<analysis::Vacating>,
 }
 
 impl Vacating {
     /// It is being sent to a server.
-    pub(crate) fn begin(worker: &Rc<Worker>, server_id: u64, does: &meaning::Vacating) -> Self {
+    pub(crate) fn begin(worker: &Rc<Worker>, server_id: u64, does: &analysis::Vacating) -> Self {
         let does = Box::new(does.clone());
         let what = Rc::new(What { server_id, does });
         worker.spawn(go_on(Rc::downgrade(worker), Rc::downgrade(&what)));

@@ -1,9 +1,9 @@
 //! Catalogs: what functions, tables and views of a real server are found to do.
 
 use evenkeel_policy::route::Volatility::{self, Immutable, Stable, Unknown, Volatile};
-use evenkeel_proxy::knowledge::Catalog;
+use evenkeel_proxy::monitor::{CatalogReader, WatchError};
 use evenkeel_proxy::probe::Tls;
-use evenkeel_proxy::watch::{CatalogReader, WatchError};
+use evenkeel_proxy::server_info::Catalog;
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on, shared};

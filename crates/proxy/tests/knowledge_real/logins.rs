@@ -1,8 +1,8 @@
 //! Logins: what a real server has of its users.
 
-use evenkeel_proxy::knowledge::{LookupError, PostgresAuthRecord, Verifier};
+use evenkeel_proxy::monitor::PostgresAuthQuery;
 use evenkeel_proxy::probe::Tls;
-use evenkeel_proxy::watch::PostgresAuthQuery;
+use evenkeel_proxy::server_info::{LookupError, PostgresAuthRecord, Verifier};
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on, shared};

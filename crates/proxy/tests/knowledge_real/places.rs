@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_policy::causality::{Lsn, Position, WaitSupport};
+use evenkeel_proxy::monitor::{Database, PositionQuery, ServerPosition, WatchError};
 use evenkeel_proxy::now_us;
 use evenkeel_proxy::probe::Tls;
-use evenkeel_proxy::watch::{Database, PositionQuery, ServerPosition, WatchError};
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on};

@@ -4,10 +4,10 @@ use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
 use super::{PacketKind, ProtocolError, StatementId};
 
-mod report;
+mod error_report;
 mod rows;
 
-pub use report::{ErrorReport, SqlState};
+pub use error_report::{ErrorReport, SqlState};
 pub use rows::{texts, values};
 
 /// The first byte of an OK.

@@ -16,9 +16,9 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::StatementId;
-use super::boundaries::{Event, ExpectedReply};
 use super::flags::Status;
 use super::frontend::{self, Code};
+use super::server_scanner::{Event, ExpectedReply};
 
 mod statements;
 

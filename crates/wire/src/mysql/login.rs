@@ -3,13 +3,13 @@
 //! Both consume themselves with every packet. Only the last step gives an [`Authenticated`] (or a
 //! [`Joined`]), and nothing else can make one but the caller's word for a certificate or for trust.
 
-mod accept;
 mod check;
-mod join;
+mod client_auth;
+mod server_auth;
 
-pub use accept::{ClaimedIdentity, ClientAuth, ClientAuthStep, Method, wave_through};
 pub use check::{Check, Secret};
-pub use join::{Hello, ServerAuth, ServerAuthResult, ServerAuthStep, ServerKey};
+pub use client_auth::{ClaimedIdentity, ClientAuth, ClientAuthStep, Method, wave_through};
+pub use server_auth::{Hello, ServerAuth, ServerAuthResult, ServerAuthStep, ServerKey};
 
 use std::fmt;
 

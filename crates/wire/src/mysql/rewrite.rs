@@ -6,10 +6,10 @@
 
 use super::StatementId;
 use super::backend::{self, Eof, OkPacket};
-use super::boundaries::{End, Event};
 use super::build;
 use super::flags::{Capabilities, Status};
 use super::frame::{HEADER_LENGTH, Renumber};
+use super::server_scanner::{End, Event};
 use super::trackers::{Tracker, Trackers};
 
 mod request;

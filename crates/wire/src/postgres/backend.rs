@@ -4,10 +4,10 @@ use super::cursor::Cursor;
 use super::frame::Frame;
 use super::{ProtocolError, TransactionStatus};
 
-mod report;
+mod error_report;
 mod rows;
 
-pub use report::{CommandTag, ErrorReport, SqlState};
+pub use error_report::{CommandTag, ErrorReport, SqlState};
 pub use rows::{Column, columns, rows, values};
 
 /// One message of a server.

@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 
 use super::TransactionStatus;
 use super::backend::ErrorReport;
-use super::boundaries::Event;
+use super::server_scanner::Event;
 
 mod copy;
-mod terms;
+mod types;
 
 #[cfg(test)]
 mod model;
@@ -25,7 +25,7 @@ mod model;
 mod tests;
 
 use copy::CopyState;
-pub use terms::{
+pub use types::{
     Delivery, DueAction, LocalReply, Origin, OutOfSync, Reply, ReplyOutcome, Request, RequestToken,
     Sending,
 };

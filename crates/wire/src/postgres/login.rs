@@ -3,11 +3,11 @@
 //! Both consume themselves with every message. Only the last step gives an [`Authenticated`] (or a
 //! [`Joined`]), and nothing else can make one but the caller's word for a certificate or for trust.
 
-mod accept;
-mod join;
+mod client_auth;
+mod server_auth;
 
-pub use accept::{ClientAuth, ClientAuthStep, Method, Secret};
-pub use join::{ServerAuth, ServerAuthResult, ServerAuthStep};
+pub use client_auth::{ClientAuth, ClientAuthStep, Method, Secret};
+pub use server_auth::{ServerAuth, ServerAuthResult, ServerAuthStep};
 
 use std::fmt;
 

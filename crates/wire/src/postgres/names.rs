@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::cursor::Cursor;
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Parsed, ProtocolError};
-use crate::flight::StreamEditor;
+use crate::stream_editor::StreamEditor;
 
 /// Where a name is in a message, counted from the message's first byte, without its final zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,8 +168,8 @@ fn cut_short(header: Header, have: usize, more: usize) -> Parsed<Names> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flight::EditOutcome;
     use crate::postgres::build;
+    use crate::stream_editor::EditOutcome;
 
     #[test]
     fn the_parts_of_a_parse_are_found_and_of_nothing_less() {

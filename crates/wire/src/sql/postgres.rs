@@ -1,11 +1,11 @@
 //! PostgreSQL's dialect: [`facts`] of a text.
 
+mod datetime_literals;
+mod details;
 mod head;
 mod lexer;
-mod look;
-mod moment;
-mod own;
 mod scan;
+mod session_results;
 mod set;
 mod vacating;
 mod words;
@@ -13,13 +13,13 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use lexer::Tokens;
-pub use look::{
+pub use datetime_literals::tells_moment;
+pub use details::{
     Creation, creation, defines_query, executed, may_set_role, names_set, set_values, sets_locally,
     string_value, trigger_function,
 };
-pub use moment::tells_moment;
-pub use own::is_described_by_session;
+pub use lexer::Tokens;
+pub use session_results::is_described_by_session;
 pub use vacating::{Vacating, vacating};
 
 use scan::Scan;

@@ -8,7 +8,7 @@ pub(super) use query::{Query, Value, name};
 pub(super) use words::statements;
 
 use super::Dialect;
-use super::complaint::{ConsoleError, ConsoleErrorKind};
+use super::error::{ConsoleError, ConsoleErrorKind};
 use super::show::Show;
 use line::Line;
 use words::{Word, words};

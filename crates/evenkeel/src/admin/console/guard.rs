@@ -6,7 +6,7 @@ use evenkeel_proxy::secret;
 use evenkeel_wire::mysql::password::{native, sha2};
 use evenkeel_wire::postgres::scram;
 
-use super::complaint::{ConsoleError, ConsoleErrorKind};
+use super::error::{ConsoleError, ConsoleErrorKind};
 
 /// The user who is asked for the token even on loopback.
 const CHANGER: &str = "admin";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::command::{CommandScope, ConsoleCommand, Query, Value};
-use super::complaint::{ConsoleError, ConsoleErrorKind};
+use super::error::{ConsoleError, ConsoleErrorKind};
 use super::show::{self, Row, Show, Table};
 use super::sqlite;
 use super::{Console, Dialect};

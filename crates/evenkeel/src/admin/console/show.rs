@@ -11,7 +11,7 @@ pub(super) use tables::{HELP, SCHEMA, Show, column_type};
 pub(super) use variables::VARIABLES;
 
 use super::Console;
-use super::complaint::ConsoleError;
+use super::error::ConsoleError;
 use super::stats::{Totals, totals};
 use crate::config::plan::Protocol;
 use crate::log::rfc3339;

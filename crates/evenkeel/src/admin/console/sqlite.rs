@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::Dialect;
 use super::command::{Query, name};
-use super::complaint::{ConsoleError, ConsoleErrorKind};
+use super::error::{ConsoleError, ConsoleErrorKind};
 use super::show::{Row, SCHEMA, Show, column_type};
 
 /// How long a statement runs.

@@ -4,10 +4,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::client::Client;
+use crate::chaos::abrupt_clients::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, part};
 use crate::chaos::client::Client as _;
-use crate::chaos::cruel::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, part};
 use crate::chaos::failure::{Failure, Means};
-use crate::chaos::notes::Wrong;
+use crate::chaos::observations::Wrong;
 use crate::chaos::seed::Chance;
 use crate::chaos::stage::TestBed;
 

@@ -9,9 +9,9 @@ use evenkeel_wire::postgres::frontend::Target;
 
 use super::client::{Client, copy_data};
 use super::reply::Reply;
-use crate::chaos::cruel::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, part};
+use crate::chaos::abrupt_clients::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, part};
 use crate::chaos::failure::Failure;
-use crate::chaos::notes::Wrong;
+use crate::chaos::observations::Wrong;
 use crate::chaos::seed::Chance;
 use crate::chaos::stage::TestBed;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::chaos::director::{Event, Happened};
-use crate::chaos::notes::{Attempt, Content, Outcome, Step, between};
+use crate::chaos::fault_schedule::{Event, Happened};
+use crate::chaos::observations::{Attempt, Content, Outcome, Step, between};
 
 /// From a writable primary to writes through what stands in front.
 const REACTION_BAR: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Tests of what is made of notes and rows.
 
 use super::*;
-use crate::chaos::director::Event;
+use crate::chaos::fault_schedule::Event;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 fn at(ms: u64) -> SystemTime {

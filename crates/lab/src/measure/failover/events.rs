@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use evenkeel_lab::scene::How;
+use evenkeel_lab::scenario::How;
 use evenkeel_lab::{Balancer, Server};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_lab::scene::How;
+use evenkeel_lab::scenario::How;
 
 use super::BAR_MS;
 use super::trial::Trial;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use evenkeel_lab::Server;
 use evenkeel_lab::read_probe::Reading;
-use evenkeel_lab::scene::{Change, How};
+use evenkeel_lab::scenario::{Change, How};
 use evenkeel_lab::write_probe::{Attempt, Verification, WriteLog};
 
 use super::rig::Rig;
@@ -122,7 +122,7 @@ fn interleaved(mut ports: Vec<(u64, u16)>) -> usize {
         if is_back {
             eprintln!(
                 "write {id} reached port {port} after other servers had taken over: \
-                 {seen:?}"
+                       {seen:?}"
             );
         }
         count += usize::from(is_back);

@@ -14,8 +14,8 @@ use evenkeel_wire::mysql::password::Nonce;
 use evenkeel_wire::mysql::startup::Attributes;
 
 use super::Client;
+use crate::harness::LIMIT;
 use crate::lines;
-use crate::rig::LIMIT;
 
 /// What most clients can do.
 pub(crate) const USUAL: Capabilities = Capabilities(

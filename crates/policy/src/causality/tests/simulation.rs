@@ -3,7 +3,7 @@
 //! session that survived.
 
 use super::super::*;
-use crate::lending::tests::simulation::{Dice, for_each_seed};
+use crate::connection_pool::tests::simulation::{Dice, for_each_seed};
 
 const SETTINGS: CausalitySettings = CausalitySettings {
     wait_ms: 0,

@@ -16,9 +16,9 @@ use tokio::{
 
 use crate::{
     probe::{
-        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, stream, tls, words,
+        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages, stream, tls,
     },
-    tls::{check_name, words::with_server},
+    tls::{check_name, messages::with_server},
 };
 
 /// More than any health check needs; given, it saves asking the server for its own.
@@ -110,25 +110,25 @@ impl Login {
         target: &Target,
         progress: &Progress,
     ) -> ProbeFailure {
-        if let Some(tls) = words::tls_inside(&error) {
+        if let Some(tls) = messages::tls_inside(&error) {
             return with_server(tls).into();
         }
         match error {
             Error::Server(error) => self.judge_answer(&error, progress),
-            Error::Driver(DriverError::NoClientSslFlagFromServer) => words::no_tls().into(),
+            Error::Driver(DriverError::NoClientSslFlagFromServer) => messages::no_tls().into(),
             Error::Driver(
                 e @ (DriverError::UnknownAuthPlugin { .. }
                 | DriverError::CleartextPluginDisabled
                 | DriverError::MysqlOldPasswordDisabled),
             ) => self.refused(&e.to_string(), "the account's authentication plugin"),
-            Error::Io(IoError::Io(e)) if e.raw_os_error().is_some() => words::io(&e).into(),
-            Error::Io(IoError::Io(e)) => nonsense(target, &words::io(&e)).await,
-            other => nonsense(target, &words::chain(&other)).await,
+            Error::Io(IoError::Io(e)) if e.raw_os_error().is_some() => messages::io(&e).into(),
+            Error::Io(IoError::Io(e)) => nonsense(target, &messages::io(&e)).await,
+            other => nonsense(target, &messages::chain(&other)).await,
         }
     }
 
     fn judge_answer(&self, error: &ServerError, progress: &Progress) -> ProbeFailure {
-        let said = words::clipped(&error.message);
+        let said = messages::clipped(&error.message);
         let monitor =
             "user, password and database in [service.monitor], and the account on the server";
         match error.code {
@@ -166,7 +166,7 @@ impl Login {
     }
 
     fn refused(&self, said: &str, hint: &str) -> ProbeFailure {
-        ProbeFailure::LoginRefused(words::login_refused(&self.account.user, said, hint))
+        ProbeFailure::LoginRefused(messages::login_refused(&self.account.user, said, hint))
     }
 }
 
@@ -228,7 +228,7 @@ async fn look(target: &Target, progress: Option<&Progress>) -> io::Result<Option
             break;
         }
         if !may_greet(&first) {
-            return Ok(Some(words::speaks_no("MySQL", &first)));
+            return Ok(Some(messages::speaks_no("MySQL", &first)));
         }
     }
     step("logging in");

@@ -13,11 +13,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{
     probe::{
-        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls,
+        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages,
         stream::{self, CheckedStream, ReceivedPrefix},
-        tls, words,
+        tls,
     },
-    tls::words::with_server,
+    tls::messages::with_server,
 };
 
 type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<CheckedStream>>::TlsConnect;
@@ -69,7 +69,7 @@ impl Login {
         target: &Target,
         progress: &Progress,
     ) -> Result<Connection, ProbeFailure> {
-        let socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
+        let socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
         progress.step("logging in");
         let mut config = self.config.clone();
         let (ended, heard) = match (&self.tls_config, target) {
@@ -103,30 +103,30 @@ impl Login {
         progress: &Progress,
     ) -> ProbeFailure {
         if let Some(first) = heard.implausible() {
-            return words::speaks_no("PostgreSQL", &first).into();
+            return messages::speaks_no("PostgreSQL", &first).into();
         }
         if let Some(db) = error.as_db_error() {
             return self.judge_answer(db, progress);
         }
-        if let Some(tls) = words::tls_inside(error) {
+        if let Some(tls) = messages::tls_inside(error) {
             return with_server(tls).into();
         }
-        let text = words::chain(error);
+        let text = messages::chain(error);
         if text.contains("does not support TLS") {
-            return words::no_tls().into();
+            return messages::no_tls().into();
         }
         if text.contains("authentication") {
             return ProbeFailure::LoginRefused(self.refused(&text));
         }
-        match words::io_inside(error) {
-            Some(io) => words::io(io).into(),
-            None if error.is_closed() => words::closed().into(),
+        match messages::io_inside(error) {
+            Some(io) => messages::io(io).into(),
+            None if error.is_closed() => messages::closed().into(),
             None => text.into(),
         }
     }
 
     fn judge_answer(&self, error: &DbError, progress: &Progress) -> ProbeFailure {
-        let said = words::clipped(error.message());
+        let said = messages::clipped(error.message());
         // A session that the server ends says nothing of the query that it was at.
         let ended = matches!(
             error.parsed_severity(),
@@ -155,7 +155,7 @@ impl Login {
     fn refused(&self, said: &str) -> String {
         let hint =
             "user, password and database in [service.monitor], and pg_hba.conf on the server";
-        words::login_refused(&self.user, said, hint)
+        messages::login_refused(&self.user, said, hint)
     }
 }
 

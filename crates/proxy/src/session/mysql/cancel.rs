@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::join;
 use super::server::ServerConnection;
+use super::server_login;
 use crate::engine::worker::Worker;
 use crate::service::Service;
-use crate::upstream::cancelling::CancelTarget;
-use crate::upstream::lending::PoolableConnection;
+use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::worker_pool::PoolableConnection;
 
 /// A server that has no connection to give is asked again, so often in all.
 const TRIES: u32 = 5;
@@ -51,7 +51,7 @@ async fn open(
     target: &CancelTarget,
 ) -> Option<Box<ServerConnection>> {
     for tries_left in (0..TRIES).rev() {
-        match join::open_to_same_peer(worker, service, target).await {
+        match server_login::open_to_same_peer(worker, service, target).await {
             Ok(connection) => return Some(connection),
             Err(error) if error.is_full() && tries_left > 0 => compio::time::sleep(PAUSE).await,
             Err(error) => {

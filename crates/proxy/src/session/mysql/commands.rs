@@ -7,11 +7,11 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frontend::{self, Code};
 use evenkeel_wire::mysql::{PacketKind as Malformed, ProtocolError, StatementId, build};
 
-use super::complaint::ErrorReply;
-use super::unit::{CommandKind, CommandStatement};
+use super::active_request::{CommandKind, CommandStatement};
+use super::error_reply::ErrorReply;
 use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::session::cancel::{KillOutcome, KillRequest, forward_kill, kill};
-use crate::state::mysql::TextAnalysis;
+use crate::session_state::mysql::TextAnalysis;
 
 /// What becomes of a command.
 pub(super) enum RequestDisposition {

@@ -1,16 +1,16 @@
 //! From the client: one command at a time. What needs no server is answered at once; the rest goes
 //! to the server as it came, but for numbers of statements, which are ours.
 
-use evenkeel_policy::lending::Condition;
+use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::mysql::conversation::{Origin, Request};
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, Renumber};
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::{Parsed, StatementId};
 
+use super::active_request::{ActiveRequest, CommandKind, CommandStatement};
 use super::commands::RequestDisposition;
-use super::complaint::ErrorReply;
+use super::error_reply::ErrorReply;
 use super::server::Ask;
-use super::unit::{ActiveRequest, CommandKind, CommandStatement};
 use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
 use crate::session::input::Input;
 use crate::socket::Chunk;

@@ -4,19 +4,19 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::route::rescue::FailureKind;
-use evenkeel_wire::flight::StreamEditor;
+use evenkeel_policy::route::retry::FailureKind;
 use evenkeel_wire::mysql::backend::ErrorReport;
-use evenkeel_wire::mysql::boundaries::{Event, ExpectedReply, HELD_LENGTH_MAX, Step};
 use evenkeel_wire::mysql::conversation::{Delivery, ReplyOutcome};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::rewrite::Rewrite;
+use evenkeel_wire::mysql::server_scanner::{Event, ExpectedReply, HELD_LENGTH_MAX, Step};
 use evenkeel_wire::mysql::{Parsed, frame};
+use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::complaint::ErrorReply;
-use super::rescue::mishap_of;
+use super::active_request::CommandKind;
+use super::error_reply::ErrorReply;
+use super::retry::mishap_of;
 use super::server::{Ask, ServerConnection};
-use super::unit::CommandKind;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::relay::ByteDirection;
 use crate::session::input::Input;

@@ -2,15 +2,15 @@
 //! is reaches a server.
 
 mod check;
+mod client_packets;
 mod credential;
-mod enter;
-mod locked;
-mod talk;
-mod vault;
-mod visit;
-mod words;
+mod error_replies;
+mod establish;
+mod locked_memory;
+mod password_cache;
+mod server_check;
 
-pub(super) use self::enter::wanted;
+pub(super) use self::establish::wanted;
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -24,24 +24,24 @@ use evenkeel_wire::mysql::login::{Channel, ClaimedIdentity};
 use evenkeel_wire::mysql::password::Nonce;
 use evenkeel_wire::mysql::startup::{self, First, Response};
 
-use self::talk::ClientPackets;
+use self::client_packets::ClientPackets;
 use super::Session;
-use super::account::{Account, BaselineCache};
-use super::complaint::ErrorReply;
-use super::greeting::{CommonGreeting, ServerGreetings, Version};
-use super::join::Baseline;
+use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
+use super::server_greetings::{CommonGreeting, ServerGreetings, Version};
+use super::server_login::Baseline;
 use super::shared::PostgresService;
-use crate::engine::live::LiveSession;
+use super::user_state::{Account, BaselineCache};
+use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
 use crate::random::secret;
 use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
-use crate::session::card::SessionHandle;
-use crate::session::pace::PasswordRateLimit;
+use crate::session::handle::SessionHandle;
+use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::stream::Stream;
-use crate::upstream::lending::WorkerPool;
+use crate::upstream::worker_pool::WorkerPool;
 
 /// Right behind the start a client waits for what routines and triggers do; where servers do not
 /// tell, not for ever.
@@ -52,7 +52,7 @@ const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct Logins {
     pub(super) faces: ServerGreetings,
     pub(super) greetings: BaselineCache,
-    pub(super) vault: vault::PasswordCache,
+    pub(super) vault: password_cache::PasswordCache,
     pace: PasswordRateLimit,
     /// The servers look up the names of who connects.
     by_name: AtomicBool,
@@ -215,7 +215,9 @@ impl<'a> LoginHandler<'a> {
         let doorstep = self.service.doorstep();
         let entering = doorstep.enter_within(self.limit(), self.address());
         let Some((_place, left)) = entering.await else {
-            return Err(self.reject(Some(talk), &words::full_doorstep()).await);
+            return Err(self
+                .reject(Some(talk), &error_replies::full_doorstep())
+                .await);
         };
         self.within_limit(left, talk, beginning).await
     }
@@ -233,7 +235,9 @@ impl<'a> LoginHandler<'a> {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(place, &complaint).await),
-            Err(_) => Err(self.reject(place, &words::too_slow(self.limit())).await),
+            Err(_) => Err(self
+                .reject(place, &error_replies::too_slow(self.limit()))
+                .await),
         }
     }
 
@@ -291,14 +295,14 @@ impl<'a> LoginHandler<'a> {
         talk.say(self.worker, &out).await?;
         let mut payload = talk.packet(self.worker).await?;
         if let Ok(First::SslRequest(_)) = startup::first(&payload) {
-            let acceptor = acceptor.ok_or_else(words::bad_handshake)?;
+            let acceptor = acceptor.ok_or_else(error_replies::bad_handshake)?;
             talk.encrypt(self.worker, acceptor).await?;
             payload = talk.packet(self.worker).await?;
         }
         let response = match startup::first(&payload) {
             Ok(First::Response(response)) => response,
-            Ok(First::SslRequest(_)) => return Err(words::bad_handshake().into()),
-            Err(fault) => return Err(words::of_fault(fault).into()),
+            Ok(First::SslRequest(_)) => return Err(error_replies::bad_handshake().into()),
+            Err(fault) => return Err(error_replies::of_fault(fault).into()),
         };
         let agreed = offered.both(response.capabilities);
         let id = self.id;
@@ -315,7 +319,7 @@ impl<'a> LoginHandler<'a> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
         match must_encrypt && self.channel(talk) == Channel::Plain {
-            true => Err(words::tls_required().into()),
+            true => Err(error_replies::tls_required().into()),
             false => Ok(()),
         }
     }
@@ -370,8 +374,8 @@ fn changed(
 ) -> Result<LoginRequest, LoginError> {
     let request = match frontend::request(payload, entrance.agreed) {
         Ok(Request::ChangeUser(request)) => request,
-        Ok(_) => return Err(words::bad_handshake().into()),
-        Err(fault) => return Err(words::of_fault(fault).into()),
+        Ok(_) => return Err(error_replies::bad_handshake().into()),
+        Err(fault) => return Err(error_replies::of_fault(fault).into()),
     };
     let has_proof = !request.proof.is_empty();
     let asked = ChangeUser {

@@ -11,12 +11,12 @@ use evenkeel_wire::mysql::{Parsed, StatementId};
 use smallvec::SmallVec;
 
 use super::Session;
-use super::complaint::ErrorReply;
-use super::executed;
+use super::active_request::CommandKind;
+use super::error_reply::ErrorReply;
+use super::execution_history;
 use super::from_client::has_room;
 use super::server::{Ask, ServerConnection};
 use super::statements::{PrepareContext, Statement};
-use super::unit::CommandKind;
 
 /// COM_STMT_BULK_EXECUTE: the types of the parameters are there (MariaDB's
 /// `STMT_BULK_FLAG_CLIENT_SEND_TYPES`).
@@ -337,7 +337,7 @@ impl Session<'_> {
 }
 
 fn keeps_types(server: &ServerConnection) -> bool {
-    executed::is_kept_by(server.version.mariadb, server.version.number())
+    execution_history::is_kept_by(server.version.mariadb, server.version.number())
 }
 
 /// What an execution says of its parameters' types.

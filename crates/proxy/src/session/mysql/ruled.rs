@@ -6,8 +6,8 @@ use std::sync::Arc;
 use evenkeel_wire::sql::Dialect;
 
 use super::Session;
-use super::complaint::ErrorReply;
-use super::unit::CommandKind;
+use super::active_request::CommandKind;
+use super::error_reply::ErrorReply;
 use crate::service::rules::{RuleBook, Ruling, Said};
 
 impl Session<'_> {

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::mysql::StatementId;
-use evenkeel_wire::mysql::boundaries::{Event, ExpectedReply, ServerScanner, Step};
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::conversation::{
     Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken,
@@ -12,21 +11,24 @@ use evenkeel_wire::mysql::conversation::{
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::rewrite;
+use evenkeel_wire::mysql::server_scanner::{Event, ExpectedReply, ServerScanner, Step};
 use evenkeel_wire::mysql::trackers::Trackers;
 
-use super::account::UserState;
-use super::complaint::ErrorReply;
-use super::greeting::Version;
-use super::join::{self, Baseline, ServerLogin};
+use super::error_reply::ErrorReply;
+use super::server_greetings::Version;
+use super::server_login::{self, Baseline, ServerLogin};
 use super::statements::ServerStatements;
+use super::user_state::UserState;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::state::mysql::{ExportedState, ServerSessionState, StateQuery, TakeBack, trackers};
-use crate::state::settings::Interner;
-use crate::upstream::join::ConnectError;
-use crate::upstream::lender::{PoolHandle, PoolUser};
-use crate::upstream::lending::{
+use crate::session_state::mysql::{
+    ExportedState, ServerSessionState, StateQuery, TakeBack, trackers,
+};
+use crate::session_state::settings::Interner;
+use crate::upstream::pool_registry::{PoolHandle, PoolUser};
+use crate::upstream::server_login::ConnectError;
+use crate::upstream::worker_pool::{
     ById, ConnectionCore, PoolableConnection, TransferState as AnyLuggage, WorkerPools,
 };
 
@@ -379,7 +381,7 @@ impl ServerConnection {
 
 /// The trackers in a reply.
 pub(crate) fn session_state<'a>(event: &Event<'a>) -> Option<&'a [u8]> {
-    use evenkeel_wire::mysql::boundaries::End;
+    use evenkeel_wire::mysql::server_scanner::End;
     match event {
         Event::Ok(ok) | Event::ResultEnd(End::Ok(ok)) if !ok.session_state.is_empty() => {
             Some(ok.session_state)
@@ -404,7 +406,7 @@ impl PoolableConnection for ServerConnection {
         service: &Arc<Service>,
         pooled: &Arc<PoolHandle>,
     ) -> Result<Box<Self>, ConnectError> {
-        join::open(worker, service, pooled).await
+        server_login::open(worker, service, pooled).await
     }
 
     fn lent(&self) -> &ConnectionCore {

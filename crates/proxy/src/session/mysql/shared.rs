@@ -5,7 +5,7 @@ use evenkeel_wire::sql::mysql::LexerModes;
 use super::login::Logins;
 use super::statements::Interned;
 use crate::service::ServiceSnapshot;
-use crate::state::mysql::InfoUsage;
+use crate::session_state::mysql::InfoUsage;
 
 /// As long as the service lives.
 #[derive(Debug, Default)]

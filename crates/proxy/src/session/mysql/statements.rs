@@ -6,16 +6,18 @@ use std::sync::Arc;
 use evenkeel_wire::mysql::StatementId;
 use rustc_hash::FxHashMap;
 
-use super::executed::ExecutionHistory;
+use super::execution_history::ExecutionHistory;
 use crate::service::rules::Ruling;
-use crate::session::interned::{self, MemorySize, OF_CLIENT_MAX, StatementBudget, new_id};
-use crate::state::mysql::{Effect, TextAnalysis};
+use crate::session::statement_interner::{
+    self, MemorySize, OF_CLIENT_MAX, StatementBudget, new_id,
+};
+use crate::session_state::mysql::{Effect, TextAnalysis};
 
 /// A statement as clients prepare it.
-pub(crate) type Statement = interned::SharedStatement<PrepareContext, TextAnalysis>;
+pub(crate) type Statement = statement_interner::SharedStatement<PrepareContext, TextAnalysis>;
 
 /// All statements of a service.
-pub(crate) type Interned = interned::StatementInterner<PrepareContext, TextAnalysis>;
+pub(crate) type Interned = statement_interner::StatementInterner<PrepareContext, TextAnalysis>;
 
 impl Statement {
     /// The same, and yet another for the servers.

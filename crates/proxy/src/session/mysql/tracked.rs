@@ -4,8 +4,8 @@
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::{Parsed, backend, frame};
 
+use super::query_text::effective;
 use super::server::ServerConnection;
-use super::texts::effective;
 use super::{AfterDiscard, Session, Stage};
 
 impl Session<'_> {

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::CancelKey;
 
-use super::join;
+use super::server_login;
 use crate::cancel::CancelRoute;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
 use crate::session::cancel::{LIMIT, pass_to_worker};
-use crate::upstream::cancelling::CancelTarget;
-use crate::upstream::join::reach;
+use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::server_login::reach;
 
 /// Somebody shows a key. There is no answer, whatever comes of it.
 pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelKey<'_>) {
@@ -75,7 +75,7 @@ pub(in crate::session) async fn send(
     let Some((process, secret)) = key else {
         return;
     };
-    let mut stream = match join::dial_beside(worker, service, target).await {
+    let mut stream = match server_login::dial_beside(worker, service, target).await {
         Ok(stream) => stream,
         Err(error) => {
             let (server, why) = (&target.pooled.server.name, error.message);

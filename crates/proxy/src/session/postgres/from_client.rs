@@ -2,17 +2,17 @@
 //! leave behind is noted, all else goes as it came.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_wire::flight::{EditOutcome, StreamEditor};
+use evenkeel_wire::postgres::client_scanner::Step;
 use evenkeel_wire::postgres::conversation::{DueAction, Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
-use evenkeel_wire::postgres::requests::Step;
+use evenkeel_wire::stream_editor::{EditOutcome, StreamEditor};
 
-use super::behind::MisroutedStatement;
-use super::complaint::ErrorReply;
+use super::active_request::RequestDisposition;
+use super::batch_tail::MisroutedStatement;
+use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
-use super::unit::RequestDisposition;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage};
-use crate::session::card::SessionActivity;
+use crate::session::handle::SessionActivity;
 use crate::session::input::Input;
 
 /// Requests that may be on their way to a server: the client can be far ahead of it.

@@ -1,27 +1,27 @@
 //! From the server to the client: the bytes as they came, but for the replies to what we have asked
 //! ourselves; and what they tell about the session.
 
-use evenkeel_policy::lending::Condition;
+use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
-use evenkeel_policy::route::rescue::FailureKind;
-use evenkeel_wire::flight::StreamEditor;
+use evenkeel_policy::route::retry::FailureKind;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
-use evenkeel_wire::postgres::boundaries::{Event, Step};
 use evenkeel_wire::postgres::conversation::{Delivery, DueAction, ReplyOutcome, RequestToken};
+use evenkeel_wire::postgres::server_scanner::{Event, Step};
+use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::complaint::ErrorReply;
-use super::effects::discards_draws;
+use super::error_reply::ErrorReply;
 use super::from_client::will_end;
+use super::pending_effects::discards_draws;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
-use super::rescue::{mishap_of, warns_of_end};
+use super::retry::{mishap_of, warns_of_end};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::session::pinning;
+use crate::session_state::analysis::EffectKind;
 use crate::socket::Chunk;
-use crate::state::meaning::EffectKind;
 
 /// What a walk through a server's bytes has led to.
 #[derive(Default)]

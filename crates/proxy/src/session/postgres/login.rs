@@ -19,19 +19,19 @@ use evenkeel_wire::postgres::{Parsed, ProtocolError, build, frame};
 use zeroize::Zeroizing;
 
 use self::credential::LoginGrant;
-use super::complaint::ErrorReply;
+use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::shared::PostgresService;
 use super::{Session, cancel};
-use crate::engine::live::LiveSession;
+use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
 use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
-use crate::session::hashing;
+use crate::session::blocking;
 use crate::stream::Stream;
-use crate::upstream::lender::Parameters;
-use crate::upstream::lending::WorkerPool;
+use crate::upstream::pool_registry::Parameters;
+use crate::upstream::worker_pool::WorkerPool;
 
 /// What a client may say before it has proved anything.
 const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
@@ -342,7 +342,7 @@ impl<'a> LoginHandler<'a> {
         let (tag, body) = (frame.tag, Zeroizing::new(frame.body.to_vec()));
         // A password is the last message: there is nothing to say behind it.
         let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
-        let accepted = hashing::run_blocking(work).await;
+        let accepted = blocking::run_blocking(work).await;
         if !matches!(accepted, Some(ClientAuthStep::Refused(_))) {
             pace.refund(self.address(), &wish.user);
         }

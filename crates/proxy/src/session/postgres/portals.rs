@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::conversation::{Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::names::names;
+use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
-use super::effects::{is_atomic, may_commit, takes_statements_away};
+use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
 use super::statements::Statement;
-use crate::state::meaning::{ParsingChange, TextAnalysis};
+use crate::session_state::analysis::{ParsingChange, TextAnalysis};
 
 /// The portals that may be there, if one of their name has left something behind.
 #[derive(Default)]

@@ -3,24 +3,24 @@
 
 use std::sync::Arc;
 
-use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::backend::{ErrorReport, SqlState};
-use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::conversation::{
     DueAction, LocalReply, Origin, Request, RequestToken, Sending,
 };
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::postgres::names::{Name, names, parse_parts};
+use evenkeel_wire::postgres::server_scanner::Event;
 use evenkeel_wire::postgres::{Parsed, build};
+use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::complaint::ErrorReply;
-use super::effects::{UnnamedStatement, takes_statements_away};
+use super::error_reply::ErrorReply;
+use super::pending_effects::{UnnamedStatement, takes_statements_away};
 use super::server::ServerConnection;
 use super::statements::ClientStatements;
 use super::statements::{self, NAME_PREFIX, is_ours, name_of};
 use super::{ExitReason, Session, sequences};
-use crate::state::meaning::{EffectKind, TextAnalysis};
+use crate::session_state::analysis::{EffectKind, TextAnalysis};
 
 /// Marks tokens of Parses that name a statement; the others' are not asked for.
 pub(super) const PARSE: u64 = 1 << 62;

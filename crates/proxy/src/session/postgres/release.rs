@@ -1,11 +1,11 @@
 //! Whether the server connection goes back behind an answer, and what is no longer so without it.
 
-use evenkeel_policy::lending::Condition;
+use evenkeel_policy::connection_pool::Condition;
 
+use super::leftover_check::Trial;
 use super::server::ServerConnection;
-use super::trial::Trial;
 use super::{ExitReason, Session, Stage};
-use crate::session::card::SessionActivity;
+use crate::session::handle::SessionActivity;
 
 impl Session<'_> {
     /// The connection goes back when nothing of this client is on it.

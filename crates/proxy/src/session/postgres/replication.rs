@@ -4,18 +4,18 @@
 //! Texts are not read, for half of them are not SQL; settings are the server's to keep. Only how
 //! far the conversation has come is followed, to know when it rests.
 
-use evenkeel_wire::postgres::boundaries::Event;
+use evenkeel_wire::postgres::client_scanner::Step;
 use evenkeel_wire::postgres::conversation::{
     Delivery, Origin, ReplyOutcome, Request, RequestToken,
 };
-use evenkeel_wire::postgres::requests::Step;
+use evenkeel_wire::postgres::server_scanner::Event;
 
-use super::complaint::ErrorReply;
+use super::error_reply::ErrorReply;
 use super::from_client::ends_a_unit;
 use super::from_server::ScanResult;
 use super::server::ServerConnection;
 use super::{ExitReason, Session};
-use crate::session::card::SessionActivity;
+use crate::session::handle::SessionActivity;
 use crate::session::input::Input;
 
 impl Session<'_> {

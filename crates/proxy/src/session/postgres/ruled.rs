@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
 use evenkeel_wire::sql::Dialect;
+use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
-use super::behind::{MisroutedStatement, TOO_LATE};
+use super::batch_tail::{MisroutedStatement, TOO_LATE};
 use super::statements::Statement;
 use crate::service::rules::{Ruling, Said};
 

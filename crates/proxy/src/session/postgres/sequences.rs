@@ -1,13 +1,13 @@
 //! What sessions draw from sequences. `currval` and `lastval` must never answer with another
 //! session's value; and where nobody asks for them, drawing is to bind nobody.
 
-use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::{Request, RequestToken};
+use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
 use super::server::ServerConnection;
-use crate::state::meaning::TextAnalysis;
+use crate::session_state::analysis::TextAnalysis;
 
 /// With which one is refused who asks too late to be told apart from others.
 pub(super) const REFUSAL: &str = "cannot evaluate currval() or lastval(): this server connection \

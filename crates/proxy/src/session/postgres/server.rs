@@ -4,25 +4,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::boundaries::{Event, ServerScanner, Step};
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{
     Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken, Sending,
 };
+use evenkeel_wire::postgres::server_scanner::{Event, ServerScanner, Step};
 
-use super::account::{Reports, UserState};
-use super::complaint::ErrorReply;
-use super::join;
+use super::error_reply::ErrorReply;
+use super::server_login;
 use super::statements::ServerStatements;
+use super::user_state::{Reports, UserState};
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::state::settings::leftover::Rows;
-use crate::state::settings::{ExportedState, Interner, ServerSessionState, is_of_server};
+use crate::session_state::settings::leftover_query::Rows;
+use crate::session_state::settings::{ExportedState, Interner, ServerSessionState, is_of_server};
 use crate::stream::Stream;
-use crate::upstream::join::ConnectError;
-use crate::upstream::lender::{PoolHandle, PoolUser};
-use crate::upstream::lending::{self, ById, ConnectionCore, PoolableConnection, WorkerPools};
+use crate::upstream::pool_registry::{PoolHandle, PoolUser};
+use crate::upstream::server_login::ConnectError;
+use crate::upstream::worker_pool::{self, ById, ConnectionCore, PoolableConnection, WorkerPools};
 
 /// One connection; lent as a whole.
 pub(crate) struct ServerConnection {
@@ -84,7 +84,7 @@ impl PoolableConnection for ServerConnection {
         service: &Arc<Service>,
         pooled: &Arc<PoolHandle>,
     ) -> Result<Box<Self>, ConnectError> {
-        join::open(worker, service, pooled).await
+        server_login::open(worker, service, pooled).await
     }
 
     fn lent(&self) -> &ConnectionCore {
@@ -95,7 +95,7 @@ impl PoolableConnection for ServerConnection {
         &mut self.lent
     }
 
-    fn into_transfer(self: Box<Self>) -> (ConnectionCore, lending::TransferState) {
+    fn into_transfer(self: Box<Self>) -> (ConnectionCore, worker_pool::TransferState) {
         let own = *self;
         let luggage = TransferState {
             conversation: own.conversation,
@@ -109,16 +109,16 @@ impl PoolableConnection for ServerConnection {
         };
         (
             own.lent,
-            lending::TransferState::Postgres(Box::new(luggage)),
+            worker_pool::TransferState::Postgres(Box::new(luggage)),
         )
     }
 
     fn from_transfer(
         worker: &Worker,
         lent: ConnectionCore,
-        luggage: lending::TransferState,
+        luggage: worker_pool::TransferState,
     ) -> Option<Box<Self>> {
-        let lending::TransferState::Postgres(luggage) = luggage else {
+        let worker_pool::TransferState::Postgres(luggage) = luggage else {
             return None;
         };
         Some(Box::new(Self {

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use evenkeel_policy::trials::StatementVerifier;
+use evenkeel_policy::statement_verifier::StatementVerifier;
 
-use super::account::greeting::BaselineCache;
 use super::login::Verifiers;
 use super::statements::Interned;
+use super::user_state::baseline::BaselineCache;
 use crate::random::secret;
-use crate::session::pace::PasswordRateLimit;
-use crate::upstream::lender::PoolUser;
+use crate::session::password_rate_limit::PasswordRateLimit;
+use crate::upstream::pool_registry::PoolUser;
 
 /// As long as the service lives.
 #[derive(Debug)]

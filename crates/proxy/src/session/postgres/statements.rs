@@ -7,11 +7,11 @@ use std::sync::Arc;
 use evenkeel_wire::sql::Dialect;
 use rustc_hash::FxHashMap;
 
-use crate::session::interned::{self, MemorySize, OF_CLIENT_MAX, StatementBudget};
-use crate::state::meaning::{Effect, TextAnalysis};
-use crate::state::settings::ParseSettings;
+use crate::session::statement_interner::{self, MemorySize, OF_CLIENT_MAX, StatementBudget};
+use crate::session_state::analysis::{Effect, TextAnalysis};
+use crate::session_state::settings::ParseSettings;
 
-pub(crate) use crate::session::interned::new_id;
+pub(crate) use crate::session::statement_interner::new_id;
 
 /// The length of every name that we give.
 pub(crate) const NAME_LENGTH: usize = 16;
@@ -20,10 +20,10 @@ pub(crate) const NAME_LENGTH: usize = 16;
 pub(crate) const NAME_PREFIX: &[u8] = b"evenkeel";
 
 /// A statement as clients prepare it.
-pub(crate) type Statement = interned::SharedStatement<PrepareContext, Arc<TextAnalysis>>;
+pub(crate) type Statement = statement_interner::SharedStatement<PrepareContext, Arc<TextAnalysis>>;
 
 /// All statements of a service.
-pub(crate) type Interned = interned::StatementInterner<PrepareContext, Arc<TextAnalysis>>;
+pub(crate) type Interned = statement_interner::StatementInterner<PrepareContext, Arc<TextAnalysis>>;
 
 /// What makes statements of one text different.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -419,7 +419,7 @@ mod tests {
             backslashes: None,
             own: 0,
         };
-        let read = || Arc::new(crate::state::meaning::read(text, false, None));
+        let read = || Arc::new(crate::session_state::analysis::read(text, false, None));
         Interned::default().statement(text, &within, 0, read)
     }
 

@@ -2,12 +2,12 @@
 //! the next Parse of it or Query.
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_wire::flight::StreamEditor;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frontend::Target;
+use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::effects::UnnamedStatement;
+use super::pending_effects::UnnamedStatement;
 use super::prepared::{UNNAMED, UNREAD};
 use super::statements::new_id;
 use super::{LONG_TEXT, Session};

@@ -2,9 +2,9 @@
 
 use super::model::Server;
 use super::*;
-use crate::mysql::boundaries::{ServerScanner, Step};
 use crate::mysql::flags::Capabilities;
 use crate::mysql::frame::{PAYLOAD_LENGTH_MAX, frame};
+use crate::mysql::server_scanner::{ServerScanner, Step};
 use crate::mysql::{Parsed, build};
 
 const NEW: Capabilities = Capabilities::DEPRECATE_EOF;

@@ -1,8 +1,8 @@
 //! Replies that one side gets otherwise than the other said them; whole ones are in the corpus.
 
 use super::*;
-use crate::mysql::boundaries::{ExpectedReply, ServerScanner, Step};
 use crate::mysql::frontend::Execute;
+use crate::mysql::server_scanner::{ExpectedReply, ServerScanner, Step};
 use crate::mysql::trackers::Change;
 
 const NEW: Capabilities =

@@ -8,7 +8,7 @@
 //! And COPY both ways, in which replication streams: each side sends until it says that it is done,
 //! whichever is first, and the server's CommandComplete comes behind both.
 
-use super::terms::{Delivery, Origin, Reply, ReplyOutcome, Request, RequestToken, Sending};
+use super::types::{Delivery, Origin, Reply, ReplyOutcome, Request, RequestToken, Sending};
 use super::{Conversation, PendingReply, ends_in_ready};
 use crate::postgres::TransactionStatus;
 use crate::postgres::build;

@@ -3,9 +3,9 @@
 use super::model::Server;
 use super::*;
 use crate::postgres::backend::SqlState;
-use crate::postgres::boundaries::{ServerScanner, Step};
 use crate::postgres::frontend::Target;
 use crate::postgres::names::names;
+use crate::postgres::server_scanner::{ServerScanner, Step};
 use crate::postgres::{Parsed, build, frame};
 
 mod settling;

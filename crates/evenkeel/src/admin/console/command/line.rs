@@ -1,7 +1,7 @@
 //! What is left of a statement while it is understood.
 
 use super::words::Word;
-use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
+use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 
 /// Words that have not been looked at.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use super::line::Line;
 use super::words::Word;
 use crate::admin::console::Dialect;
-use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
+use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::show::{SCHEMA, Show, VARIABLES};
 use crate::admin::console::sqlite::Plan;
 

@@ -4,7 +4,7 @@ use evenkeel_wire::mysql::backend::OkPacket;
 use evenkeel_wire::mysql::build::{self, ErrorText};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 
-use crate::admin::console::complaint::ConsoleError;
+use crate::admin::console::error::ConsoleError;
 use crate::admin::console::show::Table;
 
 /// The bytes of an answer to one command.

@@ -12,7 +12,7 @@ use super::login::{self, Admitted};
 use super::{End, packet};
 use crate::admin::HEADER_TIMEOUT;
 use crate::admin::console::command::{ConsoleCommand, statements};
-use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
+use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::operator::{CommandResult, CommandRunner};
 use crate::admin::console::show::lines;
 use crate::admin::console::stream::Stream;

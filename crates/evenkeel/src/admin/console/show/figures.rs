@@ -2,7 +2,7 @@
 
 use super::{Pooled, Row, before, text};
 use crate::admin::console::Console;
-use crate::admin::console::complaint::ConsoleError;
+use crate::admin::console::error::ConsoleError;
 use crate::status::{DigestStatus, UsageStatus, WorkStatus};
 
 /// Of each user in each database.

@@ -4,7 +4,7 @@ use rusqlite::{Error, ErrorCode};
 
 use super::{HEAP_MAX, LIMITS, TIME_MAX};
 use crate::admin::console::command::Query;
-use crate::admin::console::complaint::{ConsoleError, ConsoleErrorKind};
+use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::show::Show;
 
 /// Letters of the statement that are shown, from the fault on.

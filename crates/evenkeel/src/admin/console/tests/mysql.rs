@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use evenkeel_wire::mysql::Parsed;
 use evenkeel_wire::mysql::backend::ErrorReport;
-use evenkeel_wire::mysql::boundaries::{Event, ExpectedReply, ServerScanner, Step};
 use evenkeel_wire::mysql::build::{self, ResponseFields};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame;
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::greeting::{self, First};
 use evenkeel_wire::mysql::password::{self, Nonce, native, sha2};
+use evenkeel_wire::mysql::server_scanner::{Event, ExpectedReply, ServerScanner, Step};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

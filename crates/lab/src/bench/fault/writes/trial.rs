@@ -10,7 +10,7 @@ use super::super::super::outcome::{FaultStep, FaultTrial};
 use super::super::super::target::Front;
 use super::super::Seen;
 use super::super::steps::{cut, ms};
-use crate::scene::{self, Change};
+use crate::scenario::{self, Change};
 use crate::write_probe::{Outage, WriteLog};
 use crate::{Scenario, Server, WriteProbe, WriteProbeOptions, eventually};
 
@@ -90,8 +90,8 @@ impl Trial<'_> {
     fn strike(&self, old: &Server) -> Result<Change> {
         let begun = SystemTime::now();
         let change = match (self.fault.victim, self.fault.how) {
-            (Victim::Primary, How::Stop) => Some(scene::How::Stopped),
-            (Victim::Primary, How::Kill) => Some(scene::How::Killed),
+            (Victim::Primary, How::Stop) => Some(scenario::How::Stopped),
+            (Victim::Primary, How::Kill) => Some(scenario::How::Killed),
             _ => None,
         };
         if let Some(how) = change {

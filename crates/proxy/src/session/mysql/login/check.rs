@@ -8,13 +8,13 @@ use evenkeel_wire::mysql::login::{
 };
 use evenkeel_wire::mysql::password;
 
+use super::client_packets::ClientPackets;
 use super::credential::{AuthDecision, LoginGrant};
-use super::talk::ClientPackets;
-use super::vault::CacheLevel;
-use super::{LoginError, LoginHandler, LoginRequest, words};
+use super::password_cache::CacheLevel;
+use super::{LoginError, LoginHandler, LoginRequest, error_replies};
 use crate::random::secret;
 use crate::service::ServiceSnapshot;
-use crate::session::hashing;
+use crate::session::blocking;
 
 /// `caching_sha2_password`: the proof is right.
 const FAST_SUCCESS: u8 = 3;
@@ -42,7 +42,7 @@ impl LoginHandler<'_> {
             Err(refusal) => {
                 let (user, peer) = (&wish.user, self.peer);
                 tracing::info!(user, ?peer, %refusal, "login refused");
-                let complaint = words::refused(&self.client(wish), refusal, wish.has_proof);
+                let complaint = error_replies::refused(&self.client(wish), refusal, wish.has_proof);
                 Err(complaint.into())
             }
         }
@@ -89,13 +89,13 @@ impl LoginHandler<'_> {
         let (pace, user) = (&self.shared.logins.pace, &*wish.user);
         pace.wait(self.address(), user).await;
         let key = match channel {
-            Channel::Plain => hashing::key().await,
+            Channel::Plain => blocking::key().await,
             Channel::Secure => None,
         };
         // A client that came at the same time may have proved it meanwhile.
         let known = self.shared.logins.vault.verifier(user, proof.generation);
         let work = move || check.run_knowing(key.as_deref(), secret(), known.as_ref());
-        let checked = hashing::run_blocking(work).await;
+        let checked = blocking::run_blocking(work).await;
         let checked = checked.unwrap_or(Err(AuthFailure::WrongPassword));
         if checked.is_ok() {
             pace.refund(self.address(), user);

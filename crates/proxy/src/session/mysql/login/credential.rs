@@ -6,19 +6,19 @@ use evenkeel_wire::mysql::login::{Channel, Credential, Method};
 use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, parsec, sha2};
 use zeroize::Zeroizing;
 
-use super::super::complaint::ErrorReply;
-use super::talk::ClientPackets;
-use super::vault::CacheLevel;
-use super::words::AccountName;
-use super::{LoginError, LoginHandler, LoginRequest, words};
-use crate::knowledge::{
+use super::super::error_reply::ErrorReply;
+use super::client_packets::ClientPackets;
+use super::error_replies::AccountName;
+use super::password_cache::CacheLevel;
+use super::{LoginError, LoginHandler, LoginRequest, error_replies};
+use crate::random::secret;
+use crate::server_info::{
     AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
 };
-use crate::random::secret;
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
-use crate::session::hashing;
-use crate::upstream::lender::generation_of;
+use crate::session::blocking;
+use crate::upstream::pool_registry::generation_of;
 
 /// Rounds of made-up hashes: MySQL's default.
 const MOCK_ROUNDS: u32 = 5_000;
@@ -82,7 +82,7 @@ impl LoginHandler<'_> {
             Err(LookupError::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
             Err(LookupError::Unavailable(why)) => {
                 tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
-                Err(words::credentials_unavailable().into())
+                Err(error_replies::credentials_unavailable().into())
             }
         }
     }
@@ -207,7 +207,7 @@ impl LoginHandler<'_> {
         if !is_as_required {
             return Some(client.denied(wish.has_proof));
         }
-        row.is_expired.then(words::expired)
+        row.is_expired.then(error_replies::expired)
     }
 
     /// How a plugin asks; `None`: not spoken, or what is stored is none of its.
@@ -237,7 +237,7 @@ impl LoginHandler<'_> {
             (plugin, stored) => {
                 let (method, name) = signed(plugin, stored)?;
                 if proof.credential.is_none() {
-                    proof.complaint = Some(words::no_credential(name));
+                    proof.complaint = Some(error_replies::no_credential(name));
                 }
                 Some(method)
             }
@@ -273,7 +273,7 @@ impl LoginHandler<'_> {
     async fn public_key(&self, talk: &ClientPackets) -> Option<Vec<u8>> {
         match self.channel(talk) {
             Channel::Secure => None,
-            Channel::Plain => Some(hashing::key().await?.public_pem().to_vec()),
+            Channel::Plain => Some(blocking::key().await?.public_pem().to_vec()),
         }
     }
 

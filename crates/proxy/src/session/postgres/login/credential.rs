@@ -5,14 +5,14 @@ use evenkeel_wire::postgres::login::{AuthFailure, Credential, Method, Secret};
 use evenkeel_wire::postgres::{md5, scram};
 use zeroize::Zeroizing;
 
-use super::super::complaint::ErrorReply;
+use super::super::error_reply::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
-use crate::knowledge::{LookupError, PostgresAuthRecord, Verifier};
 use crate::random::secret;
+use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
 use crate::stream::Stream;
-use crate::upstream::lender::generation_of;
+use crate::upstream::pool_registry::generation_of;
 
 /// Iterations of made-up verifiers: PostgreSQL's default.
 const MOCK_ITERATIONS: u32 = 4_096;

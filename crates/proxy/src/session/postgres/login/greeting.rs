@@ -4,31 +4,31 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::conversation::Sending;
-use evenkeel_wire::postgres::requests::ClientScanner;
 use evenkeel_wire::postgres::startup::CancelKey;
 use evenkeel_wire::postgres::{TransactionStatus, build, login};
 use rustc_hash::FxHashMap;
 
-use super::super::account::Account;
-use super::super::complaint::ErrorReply;
+use super::super::error_reply::ErrorReply;
+use super::super::leftover_check::Trial;
 use super::super::server::ServerConnection;
-use super::super::trial::Trial;
+use super::super::user_state::Account;
 use super::super::{ActiveRequest, Session, Stage, TEXT_LENGTH_MAX};
 use super::credential::LoginGrant;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::cancel;
-use crate::knowledge::FIRST_READING_LIMIT;
 use crate::server::Server;
+use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::database::DatabaseSnapshot;
-use crate::session::borrower::Acquirer;
-use crate::session::card::SessionHandle;
-use crate::session::placing::Placement;
-use crate::session::visit;
-use crate::state::meaning::ParsingChange;
-use crate::state::settings::{self, SessionState, SettingSet, StartupError, spelling};
+use crate::session::acquirer::Acquirer;
+use crate::session::handle::SessionHandle;
+use crate::session::login_connection;
+use crate::session::placement::Placement;
+use crate::session_state::analysis::ParsingChange;
+use crate::session_state::settings::{self, SessionState, SettingSet, StartupError, spelling};
 use crate::stream::Stream;
-use crate::upstream::lender::{Credential, PoolUser};
+use crate::upstream::pool_registry::{Credential, PoolUser};
 
 /// What a session begins with.
 pub(super) struct InitialState {
@@ -127,10 +127,10 @@ impl<'a> LoginHandler<'a> {
         if let Some(journal) = account.journal(&startup, self.worker.interner()) {
             return Ok(journal);
         }
-        let view = visit::awaited(self.seat.service()).await;
+        let view = login_connection::awaited(self.seat.service()).await;
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let mut last = ErrorReply::new(b"57P03", "no server available, try again");
-        for (server, patience) in visit::candidates(&view, own) {
+        for (server, patience) in login_connection::candidates(&view, own) {
             let learnt = self.learn_at(account, (server, own), &startup, patience);
             match learnt.await {
                 Ok(()) => break,
@@ -153,7 +153,7 @@ impl<'a> LoginHandler<'a> {
             let text = format!("server {} does not respond, try again", server.name);
             ErrorReply::new(b"57P03", text)
         };
-        let borrowing = visit::borrow(&self.lending, account, server, view);
+        let borrowing = login_connection::borrow(&self.lending, account, server, view);
         let mut guest = match compio::time::timeout(patience, borrowing).await {
             Ok(Ok(guest)) => guest,
             Ok(Err(denial)) => return Err(ErrorReply::from_acquire_error(&denial)),

@@ -3,25 +3,25 @@
 
 use std::rc::Rc;
 
+use evenkeel_policy::failover_queue::PrimaryError;
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::waiting::PrimaryError;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::Replication;
 
-use super::super::account::Account;
-use super::super::complaint::ErrorReply;
+use super::super::error_reply::ErrorReply;
 use super::super::server::ServerConnection;
+use super::super::user_state::Account;
 use super::credential::LoginGrant;
 use super::greeting::InitialState;
 use super::{LoginError, LoginHandler, LoginRequest};
-use crate::session::borrower::{AcquireError, Acquirer};
-use crate::session::card::{SessionActivity, SessionHandle};
-use crate::session::placing::Placement;
-use crate::session::visit::{self, LoginConnection};
-use crate::state::PinSource;
-use crate::state::settings::SessionState;
+use crate::session::acquirer::{AcquireError, Acquirer};
+use crate::session::handle::{SessionActivity, SessionHandle};
+use crate::session::login_connection::{self, LoginConnection};
+use crate::session::placement::Placement;
+use crate::session_state::PinSource;
+use crate::session_state::settings::SessionState;
 use crate::stream::Stream;
-use crate::upstream::lender::Parameters;
+use crate::upstream::pool_registry::Parameters;
 
 /// Whatever comes of its login, what is opened for it is lent to nobody else.
 struct Alone<'a>(&'a Account);
@@ -81,11 +81,11 @@ impl LoginHandler<'_> {
     ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
         let nobody = || ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 });
-        let found = visit::awaited_primary(self.seat.service()).await;
+        let found = login_connection::awaited_primary(self.seat.service()).await;
         let (view, primary) = found.ok_or_else(nobody)?;
         let own = view.database.as_ref().ok_or_else(nobody)?;
         let server = &view.servers[primary];
-        let borrowed = visit::borrow(&self.lending, account, server, own).await;
+        let borrowed = login_connection::borrow(&self.lending, account, server, own).await;
         let guest = borrowed.map_err(|denial| self.denied(&denial))?;
         let at = Placement::new(&view, primary, false).ok_or_else(nobody)?;
         Ok((guest, at))

@@ -1,0 +1,371 @@
+//! The control plane: one owner of everything that changes, fed by probes, traffic, commands and
+//! the clock, which replaces what the data plane sees.
+
+mod cluster;
+mod command;
+mod database;
+mod eligibility;
+mod explain;
+mod history;
+mod listening;
+mod operate;
+mod peers;
+mod probing;
+mod publish;
+mod rejection_log;
+mod reload;
+mod removal;
+mod report;
+mod resolution;
+mod role_monitor;
+mod server;
+mod service;
+mod timeline;
+mod traffic_check;
+mod upgrade;
+mod watchdog;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::engine::event::{Event, PassiveFailure};
+use evenkeel_proxy::listen::ListenError;
+use evenkeel_proxy::now_ms;
+use evenkeel_proxy::record::CutReason;
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use crate::config::{Address, Plan, Problems};
+use crate::log::Format;
+use crate::notify;
+use crate::status::{EventKind, Request, Severity};
+use crate::upgrade::predecessor::{InheritedSockets, Predecessor, TakeOverError};
+use cluster::ManagedCluster;
+use eligibility::Eligibility;
+use peers::Peers;
+use probing::MonitorEvent;
+use removal::Removal;
+use server::ManagedServer;
+use service::ManagedService;
+use timeline::{NewEvent, Timeline};
+use upgrade::Upgrades;
+
+/// Rates and histories are sampled once a second.
+const SAMPLE_INTERVAL_MS: u64 = 1_000;
+
+/// Answers of probes and of name resolution that may wait; each server has at most two under way.
+const REPORTS_WAITING_MAX: usize = 1_024;
+
+/// Why a plan cannot be put to work.
+#[derive(Debug, Error)]
+pub enum ControlPlaneError {
+    /// An address of a service cannot be listened on.
+    #[error("service {service:?}: {cause}")]
+    Listen {
+        /// The service.
+        service: String,
+        /// Why.
+        cause: ListenError,
+    },
+    /// A service wants an address that another one of this process, or its own old one, still has.
+    #[error(
+        "service {service:?}: cannot listen on {listen} while this process listens on {held}: \
+         choose another port, or restart"
+    )]
+    OwnPort {
+        /// The service.
+        service: String,
+        /// The address it wants.
+        listen: String,
+        /// The address in the way.
+        held: String,
+    },
+    /// A probe cannot be built.
+    #[error("service {service:?}, server {server:?}: {cause}")]
+    Probe {
+        /// The service.
+        service: String,
+        /// The server.
+        server: String,
+        /// Why.
+        cause: String,
+    },
+    /// An address that is ours cannot be accepted from.
+    #[error("service {service:?}: cannot accept clients; see the preceding log lines")]
+    NotAccepting {
+        /// The service.
+        service: String,
+    },
+    /// The process before this one.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGHUP.
+    Reload,
+    /// SIGTERM or SIGINT; the second one does not wait.
+    Stop,
+}
+
+/// Everything that changes while the process runs.
+pub struct ControlPlane {
+    engine: Engine,
+    /// Number of this process among those that followed each other by upgrades.
+    generation: u32,
+    peers: Peers,
+    io_reason: String,
+    plan: Plan,
+    problems: Problems,
+    servers: BTreeMap<Address, ManagedServer>,
+    services: Vec<ManagedService>,
+    clusters: Vec<ManagedCluster>,
+    timeline: Timeline,
+    leaving: Vec<Removal>,
+    upgrades: Upgrades,
+    reports: (mpsc::Sender<MonitorEvent>, mpsc::Receiver<MonitorEvent>),
+    started_ms: u64,
+    loaded_ms: u64,
+    next_sample_ms: u64,
+    /// Set once we stop: when the last sessions are cut.
+    stop_by_ms: Option<u64>,
+}
+
+impl ControlPlane {
+    /// Binds all listeners, or takes them over, then serves: an error leaves nothing behind.
+    pub async fn new(
+        (engine, generation): (Engine, u32),
+        io_reason: String,
+        (plan, problems): (Plan, Problems),
+        before: Option<(Predecessor, InheritedSockets)>,
+    ) -> Result<Self, ControlPlaneError> {
+        let now_ms = now_ms();
+        let mut world = Self {
+            engine,
+            generation,
+            peers: Peers::default(),
+            io_reason,
+            plan: Plan {
+                services: Vec::new(),
+                ..plan.clone()
+            },
+            problems,
+            servers: BTreeMap::new(),
+            services: Vec::new(),
+            clusters: Vec::new(),
+            timeline: Timeline::default(),
+            leaving: Vec::new(),
+            upgrades: Upgrades::default(),
+            reports: mpsc::channel(REPORTS_WAITING_MAX),
+            started_ms: now_ms,
+            loaded_ms: now_ms,
+            next_sample_ms: now_ms + SAMPLE_INTERVAL_MS,
+            stop_by_ms: None,
+        };
+        match before {
+            None => world.adopt(plan)?,
+            Some((predecessor, inherited)) => world.take_over(plan, predecessor, inherited).await?,
+        }
+        Ok(world)
+    }
+
+    /// Runs until all sessions have ended after a stop.
+    pub async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<Request>,
+        events: flume::Receiver<Event>,
+        mut signals: mpsc::Receiver<Signal>,
+    ) {
+        let format = match self.plan.log.format {
+            crate::config::plan::LogFormat::Text => Format::Text,
+            crate::config::plan::LogFormat::Json => Format::Json,
+        };
+        while !self.is_over() {
+            let wait = Duration::from_millis(self.next_wake_ms().saturating_sub(now_ms()));
+            tokio::select! {
+                Some(request) = requests.recv() => self.answer(request).await,
+                Ok(event) = events.recv_async() => self.notice(event, format),
+                Some(report) = self.reports.1.recv() => self.take_report(report),
+                Some(signal) = signals.recv() => self.handle_signal(signal).await,
+                Some(said) = self.upgrades.from_successor.1.recv() => self.hear_successor(said),
+                Some(said) = self.upgrades.from_predecessor.1.recv() => {
+                    self.hear_predecessor(said);
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+            self.run_due_tasks(now_ms());
+        }
+        while let Ok(event) = events.try_recv() {
+            self.notice(event, format);
+        }
+        self.say_goodbye();
+        tracing::info!("stopped");
+        self.engine.stop();
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(stop_by_ms) = self.stop_by_ms else {
+            return false;
+        };
+        // A moment more than the limit, for the cut itself to be carried out.
+        self.is_idle() || now_ms() >= stop_by_ms + SAMPLE_INTERVAL_MS
+    }
+
+    /// No session is left, and none can come.
+    fn is_idle(&self) -> bool {
+        !self.engine.is_accepting_any() && self.sessions() == 0
+    }
+
+    fn sessions(&self) -> usize {
+        self.engine.sessions().iter().sum()
+    }
+
+    fn next_wake_ms(&self) -> u64 {
+        let now_ms = now_ms();
+        let servers = self
+            .servers
+            .values()
+            .map(|server| server.next_due_ms(now_ms));
+        let services = self
+            .services
+            .iter()
+            .filter_map(|service| service.next_ramp_ms);
+        let leaving = self.leaving.iter().map(Removal::next_due_ms);
+        let stopping = self.stop_by_ms.map(|_| now_ms + 50);
+        let cuts = self.timeline.next_due_ms();
+        let due = servers
+            .chain(services)
+            .chain(leaving)
+            .chain(stopping)
+            .chain(cuts)
+            .chain(self.upgrade_due_ms())
+            .min();
+        due.map_or(self.next_sample_ms, |due| due.min(self.next_sample_ms))
+    }
+
+    fn run_due_tasks(&mut self, now_ms: u64) {
+        self.start_due_probes(now_ms);
+        self.cut_expired(now_ms);
+        self.climb_ramps(now_ms);
+        self.tell_what_is_due(now_ms);
+        self.do_upgrade_work(now_ms);
+        if now_ms >= self.next_sample_ms {
+            self.sample();
+            self.tell_turns_unasked();
+            self.pulse();
+            self.cut_sessions_on_dead_servers();
+            self.log_rejections(now_ms);
+            self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
+        }
+        if self.stop_by_ms.is_some_and(|by_ms| now_ms >= by_ms) && self.sessions() > 0 {
+            self.engine.cut(None, None, CutReason::Shutdown);
+        }
+    }
+
+    fn notice(&mut self, event: Event, format: Format) {
+        match event {
+            Event::Sign { server_id, sign } => self.take_sign(server_id, &sign),
+            Event::Ended(record) => report::connection(&record).write(format),
+            Event::AcceptFailed(why) => tracing::error!("{why}"),
+        }
+    }
+
+    fn take_sign(&mut self, server_id: u64, sign: &PassiveFailure) {
+        let found = self
+            .servers
+            .iter()
+            .find(|(_, state)| state.server.id == server_id);
+        let Some(address) = found.map(|(address, _)| address.clone()) else {
+            return;
+        };
+        let last = self.is_last(&address);
+        let Some(state) = self.servers.get_mut(&address) else {
+            return;
+        };
+        let sign = match sign {
+            PassiveFailure::ConnectFailed(why) => {
+                tracing::debug!(server = %address, "{why}");
+                evenkeel_policy::health::PassiveFailure::ConnectFailed
+            }
+            PassiveFailure::ClosedBeforeAnyByte => {
+                evenkeel_policy::health::PassiveFailure::ClosedBeforeAnyByte
+            }
+        };
+        let change = state.notice_sign(now_ms(), sign, last);
+        self.follow(&address, change);
+    }
+
+    /// Some service would have nobody left without this server.
+    fn is_last(&self, address: &Address) -> bool {
+        self.services
+            .iter()
+            .filter(|service| service.lists(address))
+            .any(|service| {
+                !service.plan.servers.iter().any(|other| {
+                    other.address != *address
+                        && service.weight(other) > 0
+                        && self.serves(service, &other.address)
+                })
+            })
+    }
+
+    fn log_rejections(&mut self, now_ms: u64) {
+        for service in &mut self.services {
+            for line in service.refusals.news(now_ms, &service.service.counters) {
+                tracing::warn!(service = service.plan.name, "{line}");
+            }
+        }
+    }
+
+    fn takes_clients(&self, address: &Address) -> bool {
+        self.servers
+            .get(address)
+            .is_some_and(ManagedServer::takes_clients)
+    }
+
+    /// Whether a service sends clients to a server: it is up, and its role fits.
+    fn serves(&self, service: &ManagedService, address: &Address) -> bool {
+        let fit = self.fit_in(service, address);
+        self.takes_clients(address) && !matches!(fit, Eligibility::Unused(_))
+    }
+
+    async fn handle_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::Reload => {
+                self.reload().await;
+            }
+            Signal::Stop if self.is_stopping_already() => {}
+            Signal::Stop if self.stop_by_ms.is_some() => {
+                tracing::warn!("second stop signal received, exiting immediately");
+                self.stop_by_ms = Some(now_ms());
+            }
+            Signal::Stop if self.give_upgrade_up() => {}
+            Signal::Stop => {
+                // Not in `stop`: an upgrade ends this process, but not the service.
+                notify::stopping(self.plan.engine.shutdown_limit_ms);
+                self.stop();
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        let limit_ms = self.plan.engine.shutdown_limit_ms;
+        self.stop_by_ms = Some(now_ms() + limit_ms);
+        // Before it is said: who reads that nobody is let in may rely on it.
+        for service in &mut self.services {
+            service.stop_listening(&self.engine);
+        }
+        self.tell_predecessor_of_stop();
+        let sessions = watchdog::counted(self.sessions(), "session");
+        let cause = format!("stop signal received; {sessions} left, {limit_ms} ms to finish");
+        let news = NewEvent::new(
+            EventKind::Process,
+            Severity::Info,
+            "shutting down, no longer accepting clients",
+        );
+        self.tell(news.cause(cause));
+    }
+}

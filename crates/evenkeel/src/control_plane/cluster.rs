@@ -1,0 +1,481 @@
+//! The clusters behind services with a role: who is asked, what is decided, what follows from it.
+
+mod events;
+mod removed_services;
+pub(super) mod switchover;
+
+use std::collections::BTreeMap;
+
+use evenkeel_policy::cluster::{Cluster, ClusterRoles, HandoverState, Problem, Role, RoleReport};
+use evenkeel_policy::health::HealthState;
+use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::monitor::WatchError;
+use evenkeel_proxy::now_ms;
+use evenkeel_proxy::record::CutReason;
+
+use self::switchover::Switchover;
+use super::ControlPlane;
+use crate::config::plan::{self, OnPrimaryChange, ServicePlan};
+use crate::config::{Address, Plan};
+
+/// Servers that services with a role list together, over all those services.
+pub(super) struct ManagedCluster {
+    /// In the order of the configuration.
+    pub(super) members: Vec<Address>,
+    pub(super) verdict: ClusterRoles,
+    pub(super) primary_since_ms: u64,
+    /// When each member came into its role.
+    pub(super) role_since_ms: BTreeMap<u64, u64>,
+    /// Some service asks for its primary; otherwise nobody misses one.
+    wants_primary: bool,
+    /// Problems that were told and are not over.
+    told: Vec<Problem>,
+    /// A former primary at which what is under way ends; until it has, nobody writes anew.
+    leaving: Option<Switchover>,
+    /// How many there were.
+    handovers: u64,
+    cluster: Cluster,
+}
+
+impl ManagedCluster {
+    /// Whom an operator named, while that holds.
+    pub(super) fn named(&self) -> Option<u64> {
+        self.cluster.named()
+    }
+
+    /// What an operator should know.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let all = self.verdict.problems.iter();
+        let matters = |one: &&Problem| self.wants_primary || one.server.is_some();
+        all.filter(matters).cloned().collect()
+    }
+
+    /// What the servers cannot tell again.
+    pub(super) fn memory(&self) -> HandoverState {
+        self.cluster.memory()
+    }
+
+    /// What a member is.
+    pub(super) fn role(&self, server_id: u64) -> &Role {
+        let mut roles = self.verdict.roles.iter();
+        let found = roles.find(|(id, _)| *id == server_id);
+        found.map_or(&Role::Unknown, |(_, role)| role)
+    }
+}
+
+impl ControlPlane {
+    /// The cluster that a server belongs to.
+    pub(super) fn cluster_of(&self, address: &Address) -> Option<&ManagedCluster> {
+        let mut clusters = self.clusters.iter();
+        clusters.find(|cluster| cluster.members.contains(address))
+    }
+
+    fn cluster_index(&self, address: &Address) -> Option<usize> {
+        let mut clusters = self.clusters.iter();
+        clusters.position(|cluster| cluster.members.contains(address))
+    }
+
+    /// Forms the clusters of a new plan; what is known of members that stay, stays.
+    pub(super) fn adopt_clusters(&mut self) {
+        let mut old = std::mem::take(&mut self.clusters);
+        for members in groups(&self.plan) {
+            let listed: Vec<(u64, String)> = members
+                .iter()
+                .filter_map(|address| {
+                    let state = self.servers.get(address)?;
+                    Some((state.server.id, self.name_of(address).to_owned()))
+                })
+                .collect();
+            let known = old
+                .iter()
+                .position(|cluster| members.iter().any(|one| cluster.members.contains(one)));
+            let state = match known {
+                Some(index) => {
+                    let mut state = old.swap_remove(index);
+                    state.cluster.set_members(listed);
+                    ManagedCluster { members, ..state }
+                }
+                None => new_cluster(members, listed),
+            };
+            self.clusters.push(state);
+        }
+        for index in 0..self.clusters.len() {
+            let is_wanted = self.services.iter().any(|service| {
+                let members = &self.clusters[index].members;
+                sends_writes(&service.plan) && members.iter().any(|one| service.lists(one))
+            });
+            self.clusters[index].wants_primary = is_wanted;
+        }
+        self.watch_members();
+        self.mark_dead_members();
+        for index in 0..self.clusters.len() {
+            self.decide(index);
+            self.cut_left_behind(index);
+        }
+    }
+
+    /// Servers of a cluster are asked for their role; others are not.
+    fn watch_members(&mut self) {
+        for (address, state) in &mut self.servers {
+            let is_member = self
+                .clusters
+                .iter()
+                .any(|one| one.members.contains(address));
+            if let Err(why) = state.watch_role(is_member, &self.reports.0) {
+                tracing::error!(server = %address, "cannot query the role of this server: {why}");
+            }
+        }
+    }
+
+    /// Nobody waits for a word of members that were down before anybody asked them.
+    pub(super) fn mark_dead_members(&mut self) {
+        let states = self.servers.values();
+        let dead = states.filter(|state| state.health.state() == HealthState::Down);
+        let dead: Vec<_> = dead
+            .map(|one| (one.address.clone(), one.server.id))
+            .collect();
+        for (address, server_id) in dead {
+            if let Some(index) = self.cluster_index(&address)
+                && self.clusters[index].cluster.awaits(server_id)
+            {
+                self.clusters[index]
+                    .cluster
+                    .server_down(now_ms(), server_id);
+                self.decide(index);
+            }
+        }
+    }
+
+    /// A server has said what it is, or why it cannot.
+    pub(super) fn hear(&mut self, address: &Address, outcome: Result<RoleReport, WatchError>) {
+        let Some(index) = self.cluster_index(address) else {
+            return;
+        };
+        let Some(state) = self.servers.get_mut(address) else {
+            return;
+        };
+        let (server_id, now_ms) = (state.server.id, now_ms());
+        if let Err(WatchError::Away(why)) = outcome {
+            let hides = state.hides_its_role(now_ms);
+            let sign = evenkeel_proxy::engine::event::PassiveFailure::ConnectFailed(why.clone());
+            self.take_sign(server_id, &sign);
+            if hides {
+                self.note_hidden_role(address, index, why);
+            }
+            return;
+        }
+        if state.health.state() == HealthState::Down {
+            // It is back, it seems: the probes say so first, and soon.
+            return state.probe_soon(now_ms);
+        }
+        match outcome {
+            Ok(report) => {
+                state.told_role(now_ms);
+                self.learn_from(address, &report);
+                let cluster = &mut self.clusters[index].cluster;
+                cluster.report_received(now_ms, server_id, report);
+                self.decide(index);
+            }
+            Err(error) => self.note_hidden_role(address, index, error.to_string()),
+        }
+    }
+
+    /// A server that lives does not tell its role: what it said before counts no more.
+    fn note_hidden_role(&mut self, address: &Address, index: usize, why: String) {
+        let Some(state) = self.servers.get_mut(address) else {
+            return;
+        };
+        if state.health.state() == HealthState::Down {
+            return;
+        }
+        if state.role_problem.as_ref() != Some(&why) {
+            tracing::error!(server = %address, "cannot determine server role: {why}");
+            state.role_problem = Some(why.clone());
+        }
+        let server_id = state.server.id;
+        let cluster = &mut self.clusters[index].cluster;
+        cluster.role_unknown(server_id, why);
+        self.decide(index);
+    }
+
+    /// What a server said holds no more; it is asked anew at once.
+    pub(super) fn forget_role(&mut self, address: &Address) {
+        let found = self.cluster_index(address).zip(self.servers.get(address));
+        let Some((index, state)) = found else { return };
+        if let Some(watching) = &state.watching {
+            watching.verify(true);
+        }
+        let server_id = state.server.id;
+        self.clusters[index]
+            .cluster
+            .server_down(now_ms(), server_id);
+        self.decide(index);
+    }
+
+    /// A server does not answer over a new connection.
+    pub(super) fn notice_silence(&mut self, address: &Address) {
+        let Some((index, state)) = self.cluster_index(address).zip(self.servers.get(address))
+        else {
+            return;
+        };
+        let server_id = state.server.id;
+        self.clusters[index].cluster.server_unresponsive(server_id);
+        self.decide(index);
+    }
+
+    /// A server's standing has changed: a dead one has no role, one that is back is asked for it.
+    pub(super) fn follow_standing(&mut self, address: &Address, standing: HealthState) {
+        let Some(index) = self.cluster_index(address) else {
+            return;
+        };
+        let Some(state) = self.servers.get(address) else {
+            return;
+        };
+        if standing == HealthState::Down {
+            let server_id = state.server.id;
+            self.clusters[index]
+                .cluster
+                .server_down(now_ms(), server_id);
+            self.decide(index);
+        } else if let Some(watching) = &state.watching {
+            watching.verify(true);
+        }
+    }
+
+    /// Goes on with what another process knew of a cluster.
+    pub(super) fn recall(&mut self, index: usize, memory: &HandoverState) {
+        self.clusters[index].cluster.restore(memory);
+        self.decide(index);
+    }
+
+    /// An operator names the primary, or takes the name back.
+    pub(super) fn name_primary(
+        &mut self,
+        address: &Address,
+        clear: bool,
+    ) -> Result<String, String> {
+        let Some(index) = self.cluster_index(address) else {
+            return Err(format!(
+                "{address} is not in a service with a role: set `role` in [[service]] first"
+            ));
+        };
+        let server_id = self.servers.get(address).map(|state| state.server.id);
+        let named = (!clear).then_some(server_id).flatten();
+        let cluster = &mut self.clusters[index];
+        cluster.cluster.override_primary(named);
+        let name = self.name_of(address).to_owned();
+        self.decide(index);
+        let verdict = &self.clusters[index].verdict;
+        Ok(match (clear, verdict.primary) {
+            (true, _) => format!(
+                "operator override removed from {name}; the primary is determined \
+                 from the servers again"
+            ),
+            (false, primary) if primary.is_some() && primary == server_id => {
+                format!("{name} is the primary")
+            }
+            (false, _) => format!(
+                "{name} is selected; it becomes the primary once it reports that it accepts writes \
+                 (see `evenkeel status`)"
+            ),
+        })
+    }
+
+    /// Derives the verdict anew, and draws its consequences where it has changed.
+    fn decide(&mut self, index: usize) {
+        let now_ms = now_ms();
+        let verdict = self.clusters[index].cluster.roles();
+        self.verify(index, &verdict);
+        let old = std::mem::replace(&mut self.clusters[index].verdict, verdict);
+        self.hand_over(index, &old);
+        self.brief();
+        if old == self.clusters[index].verdict {
+            return;
+        }
+        // First nobody is sent to the wrong server any more, then those who are there are cut.
+        self.publish_cluster(index);
+        let misplaced = self.cut_misplaced(index, &old);
+        if old.primary != self.clusters[index].verdict.primary {
+            self.cut_left_behind(index);
+        }
+        self.tell_primary(index, &old, misplaced, now_ms);
+        self.tell_roles(index, &old, now_ms);
+        self.tell_problems(index, old.primary);
+    }
+
+    fn verify(&self, index: usize, verdict: &ClusterRoles) {
+        let cluster = &self.clusters[index];
+        for address in &cluster.members {
+            let Some(state) = self.servers.get(address) else {
+                continue;
+            };
+            let Some(watching) = &state.watching else {
+                continue;
+            };
+            watching.hunt(verdict.primary.is_none() && cluster.wants_primary);
+            let wanted = |verdict: &ClusterRoles| verdict.verify.contains(&state.server.id);
+            if wanted(verdict) {
+                if verdict.primary == Some(state.server.id) {
+                    watching.contest();
+                }
+                watching.verify(!wanted(&cluster.verdict));
+            }
+        }
+    }
+
+    fn publish_cluster(&mut self, index: usize) {
+        for service in 0..self.services.len() {
+            let members = &self.clusters[index].members;
+            let concerned = self.services[service].plan.role != plan::Role::Any
+                && members.iter().any(|one| self.services[service].lists(one));
+            if concerned
+                && self.eligibilities(&self.services[service]) != self.services[service].fits
+            {
+                self.publish(service);
+            }
+        }
+    }
+
+    /// Cuts sessions that would write to a server which is not the primary, where told to.
+    fn cut_misplaced(&mut self, index: usize, old: &ClusterRoles) -> Vec<CutCount> {
+        let cluster = &self.clusters[index];
+        let mut cuts = Vec::new();
+        for service in &self.services {
+            let cut = plan::Role::Primary {
+                on_change: OnPrimaryChange::Cut,
+            };
+            if service.plan.role != cut {
+                continue;
+            }
+            for address in cluster.members.iter().filter(|one| service.lists(one)) {
+                let Some(state) = self.servers.get(address) else {
+                    continue;
+                };
+                let server_id = state.server.id;
+                let (now, before) = (cluster.role(server_id), role_in(old, server_id));
+                let replaced =
+                    cluster.verdict.primary.is_some() && cluster.verdict.primary != old.primary;
+                // A dead server's sessions are `on_server_down`'s until somebody takes its place.
+                let demoted = std::mem::discriminant(now) != std::mem::discriminant(before)
+                    && !matches!(now, Role::Unknown | Role::Primary);
+                if *now != Role::Primary && (replaced || demoted) && state.server.load.active() > 0
+                {
+                    let ids = (Some(service.service.id), Some(server_id));
+                    cuts.push(self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged));
+                }
+            }
+        }
+        cuts
+    }
+
+    /// After a reload: sessions on a server that left the configuration, or that a service may use
+    /// no more, end as those of any former primary once there is another one.
+    fn cut_left_behind(&mut self, index: usize) {
+        if self.clusters[index].verdict.primary.is_none() {
+            return;
+        }
+        let nobody = ClusterRoles {
+            primary: None,
+            roles: Vec::new(),
+            verify: Vec::new(),
+            problems: Vec::new(),
+        };
+        self.cut_misplaced(index, &nobody);
+        let cut = plan::Role::Primary {
+            on_change: OnPrimaryChange::Cut,
+        };
+        let members = &self.clusters[index].members;
+        for leaving in &self.leaving {
+            let mut services = self.services.iter();
+            let service = services.find(|one| one.service.id == leaving.service.id);
+            let writes = service.is_some_and(|one| {
+                one.plan.role == cut && members.iter().any(|member| one.lists(member))
+            });
+            if let (true, Some(server)) = (writes, &leaving.server) {
+                let ids = (Some(leaving.service.id), Some(server.id));
+                self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged);
+            }
+        }
+        self.part_departed_from_former(index);
+    }
+
+    /// The names of the services that a cluster serves.
+    pub(super) fn services_of(&self, index: usize) -> Vec<String> {
+        let members = &self.clusters[index].members;
+        let services = self.services.iter().filter(|service| {
+            asks_roles(&service.plan) && members.iter().any(|one| service.lists(one))
+        });
+        services.map(|service| service.plan.name.clone()).collect()
+    }
+
+    pub(super) fn name_of_id(&self, index: usize, server_id: u64) -> &str {
+        let members = self.clusters[index].members.iter();
+        let mut known = members.filter(|address| {
+            let state = self.servers.get(address);
+            state.is_some_and(|state| state.server.id == server_id)
+        });
+        known
+            .next()
+            .map_or("a removed server", |address| self.name_of(address))
+    }
+}
+
+/// Whether a service wants to know its servers' roles.
+pub(super) fn asks_roles(plan: &ServicePlan) -> bool {
+    let tells_apart = plan.protocol.is_database() && plan.monitor.is_some();
+    plan.role != plan::Role::Any || tells_apart
+}
+
+/// Whether a service misses a primary.
+fn sends_writes(plan: &ServicePlan) -> bool {
+    matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol.is_database()
+}
+
+fn role_in(verdict: &ClusterRoles, server_id: u64) -> &Role {
+    let mut roles = verdict.roles.iter();
+    let found = roles.find(|(id, _)| *id == server_id);
+    found.map_or(&Role::Unknown, |(_, role)| role)
+}
+
+fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ManagedCluster {
+    let cluster = Cluster::new(listed);
+    ManagedCluster {
+        members,
+        verdict: cluster.roles(),
+        primary_since_ms: now_ms(),
+        role_since_ms: BTreeMap::new(),
+        wants_primary: false,
+        told: Vec::new(),
+        leaving: None,
+        handovers: 0,
+        cluster,
+    }
+}
+
+/// Servers that belong together: those that one service with a role lists, and those of other
+/// services that share one of them.
+fn groups(plan: &Plan) -> Vec<Vec<Address>> {
+    let mut groups: Vec<Vec<Address>> = Vec::new();
+    for service in plan.services.iter().filter(|one| asks_roles(one)) {
+        let listed: Vec<_> = service
+            .servers
+            .iter()
+            .map(|one| one.address.clone())
+            .collect();
+        let mut joined: Vec<Address> = Vec::new();
+        groups.retain(|group| {
+            let shares = group.iter().any(|address| listed.contains(address));
+            if shares {
+                joined.extend(group.iter().cloned());
+            }
+            !shares
+        });
+        for address in listed {
+            if !joined.contains(&address) {
+                joined.push(address);
+            }
+        }
+        groups.push(joined);
+    }
+    groups
+}

@@ -1,0 +1,286 @@
+//! Looks logins up at the servers: each asked for after the session came, equal ones together.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_proxy::monitor::{MysqlAuthQuery, PostgresAuthQuery};
+use evenkeel_proxy::probe::Target;
+use evenkeel_proxy::server_info::{
+    LookupError, LookupRequest, MysqlAuthRecords, PostgresAuthRecord, ServerInfo,
+};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::membership::{Membership, MonitoredServer};
+
+/// Questions at once.
+const UNDER_WAY_MAX: usize = 32;
+
+/// Sessions that may wait; who comes then is told so.
+const WAITING_MAX: usize = 10_000;
+
+/// For one server to answer while there is another one to ask, and for a login in all.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(10);
+
+type Answer<A> = Result<A, LookupError>;
+type Reply<A> = oneshot::Sender<Answer<A>>;
+
+/// What a server has of a user.
+pub(super) trait AuthRecord: Clone + Debug + Send + Sync + 'static {
+    /// The next session that wants to know.
+    fn next(knowledge: &ServerInfo) -> impl Future<Output = LookupRequest<Self>> + Send;
+}
+
+impl AuthRecord for PostgresAuthRecord {
+    async fn next(knowledge: &ServerInfo) -> LookupRequest<PostgresAuthRecord> {
+        knowledge.next_login().await
+    }
+}
+
+impl AuthRecord for MysqlAuthRecords {
+    async fn next(knowledge: &ServerInfo) -> LookupRequest<MysqlAuthRecords> {
+        knowledge.next_accounts().await
+    }
+}
+
+/// Who knows logins.
+pub(super) trait AuthDirectory: Send + Sync + 'static {
+    type Of: AuthRecord;
+
+    fn look_up(&self, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
+}
+
+/// Answers the sessions of a service; never ends.
+pub(super) async fn answer<K: AuthDirectory>(knowledge: Arc<ServerInfo>, knows: Arc<K>) {
+    let mut book = PendingLookups::<K::Of>::default();
+    let mut asking: JoinSet<(String, Answer<K::Of>)> = JoinSet::new();
+    loop {
+        tokio::select! {
+            request = K::Of::next(&knowledge) => book.take(request),
+            Some(done) = asking.join_next(), if !asking.is_empty() => match done {
+                Ok((user, answer)) => book.answer(&user, &answer),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+        }
+        while let Some(user) = book.next() {
+            let knows = Arc::clone(&knows);
+            asking.spawn(async move {
+                let answer = tokio::time::timeout(LIMIT, knows.look_up(&user)).await;
+                let answer = answer.unwrap_or_else(|_| Err(too_late()));
+                (user, answer)
+            });
+        }
+    }
+}
+
+fn too_late() -> LookupError {
+    let limit_ms = LIMIT.as_millis();
+    LookupError::Unavailable(format!(
+        "user lookup not answered by any server within {limit_ms} ms"
+    ))
+}
+
+/// Who waits for whom.
+#[derive(Debug)]
+struct PendingLookups<A> {
+    users: BTreeMap<String, Waiting<A>>,
+    /// Users to be asked for, in the order in which they came.
+    turn: VecDeque<String>,
+    under_way: usize,
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Waiting<A> {
+    /// For the answer to the question that is under way, if one is.
+    under_way: Option<Vec<Reply<A>>>,
+    /// They came after it was sent: a password that was changed before they came counts.
+    next: Vec<Reply<A>>,
+}
+
+impl<A> Default for PendingLookups<A> {
+    fn default() -> Self {
+        Self {
+            users: BTreeMap::new(),
+            turn: VecDeque::new(),
+            under_way: 0,
+            waiting: 0,
+        }
+    }
+}
+
+impl<A> Default for Waiting<A> {
+    fn default() -> Self {
+        Self {
+            under_way: None,
+            next: Vec::new(),
+        }
+    }
+}
+
+impl<A: Clone> PendingLookups<A> {
+    fn take(&mut self, request: LookupRequest<A>) {
+        let LookupRequest { user, reply } = request;
+        if self.waiting >= WAITING_MAX {
+            let why = format!("too many user lookups pending ({WAITING_MAX})");
+            // A session that left needs no answer.
+            let _ = reply.send(Err(LookupError::Unavailable(why)));
+            return;
+        }
+        self.waiting += 1;
+        let waiting = self.users.entry(user.clone()).or_default();
+        if waiting.next.is_empty() && waiting.under_way.is_none() {
+            self.turn.push_back(user);
+        }
+        waiting.next.push(reply);
+    }
+
+    /// The next user to ask for; none while enough questions are under way.
+    fn next(&mut self) -> Option<String> {
+        if self.under_way >= UNDER_WAY_MAX {
+            return None;
+        }
+        let user = self.turn.pop_front()?;
+        let waiting = self.users.get_mut(&user)?;
+        waiting.under_way = Some(std::mem::take(&mut waiting.next));
+        self.under_way += 1;
+        Some(user)
+    }
+
+    fn answer(&mut self, user: &str, answer: &Answer<A>) {
+        self.under_way -= 1;
+        let Some(waiting) = self.users.get_mut(user) else {
+            return;
+        };
+        let replies = waiting.under_way.take().unwrap_or_default();
+        self.waiting -= replies.len();
+        match waiting.next.is_empty() {
+            true => {
+                self.users.remove(user);
+            }
+            false => self.turn.push_back(user.to_owned()),
+        }
+        for reply in replies {
+            let _ = reply.send(answer.clone());
+        }
+    }
+}
+
+/// Asks one server.
+pub(super) trait AuthBackend: Send + Sync + 'static {
+    type Of: AuthRecord;
+
+    fn ask(
+        &self,
+        target: &Target,
+        user: &str,
+        limit: Duration,
+    ) -> impl Future<Output = Answer<Self::Of>> + Send;
+}
+
+impl AuthBackend for PostgresAuthQuery {
+    type Of = PostgresAuthRecord;
+
+    async fn ask(
+        &self,
+        target: &Target,
+        user: &str,
+        limit: Duration,
+    ) -> Answer<PostgresAuthRecord> {
+        self.ask(target, user, limit).await
+    }
+}
+
+impl AuthBackend for MysqlAuthQuery {
+    type Of = MysqlAuthRecords;
+
+    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<MysqlAuthRecords> {
+        self.ask(target, user, limit).await
+    }
+}
+
+/// The servers of a service: the primary, or else whoever lives.
+pub(super) struct Servers<A> {
+    pub(super) askers: Vec<(MonitoredServer, A)>,
+    pub(super) roster: watch::Receiver<Membership>,
+    /// How long a login waits while no server lives.
+    pub(super) wait: Duration,
+}
+
+impl<A: AuthBackend> AuthDirectory for Servers<A> {
+    type Of = A::Of;
+
+    async fn look_up(&self, user: &str) -> Answer<A::Of> {
+        if self.askers.is_empty() {
+            let why = "no account configured for user lookups: set user in [service.auth] or \
+                       [service.monitor]";
+            return Err(LookupError::Unavailable(why.to_owned()));
+        }
+        let order = self.order().await;
+        let mut answer = Err(LookupError::Unavailable("no server available".to_owned()));
+        let last = order.len().saturating_sub(1);
+        for (index, id) in order.into_iter().enumerate() {
+            // A server that is merely busy is waited for if there is no other one.
+            let limit = if index == last { LIMIT } else { ANSWER_LIMIT };
+            answer = tokio::select! {
+                answer = self.ask(id, user, limit) => answer,
+                () = self.steps_down(id), if index != last => continue,
+            };
+            if !matches!(answer, Err(LookupError::Unavailable(_))) {
+                break;
+            }
+        }
+        answer
+    }
+}
+
+impl<A: AuthBackend> Servers<A> {
+    /// Whom to ask, one after the other. While nobody lives a login waits, as work for a primary
+    /// does; nobody: it has waited in vain.
+    async fn order(&self) -> Vec<u64> {
+        let mut roster = self.roster.clone();
+        let somebody = roster.wait_for(|roster| !roster.up.is_empty());
+        match tokio::time::timeout(self.wait, somebody).await {
+            Ok(Ok(roster)) => roster.by_preference(),
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// Ends when a server is the primary no longer, or not up: one that stops may take connections
+    /// for a second yet without a word.
+    async fn steps_down(&self, server_id: u64) {
+        let mut roster = self.roster.clone();
+        let was_primary = roster.borrow().primary == Some(server_id);
+        let steps_down = roster.wait_for(|roster| {
+            let is_up = roster.up.contains(&server_id);
+            !is_up || (was_primary && roster.primary != Some(server_id))
+        });
+        if steps_down.await.is_err() {
+            // Nobody tells any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn ask(&self, server_id: u64, user: &str, limit: Duration) -> Answer<A::Of> {
+        let mut askers = self.askers.iter();
+        let found = askers.find(|(listed, _)| listed.id() == server_id);
+        let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
+        let Some((listed, target, asker)) = target else {
+            let why = "server host name not resolved".to_owned();
+            return Err(LookupError::Unavailable(why));
+        };
+        let answer = AuthBackend::ask(asker, &target, user, limit).await;
+        answer.map_err(|error| match error {
+            LookupError::Unavailable(why) => {
+                LookupError::Unavailable(format!("{}: {why}", listed.server.name))
+            }
+            LookupError::NoSuchUser => LookupError::NoSuchUser,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! Reads the catalogs of the databases that sessions are in, now and then and after changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_proxy::monitor::{CatalogReader, WatchError};
+use evenkeel_proxy::probe::MonitorAccount;
+use evenkeel_proxy::server_info::{Database, ServerInfo};
+use evenkeel_proxy::{now_ms, now_us};
+use tokio::sync::watch;
+
+use super::membership::{Membership, MonitoredServer};
+
+/// Others change catalogs too, without our seeing it.
+const INTERVAL_MS: u64 = 60_000;
+
+/// After a change that a session of ours has made: several come together.
+const CHANGED_INTERVAL_MS: u64 = 1_000;
+
+/// After a server did not answer.
+const AWAY_INTERVAL_MS: u64 = 5_000;
+
+/// A reading that takes long is repeated less often, by this factor of what it took.
+const REST: u64 = 20;
+const CHANGED_REST: u64 = 5;
+
+/// For one reading.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Reads one database after the other.
+pub(super) struct CatalogTask {
+    pub(super) service: String,
+    pub(super) servers: Vec<MonitoredServer>,
+    pub(super) account: MonitorAccount,
+    pub(super) knowledge: Arc<ServerInfo>,
+    pub(super) roster: watch::Receiver<Membership>,
+}
+
+/// One database's readings.
+#[derive(Default)]
+struct DatabaseReadState {
+    turn: ReadSchedule,
+    /// No server was there to be asked.
+    is_away: bool,
+    asker: Option<(u64, CatalogReader)>,
+    /// The problem that was told.
+    problem: Option<String>,
+}
+
+/// When a database is read next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum ReadSchedule {
+    /// When somebody uses it, or is in it.
+    #[default]
+    Dormant,
+    /// It was read, or not, until then; it took so long.
+    Rests {
+        since_ms: u64,
+        interval_ms: u64,
+        took_ms: u64,
+    },
+}
+
+impl ReadSchedule {
+    fn after_reading(now_ms: u64, took_ms: u64) -> ReadSchedule {
+        ReadSchedule::Rests {
+            since_ms: now_ms,
+            interval_ms: INTERVAL_MS.max(REST * took_ms),
+            took_ms,
+        }
+    }
+
+    fn after_failure(now_ms: u64, error: &WatchError, has_failed_before: bool) -> ReadSchedule {
+        let interval_ms = match forgets(error, has_failed_before) {
+            true => INTERVAL_MS,
+            false => AWAY_INTERVAL_MS,
+        };
+        ReadSchedule::Rests {
+            since_ms: now_ms,
+            interval_ms,
+            took_ms: interval_ms / CHANGED_REST,
+        }
+    }
+
+    /// It is not there: sessions of it may stay, and come to the next one of that name.
+    fn after_absence(now_ms: u64) -> ReadSchedule {
+        ReadSchedule::Rests {
+            since_ms: now_ms,
+            interval_ms: INTERVAL_MS,
+            took_ms: 0,
+        }
+    }
+
+    /// When it is to be looked at; `None`: not before somebody uses it.
+    fn due_ms(self, is_wanted: bool, is_changed: bool) -> Option<u64> {
+        match self {
+            ReadSchedule::Dormant => is_wanted.then_some(0),
+            ReadSchedule::Rests {
+                since_ms,
+                interval_ms,
+                took_ms,
+            } => Some(match is_changed {
+                true => since_ms + CHANGED_INTERVAL_MS.max(CHANGED_REST * took_ms),
+                false => since_ms + interval_ms,
+            }),
+        }
+    }
+}
+
+impl CatalogTask {
+    /// Ends when the service is gone.
+    pub(super) async fn go_on(mut self) {
+        let mut shelves: BTreeMap<String, DatabaseReadState> = BTreeMap::new();
+        let mut epoch = self.roster.borrow().epoch;
+        loop {
+            let due = self.next_due(&mut shelves);
+            let sleep_ms = match due {
+                Some((due_ms, database)) if due_ms <= now_ms() => {
+                    let shelf = shelves.entry(database.name().to_owned()).or_default();
+                    self.turn_to(&database, shelf).await;
+                    let problems = shelves.values().filter_map(|shelf| shelf.problem.clone());
+                    self.knowledge.set_problems(problems.collect());
+                    continue;
+                }
+                Some((due_ms, _)) => Some(due_ms.saturating_sub(now_ms())),
+                None => None,
+            };
+            tokio::select! {
+                () = self.knowledge.databases().news() => {}
+                () = sleep_or_not(sleep_ms) => {}
+                changed = self.roster.changed() => match changed {
+                    Ok(()) => try_again(&mut shelves),
+                    Err(_) => return,
+                },
+            }
+            let now = self.roster.borrow_and_update().epoch;
+            if std::mem::replace(&mut epoch, now) != now {
+                // Another primary may have lost what the former had.
+                let all = self.knowledge.databases().all();
+                all.iter().for_each(|database| database.changed());
+            }
+        }
+    }
+
+    /// The database whose turn is next, and when. The others are not held on to: one that nobody
+    /// uses may have to make room.
+    fn next_due(
+        &self,
+        shelves: &mut BTreeMap<String, DatabaseReadState>,
+    ) -> Option<(u64, Arc<Database>)> {
+        let all = self.knowledge.databases().all();
+        forget_others(&all, shelves);
+        let due = |database: Arc<Database>| {
+            let left_until_ms = database.left_until_ms();
+            let shelf = shelves.get(database.name());
+            // Of another one than before nothing is known.
+            let shelf = shelf.filter(|shelf| shelf.is_away || !database.is_awaited());
+            let turn = shelf.map(|shelf| shelf.turn);
+            let turn = turn.unwrap_or_default();
+            let is_wanted = database.is_used() || has_sessions(&database);
+            let due_ms = turn.due_ms(is_wanted, database.is_changed())?;
+            Some((due_ms.max(left_until_ms), database))
+        };
+        let due = all.into_iter().filter_map(due);
+        due.min_by_key(|(due_ms, _)| *due_ms)
+    }
+
+    async fn turn_to(&self, database: &Arc<Database>, shelf: &mut DatabaseReadState) {
+        if !database.take_used() && !has_sessions(database) {
+            return put_away(database, shelf);
+        }
+        database.begin_reading();
+        if !database.is_known() {
+            // What an asker has seen may be of another one of that name.
+            shelf.asker = None;
+        }
+        let (began_ms, began_us) = (now_ms(), now_us());
+        let read = tokio::select! {
+            read = self.read_or_leave(database, shelf) => read,
+            () = database.leave() => {
+                shelf.asker = None;
+                // When it is left alone again, see `next_due`.
+                database.changed();
+                return;
+            }
+        };
+        shelf.is_away = matches!(read, Err(WatchError::Away(_)));
+        match read {
+            Ok(()) => {
+                database.was_read(began_us);
+                shelf.problem = None;
+                let took_ms = now_ms() - began_ms;
+                shelf.turn = ReadSchedule::after_reading(now_ms(), took_ms);
+            }
+            Err(WatchError::NoDatabase(_)) => {
+                // It was dropped, and is no trouble to anybody but its clients, who hear of it.
+                put_away(database, shelf);
+                shelf.turn = ReadSchedule::after_absence(now_ms());
+            }
+            Err(error) => {
+                let has_failed_before = shelf.problem.is_some();
+                shelf.turn = ReadSchedule::after_failure(now_ms(), &error, has_failed_before);
+                // Whoever may not look must not go by what was there once.
+                if forgets(&error, has_failed_before) {
+                    database.learn(None);
+                }
+                if !matches!(error, WatchError::Away(_)) {
+                    shelf.asker = None;
+                }
+                self.tell(database, shelf, &error.to_string());
+            }
+        }
+        if !shelf.is_away {
+            database.was_tried();
+        }
+    }
+
+    /// Unless another server is to be asked meanwhile: this one may be frozen, and logins wait.
+    async fn read_or_leave(
+        &self,
+        database: &Database,
+        shelf: &mut DatabaseReadState,
+    ) -> Result<(), WatchError> {
+        let first = self.roster.borrow().by_preference().first().copied();
+        let mut roster = self.roster.clone();
+        let other = roster.wait_for(|now| now.by_preference().first().copied() != first);
+        tokio::select! {
+            read = self.read(first, database, shelf) => read,
+            _ = other => {
+                // It was in the middle of an answer.
+                shelf.asker = None;
+                Err(WatchError::Away("switched to another server".to_owned()))
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        first: Option<u64>,
+        database: &Database,
+        shelf: &mut DatabaseReadState,
+    ) -> Result<(), WatchError> {
+        let mut servers = self.servers.iter();
+        let found = servers.find(|one| Some(one.id()) == first);
+        let found = found.and_then(|listed| Some((listed, listed.target()?)));
+        let (listed, target) =
+            found.ok_or_else(|| WatchError::Away("no server available".to_owned()))?;
+        let asker = self.asker(listed, database, shelf)?;
+        if let Some(catalog) = asker.read(&target, now_us(), LIMIT).await? {
+            let (functions, relations) = catalog.count();
+            tracing::debug!(
+                service = self.service,
+                database = database.name(),
+                functions,
+                relations,
+                "catalog loaded"
+            );
+            database.learn(Some(Arc::new(catalog)));
+        }
+        Ok(())
+    }
+
+    /// What the last reading found holds for the same server only.
+    fn asker<'a>(
+        &self,
+        listed: &MonitoredServer,
+        database: &Database,
+        shelf: &'a mut DatabaseReadState,
+    ) -> Result<&'a mut CatalogReader, WatchError> {
+        let known = shelf.asker.take().filter(|(id, _)| *id == listed.id());
+        let asker = match known {
+            Some(known) => known,
+            None => {
+                let account = MonitorAccount {
+                    database: Some(database.name().to_owned()),
+                    ..self.account.clone()
+                };
+                let made = CatalogReader::new(account, &listed.tls);
+                let made = made.map_err(|error| WatchError::CannotTell(error.to_string()))?;
+                (listed.id(), made)
+            }
+        };
+        Ok(&mut shelf.asker.insert(asker).1)
+    }
+
+    /// To the status, and to the log what is new.
+    fn tell(&self, database: &Database, shelf: &mut DatabaseReadState, why: &str) {
+        let problem = format!(
+            "cannot read the catalog of database '{}', so statements that call functions go to the \
+             primary, and session state left by functions is not detected and may leak to other \
+             clients: {why}",
+            database.name()
+        );
+        if shelf.problem.as_ref() != Some(&problem) {
+            tracing::warn!(service = self.service, "{problem}");
+            shelf.problem = Some(problem);
+        }
+    }
+}
+
+/// Whether what was known holds no more: a question that fails once, by a time limit or a conflict
+/// with replay, is asked again soon.
+fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
+    match error {
+        WatchError::Away(_) => false,
+        WatchError::CannotTell(_) => has_failed_before,
+        WatchError::LoginRefused(_) | WatchError::NoDatabase(_) => true,
+    }
+}
+
+/// Servers have come and gone: perhaps there is one to be asked.
+fn try_again(shelves: &mut BTreeMap<String, DatabaseReadState>) {
+    for shelf in shelves.values_mut().filter(|shelf| shelf.is_away) {
+        shelf.turn = ReadSchedule::Dormant;
+    }
+}
+
+/// It is read again when somebody uses it.
+fn put_away(database: &Database, shelf: &mut DatabaseReadState) {
+    *shelf = DatabaseReadState::default();
+    database.forget();
+}
+
+/// A session that has been silent for long goes by what is known when it speaks again: that is not
+/// to be older than for the others.
+fn has_sessions(database: &Arc<Database>) -> bool {
+    /// The list of all, and the reader's own.
+    const WITHOUT_SESSIONS: usize = 2;
+    Arc::strong_count(database) > WITHOUT_SESSIONS
+}
+
+/// Of databases that had to make room for others.
+fn forget_others(all: &[Arc<Database>], shelves: &mut BTreeMap<String, DatabaseReadState>) {
+    if shelves.len() > all.len() {
+        let names: BTreeSet<&str> = all.iter().map(|database| database.name()).collect();
+        shelves.retain(|name, _| names.contains(&**name));
+    }
+}
+
+async fn sleep_or_not(sleep_ms: Option<u64>) {
+    match sleep_ms {
+        Some(sleep_ms) => tokio::time::sleep(Duration::from_millis(sleep_ms)).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_read_when_it_is_used_and_then_now_and_then() {
+        assert_eq!(ReadSchedule::Dormant.due_ms(false, true), None);
+        assert_eq!(ReadSchedule::Dormant.due_ms(true, false), Some(0));
+        let read = ReadSchedule::after_reading(1_000, 10);
+        assert_eq!(read.due_ms(true, false), Some(61_000));
+        assert_eq!(read.due_ms(false, false), Some(61_000));
+    }
+
+    #[test]
+    fn a_change_is_read_soon_and_a_long_reading_is_not_repeated_at_once() {
+        assert_eq!(
+            ReadSchedule::after_reading(1_000, 10).due_ms(true, true),
+            Some(2_000)
+        );
+        let long = ReadSchedule::after_reading(1_000, 10_000);
+        assert_eq!(long.due_ms(true, true), Some(51_000));
+        assert_eq!(long.due_ms(true, false), Some(201_000));
+    }
+
+    #[test]
+    fn what_may_pass_is_asked_again_soon_and_what_refuses_is_not() {
+        let asked_at = |error: WatchError, has_failed_before| {
+            let turn = ReadSchedule::after_failure(0, &error, has_failed_before);
+            assert_eq!(turn.due_ms(true, true), turn.due_ms(true, false));
+            turn.due_ms(true, false)
+        };
+        let away = || WatchError::Away(String::new());
+        let slow = || WatchError::CannotTell(String::new());
+        let refused = || WatchError::LoginRefused(String::new());
+        assert_eq!(asked_at(away(), false), Some(5_000));
+        assert_eq!(asked_at(away(), true), Some(5_000));
+        assert_eq!(asked_at(slow(), false), Some(5_000));
+        assert_eq!(asked_at(slow(), true), Some(60_000));
+        assert_eq!(asked_at(refused(), false), Some(60_000));
+    }
+}

@@ -1,0 +1,48 @@
+//! The statements of a service, for the status.
+
+use std::cmp::Reverse;
+
+use evenkeel_proxy::counters::work::WorkTotals;
+use evenkeel_proxy::digests::Digest;
+
+use crate::control_plane::report::unix_ms;
+use crate::control_plane::service::ManagedService;
+use crate::status::{DigestStatus, WorkStatus};
+
+/// Those that found no room.
+const OTHER: &str = "other";
+
+/// All of a service, those that took most time first.
+pub(in crate::control_plane) fn all(offer: &ManagedService) -> Vec<DigestStatus> {
+    let shared = offer.service.database.as_ref();
+    let digests = shared.and_then(|shared| shared.digests().clone());
+    let mut all = digests.map_or_else(Vec::new, |digests| digests.all());
+    all.sort_by_key(|one| (Reverse(one.worked.busy_us), one.digest));
+    all.into_iter().map(status).collect()
+}
+
+fn status(one: Digest) -> DigestStatus {
+    let digest = match one.digest {
+        0 => OTHER.to_owned(),
+        digest => format!("{digest:016x}"),
+    };
+    DigestStatus {
+        digest,
+        statement: one.text.into(),
+        work: work(&one.worked),
+        on_replicas_total: one.on_replicas,
+        first_seen_unix_ms: unix_ms(one.first_ms),
+        last_seen_unix_ms: unix_ms(one.last_ms),
+    }
+}
+
+pub(in crate::control_plane) fn work(worked: &WorkTotals) -> WorkStatus {
+    WorkStatus {
+        queries_total: worked.queries,
+        errors_total: worked.errors,
+        rows_sent_total: worked.rows_sent,
+        rows_affected_total: worked.rows_affected,
+        busy_us_total: worked.busy_us,
+        p95_us: worked.percentile_us(95),
+    }
+}

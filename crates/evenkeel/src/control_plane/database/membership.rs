@@ -1,0 +1,160 @@
+//! Who is what among a service's servers, as those who ask them need to know it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_proxy::Server;
+use evenkeel_proxy::probe::{Target, Tls};
+
+use crate::control_plane::probing::target;
+
+/// A server that can be asked.
+#[derive(Debug, Clone)]
+pub(super) struct MonitoredServer {
+    pub(super) server: Arc<Server>,
+    pub(super) tls: Tls,
+}
+
+impl MonitoredServer {
+    pub(super) fn id(&self) -> u64 {
+        self.server.id
+    }
+
+    /// Where it is, if its name is resolved.
+    pub(super) fn target(&self) -> Option<Target> {
+        self.server.endpoints().first().map(target)
+    }
+}
+
+/// The picture at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Membership {
+    /// The time of the primary.
+    pub(super) epoch: u64,
+    pub(super) primary: Option<u64>,
+    /// Those that live.
+    pub(super) replicas: Vec<u64>,
+    /// Those that live and were not refused, in the order of the configuration.
+    pub(super) up: Vec<u64>,
+    /// Reads go to replicas, and must see something.
+    pub(super) tracks: bool,
+}
+
+/// What is asked of a server about its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PositionTask {
+    Nothing,
+    /// What it has written, while it is the primary.
+    Sample {
+        epoch: u64,
+    },
+    /// How far it has come.
+    Follow,
+}
+
+impl Membership {
+    pub(super) fn duty(&self, server_id: u64) -> PositionTask {
+        let is_replica = self.replicas.contains(&server_id);
+        match self.primary {
+            Some(_) if !self.tracks || self.replicas.is_empty() => PositionTask::Nothing,
+            Some(primary) if primary == server_id => PositionTask::Sample { epoch: self.epoch },
+            Some(_) if is_replica => PositionTask::Follow,
+            // Without a primary nobody writes what a replica would have to catch up with.
+            _ => PositionTask::Nothing,
+        }
+    }
+
+    /// Whom to ask what all of them know: the primary first, then who follows it.
+    pub(super) fn by_preference(&self) -> Vec<u64> {
+        let mut all = self.up.clone();
+        all.sort_by_key(|id| (self.primary != Some(*id), !self.replicas.contains(id)));
+        all
+    }
+}
+
+/// Counts the times of primaries.
+#[derive(Debug, Default)]
+pub(super) struct EpochCounter {
+    /// The timeline that each server told last.
+    timelines: BTreeMap<u64, u32>,
+    /// Whose time it is, and on which timeline.
+    seat: Option<(u64, u32)>,
+}
+
+impl EpochCounter {
+    pub(super) fn heard(&mut self, server_id: u64, timeline: u32) {
+        self.timelines.insert(server_id, timeline);
+    }
+
+    /// Says whether a time begins: another server is the primary, or the same on another timeline.
+    pub(super) fn begins_with(&mut self, primary: Option<u64>) -> bool {
+        let Some(primary) = primary else { return false };
+        let timeline = self.timelines.get(&primary).copied().unwrap_or(0);
+        let seat = Some((primary, timeline));
+        std::mem::replace(&mut self.seat, seat) != seat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster() -> Membership {
+        Membership {
+            epoch: 4,
+            primary: Some(2),
+            replicas: vec![1, 3],
+            up: vec![1, 2, 3],
+            tracks: true,
+        }
+    }
+
+    #[test]
+    fn the_primary_is_sampled_and_its_replicas_followed_where_reads_are_split() {
+        assert_eq!(roster().duty(2), PositionTask::Sample { epoch: 4 });
+        assert_eq!(roster().duty(3), PositionTask::Follow);
+        assert_eq!(roster().duty(9), PositionTask::Nothing);
+        let changes: [fn(&mut Membership); 3] = [
+            |roster| roster.tracks = false,
+            |roster| roster.primary = None,
+            |roster| roster.replicas.clear(),
+        ];
+        for change in changes {
+            let mut roster = roster();
+            change(&mut roster);
+            assert_eq!(
+                (roster.duty(2), roster.duty(3)),
+                (PositionTask::Nothing, PositionTask::Nothing)
+            );
+        }
+    }
+
+    #[test]
+    fn the_primary_is_asked_before_its_replicas_and_those_before_the_others() {
+        assert_eq!(roster().by_preference(), [2, 1, 3]);
+        let up = vec![3];
+        assert_eq!(Membership { up, ..roster() }.by_preference(), [3]);
+        let up = vec![9, 3, 2];
+        assert_eq!(Membership { up, ..roster() }.by_preference(), [2, 3, 9]);
+        let alone = Membership {
+            primary: None,
+            up: vec![9, 3],
+            ..roster()
+        };
+        assert_eq!(alone.by_preference(), [3, 9]);
+    }
+
+    #[test]
+    fn a_time_begins_with_another_primary_or_another_timeline_and_not_with_a_return() {
+        let mut era = EpochCounter::default();
+        era.heard(1, 7);
+        assert!(!era.begins_with(None));
+        assert!(era.begins_with(Some(1)) && !era.begins_with(Some(1)));
+        assert!(!era.begins_with(None) && !era.begins_with(Some(1)));
+        era.heard(2, 8);
+        assert!(era.begins_with(Some(2)));
+        assert!(era.begins_with(Some(1)));
+        era.heard(1, 9);
+        assert!(era.begins_with(Some(1)));
+    }
+}

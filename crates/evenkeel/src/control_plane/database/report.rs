@@ -1,0 +1,262 @@
+//! The status of a service that speaks a database's protocol.
+
+use std::collections::BTreeMap;
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_proxy::counters::work::WorkTotals;
+use evenkeel_proxy::database::{DatabaseService, PinCause};
+use evenkeel_proxy::engine::describe::{Described, IdleInfo, SessionActivity, SessionInfo};
+use evenkeel_proxy::stats::{LocalCounter, ServiceStats};
+
+use super::digests::{self, work};
+use crate::config::plan::{DatabasePlan, PoolMode, RulePlan, RuleTo, ServicePlan};
+use crate::control_plane::report::histogram;
+use crate::control_plane::service::ManagedService;
+use crate::status::{
+    ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, Histogram, IdleStatus,
+    PinCauseStatus, PoolStatus, RuleStatus, UsageStatus,
+};
+
+/// So many statements are in every status; the others are asked for.
+const DIGESTS_SHOWN: usize = 20;
+
+/// Statements that pin clients, in every status.
+const PIN_CAUSES_SHOWN: usize = 10;
+
+/// None: it does not speak a database's protocol.
+pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<DatabaseStatus> {
+    let plan = offer.plan.database.as_deref()?;
+    let shared = offer.service.database.as_ref()?;
+    let figures = shared.figures();
+    let sum =
+        |of: fn(&ServiceStats) -> &LocalCounter| figures.iter().map(|one| of(one).get()).sum();
+    let paused = shared.paused();
+    Some(DatabaseStatus {
+        pool_mode: mode(plan.pool.mode).to_owned(),
+        pool_size: u64::from(plan.pool.size),
+        pool_min_idle: u64::from(plan.pool.min_idle),
+        pools: pools(&offer.plan, shared),
+        users: users(shared),
+        digests: top_digests(offer),
+        digests_max: u64::from(plan.digests_max),
+        clients: SessionActivity::ALL
+            .map(|doing| clients(figures, doing))
+            .to_vec(),
+        pins: Pin::ALL
+            .iter()
+            .filter_map(|pin| bound(figures, *pin))
+            .collect(),
+        pin_causes: pin_causes(shared),
+        problems: offer
+            .knowledge
+            .as_ref()
+            .map(|known| known.problems())
+            .unwrap_or_default(),
+        rules: rules(plan, offer),
+        all_paused: paused.all,
+        paused: paused.databases.into_iter().collect(),
+        waiting_for_primary: shared.waiting_for_primary() as u64,
+        queries_total: sum(|one| &one.queries),
+        transactions_total: sum(|one| &one.transactions),
+        on_replicas_total: sum(|one| &one.on_replicas),
+        retried_total: sum(|one| &one.rescued),
+        wait_timeouts_total: sum(|one| &one.gave_up),
+        lost_transactions_total: sum(|one| &one.lost),
+        failed_logins_total: sum(|one| &one.refused_logins),
+        wait_us: total(figures.iter().map(|one| histogram(&one.wait_us))),
+        query_us: total(figures.iter().map(|one| histogram(&one.query_us))),
+        transaction_us: total(figures.iter().map(|one| histogram(&one.transaction_us))),
+    })
+}
+
+fn rules(plan: &DatabasePlan, offer: &ManagedService) -> Vec<RuleStatus> {
+    let hits = offer.rules.iter().flat_map(|book| book.hits());
+    let told = plan.rules.iter().zip(hits);
+    told.map(|(rule, (_, hits_total))| RuleStatus {
+        name: rule.name.clone(),
+        active: rule.active,
+        action: action(rule, &offer.plan),
+        hits_total,
+    })
+    .collect()
+}
+
+/// What a rule does, in words.
+fn action(rule: &RulePlan, plan: &ServicePlan) -> String {
+    if let Some(words) = &rule.reject {
+        return format!("reject: {words}");
+    }
+    let to = rule.to.as_ref().map(|to| match to {
+        RuleTo::Primary => "to the primary".to_owned(),
+        RuleTo::Replicas => "to replicas".to_owned(),
+        RuleTo::Any => "to any server".to_owned(),
+        RuleTo::Servers(places) => {
+            let servers = places.iter().filter_map(|place| plan.servers.get(*place));
+            let names: Vec<&str> = servers.map(|server| server.name.as_str()).collect();
+            format!("to {}", names.join(", "))
+        }
+    });
+    let limit = rule.timeout_ms.map(|limit_ms| match limit_ms {
+        0 => "no timeout".to_owned(),
+        limit_ms => format!("timeout {limit_ms} ms"),
+    });
+    let parts: Vec<String> = to.into_iter().chain(limit).collect();
+    parts.join(", ")
+}
+
+fn mode(mode: PoolMode) -> &'static str {
+    match mode {
+        PoolMode::Transaction => "transaction",
+        PoolMode::Session => "session",
+    }
+}
+
+fn clients(figures: &[ServiceStats], doing: SessionActivity) -> CountStatus {
+    CountStatus {
+        what: doing.as_str().to_owned(),
+        count: figures.iter().map(|one| one.census.doing(doing)).sum(),
+    }
+}
+
+fn bound(figures: &[ServiceStats], pin: Pin) -> Option<CountStatus> {
+    let count = figures.iter().map(|one| one.census.bound_by(pin)).sum();
+    let what = pin.as_str().to_owned();
+    (count > 0).then_some(CountStatus { what, count })
+}
+
+fn pools(plan: &ServicePlan, shared: &DatabaseService) -> Vec<PoolStatus> {
+    let mut pools: Vec<_> = shared
+        .pools()
+        .into_iter()
+        .map(|pool| PoolStatus {
+            user: pool.user,
+            database: pool.database,
+            server: name_of(plan, &pool.server),
+            connections: u64::from(pool.connections),
+            idle: u64::from(pool.idle),
+            opening: u64::from(pool.opening),
+            waiting: pool.waiting as u64,
+            longest_wait_ms: pool.longest_wait_ms,
+        })
+        .collect();
+    let key = |one: &PoolStatus| (one.database.clone(), one.user.clone(), one.server.clone());
+    pools.sort_by_key(key);
+    pools
+}
+
+/// The data plane knows servers by their addresses.
+fn name_of(plan: &ServicePlan, address: &str) -> String {
+    let listed = plan.servers.iter();
+    let mut named = listed.filter(|server| server.address.to_string() == address);
+    named
+        .next()
+        .map_or_else(|| address.to_owned(), |server| server.name.clone())
+}
+
+fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
+    let mut users: BTreeMap<(String, String), (WorkTotals, UsageStatus)> = BTreeMap::new();
+    for of in shared.usages() {
+        let key = (of.database.to_string(), of.user.to_string());
+        let (worked, sum) = users.entry(key).or_default();
+        worked.add(&of.usage.work);
+        sum.transactions_total += of.usage.transactions.get();
+        sum.from_clients += of.usage.from_clients.get();
+        sum.to_clients += of.usage.to_clients.get();
+    }
+    let status = |((database, user), (worked, sum))| UsageStatus {
+        user,
+        database,
+        work: work(&worked),
+        ..sum
+    };
+    users.into_iter().map(status).collect()
+}
+
+fn top_digests(offer: &ManagedService) -> Vec<DigestStatus> {
+    let mut all = digests::all(offer);
+    all.truncate(DIGESTS_SHOWN);
+    all
+}
+
+/// Histograms of the same bounds as one.
+fn total(parts: impl Iterator<Item = Histogram>) -> Histogram {
+    parts
+        .reduce(|mut sum, part| {
+            for (slot, more) in sum.counts.iter_mut().zip(&part.counts) {
+                *slot += more;
+            }
+            sum.sum += part.sum;
+            sum.count += part.count;
+            sum
+        })
+        .unwrap_or_default()
+}
+
+/// What the workers have told of a service.
+pub(in crate::control_plane) fn connections(
+    plan: &ServicePlan,
+    told: Vec<Described>,
+) -> Connections {
+    let mut all = Connections {
+        service: plan.name.clone(),
+        ..Connections::default()
+    };
+    for part in told {
+        let clients = part.sessions.into_iter();
+        all.clients.extend(clients.map(|one| client(plan, one)));
+        all.idle
+            .extend(part.idle.into_iter().map(|one| idle(plan, one)));
+    }
+    all.clients.sort_by_key(|client| client.id);
+    let key = |one: &IdleStatus| (one.database.clone(), one.user.clone(), one.server.clone());
+    all.idle.sort_by_key(key);
+    all
+}
+
+fn pin_causes(shared: &DatabaseService) -> Vec<PinCauseStatus> {
+    let causes = shared.pin_causes().into_iter().take(PIN_CAUSES_SHOWN);
+    let counted = causes.map(|one| PinCauseStatus {
+        pinned_total: Some(one.sessions),
+        ..pin_cause(&one.cause)
+    });
+    counted.collect()
+}
+
+fn pin_cause(cause: &PinCause) -> PinCauseStatus {
+    PinCauseStatus {
+        reason: cause.pins.to_string(),
+        object: cause.object.to_string(),
+        statement: cause.statement.to_string(),
+        pinned_total: None,
+    }
+}
+
+fn client(plan: &ServicePlan, one: SessionInfo) -> ClientStatus {
+    ClientStatus {
+        id: one.id,
+        user: one.user,
+        database: one.database,
+        peer: one
+            .peer
+            .map_or_else(|| "unix".to_owned(), |peer| peer.to_string()),
+        state: one.doing.as_str().to_owned(),
+        age_ms: one.age_ms,
+        state_for_ms: one.doing_for_ms,
+        server: one.server.map(|server| name_of(plan, &server)),
+        server_pid: one.server_process,
+        pins: one.pins.iter().map(|pin| pin.as_str().to_owned()).collect(),
+        pinned_by: one.causes.iter().map(|cause| pin_cause(cause)).collect(),
+        from_client: one.from_client,
+        to_client: one.to_client,
+    }
+}
+
+fn idle(plan: &ServicePlan, one: IdleInfo) -> IdleStatus {
+    IdleStatus {
+        user: one.user,
+        database: one.database,
+        server: name_of(plan, &one.server),
+        server_pid: one.process,
+        age_ms: one.age_ms,
+    }
+}

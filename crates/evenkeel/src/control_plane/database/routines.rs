@@ -1,0 +1,148 @@
+//! Reads what a MySQL service's routines, views and tables do, now and then and after changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_proxy::monitor::{RoutineReader, WatchError};
+use evenkeel_proxy::now_us;
+use evenkeel_proxy::server_info::{Routines, ServerInfo};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::membership::{Membership, MonitoredServer};
+
+/// Others change them too, without our seeing it.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// After a change that a session of ours has made: several come together.
+const CHANGED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After a server did not answer; sooner when another one is the primary.
+const AWAY_INTERVAL: Duration = Duration::from_secs(2);
+const AWAY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A reading that takes long is repeated less often, by this factor of what it took.
+const REST: u32 = 20;
+
+/// For one reading.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Reads them from one server after the other.
+pub(super) struct RoutineTask {
+    pub(super) service: String,
+    pub(super) askers: Vec<(MonitoredServer, RoutineReader)>,
+    pub(super) knowledge: Arc<ServerInfo>,
+    pub(super) roster: watch::Receiver<Membership>,
+    /// Reads are to go to replicas.
+    pub(super) matters: bool,
+    /// The problems that were told.
+    pub(super) problems: Vec<String>,
+}
+
+impl RoutineTask {
+    /// Ends when the service is gone.
+    pub(super) async fn go_on(mut self) {
+        loop {
+            let began = Instant::now();
+            let (rest, interval) = match self.read().await {
+                Ok(()) => {
+                    let took = began.elapsed() * REST;
+                    (CHANGED_INTERVAL.max(took), INTERVAL.max(took))
+                }
+                Err(error) => {
+                    // Whoever may not look must not go by what was there once.
+                    if !matches!(error, WatchError::Away(_)) {
+                        self.knowledge.learn_routines(None);
+                        let problem = self.matters.then(|| not_known(&error.to_string()));
+                        self.tell(problem.into_iter().collect());
+                    }
+                    (AWAY_PAUSE, AWAY_INTERVAL)
+                }
+            };
+            tokio::time::sleep(rest).await;
+            if self.wait(began + interval).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Until then, or until something has changed, or another server is the primary.
+    async fn wait(&mut self, until: Instant) -> Result<(), watch::error::RecvError> {
+        let epoch = self.roster.borrow_and_update().epoch;
+        loop {
+            tokio::select! {
+                () = self.knowledge.routines_news() => return Ok(()),
+                changed = timeout_at(until, self.roster.changed()) => match changed {
+                    Ok(changed) => changed?,
+                    Err(_) => return Ok(()),
+                },
+            }
+            if self.roster.borrow_and_update().epoch != epoch {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), WatchError> {
+        let order = self.roster.borrow().by_preference();
+        let first = order.first().copied();
+        let mut askers = self.askers.iter();
+        let found = askers.find(|(listed, _)| Some(listed.id()) == first);
+        let found = found.and_then(|(listed, asker)| Some((listed.target()?, asker)));
+        let (target, asker) =
+            found.ok_or_else(|| WatchError::Away("no server available".to_owned()))?;
+        let routines = asker.read(&target, now_us(), LIMIT).await?;
+        let (functions, tables) = routines.count();
+        tracing::debug!(
+            service = self.service,
+            functions,
+            tables,
+            "routines and tables loaded"
+        );
+        self.tell(self.lacks(&routines));
+        let known = self.knowledge.routines();
+        // What was concluded from the same stays good.
+        if known.is_none_or(|known| !known.says_the_same_as(&routines)) {
+            self.knowledge.learn_routines(Some(Arc::new(routines)));
+        }
+        Ok(())
+    }
+
+    /// What the account may not see.
+    fn lacks(&self, routines: &Routines) -> Vec<String> {
+        let (_, tables) = routines.count();
+        let mut lacks = Vec::new();
+        if tables == 0 && self.matters && !routines.sees_tables() {
+            let why = "the monitor account sees no tables: if there are any, GRANT SHOW VIEW ON \
+                       *.* to the user of [service.monitor]";
+            lacks.push(not_known(why));
+        }
+        if let Some(schema) = routines.blind().first() {
+            let others = match routines.blind().len() {
+                1 => String::new(),
+                count => format!(" and {} others", count - 1),
+            };
+            lacks.push(format!(
+                "the monitor account cannot see triggers of schema '{schema}'{others}, so session \
+                 state left by them is not detected and may leak to other clients: GRANT TRIGGER \
+                 ON *.* to the user of [service.monitor]"
+            ));
+        }
+        lacks
+    }
+
+    /// To the status, and to the log what is new.
+    fn tell(&mut self, problems: Vec<String>) {
+        self.knowledge.set_problems(problems.clone());
+        for problem in &problems {
+            if !self.problems.contains(problem) {
+                tracing::warn!(service = self.service, "{problem}");
+            }
+        }
+        self.problems = problems;
+    }
+}
+
+fn not_known(why: &str) -> String {
+    format!("tables and routines unknown, so all reads go to the primary: {why}")
+}

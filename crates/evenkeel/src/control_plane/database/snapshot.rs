@@ -1,0 +1,485 @@
+//! What the data plane is told of a service that speaks a database's protocol: who writes, who
+//! reads, within which limits, who may log in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::cluster::Role;
+use evenkeel_policy::failover_queue::PrimaryStatus;
+use evenkeel_policy::server_set::{Member, ServerSet};
+use evenkeel_policy::{causality, connection_pool, failover_queue, route};
+use evenkeel_proxy::database::{
+    Auth, DatabaseService, DatabaseSnapshot, FileCredential, FileUser, LoginLimits, Sizes, Times,
+};
+use evenkeel_proxy::server_info::ServerInfo;
+use evenkeel_proxy::tls::{
+    Acceptor, AlpnProtocol, Authorities, Connector, ServerEncryption, SetupError, TlsIdentity,
+};
+use evenkeel_proxy::{Server, Service};
+use zeroize::Zeroizing;
+
+use crate::config::Address;
+use crate::config::plan::{
+    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, RulePlan,
+    RuleTo, ServicePlan, TlsPlan,
+};
+use crate::control_plane::ControlPlane;
+use crate::control_plane::cluster::asks_roles;
+use crate::control_plane::server::MonitorConfig;
+use crate::control_plane::service::ManagedService;
+
+/// Connections that the last sessions of a service have not used for so long close.
+const IDLE_MS_AT_THE_END: u64 = 1_000;
+
+/// What the workers of a new service share.
+pub(in crate::control_plane) fn shared(
+    (protocol, plan): (Protocol, &DatabasePlan),
+    workers: usize,
+    knowledge: &Arc<ServerInfo>,
+) -> Arc<DatabaseService> {
+    let make = match protocol {
+        Protocol::Mysql => DatabaseService::mysql,
+        Protocol::Postgres | Protocol::Tcp => DatabaseService::postgres,
+    };
+    let made = make(
+        workers,
+        Arc::clone(knowledge),
+        lending_settings(plan),
+        waiting_settings(plan),
+    );
+    made.set_digests(digests_max(plan));
+    made.set_login_places(login_places(plan));
+    Arc::new(made)
+}
+
+fn digests_max(plan: &DatabasePlan) -> usize {
+    usize::try_from(plan.digests_max).unwrap_or(usize::MAX)
+}
+
+fn login_places(plan: &DatabasePlan) -> LoginLimits {
+    LoginLimits {
+        all: plan.logins_at_once,
+        per_address: plan.logins_per_address,
+    }
+}
+
+fn lending_settings(plan: &DatabasePlan) -> connection_pool::PoolSettings {
+    let pool = &plan.pool;
+    connection_pool::PoolSettings {
+        min_idle: pool.min_idle,
+        idle_ms: pool.idle_ms,
+        lifetime_ms: pool.lifetime_ms,
+        wait_ms: pool.wait_ms,
+        queue_length: usize::try_from(pool.queue_length).unwrap_or(usize::MAX),
+        // Moving a connection between workers costs more than some milliseconds of waiting.
+        cross_worker_wait_ms: 5,
+        ..connection_pool::PoolSettings::default()
+    }
+}
+
+fn waiting_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
+    let failover = &plan.failover;
+    failover_queue::FailoverSettings {
+        wait_ms: failover.wait_ms,
+        queue_length: usize::try_from(failover.queue_length).unwrap_or(usize::MAX),
+        resume_at_once: usize::try_from(failover.resume_at_once).unwrap_or(usize::MAX),
+    }
+}
+
+/// A service to which nobody new comes here keeps no connection that its last sessions do not use.
+pub(in crate::control_plane) fn lend_sparingly(service: &ManagedService) {
+    let plan = service.plan.database.as_deref();
+    if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
+        let sparing = connection_pool::PoolSettings {
+            min_idle: 0,
+            idle_ms: IDLE_MS_AT_THE_END,
+            ..lending_settings(plan)
+        };
+        shared.set_settings(sparing, waiting_settings(plan));
+    }
+}
+
+impl ControlPlane {
+    /// The part of a service's view that only a database's has; `members` are the view's own.
+    pub(in crate::control_plane) fn database_view(
+        &self,
+        service: &ManagedService,
+        members: &[Member],
+        servers: &[Arc<Server>],
+    ) -> Option<DatabaseSnapshot> {
+        let plan = service.plan.database.as_deref()?;
+        let shared = service.service.database.as_ref()?;
+        let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
+        let parts = self.parts(service, plan);
+        let cast = RoleAssignment::of(&parts, members);
+        let readers = parts.iter().zip(members).enumerate();
+        let readers = readers.map(|(index, (part, member))| {
+            let reads = match part {
+                AssignedRole::Primary => {
+                    is_in(member) && (plan.split.primary_reads || may_name_primary(plan))
+                }
+                AssignedRole::Replica | AssignedRole::Spare | AssignedRole::None => {
+                    cast.replicas[index]
+                }
+            };
+            Member {
+                accepting: reads,
+                backup: member.backup || cast.spares[index],
+                load: Arc::clone(&busy[index]),
+                ..member.clone()
+            }
+        });
+        let readers = ServerSet::new(
+            service.plan.balance,
+            readers.collect(),
+            Arc::clone(&service.cursor),
+        );
+        let names = service.plan.servers.iter();
+        let names = names.map(|listed| listed.name.as_str().into());
+        let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
+        Some(DatabaseSnapshot {
+            session_mode: plan.pool.mode == PoolMode::Session,
+            split: route::SplitSettings {
+                reads: plan.split.reads,
+                primary_reads: plan.split.primary_reads,
+            },
+            consistency: consistency(plan.split.consistency),
+            noted_since_us: service.noted_since_us,
+            causality: causality::CausalitySettings {
+                wait_ms: plan.split.wait_ms,
+                stale_ms: plan.split.stale_ms,
+                causal: plan.split.galera_wait,
+            },
+            sizes: sizes(plan),
+            statements_max: usize::try_from(plan.pool.statements_max).unwrap_or(usize::MAX),
+            times: times(plan),
+            auth: auth(&plan.auth),
+            names: names.collect(),
+            primary: cast.primary,
+            epoch,
+            readers,
+            busy,
+            replicas: cast.replicas,
+            spares: cast.spares,
+            tls: service.acceptor.clone(),
+            server_encryption: self.towards(service),
+            peers: self.peers.servers(),
+            rules: service.rules.clone(),
+        })
+    }
+
+    /// Whether the servers' parts are other than the data plane was told.
+    pub(in crate::control_plane) fn cast_has_changed(&self, index: usize) -> bool {
+        let service = &self.services[index];
+        let (Some(plan), view) = (service.plan.database.as_deref(), service.service.snapshot())
+        else {
+            return false;
+        };
+        let Some(told) = &view.database else {
+            return true;
+        };
+        let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
+        if told.epoch != epoch || view.servers.len() != service.plan.servers.len() {
+            return true;
+        }
+        let cast = RoleAssignment::of(&self.parts(service, plan), view.pool.members());
+        (told.primary, &told.replicas, &told.spares) != (cast.primary, &cast.replicas, &cast.spares)
+    }
+
+    /// What each server does for a service, in its order.
+    fn parts(&self, service: &ManagedService, plan: &DatabasePlan) -> Vec<AssignedRole> {
+        let listed = service.plan.servers.iter();
+        let part = |address| self.part(service, address, plan.split.lag_ms_max);
+        listed.map(|one| part(&one.address)).collect()
+    }
+
+    fn part(
+        &self,
+        service: &ManagedService,
+        address: &Address,
+        lag_ms_max: Option<u64>,
+    ) -> AssignedRole {
+        let Some(cluster) = self.cluster_of(address) else {
+            // Nobody asks the only server of a service for its role.
+            return match service.plan.servers.len() {
+                1 => AssignedRole::Primary,
+                _ => AssignedRole::None,
+            };
+        };
+        let Some(state) = self.servers.get(address) else {
+            return AssignedRole::None;
+        };
+        match cluster.duty(state.server.id) {
+            Role::Primary => AssignedRole::Primary,
+            Role::Replica(lag)
+                if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>
+            {
+                AssignedRole::Replica
+            }
+            // Nobody knows how far behind it is.
+            Role::Spare(_) if lag_ms_max.is_none() => AssignedRole::Spare,
+            _ => AssignedRole::None,
+        }
+    }
+
+    /// How the servers are spoken to, also those that leave and whose last statements may have to
+    /// be cancelled.
+    fn towards(&self, service: &ManagedService) -> HashMap<u64, ServerEncryption> {
+        let listed = service.plan.servers.iter();
+        let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
+        let leaving = self.leaving.iter();
+        let leaving = leaving.filter(|leaving| leaving.service.id == service.service.id);
+        let servers = listed.chain(leaving.filter_map(|leaving| leaving.server.as_ref()));
+        let towards = servers.map(|server| (server.id, towards(&service.plan, server)));
+        towards.collect()
+    }
+
+    /// Where nobody asks the servers for their roles nobody says that one is there again: who
+    /// waits for it tries from time to time.
+    pub(in crate::control_plane) fn tell_turns_unasked(&self) {
+        for unasked in self.services.iter().filter(|one| !asks_roles(&one.plan)) {
+            tell_turn(&unasked.service);
+        }
+    }
+
+    /// A changed plan reaches what is not in the view.
+    pub(in crate::control_plane) fn adopt_database_plan(&self, service: &ManagedService) {
+        let plan = service.plan.database.as_deref();
+        if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
+            shared.set_settings(lending_settings(plan), waiting_settings(plan));
+            shared.set_digests(digests_max(plan));
+            shared.set_login_places(login_places(plan));
+            self.engine
+                .limit_pools(&service.service, unlimited(plan.pool.service_size));
+        }
+    }
+}
+
+/// Tells the data plane whether there is a primary: who waits for one goes on.
+pub(in crate::control_plane) fn tell_turn(service: &Service) {
+    let Some(shared) = &service.database else {
+        return;
+    };
+    let view = service.snapshot();
+    let has_primary = view
+        .database
+        .as_ref()
+        .is_some_and(|own| own.primary.is_some());
+    shared.turn(match has_primary {
+        true => PrimaryStatus::Here,
+        false => PrimaryStatus::Away,
+    });
+}
+
+/// A rule may want reads at the primary that gets no others: the data plane sees to that.
+fn may_name_primary(plan: &DatabasePlan) -> bool {
+    let names = |rule: &RulePlan| matches!(rule.to, Some(RuleTo::Any | RuleTo::Servers(_)));
+    plan.rules.iter().any(names)
+}
+
+/// What a server does for a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AssignedRole {
+    Primary,
+    Replica,
+    /// It would read, but is behind the others.
+    Spare,
+    None,
+}
+
+/// Who writes and who reads, by the servers' places.
+struct RoleAssignment {
+    primary: Option<usize>,
+    /// Spares that are wanted are among them.
+    replicas: Vec<bool>,
+    spares: Vec<bool>,
+}
+
+impl RoleAssignment {
+    /// `members` are the service's, in the same order.
+    fn of(parts: &[AssignedRole], members: &[Member]) -> RoleAssignment {
+        let pairs = || parts.iter().copied().zip(members);
+        let playing =
+            |wanted: AssignedRole| pairs().map(move |(part, of)| part == wanted && is_in(of));
+        let has_replica = playing(AssignedRole::Replica).any(|plays| plays);
+        let spares: Vec<bool> = playing(AssignedRole::Spare)
+            .map(|is| is && !has_replica)
+            .collect();
+        let replicas = playing(AssignedRole::Replica).zip(&spares);
+        RoleAssignment {
+            // One that is drained takes no new work, be it the primary.
+            primary: pairs().position(|(part, of)| part == AssignedRole::Primary && of.accepting),
+            replicas: replicas.map(|(is, is_spare)| is || *is_spare).collect(),
+            spares,
+        }
+    }
+}
+
+fn is_in(member: &Member) -> bool {
+    member.accepting && member.weight > 0
+}
+
+/// TLS towards clients.
+pub(in crate::control_plane) fn acceptor(
+    plan: Option<&TlsPlan>,
+) -> Result<Option<Arc<Acceptor>>, SetupError> {
+    let Some(plan) = plan else { return Ok(None) };
+    let certificate = plan.certificate.text.expose().as_bytes();
+    let key = plan.key.text.expose().as_bytes();
+    let identity = TlsIdentity::from_pem("[service.tls]", certificate, key)?;
+    let authorities = plan.client_ca.as_ref().map(|ca| {
+        let text = ca.text.expose().as_bytes();
+        Authorities::from_pem(text)
+    });
+    let authorities = authorities.transpose()?;
+    let acceptor = Acceptor::new(&identity, authorities.as_ref(), plan.required)?;
+    Ok(Some(Arc::new(acceptor)))
+}
+
+fn towards(plan: &ServicePlan, server: &Server) -> ServerEncryption {
+    let address = server.name.parse::<Address>();
+    let address = address.map_err(|error| error.message);
+    match address.and_then(|address| connector_to(plan, &address)) {
+        Ok(Some(connector)) => ServerEncryption::Encrypted(connector),
+        Ok(None) => ServerEncryption::Plaintext,
+        Err(why) => {
+            tracing::error!(server = %server.name, "cannot set up TLS, not connecting to this \
+                                                    server: {why}");
+            ServerEncryption::Broken(why)
+        }
+    }
+}
+
+/// TLS towards a server; `None`: it is off.
+pub(in crate::control_plane) fn connector_to(
+    plan: &ServicePlan,
+    address: &Address,
+) -> Result<Option<Connector>, String> {
+    let tls = MonitorConfig::of(plan).tls(address)?;
+    Connector::new(&tls, speaks(plan.protocol)).map_err(|error| error.to_string())
+}
+
+fn speaks(protocol: Protocol) -> AlpnProtocol {
+    match protocol {
+        Protocol::Postgres => AlpnProtocol::Postgres,
+        Protocol::Mysql | Protocol::Tcp => AlpnProtocol::Unnamed,
+    }
+}
+
+fn unlimited(size: u32) -> u32 {
+    if size == 0 { u32::MAX } else { size }
+}
+
+fn sizes(plan: &DatabasePlan) -> Sizes {
+    let pool = &plan.pool;
+    let named = |of: &std::collections::BTreeMap<String, u32>| {
+        let sizes = of.iter();
+        sizes
+            .map(|(name, size)| (name.clone(), unlimited(*size)))
+            .collect()
+    };
+    Sizes {
+        pool: pool.size,
+        service: unlimited(pool.service_size),
+        user: unlimited(pool.user_size),
+        database: unlimited(pool.database_size),
+        users: named(&pool.users),
+        databases: named(&pool.databases),
+    }
+}
+
+fn times(plan: &DatabasePlan) -> Times {
+    let times = &plan.times;
+    Times {
+        query: Duration::from_millis(times.query_timeout_ms),
+        transaction: Duration::from_millis(times.transaction_timeout_ms),
+        idle_in_transaction: Duration::from_millis(times.idle_in_transaction_timeout_ms),
+        login: Duration::from_millis(times.login_timeout_ms),
+        without_server: Duration::from_millis(plan.failover.wait_ms),
+    }
+}
+
+fn consistency(wanted: Consistency) -> causality::Consistency {
+    match wanted {
+        Consistency::ReadYourWrites => causality::Consistency::ReadYourWrites,
+        Consistency::Global => causality::Consistency::Global,
+        Consistency::Eventual => causality::Consistency::Eventual,
+    }
+}
+
+fn auth(plan: &AuthPlan) -> Auth {
+    let secret = |secret: &crate::config::plan::Secret| Zeroizing::new(secret.expose().to_owned());
+    let users = plan.users.iter().map(|(name, user)| {
+        let credential = user.credential.as_ref().map(|credential| match credential {
+            Credential::Password(password) => FileCredential::Password(secret(password)),
+            Credential::Scram(text) | Credential::Md5(text) | Credential::Mysql(text) => {
+                FileCredential::Verifier(secret(text))
+            }
+        });
+        let user = FileUser {
+            credential,
+            certificate: user.certificate,
+            cleartext: user.cleartext,
+            server_user: user.server_user.clone(),
+            server_password: user.server_password.as_ref().map(secret),
+        };
+        (name.clone(), user)
+    });
+    Auth {
+        ask_servers: plan.source == AuthSource::Server,
+        users: users.collect(),
+        allow_from: plan.allow_from.clone().into_iter().collect(),
+        allow_others_from: plan.allow_others_from.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_policy::load::Load;
+
+    use super::*;
+
+    fn member(accepting: bool) -> Member {
+        Member {
+            id: 1,
+            weight: 1,
+            backup: false,
+            accepting,
+            load: Arc::new(Load::new(None)),
+        }
+    }
+
+    fn cast(parts: &[AssignedRole], accepting: &[bool]) -> RoleAssignment {
+        let members: Vec<Member> = accepting.iter().map(|is| member(*is)).collect();
+        RoleAssignment::of(parts, &members)
+    }
+
+    #[test]
+    fn a_spare_reads_only_while_no_other_replica_does() {
+        let parts = [
+            AssignedRole::Primary,
+            AssignedRole::Spare,
+            AssignedRole::Replica,
+        ];
+        let whole = cast(&parts, &[true, true, true]);
+        assert_eq!(whole.replicas, [false, false, true]);
+        assert_eq!(whole.spares, [false; 3]);
+        let without = cast(&parts, &[true, true, false]);
+        assert_eq!(without.replicas, [false, true, false]);
+        assert_eq!(without.spares, [false, true, false]);
+        assert_eq!(without.primary, Some(0));
+    }
+
+    #[test]
+    fn a_spare_that_is_down_does_not_read() {
+        let alone = cast(
+            &[AssignedRole::Primary, AssignedRole::Spare],
+            &[true, false],
+        );
+        assert_eq!(
+            (alone.replicas, alone.spares),
+            (vec![false; 2], vec![false; 2])
+        );
+    }
+}

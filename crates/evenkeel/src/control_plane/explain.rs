@@ -1,0 +1,81 @@
+//! Where a statement would go now: what is known of the servers and of the catalog decides.
+
+use std::sync::Arc;
+
+use evenkeel_proxy::server_info::{Catalog, Databases};
+
+use super::ControlPlane;
+use super::service::ManagedService;
+use crate::config::plan::Protocol;
+use crate::explain::{ExplainContext, Known, explain, the_service};
+use crate::status::{Explanation, Question};
+
+impl ControlPlane {
+    pub(super) fn explain(&self, question: &Question) -> Result<Explanation, String> {
+        let plans = self.services.iter().map(|service| &service.plan);
+        let plan = the_service(plans, question.service.as_deref())?;
+        let mut services = self.services.iter();
+        let found = services.find(|service| service.plan.name == plan.name);
+        let Some(service) = found else {
+            return Err(format!("service {:?} was removed", plan.name));
+        };
+        let view = service.service.snapshot();
+        let own = view.database.as_ref();
+        let replicas = own.map_or(&[][..], |own| &own.replicas).iter().enumerate();
+        let cast = ExplainContext {
+            service: plan,
+            primary: own.and_then(|own| own.primary),
+            replicas: replicas
+                .filter_map(|(index, is_replica)| is_replica.then_some(index))
+                .collect(),
+            modes: service.service.mysql_modes().unwrap_or_default(),
+        };
+        if plan.protocol == Protocol::Mysql {
+            return explain_mysql(service, question, &cast);
+        }
+        let seen = match &service.knowledge {
+            Some(knowledge) => seen(knowledge.databases(), question.database.as_deref()),
+            None => Err("no account configured to read it".to_owned()),
+        };
+        let known = match &seen {
+            Ok((name, catalog)) => Known::Catalog(name, catalog),
+            Err(why) => Known::Nothing(why.clone()),
+        };
+        explain(question, &cast, &known)
+    }
+}
+
+/// One reading is of all schemas.
+fn explain_mysql(
+    service: &ManagedService,
+    question: &Question,
+    cast: &ExplainContext<'_>,
+) -> Result<Explanation, String> {
+    let knowledge = service.knowledge.as_ref();
+    let routines = knowledge.and_then(|knowledge| knowledge.routines());
+    let known = match &routines {
+        Some(routines) => Known::Routines(routines),
+        None => Known::Nothing("not loaded yet, try again shortly".to_owned()),
+    };
+    explain(question, cast, &known)
+}
+
+/// The catalog of the database that is meant, or why there is none.
+fn seen(databases: &Databases, wanted: Option<&str>) -> Result<(String, Arc<Catalog>), String> {
+    let all = databases.all();
+    let name = match (wanted, all.as_slice()) {
+        (Some(wanted), _) => wanted.to_owned(),
+        (None, [only]) => only.name().to_owned(),
+        (None, []) => return Err("no client has used a database yet".to_owned()),
+        (None, _) => {
+            return Err("several databases are in use, choose one with --database".to_owned());
+        }
+    };
+    // From now on it is read, as if a client were there.
+    let catalog = databases
+        .want(&name)
+        .and_then(|database| database.catalog());
+    let catalog = catalog
+        .ok_or_else(|| format!("catalog of database {name:?} not loaded yet, try again shortly"))?;
+    Ok((name, catalog))
+}

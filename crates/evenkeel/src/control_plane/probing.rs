@@ -1,0 +1,206 @@
+//! Starts probes and name look-ups when they are due, and takes their answers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::cluster;
+use evenkeel_policy::health::{Change, HealthState};
+use evenkeel_proxy::Endpoint;
+use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::monitor::WatchError;
+use evenkeel_proxy::probe::{Observation, Outcome, Target};
+use evenkeel_proxy::record::CutReason;
+
+use super::ControlPlane;
+use super::cluster::switchover::Switchover;
+use super::report::now_unix_ms;
+use super::server::{DueProbe, ManagedServer};
+use super::timeline::NewEvent;
+use super::traffic_check::with_traffic_check;
+use crate::config::Address;
+use crate::config::plan::OnServerDown;
+use crate::status::{EventKind, Severity};
+
+/// An answer that came from outside.
+#[derive(Debug)]
+pub(super) enum MonitorEvent {
+    /// What a probe saw, and whether the server answered clients while it waited.
+    Probed(Address, Observation, bool),
+    Resolved(Address, Result<Vec<Endpoint>, String>),
+    Said(Address, Result<cluster::RoleReport, WatchError>),
+    /// It does not answer over a new connection.
+    FellSilent(Address),
+    /// What is under way at a former primary has had its time.
+    Overstays(Switchover),
+    /// It has ended.
+    Left(Switchover),
+    /// Sessions have seen something that does not fit the roles of these servers.
+    Doubted(BTreeSet<u64>),
+}
+
+impl ControlPlane {
+    pub(super) fn start_due_probes(&mut self, now_ms: u64) {
+        let due = |state: &ManagedServer| state.next_due_ms(now_ms) <= now_ms;
+        let servers = self.servers.iter().filter(|(_, state)| due(state));
+        let addresses: Vec<_> = servers.map(|(address, _)| address.clone()).collect();
+        for address in addresses {
+            self.start_due_probe(&address, now_ms);
+        }
+    }
+
+    fn start_due_probe(&mut self, address: &Address, now_ms: u64) {
+        let reports = self.reports.0.clone();
+        let Some(state) = self.servers.get_mut(address) else {
+            return;
+        };
+        if let Some((host, port)) = state.due_resolve(now_ms) {
+            let (address, reports) = (address.clone(), reports.clone());
+            tokio::spawn(async move {
+                let answer = resolve(&host, port).await;
+                // The world is gone only when the process ends.
+                let _ = reports.send(MonitorEvent::Resolved(address, answer)).await;
+            });
+        }
+        match state.due_probe(now_ms) {
+            DueProbe::NotYet => {}
+            DueProbe::Ticked(change) => self.follow(address, change),
+            DueProbe::Ask(asker, timeout_ms) => {
+                let target = state.server.endpoints().first().map(target);
+                let (address, server) = (address.clone(), Arc::clone(&state.server));
+                let limit = Duration::from_millis(timeout_ms);
+                tokio::spawn(async move {
+                    let (seen, is_busy) = match target {
+                        Some(target) => {
+                            with_traffic_check(&server, limit, asker.ask(&target, limit)).await
+                        }
+                        None => (unresolved(), false),
+                    };
+                    let _ = reports
+                        .send(MonitorEvent::Probed(address, seen, is_busy))
+                        .await;
+                });
+            }
+        }
+    }
+
+    pub(super) fn take_report(&mut self, report: MonitorEvent) {
+        match report {
+            MonitorEvent::Probed(address, seen, is_busy) => {
+                // A server that left the configuration meanwhile is nobody's concern.
+                let Some(state) = self.servers.get_mut(&address) else {
+                    return;
+                };
+                let change = state.notice_probe(seen, is_busy, now_unix_ms());
+                self.follow(&address, change);
+            }
+            MonitorEvent::Resolved(address, answer) => {
+                self.take_resolved(&address, answer);
+            }
+            MonitorEvent::Said(address, outcome) => self.hear(&address, outcome),
+            MonitorEvent::FellSilent(address) => self.notice_silence(&address),
+            MonitorEvent::Overstays(leaving) => self.cut_overstaying(leaving),
+            MonitorEvent::Left(leaving) => self.has_left(leaving),
+            MonitorEvent::Doubted(server_ids) => self.ask_doubted(&server_ids),
+        }
+    }
+
+    /// Draws the consequences of a change of standing: log, new views, cuts.
+    pub(super) fn follow(&mut self, address: &Address, change: Option<Change>) {
+        let Some(change) = change else { return };
+        if let Some(state) = self.servers.get_mut(address) {
+            state.note_return(Some(&change));
+        }
+        if change.to != HealthState::Down {
+            // If it is the primary its time begins before anybody is sent there.
+            self.brief();
+        }
+        self.publish_all_with(address);
+        let cuts = match change.to {
+            HealthState::Down => self.cut_sessions_of_dead(address),
+            HealthState::Up | HealthState::Starting => Vec::new(),
+        };
+        self.tell_standing(address, &change, cuts);
+        self.follow_standing(address, change.to);
+        self.brief();
+        self.try_elsewhere(address, change.to);
+    }
+
+    fn tell_standing(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {
+        let (severity, now) = match change.to {
+            HealthState::Down => (Severity::Warning, "is down"),
+            HealthState::Up => (Severity::Info, "is up"),
+            HealthState::Starting => (Severity::Info, "is being retried"),
+        };
+        let what = format!("{} {now}", self.name_of(address));
+        let listing = self.services.iter().filter(|one| one.lists(address));
+        let queued = listing.map(|one| one.service.queued() as u64).sum();
+        let news = NewEvent::new(EventKind::State, severity, what);
+        let news = news.cause(change.reason.clone()).server(address);
+        self.tell(news.cut(cuts, queued));
+    }
+
+    /// What people call it: its name in the first service that lists it.
+    pub(super) fn name_of(&self, address: &Address) -> &str {
+        let mut listed = self
+            .services
+            .iter()
+            .flat_map(|service| &service.plan.servers);
+        let found = listed.find(|server| server.address == *address);
+        found.map_or("a server", |server| &server.name)
+    }
+
+    /// A client that had picked a server just before its verdict settles on it just after.
+    pub(super) fn cut_sessions_on_dead_servers(&self) {
+        for (address, state) in &self.servers {
+            if state.health.state() == HealthState::Down && state.server.load.active() > 0 {
+                self.cut_sessions_of_dead(address);
+            }
+        }
+    }
+
+    fn cut_sessions_of_dead(&self, address: &Address) -> Vec<CutCount> {
+        let mut cuts = Vec::new();
+        let Some(state) = self.servers.get(address) else {
+            return cuts;
+        };
+        self.engine.forsake(state.server.id);
+        for service in &self.services {
+            if service.lists(address) && service.plan.on_server_down == OnServerDown::Cut {
+                let ids = (Some(service.service.id), Some(state.server.id));
+                cuts.push(self.engine.cut(ids.0, ids.1, CutReason::ServerDown));
+            }
+        }
+        cuts
+    }
+}
+
+pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, String> {
+    let mut endpoints: Vec<_> = match tokio::net::lookup_host((host, port)).await {
+        Ok(found) => found.map(Endpoint::Tcp).collect(),
+        Err(error) => return Err(format!("cannot resolve host name {host}: {error}")),
+    };
+    if endpoints.is_empty() {
+        return Err(format!("host name {host} has no address"));
+    }
+    // Round-robin DNS shuffles its answers: the same set must not look like a change.
+    endpoints.sort_by_key(ToString::to_string);
+    endpoints.dedup();
+    Ok(endpoints)
+}
+
+pub(super) fn target(endpoint: &Endpoint) -> Target {
+    match endpoint {
+        Endpoint::Tcp(address) => Target::Tcp(*address),
+        Endpoint::Unix(path) => Target::Unix(path.clone()),
+    }
+}
+
+fn unresolved() -> Observation {
+    let outcome = Outcome::Failed("host name not resolved".to_owned());
+    Observation {
+        outcome,
+        took: Duration::ZERO,
+        note: None,
+    }
+}

@@ -1,0 +1,252 @@
+//! Makes the views that the data plane serves by, whenever something about a service has changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::balance::key_of;
+use evenkeel_policy::cluster::Role;
+use evenkeel_policy::ramp::effective_weight;
+use evenkeel_policy::server_set::{Member, ServerSet};
+use evenkeel_proxy::settings::{Keepalive, ProxyVersion, ServiceSettings};
+use evenkeel_proxy::{ServiceSnapshot, now_ms};
+
+use super::ControlPlane;
+use super::database::snapshot::tell_turn;
+use super::eligibility::Eligibility;
+use super::server::ManagedServer;
+use super::service::ManagedService;
+use super::timeline::NewEvent;
+use crate::config::Address;
+use crate::config::plan::{self, AllDown, SendProxy, ServicePlan};
+use crate::status::{EventKind, ServiceState as State, Severity};
+
+impl ControlPlane {
+    /// Publishes every service that lists the address.
+    pub(super) fn publish_all_with(&mut self, address: &Address) {
+        for index in 0..self.services.len() {
+            if self.services[index].lists(address) {
+                self.publish(index);
+            }
+        }
+    }
+
+    /// Publishes the services whose slow start has come to its next step.
+    pub(super) fn climb_ramps(&mut self, now_ms: u64) {
+        for index in 0..self.services.len() {
+            if self.services[index]
+                .next_ramp_ms
+                .is_some_and(|at_ms| at_ms <= now_ms)
+            {
+                self.publish(index);
+            }
+        }
+    }
+
+    /// Replaces what the data plane sees of one service.
+    pub(super) fn publish(&mut self, index: usize) {
+        let now_ms = now_ms();
+        let fits = self.eligibilities(&self.services[index]);
+        self.tell_fits(index, &fits);
+        let (view, next_ramp_ms) = self.view(&self.services[index], &fits, now_ms);
+        let service = &mut self.services[index];
+        service.fits = fits;
+        service.next_ramp_ms = next_ramp_ms;
+        self.engine.publish(&service.service, view);
+        // The primary may be one that was drained, or is no more.
+        tell_turn(&self.services[index].service);
+        let state = self.state_of(index);
+        if self.services[index].state != state {
+            self.tell_state(index, state);
+            let service = &mut self.services[index];
+            service.state = state;
+            service.state_since_ms = now_ms;
+        }
+    }
+
+    fn tell_state(&mut self, index: usize, state: State) {
+        let offer = &self.services[index];
+        let severity = match state {
+            State::Up | State::Stopping => Severity::Info,
+            State::Degraded => Severity::Warning,
+            State::Down => Severity::Error,
+        };
+        let cause = match state {
+            State::Up => "all eligible servers accept new clients".to_owned(),
+            _ => self.reason(offer, state),
+        };
+        let what = format!("service is {}", state.name());
+        let news = NewEvent::new(EventKind::State, severity, what).cause(cause);
+        let queued = offer.service.queued() as u64;
+        let news = news.service(&offer.plan.name).cut(Vec::new(), queued);
+        self.record_after(news);
+    }
+
+    /// A replica that leaves a service for its lag, or comes back, keeps its role: told here.
+    fn tell_fits(&mut self, index: usize, fits: &[Eligibility]) {
+        let offer = &self.services[index];
+        let listed = offer.plan.servers.iter().zip(offer.fits.iter().zip(fits));
+        let mut news = Vec::new();
+        for (server, (before, now)) in listed {
+            let cluster = self.cluster_of(&server.address);
+            let state = self.servers.get(&server.address);
+            let is_replica = cluster.zip(state).is_some_and(|(cluster, state)| {
+                matches!(cluster.role(state.server.id), Role::Replica(_))
+            });
+            let stays_in = [before, now]
+                .iter()
+                .all(|fit| !matches!(fit, Eligibility::Unused(_)));
+            let wanted = matches!(offer.plan.role, plan::Role::Replica { .. });
+            if stays_in || before == now || !is_replica || !wanted {
+                continue;
+            }
+            let one = match now {
+                Eligibility::Unused(why) => NewEvent::new(
+                    EventKind::Role,
+                    Severity::Warning,
+                    format!("{} no longer receives clients", server.name),
+                )
+                .cause(why.clone()),
+                Eligibility::Serves | Eligibility::Reserve => NewEvent::new(
+                    EventKind::Role,
+                    Severity::Info,
+                    format!("{} receives clients again", server.name),
+                ),
+            };
+            news.push(one.service(&offer.plan.name).server(&server.address));
+        }
+        for one in news {
+            self.record_after(one);
+        }
+    }
+
+    /// The last sessions of a service that left find nobody any more who takes their writes.
+    pub(super) fn publish_without_primary(&self, departed: &ManagedService) {
+        let (mut view, _) = self.view(departed, &self.eligibilities(departed), now_ms());
+        if let Some(database) = &mut view.database {
+            database.primary = None;
+        }
+        self.engine.publish(&departed.service, view);
+        tell_turn(&departed.service);
+    }
+
+    /// Publishes a service that is not in the list yet.
+    pub(super) fn publish_before_listening(&self, service: &ManagedService) {
+        let (view, _) = self.view(service, &self.eligibilities(service), now_ms());
+        self.engine.publish(&service.service, view);
+    }
+
+    /// The view of a service, and when its next ramp step is due.
+    fn view(
+        &self,
+        service: &ManagedService,
+        fits: &[Eligibility],
+        now_ms: u64,
+    ) -> (ServiceSnapshot, Option<u64>) {
+        let (mut members, mut servers) = (Vec::new(), Vec::new());
+        let mut next_ramp_ms: Option<u64> = None;
+        for (listed, fit) in service.plan.servers.iter().zip(fits) {
+            let Some(state) = self.servers.get(&listed.address) else {
+                continue;
+            };
+            let up_for_ms = up_for_ms(state, now_ms);
+            let ramped = effective_weight(
+                service.weight(listed),
+                up_for_ms,
+                service.plan.slow_start_ms,
+            );
+            if let Some(in_ms) = ramped.next_step_in_ms.filter(|_| state.takes_clients()) {
+                let at_ms = now_ms + in_ms;
+                next_ramp_ms = Some(next_ramp_ms.map_or(at_ms, |known| known.min(at_ms)));
+            }
+            members.push(Member {
+                id: identity(&listed.address),
+                weight: ramped.weight,
+                backup: listed.backup || *fit == Eligibility::Reserve,
+                accepting: state.takes_clients() && !matches!(fit, Eligibility::Unused(_)),
+                load: Arc::clone(&state.server.load),
+            });
+            servers.push(Arc::clone(&state.server));
+        }
+        let database = self.database_view(service, &members, &servers);
+        let pool = ServerSet::new(service.plan.balance, members, Arc::clone(&service.cursor));
+        (
+            ServiceSnapshot {
+                settings: settings(&service.plan),
+                pool,
+                servers,
+                database,
+            },
+            next_ramp_ms,
+        )
+    }
+
+    /// How a service fares: up while all its servers take clients, down when none does.
+    fn state_of(&self, index: usize) -> State {
+        let service = &self.services[index];
+        let listed = service
+            .plan
+            .servers
+            .iter()
+            .filter(|server| service.weight(server) > 0);
+        let (mut all, mut taking, mut reserve) = (0, 0, false);
+        for server in listed {
+            let fit = self.fit_in(service, &server.address);
+            let should = self.should_serve(service, &server.address);
+            all += usize::from(should);
+            let serves =
+                self.takes_clients(&server.address) && !matches!(fit, Eligibility::Unused(_));
+            taking += usize::from(serves && should);
+            reserve |= serves && !should;
+        }
+        match taking {
+            // The primary stands in for the replicas: it serves, but all is not well.
+            0 if reserve => State::Degraded,
+            0 => State::Down,
+            _ if taking < all => State::Degraded,
+            _ => State::Up,
+        }
+    }
+}
+
+/// How long a server has been back; one that was never away needs no slow start.
+fn up_for_ms(state: &ManagedServer, now_ms: u64) -> u64 {
+    state
+        .back_since_ms
+        .map_or(u64::MAX, |since_ms| now_ms.saturating_sub(since_ms))
+}
+
+/// The same for the same address in every process, so that `source` agrees between balancers.
+fn identity(address: &Address) -> u64 {
+    key_of(address.to_string().as_bytes())
+}
+
+/// A plan's settings as the data plane wants them.
+pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
+    ServiceSettings {
+        max_connections: plan.max_connections,
+        connect_timeout: Duration::from_millis(plan.connect_timeout_ms),
+        retries: plan.retries,
+        idle_timeout: Duration::from_millis(plan.idle_timeout_ms),
+        half_close_timeout: Duration::from_millis(plan.half_close_timeout_ms),
+        queue_length: usize::try_from(plan.queue.length).unwrap_or(usize::MAX),
+        queue_wait: Duration::from_millis(plan.queue.wait_ms),
+        wait_when_down: plan.all_down == AllDown::Wait,
+        accept_proxy_from: plan.accept_proxy_from.clone(),
+        send_proxy: match plan.send_proxy {
+            SendProxy::Off => None,
+            SendProxy::V1 => Some(ProxyVersion::V1),
+            SendProxy::V2 => Some(ProxyVersion::V2),
+        },
+        server_speaks_first: matches!(plan.health.probe, plan::Probe::Mysql { .. }),
+        keepalive: keepalive(&plan.keepalive),
+    }
+}
+
+pub(super) fn keepalive(plan: &plan::Keepalive) -> Keepalive {
+    Keepalive {
+        idle: Duration::from_millis(plan.idle_ms),
+        interval: Duration::from_millis(plan.interval_ms),
+        probes: plan.probes,
+        user_timeout: Duration::from_millis(plan.user_timeout_ms),
+    }
+}

@@ -1,0 +1,416 @@
+//! Takes over a new plan in place: what stays is not touched, what is wrong changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_policy::server_set::ServerSet;
+use evenkeel_proxy::listen::ListenError;
+use evenkeel_proxy::server_info::ServerInfo;
+use evenkeel_proxy::{Server, ServiceSnapshot, now_ms, now_us};
+
+use super::cluster::asks_roles;
+use super::database::snapshot;
+use super::listening::{Bound, Listening};
+use super::publish::{keepalive, settings};
+use super::removal::Removal;
+use super::server::{ManagedServer, MonitorConfig};
+use super::service::ManagedService;
+use super::timeline::NewEvent;
+use super::{ControlPlane, ControlPlaneError};
+use crate::config::plan::ServicePlan;
+use crate::config::{self, Address, Listen, Plan};
+use crate::notify;
+use crate::status::{self, EventKind, Reply, Severity};
+use crate::upgrade::predecessor::InheritedSockets;
+
+/// Everything of a new plan that can fail, done before anything is changed.
+pub(super) struct Prepared {
+    pub(super) servers: BTreeMap<Address, ManagedServer>,
+    pub(super) bound: Vec<Bound>,
+}
+
+impl ControlPlane {
+    /// Reads the file again and takes it over; a wrong file changes nothing.
+    pub(super) async fn reload(&mut self) -> Reply {
+        notify::reloading();
+        let reply = self.try_reload();
+        notify::ready();
+        for problem in &reply.problems {
+            let line = one_line(problem);
+            match problem.severity.as_str() {
+                "error" => tracing::error!("{line}"),
+                _ => tracing::warn!("{line}"),
+            }
+        }
+        let severity = if reply.ok {
+            Severity::Info
+        } else {
+            Severity::Error
+        };
+        self.tell(NewEvent::new(
+            EventKind::Config,
+            severity,
+            reply.message.clone(),
+        ));
+        reply
+    }
+
+    fn try_reload(&mut self) -> Reply {
+        if self.stop_by_ms.is_some() {
+            return Reply::failed("not reloaded: the process is shutting down");
+        }
+        if self.is_upgrading() {
+            return Reply::failed(
+                "not reloaded: an upgrade is in progress, and the new process has already read the \
+                 file",
+            );
+        }
+        let Some(path) = self.plan.path.clone() else {
+            return Reply::failed("not reloaded: the process was started without a config file");
+        };
+        let loaded = config::load(&path);
+        let problems = loaded.problems.to_status();
+        let Some(plan) = loaded.plan else {
+            self.problems = loaded.problems;
+            let message = format!("{}: not reloaded, configuration unchanged", path.display());
+            return Reply {
+                message,
+                problems,
+                ..Reply::default()
+            };
+        };
+        let restart = self.needs_restart(&plan);
+        if let Err(error) = self.adopt(plan) {
+            let message = format!(
+                "{}: not reloaded, configuration unchanged: {error}",
+                path.display()
+            );
+            return Reply {
+                message,
+                problems,
+                ..Reply::default()
+            };
+        }
+        self.problems = loaded.problems;
+        self.loaded_ms = now_ms();
+        let message = format!("{}: reloaded{restart}", path.display());
+        Reply {
+            ok: true,
+            message,
+            problems,
+            ..Reply::default()
+        }
+    }
+
+    /// What a reload cannot change, said instead of silently ignored.
+    fn needs_restart(&self, plan: &Plan) -> String {
+        let mut tables = Vec::new();
+        if plan.engine.io != self.plan.engine.io || plan.engine.workers != self.plan.engine.workers
+        {
+            tables.push("[engine]");
+        }
+        if plan.admin != self.plan.admin {
+            tables.push("[admin]");
+        }
+        if plan.log.format != self.plan.log.format || plan.log.level != self.plan.log.level {
+            tables.push("[log]");
+        }
+        match tables.as_slice() {
+            [] => String::new(),
+            changed => format!("; changes to {} require a restart", changed.join(" and ")),
+        }
+    }
+
+    /// Takes a checked plan over, or changes nothing.
+    pub(super) fn adopt(&mut self, plan: Plan) -> Result<(), ControlPlaneError> {
+        let prepared = self.prepare(&plan, &mut InheritedSockets::default())?;
+        self.adopt_prepared(plan, prepared);
+        Ok(())
+    }
+
+    /// What is prepared cannot fail any more.
+    pub(super) fn adopt_prepared(&mut self, plan: Plan, prepared: Prepared) {
+        self.engine.want_records(plan.log.connections);
+        self.peers.adopt(&plan.peers.addresses, &self.engine);
+        self.adopt_servers(&plan, prepared.servers);
+        self.adopt_services(&plan.services, prepared.bound);
+        self.plan = plan;
+        self.servers
+            .retain(|address, _| self.services.iter().any(|service| service.lists(address)));
+        self.adopt_clusters();
+        self.update_monitor_tasks();
+        self.count_elsewhere();
+        for index in 0..self.services.len() {
+            self.publish(index);
+        }
+        self.part_from_leaving();
+    }
+
+    pub(super) fn prepare(
+        &self,
+        plan: &Plan,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Prepared, ControlPlaneError> {
+        let mut servers = BTreeMap::new();
+        for service in &plan.services {
+            for listed in &service.servers {
+                let fail = |cause| ControlPlaneError::Probe {
+                    service: service.name.clone(),
+                    server: listed.name.clone(),
+                    cause,
+                };
+                let watch = MonitorConfig::of(service);
+                // Built once for nothing where it exists: the later update must not fail.
+                watch.asker(&listed.address).map_err(fail)?;
+                if service.protocol.is_database() {
+                    snapshot::connector_to(service, &listed.address).map_err(fail)?;
+                }
+                if asks_roles(service) {
+                    watch.watcher(&listed.address).map_err(fail)?;
+                }
+                if self.servers.contains_key(&listed.address)
+                    || servers.contains_key(&listed.address)
+                {
+                    continue;
+                }
+                let max = listed.max_connections;
+                let mut state =
+                    ManagedServer::new(&self.engine, &listed.address, watch, max).map_err(fail)?;
+                if let Some(known) = self.leaving_server(&listed.address) {
+                    state.server = known;
+                }
+                servers.insert(listed.address.clone(), state);
+            }
+        }
+        Ok(Prepared {
+            servers,
+            bound: self.bind_new(plan, inherited)?,
+        })
+    }
+
+    /// A server that comes back before its last session has ended is the same server.
+    fn leaving_server(&self, address: &Address) -> Option<Arc<Server>> {
+        let name = address.to_string();
+        let mut servers = self.leaving.iter().flat_map(|leaving| &leaving.servers);
+        servers.find(|server| *server.name == *name).map(Arc::clone)
+    }
+
+    fn bind_new(
+        &self,
+        plan: &Plan,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Vec<Bound>, ControlPlaneError> {
+        let open: Vec<&Listen> = self
+            .services
+            .iter()
+            .flat_map(|service| service.listening.iter().map(|listening| &listening.listen))
+            .collect();
+        let mut bound = Vec::new();
+        for service in &plan.services {
+            for listen in service
+                .listen
+                .iter()
+                .filter(|listen| !open.contains(listen))
+            {
+                let opened = Bound::bind(listen, &keepalive(&service.keepalive), inherited);
+                let held = open.iter().find(|held| held.overlaps(listen));
+                let fail = |cause| match (cause, held) {
+                    (ListenError::InUse(_), Some(held)) => ControlPlaneError::OwnPort {
+                        service: service.name.clone(),
+                        listen: listen.to_string(),
+                        held: held.to_string(),
+                    },
+                    (cause, _) => ControlPlaneError::Listen {
+                        service: service.name.clone(),
+                        cause,
+                    },
+                };
+                bound.push(opened.map_err(fail)?);
+            }
+        }
+        Ok(bound)
+    }
+
+    fn adopt_servers(&mut self, plan: &Plan, new: BTreeMap<Address, ManagedServer>) {
+        for service in &plan.services {
+            for listed in &service.servers {
+                let max = listed.max_connections;
+                if let Some(back) = new.get(&listed.address) {
+                    back.server.load.set_max_connections(max);
+                }
+                if let Some(known) = self.servers.get_mut(&listed.address)
+                    && let Err(error) = known.update(MonitorConfig::of(service), max)
+                {
+                    tracing::error!(server = %listed.address, "cannot apply new probe settings, \
+                                                               keeping the old ones: {error}");
+                }
+            }
+        }
+        self.servers.extend(new);
+    }
+
+    fn adopt_services(&mut self, plans: &[ServicePlan], mut bound: Vec<Bound>) {
+        let mut old = std::mem::take(&mut self.services);
+        // Sockets whose service no longer wants them are free for another one, or closed.
+        for service in &mut old {
+            let wanted = plans.iter().find(|plan| is_same(&service.plan, plan));
+            let keeps = |listen: &Listen| wanted.is_some_and(|plan| plan.listen.contains(listen));
+            let all = std::mem::take(&mut service.listening);
+            for listening in all {
+                if keeps(&listening.listen) {
+                    service.listening.push(listening);
+                } else {
+                    bound.push(listening.release());
+                }
+            }
+        }
+        for plan in plans {
+            let index = old.iter().position(|service| is_same(&service.plan, plan));
+            let mut service = match index {
+                Some(index) => self.keep_service(old.remove(index), plan),
+                None => self.new_service(plan),
+            };
+            self.start_listening(&mut service, &mut bound);
+            self.services.push(service);
+        }
+        for unwanted in bound {
+            unwanted.close(&self.engine);
+        }
+        for gone in old {
+            snapshot::lend_sparingly(&gone);
+            tracing::info!(
+                service = gone.plan.name,
+                sessions = gone.service.active(),
+                "service removed from the configuration"
+            );
+            let listed = gone.plan.servers.iter();
+            let states = listed.filter_map(|server| self.servers.get(&server.address));
+            let servers = states.map(|state| Arc::clone(&state.server)).collect();
+            self.leaving.push(Removal::service(gone, servers));
+        }
+    }
+
+    fn keep_service(&mut self, mut service: ManagedService, plan: &ServicePlan) -> ManagedService {
+        for listed in &service.plan.servers {
+            let stays = plan
+                .servers
+                .iter()
+                .any(|server| server.address == listed.address);
+            if let (false, Some(state)) = (stays, self.servers.get(&listed.address)) {
+                self.leaving
+                    .push(Removal::server(&service.service, &state.server, plan));
+            }
+        }
+        service
+            .weights
+            .retain(|address, _| plan.servers.iter().any(|s| s.address == *address));
+        self.leaving.retain(|leaving| {
+            let id = leaving.server.as_ref().map(|server| &server.name);
+            leaving.service.id != service.service.id
+                || !plan
+                    .servers
+                    .iter()
+                    .any(|s| id.is_some_and(|name| **name == *s.address.to_string()))
+        });
+        service.note_writes_for(plan);
+        service.plan = plan.clone();
+        // They stand in the order of the former plan.
+        service.fits.clear();
+        self.adopt_database_plan(&service);
+        service.adopt_tls();
+        service.adopt_rules();
+        service
+    }
+
+    fn new_service(&self, plan: &ServicePlan) -> ManagedService {
+        let cursor = Arc::default();
+        let nobody = ServerSet::new(plan.balance, Vec::new(), Arc::clone(&cursor));
+        let view = ServiceSnapshot {
+            settings: settings(plan),
+            pool: nobody,
+            servers: Vec::new(),
+            database: None,
+        };
+        let workers = self.engine.workers();
+        let database = plan.database.as_deref();
+        let knowledge = database.map(|_| ServerInfo::new(workers, now_us()));
+        let shared = database
+            .zip(knowledge.as_ref())
+            .map(|(database, knowledge)| {
+                snapshot::shared((plan.protocol, database), workers, knowledge)
+            });
+        let mut service = ManagedService {
+            plan: plan.clone(),
+            service: self.engine.add_service(&plan.name, view, shared),
+            cursor,
+            listening: Vec::new(),
+            weights: BTreeMap::new(),
+            fits: Vec::new(),
+            next_ramp_ms: None,
+            history: super::history::History::default(),
+            refusals: super::rejection_log::RejectionLog::default(),
+            state: status::ServiceState::Down,
+            state_since_ms: now_ms(),
+            knowledge,
+            noted_since_us: 0,
+            acceptor: None,
+            rules: None,
+            learning: None,
+            primary: None,
+        };
+        self.adopt_database_plan(&service);
+        service.adopt_tls();
+        service.adopt_rules();
+        service
+    }
+
+    /// Gives all services their sockets, where they began without.
+    pub(super) fn listen_at(&mut self, mut bound: Vec<Bound>) {
+        let mut services = std::mem::take(&mut self.services);
+        for service in &mut services {
+            self.start_listening(service, &mut bound);
+        }
+        self.services = services;
+    }
+
+    /// Gives a service the sockets that it wants and does not have.
+    fn start_listening(&mut self, service: &mut ManagedService, bound: &mut Vec<Bound>) {
+        // The first clients must find servers, not the empty view that a new service starts with.
+        self.publish_before_listening(service);
+        for listen in &service.plan.listen {
+            let Some(index) = bound.iter().position(|bound| bound.listen == *listen) else {
+                continue;
+            };
+            match Listening::start(bound.swap_remove(index), &self.engine, &service.service) {
+                Ok(listening) => service.listening.push(listening),
+                Err(error) => tracing::error!(%listen, "cannot accept clients: {error}"),
+            }
+        }
+        for listening in &service.listening {
+            listening.keep_alive(&keepalive(&service.plan.keepalive));
+        }
+    }
+}
+
+/// Whether a service goes on under a new plan: sessions of another protocol cannot.
+fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
+    before.name == now.name && before.protocol == now.protocol
+}
+
+/// A problem as a line of the log.
+fn one_line(problem: &status::Problem) -> String {
+    let place = [
+        problem.file.clone(),
+        problem.line.map(|line| line.to_string()),
+        problem.column.map(|column| column.to_string()),
+    ];
+    let place: Vec<_> = place.into_iter().flatten().collect();
+    let help = problem.help.as_ref();
+    let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
+    format!(
+        "{}: [{}] {}{help}",
+        place.join(":"),
+        problem.code,
+        problem.message
+    )
+}

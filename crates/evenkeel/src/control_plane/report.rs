@@ -1,0 +1,439 @@
+//! The status: everything the world knows, as the documented plain data.
+
+use std::borrow::Cow;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use evenkeel_policy::cluster::Role;
+use evenkeel_policy::health::HealthState;
+use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
+use evenkeel_proxy::counters::work::WorkTotals;
+use evenkeel_proxy::counters::{self, ServiceCounters};
+use evenkeel_proxy::record::Record;
+use evenkeel_proxy::{now_ms, now_us};
+
+use super::ControlPlane;
+use super::database::digests::work;
+use super::eligibility::Eligibility;
+use super::removal::Removal;
+use super::server::ManagedServer as Known;
+use super::service::ManagedService as Offer;
+use crate::config::plan::ServerPlan;
+use crate::log::ConnectionRecord;
+use crate::status::{
+    Bytes, ClusterStatus, ConfigStatus, EngineStatus, Histogram, QueueStatus, RoleName, RoleStatus,
+    ServerErrors, ServerSessions, ServerState, ServerStatus, ServiceErrors, ServiceSessions,
+    ServiceState, ServiceStatus, Status, WorkerStatus,
+};
+
+/// A reason names so many servers and counts the rest.
+const NAMED_MAX: usize = 5;
+
+/// The wall clock.
+pub(super) fn now_unix_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A moment of the monotonic clock on the wall clock.
+pub(super) fn unix_ms(at_ms: u64) -> u64 {
+    now_unix_ms().saturating_sub(now_ms().saturating_sub(at_ms))
+}
+
+impl ControlPlane {
+    pub(super) fn status(&self) -> Status {
+        let mut services: Vec<_> = self
+            .services
+            .iter()
+            .map(|s| self.service_status(s))
+            .collect();
+        services.extend(
+            self.leaving
+                .iter()
+                .filter(|l| l.server.is_none() && !l.is_empty())
+                .map(leaving_service),
+        );
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_at_unix_ms: unix_ms(self.started_ms),
+            now_unix_ms: now_unix_ms(),
+            engine: self.engine_status(),
+            upgrade: self.upgrade_status(),
+            config: ConfigStatus {
+                path: self
+                    .plan
+                    .path
+                    .as_ref()
+                    .map(|path| path.display().to_string()),
+                loaded_at_unix_ms: unix_ms(self.loaded_ms),
+                problems: self.problems.to_status(),
+            },
+            services,
+            clusters: self.cluster_statuses(),
+            events: self.timeline.last(),
+        }
+    }
+
+    fn cluster_statuses(&self) -> Vec<ClusterStatus> {
+        let clusters = self.clusters.iter().enumerate();
+        clusters
+            .map(|(index, cluster)| ClusterStatus {
+                services: self.services_of(index),
+                primary: cluster
+                    .verdict
+                    .primary
+                    .map(|id| self.name_of_id(index, id).to_owned()),
+                since_unix_ms: unix_ms(cluster.primary_since_ms),
+                operator_override: cluster
+                    .named()
+                    .map(|id| self.name_of_id(index, id).to_owned()),
+                problems: cluster
+                    .problems()
+                    .into_iter()
+                    .map(|problem| problem.message)
+                    .collect(),
+            })
+            .collect()
+    }
+
+    fn engine_status(&self) -> EngineStatus {
+        let sessions = self.engine.sessions();
+        EngineStatus {
+            io: self.engine.driver().name().to_owned(),
+            io_reason: self.io_reason.clone(),
+            workers: sessions
+                .iter()
+                .map(|n| WorkerStatus {
+                    sessions: *n as u64,
+                })
+                .collect(),
+        }
+    }
+
+    fn service_status(&self, offer: &Offer) -> ServiceStatus {
+        let plan = &offer.plan;
+        let service = &offer.service;
+        let counters = &service.counters;
+        let errors = errors(counters);
+        let stopping = self.stop_by_ms.is_some();
+        let state = if stopping {
+            ServiceState::Stopping
+        } else {
+            offer.state
+        };
+        ServiceStatus {
+            name: plan.name.clone(),
+            protocol: plan.protocol.name().to_owned(),
+            listen: offer.listening.iter().flat_map(|l| l.addresses()).collect(),
+            balance: plan.balance.name().to_owned(),
+            role: plan.role.name().to_owned(),
+            state,
+            reason: self.reason(offer, state),
+            since_unix_ms: unix_ms(offer.state_since_ms),
+            sessions: ServiceSessions {
+                current: u64::from(service.active_everywhere()),
+                limit: u64::from(plan.max_connections),
+                total: counters.sessions.get(),
+                refused: refused(counters),
+            },
+            queue: QueueStatus {
+                current: service.queued() as u64,
+                limit: u64::from(plan.queue.length),
+                wait_ms_limit: plan.queue.wait_ms,
+                timed_out_total: counters.queue_timeout.get(),
+            },
+            bytes: bytes(&counters.bytes),
+            errors,
+            rates: offer.history.rates(),
+            retries_total: counters.retries.get(),
+            connect_us: histogram(&counters.connect_us),
+            session_ms: histogram(&counters.session_ms),
+            history: offer.history.points(),
+            servers: self.server_statuses(offer),
+            database: super::database::report::status(offer),
+        }
+    }
+
+    /// Failed connects of the service's servers; a retry may have saved the client.
+    pub(super) fn reason(&self, offer: &Offer, state: ServiceState) -> String {
+        match state {
+            ServiceState::Up => String::new(),
+            ServiceState::Stopping => "the process is shutting down".to_owned(),
+            ServiceState::Degraded | ServiceState::Down => self.who_is_out(offer),
+        }
+    }
+
+    fn who_is_out(&self, offer: &Offer) -> String {
+        let listed = offer.plan.servers.iter();
+        let out: Vec<_> = listed
+            .filter(|server| {
+                !self.serves(offer, &server.address) && self.should_serve(offer, &server.address)
+            })
+            .collect();
+        if out.is_empty() {
+            return "no server has the required role".to_owned();
+        }
+        let named = out.iter().take(NAMED_MAX);
+        let mut words: Vec<_> = named
+            .map(|server| self.out_because(offer, server))
+            .collect();
+        if out.len() > NAMED_MAX {
+            words.push(format!("{} more", out.len() - NAMED_MAX));
+        }
+        format!("not accepting new clients: {}", words.join(", "))
+    }
+
+    fn out_because(&self, offer: &Offer, server: &ServerPlan) -> String {
+        let known = self.servers.get(&server.address);
+        let fit = self.fit_in(offer, &server.address);
+        if let (true, Eligibility::Unused(why)) = (self.takes_clients(&server.address), fit) {
+            return format!("{} ({why})", server.name);
+        }
+        let state = known.map_or(ServerState::Starting, |known| state_of(known).0);
+        format!("{} ({})", server.name, state.name())
+    }
+
+    fn server_statuses(&self, offer: &Offer) -> Vec<ServerStatus> {
+        let listed = offer.plan.servers.iter();
+        let mut all: Vec<_> = listed
+            .filter_map(|server| {
+                self.servers
+                    .get(&server.address)
+                    .map(|known| self.server_status(offer, server, known))
+            })
+            .collect();
+        let gone = self
+            .leaving
+            .iter()
+            .filter(|leaving| leaving.service.id == offer.service.id && !leaving.is_empty());
+        all.extend(gone.filter_map(leaving_server));
+        all
+    }
+
+    fn server_status(&self, offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
+        let unused_reason = match self.fit_in(offer, &listed.address) {
+            Eligibility::Unused(why) => Some(why),
+            Eligibility::Serves | Eligibility::Reserve => None,
+        };
+        let is_database = offer.plan.database.is_some();
+        let worked = || WorkTotals::sum(known.server.counters.work());
+        ServerStatus {
+            role: self.role_status(known),
+            unused_reason,
+            work: is_database.then(|| work(&worked())),
+            ..server_status(offer, listed, known)
+        }
+    }
+
+    fn role_status(&self, known: &Known) -> Option<RoleStatus> {
+        let cluster = self.cluster_of(&known.address)?;
+        let server_id = known.server.id;
+        let since_ms = cluster.role_since_ms.get(&server_id);
+        let mut status = RoleStatus {
+            since_unix_ms: unix_ms(since_ms.copied().unwrap_or(self.started_ms)),
+            ..RoleStatus::default()
+        };
+        match cluster.role(server_id) {
+            Role::Unknown => status.reason = known.role_problem.clone().unwrap_or_default(),
+            Role::Primary => status.role = RoleName::Primary,
+            Role::Replica(lag) => {
+                status.role = RoleName::Replica;
+                (status.lag_ms, status.lag_bytes) = (lag.ms, lag.bytes);
+            }
+            Role::Spare(why) => {
+                status.role = RoleName::Replica;
+                status.reason.clone_from(why);
+            }
+            Role::Unfit(why) => {
+                status.role = RoleName::Unfit;
+                status.reason.clone_from(why);
+            }
+        }
+        Some(status)
+    }
+}
+
+fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
+    let server = &known.server;
+    let (state, reason, since_ms) = state_of(known);
+    let weight = offer.weight(listed);
+    let up_for_ms = known
+        .back_since_ms
+        .map_or(u64::MAX, |at_ms| now_ms().saturating_sub(at_ms));
+    let ramped = effective_weight(weight, up_for_ms, offer.plan.slow_start_ms).weight;
+    let latency_us = server.load.latency_us(now_us());
+    ServerStatus {
+        name: listed.name.clone(),
+        address: listed.address.to_string(),
+        resolved: server.endpoints().iter().map(ToString::to_string).collect(),
+        weight,
+        weight_effective: f64::from(ramped) / f64::from(WEIGHT_SCALE),
+        file_weight: listed.weight,
+        backup: listed.backup,
+        state,
+        reason,
+        since_unix_ms: unix_ms(since_ms),
+        monitor_problem: known.health.monitor_problem().map(str::to_owned),
+        last_probe: known.last_probe.clone(),
+        sessions: ServerSessions {
+            current: u64::from(server.load.active_everywhere()),
+            limit: listed.max_connections.map(u64::from),
+            total: server.counters.sessions.get(),
+        },
+        bytes: bytes(&server.counters.bytes),
+        errors: ServerErrors {
+            connect: server.counters.connect_errors.get(),
+            early_close: server.counters.early_closes.get(),
+            reset: server.counters.resets.get(),
+        },
+        latency_us: (latency_us > 0).then_some(latency_us),
+        history: known.history.points(),
+        config_override: differs(offer, listed, known),
+        ..ServerStatus::default()
+    }
+}
+
+fn state_of(known: &Known) -> (ServerState, String, u64) {
+    if let Some(drain) = known.drain {
+        let left_ms = drain.until_ms.saturating_sub(now_ms());
+        let reason = if known.server.load.active() == 0 {
+            "drained by operator; no sessions left".to_owned()
+        } else if left_ms == 0 {
+            "drained by operator; terminating the remaining sessions".to_owned()
+        } else {
+            format!("drained by operator; remaining sessions are terminated in {left_ms} ms")
+        };
+        return (ServerState::Draining, reason, drain.since_ms);
+    }
+    let state = match known.health.state() {
+        HealthState::Starting => ServerState::Starting,
+        HealthState::Up => ServerState::Up,
+        HealthState::Down => ServerState::Down,
+    };
+    let reason = match &known.resolve_error {
+        Some(error) => error.clone(),
+        None => known.health.reason().to_owned(),
+    };
+    (state, reason, known.health.since_ms())
+}
+
+fn differs(offer: &Offer, listed: &ServerPlan, known: &Known) -> Option<String> {
+    let mut differences = Vec::new();
+    if known.drain.is_some() {
+        differences.push("drained by operator".to_owned());
+    }
+    let weight = offer.weight(listed);
+    if weight != listed.weight {
+        differences.push(format!(
+            "weight {weight} set by operator, {} in the file",
+            listed.weight
+        ));
+    }
+    (!differences.is_empty()).then(|| differences.join("; "))
+}
+
+fn leaving_server(leaving: &Removal) -> Option<ServerStatus> {
+    let server = leaving.server.as_ref()?;
+    Some(ServerStatus {
+        name: server.name.to_string(),
+        address: server.name.to_string(),
+        state: ServerState::Removed,
+        reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
+        since_unix_ms: unix_ms(leaving.since_ms),
+        sessions: ServerSessions {
+            current: u64::from(server.load.active()),
+            limit: None,
+            total: server.counters.sessions.get(),
+        },
+        bytes: bytes(&server.counters.bytes),
+        ..ServerStatus::default()
+    })
+}
+
+fn leaving_service(leaving: &Removal) -> ServiceStatus {
+    let counters = &leaving.service.counters;
+    ServiceStatus {
+        name: leaving.service.name.to_string(),
+        protocol: leaving.protocol.name().to_owned(),
+        state: ServiceState::Stopping,
+        reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
+        since_unix_ms: unix_ms(leaving.since_ms),
+        sessions: ServiceSessions {
+            current: u64::from(leaving.service.active()),
+            total: counters.sessions.get(),
+            refused: refused(counters),
+            ..ServiceSessions::default()
+        },
+        bytes: bytes(&counters.bytes),
+        errors: errors(counters),
+        ..ServiceStatus::default()
+    }
+}
+
+fn refused(counters: &ServiceCounters) -> u64 {
+    [
+        &counters.over_limit,
+        &counters.queue_full,
+        &counters.queue_timeout,
+        &counters.no_server,
+        &counters.connect_failed,
+        &counters.proxy_header,
+    ]
+    .iter()
+    .map(|tally| tally.get())
+    .sum()
+}
+
+fn errors(counters: &ServiceCounters) -> ServiceErrors {
+    ServiceErrors {
+        connect: counters.connect_errors.get(),
+        no_server: counters.no_server.get() + counters.connect_failed.get(),
+        queue_full: counters.queue_full.get(),
+        queue_timeout: counters.queue_timeout.get(),
+        limit: counters.over_limit.get(),
+        proxy_header: counters.proxy_header.get(),
+        reset_by_client: counters.reset_by_client.get(),
+        reset_by_server: counters.reset_by_server.get(),
+        idle_timeout: counters.idle_timeout.get(),
+        terminated: counters.cut.get(),
+    }
+}
+
+fn bytes(bytes: &counters::Bytes) -> Bytes {
+    Bytes {
+        from_clients: bytes.from_clients(),
+        to_clients: bytes.to_clients(),
+    }
+}
+
+pub(super) fn histogram(histogram: &counters::Histogram) -> Histogram {
+    let counts = histogram.counts();
+    Histogram {
+        bounds: histogram.bounds().to_vec(),
+        count: counts.iter().sum(),
+        counts,
+        sum: histogram.sum(),
+    }
+}
+
+/// The data plane's record as the log writes it.
+pub(super) fn connection(record: &Record) -> ConnectionRecord {
+    ConnectionRecord {
+        ended_at_unix_ms: now_unix_ms(),
+        service: record.service.to_string(),
+        client: record
+            .client
+            .map_or_else(|| "unix".to_owned(), |client| client.to_string()),
+        server: record.server.as_ref().map(ToString::to_string),
+        tried: record.tried.iter().map(ToString::to_string).collect(),
+        wait_us: record.wait_ms * 1_000,
+        connect_us: record.server.as_ref().map(|_| record.connect_us),
+        first_byte_us: record.first_byte_us,
+        total_us: record.total_ms * 1_000,
+        from_client_bytes: record.from_client,
+        to_client_bytes: record.to_client,
+        ended: Cow::Owned(record.ending.to_string()),
+    }
+}

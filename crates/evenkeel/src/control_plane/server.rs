@@ -1,0 +1,419 @@
+//! One server address in the control plane: its verdict, its probes, its drain.
+
+use std::sync::Arc;
+
+use evenkeel_policy::health::{Change, Health, HealthSettings, HealthState, PassiveFailure};
+use evenkeel_policy::load::Load;
+use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::monitor::{Database, RoleMonitor};
+use evenkeel_proxy::probe::{
+    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Tls,
+};
+use evenkeel_proxy::tls::TlsIdentity;
+use evenkeel_proxy::{Endpoint, Server, fast_random, now_ms};
+use tokio::sync::mpsc;
+
+use super::history::History;
+use super::probing::MonitorEvent;
+use super::role_monitor::{RoleMonitorTask, Times};
+use crate::config::Address;
+use crate::config::plan::{self, Monitor, Protocol, ServerTls, ServicePlan, TlsMode};
+use crate::status::LastProbe;
+
+/// What the probes of a server depend on: a change of it makes a new asker.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct MonitorConfig {
+    health: plan::Health,
+    monitor: Option<Monitor>,
+    tls: ServerTls,
+    protocol: Protocol,
+}
+
+impl MonitorConfig {
+    pub(super) fn of(service: &ServicePlan) -> Self {
+        Self {
+            health: service.health.clone(),
+            monitor: service.monitor.clone(),
+            tls: service.server_tls.clone(),
+            protocol: service.protocol,
+        }
+    }
+
+    fn settings(&self) -> HealthSettings {
+        HealthSettings {
+            interval_ms: self.health.interval_ms,
+            timeout_ms: self.health.timeout_ms,
+            rise: self.health.rise,
+            fall: self.health.fall,
+            dead_interval_ms_max: self.health.dead_interval_ms_max,
+            probing: self.health.probe != plan::Probe::Off,
+        }
+    }
+
+    /// The asker, or none if nothing is asked.
+    pub(super) fn asker(&self, address: &Address) -> Result<Option<Arc<Prober>>, String> {
+        let probe = match self.health.probe.clone() {
+            plan::Probe::Off => return Ok(None),
+            plan::Probe::Tcp => Probe::Tcp,
+            plan::Probe::Http {
+                path,
+                host,
+                status,
+                body,
+            } => Probe::Http {
+                path,
+                host,
+                status,
+                body,
+            },
+            plan::Probe::Mysql { query } => Probe::Mysql { query },
+            plan::Probe::Postgres { query } => Probe::Postgres { query },
+        };
+        let asker = Prober::new(probe, self.account(), self.tls(address)?);
+        asker
+            .map(|asker| Some(Arc::new(asker)))
+            .map_err(|error| error.to_string())
+    }
+
+    /// What asks for the role.
+    pub(super) fn watcher(&self, address: &Address) -> Result<RoleMonitor, String> {
+        let database = match (self.protocol, &self.health.probe) {
+            (Protocol::Postgres, _) | (Protocol::Tcp, plan::Probe::Postgres { .. }) => {
+                Database::Postgres
+            }
+            (Protocol::Mysql, _) | (Protocol::Tcp, _) => Database::Mysql,
+        };
+        let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
+        let account = self.account().ok_or("no monitor account configured")?;
+        RoleMonitor::new(database, account, self.tls(address)?, lag_query)
+            .map_err(|error| error.to_string())
+    }
+
+    fn times(&self) -> Times {
+        let interval_ms = self.monitor.as_ref().map(|one| one.role_interval_ms);
+        Times {
+            interval_ms: interval_ms.unwrap_or(Monitor::ROLE_INTERVAL_MS),
+            timeout_ms: self.health.timeout_ms,
+        }
+    }
+
+    fn account(&self) -> Option<MonitorAccount> {
+        self.monitor.as_ref().map(|monitor| MonitorAccount {
+            user: monitor.user.clone(),
+            password: monitor.password.expose().to_owned(),
+            database: monitor.database.clone(),
+        })
+    }
+
+    pub(super) fn tls(&self, address: &Address) -> Result<Tls, String> {
+        let speaks_tls = self.protocol.is_database()
+            || !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
+        let identity = self.tls.own.as_ref().map(|own| {
+            let [certificate, key] =
+                [&own.certificate, &own.key].map(|file| file.text.expose().as_bytes());
+            TlsIdentity::from_pem("[service.server_tls]", certificate, key)
+        });
+        let identity = identity.transpose().map_err(|error| error.to_string())?;
+        Ok(match (self.tls.mode_for(address), address) {
+            // An HTTP probe speaks TLS only when told to: most web servers here do not.
+            (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,
+            (TlsMode::Verify, Address::Tcp { host, .. }) if speaks_tls => {
+                let ca = self.tls.ca.as_ref();
+                let ca = ca.map(|ca| Authorities::from_pem(ca.text.expose().as_bytes()));
+                Tls::Verify {
+                    ca: ca.transpose().map_err(|error| error.to_string())?,
+                    server_name: host.clone(),
+                    identity,
+                }
+            }
+            (TlsMode::Encrypt, _) => Tls::Encrypt(identity),
+            _ => Tls::Off,
+        })
+    }
+
+    fn is_http(&self) -> bool {
+        matches!(self.health.probe, plan::Probe::Http { .. })
+    }
+}
+
+/// A server that is down and yet answers otherwise is probed more often, but not without measure.
+const PROBES_PER_INTERVAL_MAX: u64 = 4;
+
+/// A drain asked for by a command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drain {
+    pub(super) since_ms: u64,
+    pub(super) until_ms: u64,
+    /// Set once the limit has passed and somebody was cut.
+    pub(super) cut_again_ms: Option<u64>,
+}
+
+/// One server address, shared by all services that list it.
+pub(super) struct ManagedServer {
+    pub(super) server: Arc<Server>,
+    pub(super) address: Address,
+    pub(super) asker: Option<Arc<Prober>>,
+    pub(super) health: Health,
+    pub(super) last_probe: Option<LastProbe>,
+    pub(super) drain: Option<Drain>,
+    /// When it came back: the start of its slow start.
+    pub(super) back_since_ms: Option<u64>,
+    pub(super) resolve_error: Option<String>,
+    pub(super) history: History,
+    /// The task that asks for its role, in a cluster.
+    pub(super) watching: Option<RoleMonitorTask>,
+    /// Why it could not tell its role.
+    pub(super) role_problem: Option<String>,
+    watch: MonitorConfig,
+    asking: bool,
+    pub(super) next_probe_ms: u64,
+    /// When the last probe began.
+    probed_ms: u64,
+    /// When it last told its role.
+    told_role_ms: u64,
+    /// All that its name resolves to.
+    pub(super) addresses: Vec<Endpoint>,
+    pub(super) resolving: bool,
+    pub(super) next_resolve_ms: u64,
+    served_seen: u64,
+}
+
+impl ManagedServer {
+    pub(super) fn new(
+        engine: &Engine,
+        address: &Address,
+        watch: MonitorConfig,
+        max_connections: Option<u32>,
+    ) -> Result<Self, String> {
+        let now_ms = now_ms();
+        let asker = watch.asker(address)?;
+        let load = Arc::new(Load::new(max_connections));
+        let name = address.to_string().into();
+        let server = Arc::new(Server::new(engine.new_id(), name, load, engine.workers()));
+        let addresses: Vec<_> = fixed_endpoint(address).into_iter().collect();
+        server.set_endpoints(addresses.clone());
+        let health = Health::new(watch.settings(), now_ms);
+        let next_probe_ms = now_ms + health.next_probe_in_ms(fast_random());
+        Ok(Self {
+            server,
+            address: address.clone(),
+            asker,
+            health,
+            last_probe: None,
+            drain: None,
+            back_since_ms: None,
+            resolve_error: None,
+            history: History::default(),
+            watching: None,
+            role_problem: None,
+            watch,
+            asking: false,
+            next_probe_ms,
+            probed_ms: 0,
+            told_role_ms: now_ms,
+            addresses,
+            resolving: false,
+            served_seen: 0,
+            next_resolve_ms: if fixed_endpoint(address).is_some() {
+                u64::MAX
+            } else {
+                now_ms
+            },
+        })
+    }
+
+    /// Goes on under a new configuration; what is known of the server stays.
+    pub(super) fn update(
+        &mut self,
+        watch: MonitorConfig,
+        max_connections: Option<u32>,
+    ) -> Result<(), String> {
+        self.server.load.set_max_connections(max_connections);
+        if watch == self.watch {
+            return Ok(());
+        }
+        self.asker = watch.asker(&self.address)?;
+        self.health.update_settings(watch.settings());
+        self.watch = watch;
+        // Made anew, with the new account and times, if it is still wanted.
+        self.watching = None;
+        self.schedule(now_ms());
+        Ok(())
+    }
+
+    /// Starts or ends asking for its role.
+    pub(super) fn watch_role(
+        &mut self,
+        wanted: bool,
+        reports: &mpsc::Sender<MonitorEvent>,
+    ) -> Result<(), String> {
+        if !wanted && self.watching.take().is_some() {
+            self.use_addresses();
+        } else if !wanted {
+            // Nobody asked for it.
+        } else if self.watching.is_none() {
+            let watcher = self.watch.watcher(&self.address)?;
+            let (server, times) = (Arc::clone(&self.server), self.watch.times());
+            let (address, reports) = (self.address.clone(), reports.clone());
+            let watching = RoleMonitorTask::start(address, server, watcher, times, reports);
+            self.watching = Some(watching);
+            self.told_role_ms = now_ms();
+            self.use_addresses();
+        }
+        Ok(())
+    }
+
+    /// Something says that the verdict is out of date, perhaps again and again.
+    pub(super) fn probe_soon(&mut self, now_ms: u64) {
+        let apart_ms = self.watch.health.interval_ms / PROBES_PER_INTERVAL_MAX;
+        let soon_ms = now_ms.max(self.probed_ms.saturating_add(apart_ms));
+        self.next_probe_ms = self.next_probe_ms.min(soon_ms);
+    }
+
+    /// It has told its role.
+    pub(super) fn told_role(&mut self, now_ms: u64) {
+        self.told_role_ms = now_ms;
+        self.role_problem = None;
+    }
+
+    /// It has not told its role for so long that what it said counts no more, though it lives.
+    pub(super) fn hides_its_role(&self, now_ms: u64) -> bool {
+        let times = self.watch.times();
+        let patience_ms = (3 * times.interval_ms).max(2 * times.timeout_ms);
+        now_ms.saturating_sub(self.told_role_ms) > patience_ms
+    }
+
+    pub(super) fn takes_clients(&self) -> bool {
+        self.drain.is_none() && self.health.state().takes_clients()
+    }
+
+    /// Nobody can be asked before the name has its first answer: no sign of a dead server.
+    fn awaits_name(&self) -> bool {
+        self.resolving && self.server.endpoints().is_empty()
+    }
+
+    pub(super) fn next_due_ms(&self, now_ms: u64) -> u64 {
+        let probe_ms = if self.asking || self.awaits_name() {
+            u64::MAX
+        } else {
+            self.next_probe_ms
+        };
+        let resolve_ms = if self.resolving {
+            u64::MAX
+        } else {
+            self.next_resolve_ms
+        };
+        let drain = self.drain.filter(|drain| now_ms < drain.until_ms);
+        probe_ms
+            .min(resolve_ms)
+            .min(drain.map_or(u64::MAX, |drain| drain.until_ms))
+    }
+
+    /// The next probe is due: the asker and its time limit. Without an asker time itself is a sign.
+    pub(super) fn due_probe(&mut self, now_ms: u64) -> DueProbe {
+        if self.asking || self.awaits_name() || now_ms < self.next_probe_ms {
+            return DueProbe::NotYet;
+        }
+        match &self.asker {
+            Some(asker) => {
+                self.asking = true;
+                self.probed_ms = now_ms;
+                DueProbe::Ask(Arc::clone(asker), self.watch.health.timeout_ms)
+            }
+            None => {
+                let change = self.health.tick(now_ms);
+                self.schedule(now_ms);
+                DueProbe::Ticked(change)
+            }
+        }
+    }
+
+    /// `is_busy`: it answered clients while the probe waited.
+    pub(super) fn notice_probe(
+        &mut self,
+        seen: Observation,
+        is_busy: bool,
+        at_unix_ms: u64,
+    ) -> Option<Change> {
+        let now_ms = now_ms();
+        self.asking = false;
+        let (ok, message, outcome) = match seen.outcome {
+            Outcome::Passed => (true, seen.note.unwrap_or_default(), HealthOutcome::Passed),
+            Outcome::Failed(why) if is_busy => {
+                let message = format!("{why}; the server still answers clients: busy, not down");
+                (false, message, HealthOutcome::Busy(why))
+            }
+            Outcome::Failed(why) => (false, why.clone(), HealthOutcome::Failed(why)),
+            Outcome::LoginRefused(why) => (false, why.clone(), HealthOutcome::LoginRefused(why)),
+        };
+        let took_us = u64::try_from(seen.took.as_micros()).unwrap_or(u64::MAX);
+        self.last_probe = Some(LastProbe {
+            ok,
+            took_us,
+            at_unix_ms,
+            message,
+        });
+        let known_problem = self.health.monitor_problem().map(str::to_owned);
+        let change = self.health.probe(now_ms, outcome);
+        self.tell_monitor_problem(known_problem.as_deref());
+        self.schedule(now_ms);
+        self.note_return(change.as_ref());
+        change
+    }
+
+    fn tell_monitor_problem(&self, known: Option<&str>) {
+        match (known, self.health.monitor_problem()) {
+            (None, Some(problem)) => {
+                let server = &self.address;
+                tracing::error!(%server, "monitor: {problem} (the server stays in use)");
+            }
+            (Some(_), None) => tracing::info!(server = %self.address, "monitor: recovered"),
+            _ => {}
+        }
+    }
+
+    pub(super) fn notice_sign(
+        &mut self,
+        now_ms: u64,
+        sign: PassiveFailure,
+        last: bool,
+    ) -> Option<Change> {
+        // Clients that were served since the last sign break a row of bad ones.
+        let served = self.server.counters.served.get();
+        if std::mem::replace(&mut self.served_seen, served) != served {
+            self.health.served(now_ms);
+        }
+        let change = self.health.passive(now_ms, sign, last);
+        self.next_probe_ms = self
+            .next_probe_ms
+            .min(now_ms + self.health.next_probe_in_ms(fast_random()));
+        change
+    }
+
+    pub(super) fn note_return(&mut self, change: Option<&Change>) {
+        if change.is_some_and(|change| change.from == HealthState::Down) {
+            self.back_since_ms = Some(now_ms());
+        }
+    }
+
+    fn schedule(&mut self, now_ms: u64) {
+        self.next_probe_ms = now_ms + self.health.next_probe_in_ms(fast_random());
+    }
+}
+
+/// What is to be done about a server's next probe.
+pub(super) enum DueProbe {
+    NotYet,
+    Ask(Arc<Prober>, u64),
+    Ticked(Option<Change>),
+}
+
+type HealthOutcome = evenkeel_policy::health::ProbeOutcome;
+
+/// The endpoint of an address that needs no resolving.
+fn fixed_endpoint(address: &Address) -> Option<Endpoint> {
+    match address {
+        Address::Unix(path) => Some(Endpoint::Unix(path.clone())),
+        Address::Tcp { .. } => address.socket_addr().map(Endpoint::Tcp),
+    }
+}

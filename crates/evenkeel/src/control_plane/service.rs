@@ -1,0 +1,111 @@
+//! One service in the control plane: its plan, its listeners, what commands have changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_policy::server_set::RotationCursor;
+use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::rules::RuleBook;
+use evenkeel_proxy::server_info::ServerInfo;
+use evenkeel_proxy::tls::Acceptor;
+use evenkeel_proxy::{Service, now_us};
+
+use super::database::{MonitorTasks, snapshot, tracks};
+use super::eligibility::Eligibility;
+use super::history::History;
+use super::listening::Listening;
+use super::rejection_log::RejectionLog;
+use crate::config::Address;
+use crate::config::plan::{ServerPlan, ServicePlan};
+use crate::rules;
+use crate::status;
+
+/// All workers know a new plan by then.
+const UNTOLD_US: u64 = 500_000;
+
+/// A service and everything that belongs to it alone.
+pub(super) struct ManagedService {
+    pub(super) plan: ServicePlan,
+    pub(super) service: Arc<Service>,
+    pub(super) cursor: Arc<RotationCursor>,
+    pub(super) listening: Vec<Listening>,
+    /// Weights set by command, which outlive reloads.
+    pub(super) weights: BTreeMap<Address, u32>,
+    /// As the data plane knows them, in the order of the plan's servers.
+    pub(super) fits: Vec<Eligibility>,
+    pub(super) next_ramp_ms: Option<u64>,
+    pub(super) history: History,
+    pub(super) refusals: RejectionLog,
+    pub(super) state: status::ServiceState,
+    pub(super) state_since_ms: u64,
+    /// What its sessions know of the servers, if it speaks PostgreSQL.
+    pub(super) knowledge: Option<Arc<ServerInfo>>,
+    /// Since when its sessions note what they write, so that their reads see it; zero: always.
+    pub(super) noted_since_us: u64,
+    /// TLS towards its clients.
+    pub(super) acceptor: Option<Arc<Acceptor>>,
+    /// What its plan wants done with some statements.
+    pub(super) rules: Option<Arc<RuleBook>>,
+    /// The tasks that find it out.
+    pub(super) learning: Option<MonitorTasks>,
+    /// Who took its writes when its sessions were told last, drained or not.
+    pub(super) primary: Option<u64>,
+}
+
+impl ManagedService {
+    pub(super) fn lists(&self, address: &Address) -> bool {
+        self.plan
+            .servers
+            .iter()
+            .any(|server| server.address == *address)
+    }
+
+    /// Before a new plan in which reads must see what was written: sessions did not note it before.
+    pub(super) fn note_writes_for(&mut self, plan: &ServicePlan) {
+        let begins = tracks(plan) && !tracks(&self.plan);
+        if let (true, Some(knowledge)) = (begins, &self.knowledge) {
+            self.noted_since_us = now_us() + UNTOLD_US;
+            knowledge.wrote(0, self.noted_since_us);
+        }
+    }
+
+    /// A certificate that was renewed is used for the next clients.
+    pub(super) fn adopt_tls(&mut self) {
+        let plan = self
+            .plan
+            .database
+            .as_ref()
+            .and_then(|plan| plan.tls.as_ref());
+        match snapshot::acceptor(plan) {
+            Ok(acceptor) => self.acceptor = acceptor,
+            Err(why) => {
+                tracing::error!(
+                    service = self.plan.name,
+                    "cannot load the new TLS settings, \
+                     keeping the old ones: {why}"
+                );
+            }
+        }
+    }
+
+    /// The rules of a new plan; those that stay go on counting.
+    pub(super) fn adopt_rules(&mut self) {
+        let plan = self.plan.database.as_ref();
+        let plan = plan.filter(|plan| !plan.rules.is_empty());
+        let book = plan.zip(self.service.database.as_ref());
+        self.rules = book.map(|(plan, shared)| Arc::new(rules::book(&plan.rules, shared)));
+    }
+
+    pub(super) fn weight(&self, server: &ServerPlan) -> u32 {
+        self.weights
+            .get(&server.address)
+            .copied()
+            .unwrap_or(server.weight)
+    }
+
+    pub(super) fn stop_listening(&mut self, engine: &Engine) {
+        for listening in self.listening.drain(..) {
+            listening.stop(engine);
+        }
+    }
+}

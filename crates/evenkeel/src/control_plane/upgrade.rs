@@ -1,0 +1,350 @@
+//! An upgrade as the world lives through it: hands over to a new process, or takes over from an
+//! old one whose sessions count against our limits until they have ended.
+
+mod clusters;
+mod counters;
+mod drain;
+mod incoming;
+mod outgoing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+pub(super) use drain::Wanted;
+use drain::{Predecessor, Waiting};
+use evenkeel_proxy::now_ms;
+use rustix::process::Signal;
+use tokio::sync::{mpsc, oneshot};
+
+use super::ControlPlane;
+use super::database::snapshot;
+use super::timeline::NewEvent;
+use crate::notify;
+use crate::status::{EventKind, Reply, Severity};
+use crate::upgrade::admin_sockets::AdminSockets;
+use crate::upgrade::predecessor_link::PredecessorEvent;
+use crate::upgrade::process::Process;
+use crate::upgrade::state::{DrainReport, Purpose};
+use crate::upgrade::successor::{Successor, SuccessorCommand, SuccessorEvent};
+use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
+
+/// How often it is looked whether the last accept is over, before the new process may begin.
+const LOOK_INTERVAL_MS: u64 = 1;
+
+/// How often the new process hears of our sessions, and we look whether we may end.
+const REPORT_INTERVAL_MS: u64 = 50;
+
+/// What is counted is told less often than what is taken of the limits.
+const COUNTS_INTERVAL_MS: u64 = 1_000;
+
+/// In a container this is the process whose end is the end of all others.
+const FIRST_PROCESS: u32 = 1;
+
+/// What upgrades add to a world.
+pub(super) struct Upgrades {
+    pub(super) from_successor: (
+        mpsc::UnboundedSender<SuccessorEvent>,
+        mpsc::UnboundedReceiver<SuccessorEvent>,
+    ),
+    pub(super) from_predecessor: (
+        mpsc::UnboundedSender<PredecessorEvent>,
+        mpsc::UnboundedReceiver<PredecessorEvent>,
+    ),
+    doors: Option<AdminSockets>,
+    waiting: Option<Waiting>,
+    under_way: Option<PendingUpgrade>,
+    heir: Option<ActiveSuccessor>,
+    predecessor: Option<Predecessor>,
+    /// Places of each server, by id, that are enough for those who only borrow connections: half of
+    /// what we had.
+    shares: BTreeMap<u64, u32>,
+}
+
+impl Default for Upgrades {
+    fn default() -> Self {
+        Self {
+            from_successor: mpsc::unbounded_channel(),
+            from_predecessor: mpsc::unbounded_channel(),
+            doors: None,
+            waiting: None,
+            under_way: None,
+            heir: None,
+            predecessor: None,
+            shares: BTreeMap::new(),
+        }
+    }
+}
+
+/// A take-over that may still fail.
+struct PendingUpgrade {
+    successor: Successor,
+    answer: oneshot::Sender<Reply>,
+    /// The new process waits for the state.
+    is_wanted: bool,
+    /// Services near their limit: they accept nobody until the new process does, or has failed.
+    paused: Vec<String>,
+    /// Servers of which we keep half of what was free, by id; of the others nothing.
+    halved: BTreeSet<u64>,
+    /// We are told to stop: this comes to its end first.
+    is_given_up: bool,
+}
+
+/// The process that serves instead of us.
+struct ActiveSuccessor {
+    successor: Successor,
+    told: DrainReport,
+    next_report_ms: u64,
+    next_counts_ms: u64,
+    /// A manager that stops the service tells all its processes; we are stopping anyway.
+    told_to_stop: bool,
+}
+
+impl ControlPlane {
+    /// Starts an upgrade, or refuses it; the answer comes when that is decided.
+    pub(super) fn upgrade(&mut self, wanted: Wanted) {
+        if let Some(why) = self.no_upgrade_because() {
+            wanted.fail(why);
+        } else if self.upgrades.predecessor.is_some() {
+            self.upgrade_after_drain(wanted);
+        } else {
+            self.start_upgrade(wanted);
+        }
+    }
+
+    fn start_upgrade(&mut self, wanted: Wanted) {
+        let limit_ms = wanted.limit_ms.unwrap_or(LIMIT_MS_DEFAULT);
+        let limit = Duration::from_millis(limit_ms.min(LIMIT_MS_MAX));
+        let said = self.upgrades.from_successor.0.clone();
+        let Wanted { binary, answer, .. } = wanted;
+        match Successor::start(binary, (limit, self.generation), said) {
+            Err(error) => {
+                let _ = answer.send(Reply::failed(format!("cannot start upgrade: {error}")));
+            }
+            Ok(successor) => {
+                self.upgrades.under_way = Some(PendingUpgrade {
+                    successor,
+                    answer,
+                    is_wanted: false,
+                    paused: Vec::new(),
+                    halved: BTreeSet::new(),
+                    is_given_up: false,
+                });
+                self.share_writes();
+            }
+        }
+    }
+
+    /// What one session must see of all others' writes (`consistency = "global"`) may have been
+    /// written through another process.
+    fn share_writes(&self) {
+        let upgrades = &self.upgrades;
+        let is_successor = upgrades.under_way.is_some() || upgrades.heir.is_some();
+        let are_shared = is_successor || upgrades.predecessor.is_some();
+        let databases = self
+            .services
+            .iter()
+            .filter_map(|one| one.service.database.as_ref());
+        for database in databases {
+            let writes = database.knowledge.writes();
+            writes.share(are_shared, evenkeel_proxy::now_us());
+        }
+    }
+
+    fn no_upgrade_because(&self) -> Option<String> {
+        if let Some(name) = self.paused_service() {
+            // Its clients would wait for a process that nobody can tell to go on.
+            return Some(format!(
+                "cannot upgrade while {name} is paused: run `evenkeel resume {name}` first"
+            ));
+        }
+        if std::process::id() == FIRST_PROCESS {
+            let why = "cannot upgrade as process 1 of a container: the new process would end \
+                       together with it. Start the new version as a new container, or run \
+                       evenkeel under an init (docker run --init)";
+            return Some(why.to_owned());
+        }
+        if self.stop_by_ms.is_some() {
+            return Some("cannot upgrade: the process is shutting down".to_owned());
+        }
+        let busy = self.upgrades.under_way.is_some() || self.upgrades.waiting.is_some();
+        busy.then(|| "another upgrade is in progress".to_owned())
+    }
+
+    pub(super) fn hear_successor(&mut self, said: SuccessorEvent) {
+        let under_way = self.upgrades.under_way.as_ref();
+        let is_given_up = under_way.is_some_and(|under_way| under_way.is_given_up);
+        match said {
+            SuccessorEvent::Asks | SuccessorEvent::Ready if is_given_up => {
+                self.tell_candidate(SuccessorCommand::GiveUp);
+            }
+            SuccessorEvent::Asks => {
+                self.lend_sockets(true);
+                let sockets = self.sockets_to_pass();
+                self.tell_candidate(SuccessorCommand::Sockets(sockets));
+            }
+            SuccessorEvent::Ready => {
+                self.lend_permits();
+                self.send_state_when_due();
+            }
+            SuccessorEvent::Serving { pid, taken } => {
+                self.retire(pid, &taken);
+                if is_given_up {
+                    self.stop_heir(pid);
+                }
+            }
+            SuccessorEvent::EndDraining => self.end_draining(),
+            SuccessorEvent::Failed(_) if is_given_up => self.stop_without_heir(),
+            SuccessorEvent::Failed(why) => self.go_on(&why),
+            SuccessorEvent::Lost { was_stopped } => self.take_back(was_stopped),
+        }
+        self.share_writes();
+    }
+
+    /// Nobody serves: this process does again, unless that is how it was meant.
+    fn take_back(&mut self, was_stopped: bool) {
+        let is_meant = was_stopped || self.is_over();
+        let heir = &mut self.upgrades.heir;
+        if heir
+            .take_if(|heir| !heir.told_to_stop && !is_meant)
+            .is_none()
+        {
+            return;
+        }
+        self.stop_by_ms = None;
+        for service in &self.services {
+            self.adopt_database_plan(service);
+        }
+        self.take_places_back();
+        self.lend_sockets(false);
+        let all: Vec<_> = self.services.iter().map(|s| s.plan.name.clone()).collect();
+        self.accept_again(&all);
+        if let Some(doors) = &mut self.upgrades.doors {
+            doors.reopen();
+        }
+        notify::serve_again();
+        let pid = std::process::id();
+        let what = format!("process {pid} resumed serving");
+        let news = NewEvent::new(EventKind::Process, Severity::Error, what);
+        self.tell(news.cause("the new process exited"));
+    }
+
+    /// Ends an upgrade that is under way, because this process is told to stop; whether there is
+    /// one. Its outcome comes within milliseconds, and the stop with it.
+    pub(super) fn give_upgrade_up(&mut self) -> bool {
+        let Some(under_way) = &mut self.upgrades.under_way else {
+            return false;
+        };
+        if !under_way.is_given_up {
+            tracing::info!("stop signal received: upgrade aborted");
+            under_way.is_given_up = true;
+            under_way.successor.give_up();
+        }
+        true
+    }
+
+    /// The new process serves already: it was meant as well.
+    fn stop_heir(&mut self, pid: u32) {
+        if let Some(heir) = &mut self.upgrades.heir {
+            heir.told_to_stop = true;
+        }
+        tracing::info!(
+            "stop signal received: forwarding it to process {pid}, which already serves"
+        );
+        if let Err(error) = Process::find(pid).signal(Signal::TERM) {
+            tracing::error!("cannot stop process {pid}: {error}");
+        }
+    }
+
+    fn stop_without_heir(&mut self) {
+        let Some(under_way) = self.upgrades.under_way.take() else {
+            return;
+        };
+        self.take_places_back();
+        self.lend_sockets(false);
+        notify::stopping(self.plan.engine.shutdown_limit_ms);
+        self.stop();
+        let why = "upgrade aborted: the process received a stop signal";
+        let _ = under_way.answer.send(Reply::failed(why));
+    }
+
+    fn tell_candidate(&self, order: SuccessorCommand) {
+        if let Some(under_way) = &self.upgrades.under_way {
+            under_way.successor.tell(order);
+        }
+    }
+
+    /// The new process has failed: this one has all its limits again.
+    fn go_on(&mut self, why: &str) {
+        let Some(under_way) = self.upgrades.under_way.take() else {
+            return;
+        };
+        self.take_places_back();
+        self.lend_sockets(false);
+        self.accept_again(&under_way.paused);
+        let pid = std::process::id();
+        let what = format!("upgrade failed, process {pid} continues to serve");
+        let news = NewEvent::new(EventKind::Process, Severity::Error, what.clone());
+        self.tell(news.cause(why));
+        let reply = Reply::failed(format!("{what}: {why}"));
+        let _ = under_way.answer.send(reply);
+    }
+
+    /// The new process serves: what is left here are sessions that finish.
+    fn retire(&mut self, new_pid: u32, taken: &[Purpose]) {
+        let Some(under_way) = self.upgrades.under_way.take() else {
+            return;
+        };
+        notify::main_pid(new_pid);
+        let limit_ms = self.plan.engine.shutdown_limit_ms;
+        let now_ms = now_ms();
+        self.stop_by_ms = Some(now_ms + limit_ms);
+        self.leave_sockets(taken);
+        self.services.iter().for_each(snapshot::lend_sparingly);
+        if let Some(doors) = &mut self.upgrades.doors {
+            doors.close(taken);
+        }
+        self.upgrades.heir = Some(ActiveSuccessor {
+            successor: under_way.successor,
+            told: DrainReport::default(),
+            next_report_ms: now_ms,
+            next_counts_ms: now_ms,
+            told_to_stop: false,
+        });
+        let (pid, sessions) = (std::process::id(), self.sessions());
+        let limit_s = limit_ms as f64 / 1e3;
+        let message = format!(
+            "pid {new_pid} serves; pid {pid} drains {sessions} sessions within {limit_s} s"
+        );
+        let what = format!("upgrade complete: {message}");
+        self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
+        let _ = under_way.answer.send(Reply::done(message));
+    }
+
+    pub(super) fn upgrade_due_ms(&self) -> Option<u64> {
+        let waits = self
+            .upgrades
+            .under_way
+            .as_ref()
+            .is_some_and(|u| u.is_wanted);
+        let look_ms = waits.then(|| now_ms() + LOOK_INTERVAL_MS);
+        let report_ms = self.upgrades.heir.as_ref().map(|heir| heir.next_report_ms);
+        let times = look_ms.into_iter().chain(report_ms);
+        times.chain(self.drain_look_due_ms()).min()
+    }
+
+    pub(super) fn do_upgrade_work(&mut self, now_ms: u64) {
+        self.upgrade_when_alone(now_ms);
+        self.send_state_when_due();
+        self.report_to_successor(now_ms);
+    }
+
+    pub(super) fn is_upgrading(&self) -> bool {
+        self.upgrades.under_way.is_some()
+    }
+
+    /// Whether an order to stop says nothing new: the first one after another process took over.
+    pub(super) fn is_stopping_already(&mut self) -> bool {
+        let heir = self.upgrades.heir.as_mut();
+        heir.is_some_and(|heir| !std::mem::replace(&mut heir.told_to_stop, true))
+    }
+}

@@ -1,0 +1,188 @@
+//! The draining process as the new one sees it: refuses an upgrade while it runs, or ends its drain
+//! first.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_proxy::now_ms;
+use tokio::sync::oneshot;
+
+use crate::control_plane::ControlPlane;
+use crate::control_plane::report::now_unix_ms;
+use crate::status::{Reply, UpgradeStatus, age};
+use crate::upgrade::predecessor_link::{PredecessorEvent, PredecessorLink};
+use crate::upgrade::process::Process;
+use crate::upgrade::state::DrainReport;
+
+/// Time that the draining process has to exit after the request to end its drain.
+const END_LIMIT_MS: u64 = 5_000;
+
+/// How often the world checks whether it has exited.
+const LOOK_INTERVAL_MS: u64 = 10;
+
+/// An upgrade as a client of the control socket asks for it.
+pub(in crate::control_plane) struct Wanted {
+    /// The new program. None: the program of this process.
+    pub(in crate::control_plane) binary: Option<PathBuf>,
+    /// From the start of the new process to its first client. None: the default.
+    pub(in crate::control_plane) limit_ms: Option<u64>,
+    /// Whether the sessions of the draining process are terminated first.
+    pub(in crate::control_plane) end_draining: bool,
+    pub(in crate::control_plane) answer: oneshot::Sender<Reply>,
+}
+
+impl Wanted {
+    pub(super) fn fail(self, why: String) {
+        // A client that waits no longer is no error.
+        let _ = self.answer.send(Reply::failed(why));
+    }
+}
+
+/// An upgrade that starts when the draining process has exited.
+pub(super) struct Waiting {
+    wanted: Wanted,
+    by_ms: u64,
+}
+
+/// The process whose sessions finish while this one serves.
+pub(super) struct Predecessor {
+    pub(super) pid: u32,
+    pub(super) report: DrainReport,
+    /// None before this process serves, and where the connection failed: then `report` counts until
+    /// this process exits, or an upgrade finds that the other one has.
+    pub(super) line: Option<PredecessorLink>,
+    process: Process,
+}
+
+impl Predecessor {
+    pub(super) fn new(pid: u32, report: DrainReport) -> Predecessor {
+        Predecessor {
+            pid,
+            report,
+            line: None,
+            process: Process::find(pid),
+        }
+    }
+
+    fn has_exited(&self) -> bool {
+        self.process.ends_within(Duration::ZERO)
+    }
+
+    /// Age of the oldest session, in milliseconds.
+    fn oldest_session_ms(&self) -> Option<u64> {
+        let oldest_unix_ms = self.report.oldest_unix_ms?;
+        Some(now_unix_ms().saturating_sub(oldest_unix_ms))
+    }
+
+    fn refusal(&self) -> String {
+        let (pid, sessions) = (self.pid, self.report.sessions);
+        let plural = if sessions == 1 { "" } else { "s" };
+        let oldest = match self.oldest_session_ms() {
+            Some(oldest_ms) if sessions > 0 => format!(", oldest {}", age(oldest_ms)),
+            _ => String::new(),
+        };
+        format!(
+            "cannot upgrade while process {pid} is draining ({sessions} session{plural}{oldest}): \
+             wait until it exits, or run `evenkeel upgrade --end-draining` to terminate its sessions"
+        )
+    }
+
+    fn end(&self) -> Result<(), String> {
+        let asked = match &self.line {
+            Some(line) => line.end_draining().map_err(|error| error.to_string()),
+            None => Err("no connection".to_owned()),
+        };
+        let pid = self.pid;
+        asked.map_err(|error| {
+            format!(
+                "cannot upgrade: cannot request the end of draining process {pid}: {error}: \
+                 terminate it with `kill -KILL {pid}`, then upgrade"
+            )
+        })
+    }
+
+    fn did_not_exit(&self) -> String {
+        let pid = self.pid;
+        format!(
+            "cannot upgrade: draining process {pid} did not exit within {END_LIMIT_MS} ms: resume \
+             it with `kill -CONT {pid}` if it is stopped, or terminate it with `kill -KILL {pid}`, \
+             then upgrade"
+        )
+    }
+}
+
+impl ControlPlane {
+    pub(super) fn upgrade_after_drain(&mut self, wanted: Wanted) {
+        let Some(draining) = &self.upgrades.predecessor else {
+            return;
+        };
+        // The last report of a process that has exited may still be on its way.
+        if !draining.has_exited() {
+            let asked = match wanted.end_draining {
+                true => draining.end(),
+                false => Err(draining.refusal()),
+            };
+            if let Err(why) = asked {
+                return wanted.fail(why);
+            }
+            tracing::info!("process {} is to end its drain now", draining.pid);
+        }
+        self.upgrades.waiting = Some(Waiting {
+            wanted,
+            by_ms: now_ms() + END_LIMIT_MS,
+        });
+    }
+
+    /// Starts the upgrade that waits, once no process drains; or refuses it at its limit.
+    pub(super) fn upgrade_when_alone(&mut self, now_ms: u64) {
+        let Some(waiting) = self.upgrades.waiting.take() else {
+            return;
+        };
+        let is_late = now_ms >= waiting.by_ms;
+        let draining = self.upgrades.predecessor.as_ref();
+        // Without a connection no message says that the process has exited.
+        if draining.is_some_and(|one| (is_late || one.line.is_none()) && one.has_exited()) {
+            self.hear_predecessor(PredecessorEvent::Gone);
+        }
+        match &self.upgrades.predecessor {
+            Some(draining) if self.stop_by_ms.is_none() => match is_late {
+                true => waiting.wanted.fail(draining.did_not_exit()),
+                false => self.upgrades.waiting = Some(waiting),
+            },
+            _ => self.upgrade(waiting.wanted),
+        }
+    }
+
+    pub(super) fn drain_look_due_ms(&self) -> Option<u64> {
+        let waiting = self.upgrades.waiting.as_ref();
+        waiting.map(|waiting| waiting.by_ms.min(now_ms() + LOOK_INTERVAL_MS))
+    }
+
+    /// The draining process must not serve in place of this one.
+    pub(in crate::control_plane) fn tell_predecessor_of_stop(&self) {
+        let draining = self.upgrades.predecessor.as_ref();
+        if let Some(line) = draining.and_then(|draining| draining.line.as_ref()) {
+            line.say_stopping();
+        }
+    }
+
+    /// The new process wants this one to exit: the limit of the drain is over.
+    pub(super) fn end_draining(&mut self) {
+        if self.upgrades.heir.is_some() {
+            tracing::info!("the new process ends the drain of this one");
+            self.stop_by_ms = Some(now_ms());
+        }
+    }
+
+    pub(in crate::control_plane) fn upgrade_status(&self) -> Vec<UpgradeStatus> {
+        let draining = self.upgrades.predecessor.iter();
+        draining
+            .map(|draining| UpgradeStatus {
+                draining_pid: draining.pid,
+                sessions_left: draining.report.sessions,
+                oldest_session_ms: draining.oldest_session_ms(),
+                left_ms: draining.report.left_ms,
+            })
+            .collect()
+    }
+}

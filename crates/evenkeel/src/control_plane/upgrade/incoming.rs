@@ -1,0 +1,263 @@
+//! The new process's part: begins with what the old one knows, and counts its sessions.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use evenkeel_policy::cluster::Role;
+use evenkeel_policy::health::HealthState;
+use evenkeel_proxy::{Endpoint, now_ms};
+
+use super::counters::{add_to_server, add_to_service};
+use crate::config::Plan;
+use crate::control_plane::history::Totals;
+use crate::control_plane::server::{Drain, ManagedServer};
+use crate::control_plane::service::ManagedService;
+use crate::control_plane::timeline::NewEvent;
+use crate::control_plane::{ControlPlane, ControlPlaneError};
+use crate::status::{EventKind, Severity};
+use crate::upgrade::admin_sockets::AdminSockets;
+use crate::upgrade::predecessor::{InheritedSockets, Predecessor};
+use crate::upgrade::predecessor_link::PredecessorEvent;
+use crate::upgrade::state::{
+    CounterTotals, DrainReport, ServerHandover, ServiceHandover, UpgradeState,
+};
+
+/// A cluster without a primary does not hold an upgrade up for longer.
+const ROLES_LIMIT_MS: u64 = 3_000;
+
+/// Between two looks, if nobody says anything.
+const LOOK_AT_ROLES_MS: u64 = 20;
+
+impl ControlPlane {
+    /// Serves this plan with the sockets and the knowledge of an old process, which stops accepting
+    /// then. An error leaves the old process as it was.
+    pub(in crate::control_plane) async fn take_over(
+        &mut self,
+        plan: Plan,
+        mut predecessor: Predecessor,
+        mut inherited: InheritedSockets,
+    ) -> Result<(), ControlPlaneError> {
+        let mut prepared = self.prepare(&plan, &mut inherited)?;
+        let bound = std::mem::take(&mut prepared.bound);
+        self.adopt_prepared(plan, prepared);
+        self.learn_roles().await;
+        let state = predecessor.ready()?;
+        let pid = state.pid;
+        self.resume(state);
+        // Limits and views first: nobody is let in before what the old process knows is known.
+        self.listen_at(bound);
+        self.check_all_listen()?;
+        predecessor.serving(inherited.taken())?;
+        self.own_sockets();
+        let line = predecessor.line(self.upgrades.from_predecessor.0.clone());
+        match (line, &mut self.upgrades.predecessor) {
+            (Ok(line), Some(known)) => known.line = Some(line),
+            (Err(error), _) => {
+                // Its sessions count as they are until we end: too many rather than too few.
+                tracing::error!(
+                    "cannot receive the session counts of draining process {pid}: {error}"
+                );
+            }
+            (Ok(_), None) => {}
+        }
+        let what = format!("took over from process {pid}");
+        self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
+        Ok(())
+    }
+
+    /// Services with a role have nobody to send clients to before roles are known: the old process
+    /// serves meanwhile.
+    async fn learn_roles(&mut self) {
+        let until_ms = now_ms() + ROLES_LIMIT_MS;
+        while now_ms() < until_ms && !self.knows_roles() {
+            let wait = Duration::from_millis(LOOK_AT_ROLES_MS);
+            if let Ok(Some(report)) = tokio::time::timeout(wait, self.reports.1.recv()).await {
+                self.take_report(report);
+            }
+            self.start_due_probes(now_ms());
+        }
+    }
+
+    fn knows_roles(&self) -> bool {
+        self.clusters.iter().all(|cluster| {
+            let mut members = cluster
+                .members
+                .iter()
+                .filter_map(|one| self.servers.get(one));
+            cluster.verdict.primary.is_some()
+                && members.all(|known| {
+                    known.health.state() == HealthState::Down
+                        || *cluster.role(known.server.id) != Role::Unknown
+                })
+        })
+    }
+
+    fn resume(&mut self, mut state: UpgradeState) {
+        for known in &state.servers {
+            let mut servers = self.servers.iter_mut();
+            let same = servers.find(|(address, _)| address.to_string() == known.address);
+            if let Some((_, server)) = same {
+                resume_server(server, known, &state.report);
+            }
+        }
+        for known in &state.services {
+            let mut services = self.services.iter_mut();
+            if let Some(service) = services.find(|service| service.plan.name == known.name) {
+                resume_service(service, known, &state.report);
+            }
+        }
+        self.upgrades.predecessor = Some(super::Predecessor::new(state.pid, state.report));
+        self.count_elsewhere();
+        self.timeline.resume(std::mem::take(&mut state.events));
+        for known in &state.clusters {
+            self.recall_cluster(known, &state.named);
+        }
+        // Not before old primaries are fenced.
+        self.mark_dead_members();
+        for index in 0..self.services.len() {
+            self.publish(index);
+        }
+    }
+
+    /// The admin door, for the next process.
+    pub(crate) fn keep_doors(&mut self, doors: AdminSockets) {
+        self.upgrades.doors = Some(doors);
+    }
+
+    fn check_all_listen(&self) -> Result<(), ControlPlaneError> {
+        for state in &self.services {
+            if state.listening.len() < state.plan.listen.len() {
+                return Err(ControlPlaneError::NotAccepting {
+                    service: state.plan.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn own_sockets(&mut self) {
+        for state in &mut self.services {
+            state
+                .listening
+                .iter_mut()
+                .for_each(|listening| listening.make_own());
+        }
+    }
+
+    pub(in crate::control_plane) fn hear_predecessor(&mut self, said: PredecessorEvent) {
+        match said {
+            PredecessorEvent::Report(report) => {
+                self.add_counts(&report);
+                if let Some(known) = &mut self.upgrades.predecessor {
+                    known.report.follow(*report);
+                }
+            }
+            PredecessorEvent::Gone => {
+                if let Some(known) = self.upgrades.predecessor.take() {
+                    let what = format!("process {} exited", known.pid);
+                    self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
+                }
+            }
+        }
+        self.count_elsewhere();
+    }
+
+    /// What other processes have of each limit, anew.
+    pub(in crate::control_plane) fn count_elsewhere(&self) {
+        self.share_writes();
+        for state in &self.services {
+            let places = self.elsewhere(|report| &report.services, &state.plan.name);
+            state.service.places.set_elsewhere(places);
+        }
+        for (address, state) in &self.servers {
+            let places = self.elsewhere(|report| &report.servers, &address.to_string());
+            self.engine.set_elsewhere(&state.server, places);
+        }
+    }
+
+    fn elsewhere(&self, of: fn(&DrainReport) -> &BTreeMap<String, u32>, key: &str) -> u32 {
+        let draining = self.upgrades.predecessor.as_ref();
+        let places = draining.and_then(|known| of(&known.report).get(key));
+        places.copied().unwrap_or(0)
+    }
+
+    /// Totals go on growing with what the old process counts to its end.
+    fn add_counts(&self, report: &DrainReport) {
+        let Some(known) = &self.upgrades.predecessor else {
+            return;
+        };
+        let nothing = CounterTotals::default();
+        for state in &self.services {
+            let name = &state.plan.name;
+            if let Some(now) = report.service_counts.get(name) {
+                let before = known.report.service_counts.get(name).unwrap_or(&nothing);
+                add_to_service(&state.service.counters, &now.since(before));
+            }
+        }
+        for (address, state) in &self.servers {
+            let address = address.to_string();
+            if let Some(now) = report.server_counts.get(&address) {
+                let before = known.report.server_counts.get(&address).unwrap_or(&nothing);
+                add_to_server(&state.server.counters, &now.since(before));
+            }
+        }
+    }
+}
+
+fn resume_service(state: &mut ManagedService, known: &ServiceHandover, report: &DrainReport) {
+    for listed in &state.plan.servers {
+        let weight = known.weights.get(&listed.address.to_string());
+        if let Some(weight) = weight.filter(|weight| **weight != listed.weight) {
+            state.weights.insert(listed.address.clone(), *weight);
+        }
+    }
+    if let Some(counted) = report.service_counts.get(&known.name) {
+        add_to_service(&state.service.counters, counted);
+    }
+    let totals = Totals::of_service(&state.service);
+    state.history.resume(known.history.clone(), totals);
+}
+
+fn resume_server(state: &mut ManagedServer, known: &ServerHandover, report: &DrainReport) {
+    let now_ms = now_ms();
+    // Our clock begins with our process: what was before it is at its zero.
+    let ago = |age_ms: u64| now_ms.saturating_sub(age_ms);
+    let standing = match known.standing.as_str() {
+        "up" => HealthState::Up,
+        "down" => HealthState::Down,
+        _ => HealthState::Starting,
+    };
+    // What our own probes have found meanwhile is newer.
+    let own = state.health.state();
+    if own == HealthState::Starting || own == standing {
+        let since_ms = ago(known.standing_for_ms);
+        let reason = known.reason.clone();
+        state.health.resume(standing, since_ms, reason);
+    }
+    if state.last_probe.is_none() {
+        state.last_probe.clone_from(&known.last_probe);
+    }
+    state.back_since_ms = known.back_for_ms.map(ago);
+    state.drain = known.drain.as_ref().map(|drain| Drain {
+        since_ms: ago(drain.since_ms),
+        until_ms: now_ms.saturating_add(drain.left_ms),
+        cut_again_ms: None,
+    });
+    if state.server.endpoints().is_empty() {
+        // Until our own look-up has an answer.
+        let resolved = known.resolved.iter().filter_map(|text| endpoint(text));
+        state.server.set_endpoints(resolved.collect());
+    }
+    if let Some(counted) = report.server_counts.get(&known.address) {
+        add_to_server(&state.server.counters, counted);
+    }
+    let totals = Totals::of_server(&state.server);
+    state.history.resume(known.history.clone(), totals);
+}
+
+fn endpoint(text: &str) -> Option<Endpoint> {
+    match text.strip_prefix("unix:") {
+        Some(path) => Some(Endpoint::Unix(path.into())),
+        None => text.parse().ok().map(Endpoint::Tcp),
+    }
+}

@@ -1,0 +1,394 @@
+//! The old process's part: what it hands over, and what it still says afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use evenkeel_policy::health::HealthState;
+use evenkeel_proxy::{Server, Service, now_ms};
+
+use super::counters::{counted_by_server, counted_by_service};
+use super::{COUNTS_INTERVAL_MS, REPORT_INTERVAL_MS};
+use crate::control_plane::ControlPlane;
+use crate::control_plane::cluster::ManagedCluster;
+use crate::control_plane::report::unix_ms;
+use crate::control_plane::server::ManagedServer;
+use crate::control_plane::service::ManagedService;
+use crate::upgrade::cancels;
+use crate::upgrade::state::{
+    DrainHandover, DrainReport, Purpose, ServerHandover, ServiceHandover, UpgradeState,
+};
+use crate::upgrade::successor::SuccessorCommand;
+
+/// Both processes accept for some milliseconds. Where fewer places are free than a burst of clients
+/// may take in that time, services pause instead: nobody is turned away by half a limit, or waits
+/// for a place here when there is one there.
+const FREE_PLACES_MIN: u32 = 512;
+
+impl ControlPlane {
+    /// Every listening socket of this process once more, and its standard error.
+    pub(super) fn sockets_to_pass(&self) -> Vec<(Purpose, OwnedFd)> {
+        let mut sockets = Vec::new();
+        let listening = self.services.iter().flat_map(|s| &s.listening);
+        for listener in listening.flat_map(|listening| listening.listeners()) {
+            let address = listener.asked_for().to_string();
+            match listener.descriptor() {
+                Ok(socket) => sockets.push((Purpose::Clients(address), socket)),
+                // The new process will not be able to bind it, and say so.
+                Err(error) => tracing::error!(
+                    "cannot pass the socket of {address} to the new process: {error}"
+                ),
+            }
+        }
+        let doors = self.upgrades.doors.iter().flat_map(|doors| &doors.sockets);
+        for (purpose, socket) in doors {
+            match socket.try_clone() {
+                Ok(socket) => sockets.push((purpose.clone(), socket)),
+                Err(error) => tracing::error!(
+                    "cannot pass the {purpose:?} socket to the new process: {error}"
+                ),
+            }
+        }
+        match cancels::pair() {
+            Ok((receiving, theirs)) => {
+                tokio::spawn(receiving.each(self.engine.canceller()));
+                sockets.push((Purpose::Cancels, theirs));
+            }
+            Err(error) => tracing::error!(
+                "cancel requests for sessions that stay in this process will not be delivered: \
+                 {error}"
+            ),
+        }
+        let log = rustix::stdio::stderr().try_clone_to_owned();
+        sockets.extend(log.ok().map(|log| (Purpose::Log, log)));
+        sockets
+    }
+
+    /// Whether the new process may be the one to go on with them.
+    pub(super) fn lend_sockets(&mut self, is_lent: bool) {
+        let listening = self.services.iter_mut().flat_map(|s| &mut s.listening);
+        for listening in listening {
+            match is_lent {
+                true => listening.lend(),
+                false => listening.make_own(),
+            }
+        }
+    }
+
+    /// Gives half of what is free of each limit away; services with little left stop accepting.
+    pub(super) fn lend_permits(&mut self) {
+        let servers = self.known_servers();
+        let halves = servers.iter().map(|one| (one.id, half(one)));
+        self.upgrades.shares = halves.collect();
+        let mut paused = Vec::new();
+        for state in &self.services {
+            let listed = state.plan.servers.iter();
+            let mut servers = listed.filter_map(|listed| self.servers.get(&listed.address));
+            let places = &state.service.places;
+            if places.free() < FREE_PLACES_MIN
+                || servers.any(|known| known.server.load.places.free() < FREE_PLACES_MIN)
+            {
+                for listening in &state.listening {
+                    listening.pause(&self.engine);
+                }
+                paused.push(state.plan.name.clone());
+            } else {
+                places.keep_half();
+            }
+        }
+        for leaving in &self.leaving {
+            leaving.service.places.keep_taken_and(0);
+        }
+        let mut halved = BTreeSet::new();
+        for server in self.known_servers() {
+            if server.load.places.free() >= FREE_PLACES_MIN {
+                server.load.places.keep_half();
+                halved.insert(server.id);
+            }
+        }
+        if let Some(under_way) = &mut self.upgrades.under_way {
+            under_way.paused = paused;
+            under_way.halved = halved;
+            under_way.is_wanted = true;
+        }
+    }
+
+    /// Sends the state once the services that pause have accepted their last client.
+    pub(super) fn send_state_when_due(&mut self) {
+        let Some(under_way) = &self.upgrades.under_way else {
+            return;
+        };
+        let paused = |state: &&ManagedService| under_way.paused.contains(&state.plan.name);
+        let mut waited_for = self.services.iter().filter(paused);
+        let accepts = |state: &ManagedService| {
+            let mut listening = state.listening.iter();
+            listening.any(|listening| listening.is_accepting(&self.engine))
+        };
+        if !under_way.is_wanted || waited_for.any(accepts) {
+            return;
+        }
+        let seekers = self.without_place();
+        for state in self.services.iter().filter(paused) {
+            state.service.places.keep_taken_and(seekers.not_admitted);
+        }
+        for server in self.known_servers() {
+            // Services that have not paused go on with their half.
+            if !under_way.halved.contains(&server.id) {
+                self.keep_for(&seekers, &server);
+            }
+        }
+        let state = Box::new(self.handover());
+        if let Some(under_way) = &mut self.upgrades.under_way {
+            under_way.is_wanted = false;
+        }
+        self.tell_candidate(SuccessorCommand::State(state));
+    }
+
+    /// Who may still take a place on any server.
+    fn without_place(&self) -> PendingPermits {
+        // In this order: who ends in between is counted once too often, not once too little.
+        let sessions = u32::try_from(self.sessions()).unwrap_or(u32::MAX);
+        let services = self.known_services();
+        let admitted: u32 = services.iter().map(|service| service.active()).sum();
+        let not_admitted = sessions.saturating_sub(admitted);
+        let (pooled, others): (Vec<_>, Vec<_>) =
+            services.iter().partition(|one| one.database.is_some());
+        let clients = |of: &[&Arc<Service>]| of.iter().map(|one| one.active()).sum::<u32>();
+        let borrowing = clients(&pooled);
+        let clients = clients(&others);
+        let lent_before = lent(&pooled);
+        let servers = self.known_servers();
+        let placed: u32 = servers.iter().map(|server| server.load.active()).sum();
+        let placed = placed.saturating_sub(lent_before.max(lent(&pooled)));
+        PendingPermits {
+            not_admitted,
+            seeking: clients.saturating_sub(placed).saturating_add(not_admitted),
+            borrowing,
+        }
+    }
+
+    /// Keeps the places of a server that are taken, and those that may still be needed: whoever
+    /// borrows connections can wait for one that is open.
+    fn keep_for(&self, seekers: &PendingPermits, server: &Server) {
+        let places = &server.load.places;
+        let share = self.upgrades.shares.get(&server.id).copied();
+        let missing = share.unwrap_or(0).saturating_sub(places.in_use());
+        let borrowed = seekers.borrowing.min(missing);
+        places.keep_taken_and(seekers.seeking.saturating_add(borrowed));
+    }
+
+    /// This process has all its limits again.
+    pub(super) fn take_places_back(&mut self) {
+        for service in self.known_services() {
+            service.places.take_back();
+        }
+        for server in self.known_servers() {
+            server.load.places.take_back();
+            self.engine.places_freed(&server);
+        }
+    }
+
+    pub(super) fn accept_again(&mut self, paused: &[String]) {
+        let engine = &self.engine;
+        for state in &mut self.services {
+            if !paused.contains(&state.plan.name) {
+                continue;
+            }
+            for listening in &mut state.listening {
+                if let Err(error) = listening.resume(engine, &state.service) {
+                    let listen = &listening.listen;
+                    tracing::error!(%listen, "cannot accept clients: {error}");
+                }
+            }
+        }
+    }
+
+    /// Those that the new process has taken go on, and are kept in case it ends; the others are
+    /// closed.
+    pub(super) fn leave_sockets(&mut self, taken: &[Purpose]) {
+        for state in &mut self.services {
+            let is_taken = |address: String| taken.contains(&Purpose::Clients(address));
+            let all = std::mem::take(&mut state.listening).into_iter();
+            let kept = all.filter_map(|listening| listening.leave(&self.engine, is_taken));
+            state.listening = kept.collect();
+        }
+    }
+
+    pub(super) fn report_to_successor(&mut self, now_ms: u64) {
+        let Some(heir) = &self.upgrades.heir else {
+            return;
+        };
+        if now_ms < heir.next_report_ms || !heir.successor.is_idle() {
+            return;
+        }
+        let with_counts = now_ms >= heir.next_counts_ms;
+        self.lower_claims();
+        self.tell_heir(with_counts);
+        if let Some(heir) = &mut self.upgrades.heir {
+            heir.next_report_ms = now_ms + REPORT_INTERVAL_MS;
+            if with_counts {
+                heir.next_counts_ms = now_ms + COUNTS_INTERVAL_MS;
+            }
+        }
+    }
+
+    /// The last report; the new process has it when this returns.
+    pub(in crate::control_plane) fn say_goodbye(&mut self) {
+        self.lower_claims();
+        self.tell_heir(true);
+        if let Some(heir) = self.upgrades.heir.take() {
+            heir.successor.finish();
+        }
+    }
+
+    fn tell_heir(&mut self, with_counts: bool) {
+        let report = self.report(with_counts);
+        if let Some(heir) = &mut self.upgrades.heir {
+            let news = Box::new(report.news(&heir.told));
+            heir.told.follow(news.as_ref().clone());
+            heir.successor.tell(SuccessorCommand::Report(news));
+        }
+    }
+
+    /// Nobody is accepted any more: what is not taken, and will not be, is the new process's.
+    fn lower_claims(&self) {
+        if self.engine.is_accepting_any() {
+            return;
+        }
+        let seekers = self.without_place();
+        for service in &self.known_services() {
+            service.places.keep_taken_and(seekers.not_admitted);
+        }
+        for server in &self.known_servers() {
+            self.keep_for(&seekers, server);
+        }
+    }
+
+    fn known_services(&self) -> Vec<Arc<Service>> {
+        let listed = self.services.iter().map(|state| &state.service);
+        let leaving = self
+            .leaving
+            .iter()
+            .filter(|leaving| leaving.server.is_none());
+        let all = listed.chain(leaving.map(|leaving| &leaving.service));
+        all.map(Arc::clone).collect()
+    }
+
+    fn known_servers(&self) -> Vec<Arc<Server>> {
+        let listed = self.servers.values().map(|state| &state.server);
+        let leaving = self.leaving.iter().flat_map(|leaving| &leaving.servers);
+        let all = listed.chain(leaving);
+        let by_id: BTreeMap<_, _> = all.map(|server| (server.id, Arc::clone(server))).collect();
+        by_id.into_values().collect()
+    }
+
+    fn handover(&self) -> UpgradeState {
+        let named_ids: Vec<u64> = self
+            .clusters
+            .iter()
+            .filter_map(ManagedCluster::named)
+            .collect();
+        let named = self.servers.values();
+        let named = named.filter(|state| named_ids.contains(&state.server.id));
+        UpgradeState {
+            pid: std::process::id(),
+            services: self.services.iter().map(of_service).collect(),
+            servers: self.servers.values().map(of_server).collect(),
+            report: self.report(true),
+            clusters: self.cluster_handovers(),
+            events: self.timeline.after(0),
+            named: named.map(|state| state.address.to_string()).collect(),
+        }
+    }
+
+    fn report(&self, with_counts: bool) -> DrainReport {
+        let (services, servers) = (self.known_services(), self.known_servers());
+        let now_ms = now_ms();
+        let limit_ms = self.plan.engine.shutdown_limit_ms;
+        let mut report = DrainReport {
+            sessions: self.sessions() as u64,
+            oldest_unix_ms: self.engine.oldest_session_ms().map(unix_ms),
+            left_ms: self
+                .stop_by_ms
+                .map_or(limit_ms, |by_ms| by_ms.saturating_sub(now_ms)),
+            ..DrainReport::default()
+        };
+        for service in &services {
+            let name = service.name.to_string();
+            *report.services.entry(name.clone()).or_default() += service.places.claimed();
+            if with_counts {
+                // The one in the configuration comes first: a former one of its name may leave.
+                let counts = report.service_counts.entry(name);
+                counts.or_insert_with(|| counted_by_service(&service.counters));
+            }
+        }
+        for server in &servers {
+            let address = server.name.to_string();
+            *report.servers.entry(address.clone()).or_default() += server.load.places.claimed();
+            if with_counts {
+                let counted = counted_by_server(&server.counters);
+                report.server_counts.insert(address, counted);
+            }
+        }
+        report
+    }
+}
+
+/// Sessions that may still take a place on a server.
+struct PendingPermits {
+    /// No service has counted them yet.
+    not_admitted: u32,
+    /// Clients that must have one of their own, with those.
+    seeking: u32,
+    /// Clients that borrow connections.
+    borrowing: u32,
+}
+
+/// Of the places of a server that are ours.
+fn half(server: &Server) -> u32 {
+    let places = &server.load.places;
+    places.free().saturating_add(places.in_use()) / 2
+}
+
+/// Connections that services have opened to lend them.
+fn lent(pooled: &[&Arc<Service>]) -> u32 {
+    let shared = pooled.iter().filter_map(|one| one.database.as_ref());
+    let open: u64 = shared.map(|one| one.open_connections(None)).sum();
+    u32::try_from(open).unwrap_or(u32::MAX)
+}
+
+fn of_service(state: &ManagedService) -> ServiceHandover {
+    let weights = state.weights.iter();
+    ServiceHandover {
+        name: state.plan.name.clone(),
+        weights: weights
+            .map(|(at, weight)| (at.to_string(), *weight))
+            .collect(),
+        history: state.history.points(),
+    }
+}
+
+fn of_server(state: &ManagedServer) -> ServerHandover {
+    let now_ms = now_ms();
+    let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms);
+    let endpoints = state.server.endpoints();
+    let standing = match state.health.state() {
+        HealthState::Starting => "starting",
+        HealthState::Up => "up",
+        HealthState::Down => "down",
+    };
+    ServerHandover {
+        address: state.address.to_string(),
+        resolved: endpoints.iter().map(ToString::to_string).collect(),
+        standing: standing.to_owned(),
+        standing_for_ms: age_ms(state.health.since_ms()),
+        reason: state.health.reason().to_owned(),
+        last_probe: state.last_probe.clone(),
+        back_for_ms: state.back_since_ms.map(age_ms),
+        drain: state.drain.map(|drain| DrainHandover {
+            since_ms: age_ms(drain.since_ms),
+            left_ms: drain.until_ms.saturating_sub(now_ms),
+        }),
+        history: state.history.points(),
+    }
+}

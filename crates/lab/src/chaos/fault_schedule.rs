@@ -1,0 +1,305 @@
+//! What happens to the servers meanwhile, one thing after the other, from calm to calm.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+
+use super::seed::Chance;
+use crate::replication::parse_instant;
+use crate::scenario::How;
+use crate::{Balancer, ClusterKind, Pooler, Scenario, Server, eventually};
+
+/// How long a freeze lasts.
+const FREEZE: Duration = Duration::from_millis(1500);
+/// How long the cluster may take to be whole again.
+const WHOLE_LIMIT: Duration = Duration::from_secs(60);
+/// How long a server may take to end before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Whoever may make tables may make the function that tells where a session reads.
+const TRUST: &str = "SET GLOBAL log_bin_trust_function_creators = 1";
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    KillReplica,
+    /// A replica is ended cleanly, and comes back.
+    StopReplica,
+    FreezeReplica,
+    /// The primary is killed and started again.
+    KillPrimary,
+    /// The primary stands still for a moment.
+    FreezePrimary,
+    /// An operator moves the primary's role.
+    Promote,
+    /// The primary is ended cleanly, another takes over, the old one comes back.
+    StopPrimary,
+    /// The primary is killed, a replica takes over, the old one becomes a replica.
+    FailOver,
+    /// The primary stands still, a replica takes over, the old one comes back believing in itself.
+    FailOverFrozen,
+}
+
+/// Where clients are led by who stands in front, if at all.
+const IN_PLACE: [Event; 4] = [
+    Event::KillReplica,
+    Event::FreezeReplica,
+    Event::FreezePrimary,
+    Event::KillPrimary,
+];
+/// Where a script promotes.
+const FOLLOWED: [Event; 6] = [
+    Event::Promote,
+    Event::KillReplica,
+    Event::FailOver,
+    Event::FreezeReplica,
+    Event::FailOverFrozen,
+    Event::FreezePrimary,
+];
+/// Where the servers settle it themselves, and any of them can take writes.
+const GALERA: [Event; 7] = [
+    Event::StopPrimary,
+    Event::KillReplica,
+    Event::FailOver,
+    Event::FreezeReplica,
+    Event::FailOverFrozen,
+    Event::StopReplica,
+    Event::FreezePrimary,
+];
+/// Where they elect one.
+const GROUP: [Event; 8] = [
+    Event::Promote,
+    Event::KillReplica,
+    Event::FailOver,
+    Event::FreezeReplica,
+    Event::StopPrimary,
+    Event::StopReplica,
+    Event::FailOverFrozen,
+    Event::FreezePrimary,
+];
+
+impl Event {
+    /// Whether another server takes the writes afterwards.
+    pub(super) fn is_change(self) -> bool {
+        matches!(
+            self,
+            Event::Promote | Event::StopPrimary | Event::FailOver | Event::FailOverFrozen
+        )
+    }
+
+    /// Whether a primary goes that nobody could ask first what only it has.
+    fn is_sudden(self) -> bool {
+        matches!(self, Event::FailOver | Event::FailOverFrozen)
+    }
+}
+
+/// One that happened.
+#[derive(Clone, Debug)]
+pub(super) struct Happened {
+    pub(super) event: Event,
+    pub(super) begun: SystemTime,
+    /// From when on writes could be taken again; `None` where they always could.
+    pub(super) writable_at: Option<SystemTime>,
+    /// What was acknowledged between these instants the cluster itself may have lost: replicas
+    /// that follow asynchronously had not got it.
+    pub(super) may_lose: Option<(SystemTime, SystemTime)>,
+    /// How much the balancer had written before.
+    pub(super) log_at: usize,
+}
+
+/// Does things to servers, with clients in front of them.
+pub(super) struct Director<'a> {
+    pub(super) scene: &'a Scenario,
+    pub(super) front: &'a Pooler,
+    /// Between two events.
+    pub(super) calm: Duration,
+    /// Only events of these names, in this order; none means all.
+    pub(super) only: &'a [String],
+    pub(super) chance: Chance,
+}
+
+/// Sets up servers that nobody uses yet.
+pub(super) fn prepare(scene: &Scenario) -> Result<()> {
+    let mut servers = scene.servers.iter();
+    servers.try_for_each(|server| settle(scene.kind, server))?;
+    scene.wait_whole()
+}
+
+/// What is set on every server, and must be again on one that was made anew or just started: those
+/// of the lab read no file in which they would have kept it.
+fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
+    let texts: &[&str] = match kind {
+        // A row is acknowledged only when one of the standbys has it, whoever is primary.
+        ClusterKind::Postgres => &[
+            "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (walreceiver)'",
+            "SELECT pg_reload_conf()",
+        ],
+        ClusterKind::Mysql | ClusterKind::GroupReplication => {
+            &["SET PERSIST local_infile = ON", TRUST]
+        }
+        ClusterKind::Mariadb | ClusterKind::Galera => &[TRUST],
+    };
+    texts.iter().try_for_each(|text| server.sql(text).map(drop))
+}
+
+impl Director<'_> {
+    /// One event after the other until the time is over; the last one is not cut short.
+    pub(super) fn run(&mut self, until: Instant) -> Result<Vec<Happened>> {
+        let events = self.events()?;
+        let mut happened = Vec::new();
+        let mut whole_at = SystemTime::now();
+        for turn in 0.. {
+            let calm_ms = u64::try_from(self.calm.as_millis())?;
+            let calm = Duration::from_millis(calm_ms / 2 + self.chance.below(calm_ms));
+            sleep(calm.min(until.saturating_duration_since(Instant::now())));
+            if Instant::now() >= until {
+                break;
+            }
+            let event = events[turn % events.len()];
+            let begun = SystemTime::now();
+            let log_at = self.front.log().len();
+            eprintln!("event {turn}: {event:?}");
+            let writable_at = self
+                .carry_out(event)
+                .with_context(|| format!("event {turn}, {event:?}"))?;
+            let is_lossy = self.is_asynchronous() && event.is_sudden();
+            // One that was frozen takes writes again until it is made a replica: no script has
+            // fenced it.
+            let lost_until = match event {
+                Event::FailOverFrozen => writable_at.map(|_| SystemTime::now()),
+                _ => writable_at,
+            };
+            let may_lose = lost_until.filter(|_| is_lossy).map(|at| (whole_at, at));
+            whole_at = SystemTime::now();
+            let whole = self.scene.wait_whole();
+            whole.with_context(|| format!("after event {turn}, {event:?}"))?;
+            happened.push(Happened {
+                event,
+                begun,
+                writable_at,
+                may_lose,
+                log_at,
+            });
+        }
+        Ok(happened)
+    }
+
+    fn events(&self) -> Result<Vec<Event>> {
+        let all = self.all_events();
+        if self.only.is_empty() {
+            return Ok(all.to_vec());
+        }
+        let named = self.only.iter().map(|name| {
+            let found = all.iter().find(|event| format!("{event:?}") == *name);
+            let found = found.copied();
+            found.with_context(|| format!("unknown event {name:?}, available are: {all:?}"))
+        });
+        named.collect()
+    }
+
+    fn all_events(&self) -> &'static [Event] {
+        match self.scene.kind {
+            _ if self.front.balancer().is_none() => &IN_PLACE,
+            ClusterKind::Galera => &GALERA,
+            ClusterKind::GroupReplication => &GROUP,
+            _ => &FOLLOWED,
+        }
+    }
+
+    /// Whether the primary acknowledges what no other server has yet.
+    fn is_asynchronous(&self) -> bool {
+        matches!(self.scene.kind, ClusterKind::Mariadb | ClusterKind::Mysql)
+    }
+
+    /// Who takes the writes of clients.
+    pub(super) fn primary(&self) -> Result<Server> {
+        match self.front.balancer() {
+            // All nodes would.
+            Some(balancer) if self.scene.kind == ClusterKind::Galera => self.chosen(balancer),
+            _ => self.scene.writer(),
+        }
+    }
+
+    fn chosen(&self, balancer: &Balancer) -> Result<Server> {
+        let name = eventually(WHOLE_LIMIT, "a primary, as Evenkeel sees it", || {
+            let status = balancer.status()?;
+            let primary = status["clusters"][0]["primary"].as_str();
+            Ok(primary.map(str::to_owned))
+        });
+        self.scene.named(&name?).cloned()
+    }
+
+    fn carry_out(&mut self, event: Event) -> Result<Option<SystemTime>> {
+        let primary = self.primary()?;
+        let replica = self.other_than(&primary)?;
+        eprintln!(
+            "  primary {}, chosen at random {}",
+            primary.name, replica.name
+        );
+        let gone = |end: Result<()>| {
+            end?;
+            sleep(FREEZE);
+            replica.start()?;
+            settle(self.scene.kind, &replica).map(|()| None)
+        };
+        match event {
+            Event::KillReplica => gone(replica.kill()),
+            Event::StopReplica => gone(replica.stop_or_kill(STOP_LIMIT)),
+            Event::FreezeReplica => freeze(&replica).map(|()| None),
+            Event::FreezePrimary => freeze(&primary).map(|()| Some(SystemTime::now())),
+            Event::KillPrimary => {
+                primary.kill()?;
+                primary.start()?;
+                settle(self.scene.kind, &primary)?;
+                Ok(Some(SystemTime::now()))
+            }
+            Event::Promote => self.change(&primary, How::Planned),
+            Event::StopPrimary => self.change(&primary, How::Stopped),
+            Event::FailOver => self.change(&primary, How::Killed),
+            Event::FailOverFrozen => self.change(&primary, How::Frozen),
+        }
+    }
+
+    fn change(&self, primary: &Server, how: How) -> Result<Option<SystemTime>> {
+        let change = self.scene.change(primary, how)?;
+        let writable_at = match self.scene.kind {
+            ClusterKind::Postgres => self.followed_at()?.max(change.writable_at),
+            _ => change.writable_at,
+        };
+        if how == How::Frozen {
+            // Now there are two that take themselves for the primary.
+            sleep(FREEZE);
+            primary.thaw()?;
+            sleep(FREEZE);
+        }
+        self.scene.bring_back(primary)?;
+        settle(self.scene.kind, primary)?;
+        Ok(Some(writable_at))
+    }
+
+    /// A synchronous primary acknowledges nothing before a standby follows it.
+    fn followed_at(&self) -> Result<SystemTime> {
+        let primary = self.scene.writer()?;
+        let first = "SELECT extract(epoch FROM min(backend_start)) FROM pg_stat_replication \
+                     WHERE state = 'streaming'";
+        eventually(WHOLE_LIMIT, "a standby of the new primary", || {
+            Ok(parse_instant(&primary.sql(first)?).ok())
+        })
+    }
+
+    /// By chance.
+    fn other_than(&mut self, primary: &Server) -> Result<Server> {
+        let servers = self.scene.servers.iter();
+        let others: Vec<&Server> = servers.filter(|one| one.name != primary.name).collect();
+        let index = self.chance.below(others.len() as u64) as usize;
+        let chosen = others.get(index).copied().cloned();
+        chosen.context("the cluster has one server")
+    }
+}
+
+fn freeze(server: &Server) -> Result<()> {
+    server.freeze()?;
+    sleep(FREEZE);
+    server.thaw()
+}

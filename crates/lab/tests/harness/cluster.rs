@@ -1,0 +1,124 @@
+//! A primary with two replicas, a service that splits reads before it, and probes.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_lab::{
+    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scenario, Server, WriteProbe,
+    WriteProbeOptions,
+};
+use serde_json::Value;
+
+use super::certificates::file_of_sbtest;
+use super::{service, wait_until};
+
+pub(crate) struct TestBed {
+    // In the order in which they end.
+    pub(crate) balancer: Balancer,
+    pub(crate) listen: SocketAddr,
+    pub(crate) scene: Scenario,
+    /// The lines before those of the service.
+    pub(crate) head: String,
+}
+
+impl TestBed {
+    /// In front of servers that are ready; it is ready when it knows what each of them is.
+    pub(crate) fn before(
+        scene: Scenario,
+        listen: SocketAddr,
+        head: &str,
+        further: &str,
+    ) -> TestBed {
+        let config =
+            head.to_owned() + &service_toml("db", scene.kind, listen, &scene.servers, further);
+        let balancer = Balancer::start(&config).expect("evenkeel starts");
+        let stage = TestBed {
+            balancer,
+            listen,
+            scene,
+            head: head.to_owned(),
+        };
+        stage.wait_whole();
+        stage
+    }
+
+    pub(crate) fn primary(&self) -> Server {
+        self.scene.writer().expect("a primary")
+    }
+
+    /// The other two.
+    pub(crate) fn replicas(&self) -> Vec<Server> {
+        let primary = self.primary().name;
+        let servers = self.scene.servers.iter();
+        servers.filter(|one| one.name != primary).cloned().collect()
+    }
+
+    pub(crate) fn writer(&self) -> WriteProbe {
+        let mut options = WriteProbeOptions::new(self.scene.kind.driver(), self.listen);
+        options.connect_limit = Duration::from_secs(15);
+        options.write_limit = Duration::from_secs(15);
+        WriteProbe::start(options).expect("it starts")
+    }
+
+    pub(crate) fn reader(&self) -> ReadProbe {
+        let mut options = ReadProbeOptions::new(self.scene.kind.driver(), self.listen);
+        options.limit = Duration::from_secs(5);
+        ReadProbe::start(options).expect("it starts")
+    }
+
+    pub(crate) fn cluster(&self) -> Value {
+        self.balancer.status().expect("a status")["clusters"][0].clone()
+    }
+
+    pub(crate) fn wait(&self, what: &str, is_so: impl FnMut() -> bool) {
+        wait_until(&self.balancer, what, is_so);
+    }
+
+    pub(crate) fn wait_primary(&self, server: &Server) {
+        self.wait(&format!("{} as the primary", server.name), || {
+            self.cluster()["primary"] == server.name.as_str()
+        });
+    }
+
+    /// One primary, everybody else a replica, and no complaint.
+    pub(crate) fn wait_whole(&self) {
+        self.wait("a whole cluster", || {
+            let status = self.balancer.status().expect("a status");
+            let servers = service(&status, "db")["servers"].clone();
+            status["clusters"][0]["primary"].is_string()
+                && status["clusters"][0]["problems"] == Value::Array(Vec::new())
+                && servers.as_array().expect("servers").iter().all(|server| {
+                    let role = &server["role"]["role"];
+                    server["state"] == "up" && (role == "primary" || role == "replica")
+                })
+        });
+    }
+}
+
+/// The lines of a service that speaks the protocol of these servers.
+pub(crate) fn service_toml(
+    name: &str,
+    kind: ClusterKind,
+    listen: SocketAddr,
+    servers: &[Server],
+    further: &str,
+) -> String {
+    let mut listed = String::new();
+    for server in servers {
+        let (name, address) = (&server.name, server.address);
+        let entry = write!(listed, "{{ name = {name:?}, address = \"{address}\" }}, ");
+        entry.expect("a string has room");
+    }
+    let (protocol, database) = match kind {
+        ClusterKind::Postgres => ("postgres", "database = \"postgres\"\n"),
+        _ => ("mysql", ""),
+    };
+    format!(
+        "[[service]]\nname = {name:?}\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
+         servers = [{listed}]\n\
+         [service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n{database}\
+         [service.auth]\nsource = \"file\"\nusers_file = {:?}\n{further}\n",
+        file_of_sbtest()
+    )
+}

@@ -1,0 +1,182 @@
+//! What the tests of the whole program share: both drivers, the state of a server, deadlines.
+
+#![allow(
+    dead_code,
+    reason = "each test program takes what it needs of this file"
+)]
+
+pub(crate) mod certificates;
+pub(crate) mod cluster;
+pub(crate) mod intercepting_proxy;
+pub(crate) mod line;
+pub(crate) mod pool;
+pub(crate) mod proxy_protocol_peer;
+pub(crate) mod rng;
+pub(crate) mod storm;
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::process::Output;
+use std::time::Duration;
+
+use evenkeel_lab::{Balancer, eventually, free_port};
+use serde_json::Value;
+
+/// For what must happen; long, because the machine may be busy with other things.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// `auto` is io_uring wherever the kernel has it.
+pub(crate) const DRIVERS: [&str; 2] = ["auto", "epoll"];
+
+/// The `[engine]` lines for a driver.
+pub(crate) fn engine(io: &str) -> String {
+    format!("[engine]\nio = {io:?}\nshutdown_limit_ms = 3000\n")
+}
+
+/// A free address of loopback.
+pub(crate) fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}
+
+/// A service of a status; panics with the status when it is not there.
+pub(crate) fn service(status: &Value, name: &str) -> Value {
+    let services = status["services"].as_array().expect("services");
+    let found = services.iter().find(|service| service["name"] == name);
+    found
+        .unwrap_or_else(|| panic!("no service {name}: {status:#}"))
+        .clone()
+}
+
+/// The server `service/server` as `status` shows it now.
+pub(crate) fn server(balancer: &Balancer, path: &str) -> Value {
+    let (service_name, name) = path.split_once('/').expect("service/server");
+    let status = balancer.status().expect("status");
+    let service = service(&status, service_name);
+    let servers = service["servers"].as_array().expect("servers");
+    let found = servers.iter().find(|server| server["name"] == name);
+    found
+        .unwrap_or_else(|| panic!("no server {path}: {service:#}"))
+        .clone()
+}
+
+/// Waits until the server is in this state.
+pub(crate) fn wait_state(balancer: &Balancer, path: &str, state: &str) {
+    wait_until(balancer, &format!("{path} {state}"), || {
+        server(balancer, path)["state"] == state
+    });
+}
+
+/// Waits for a condition; when it does not come, the balancer's log says more.
+pub(crate) fn wait_until(balancer: &Balancer, what: &str, mut is_so: impl FnMut() -> bool) {
+    let waited = eventually(LIMIT, what, || Ok(is_so().then_some(())));
+    waited.unwrap_or_else(|error| panic!("{error}; the balancer said:\n{}", balancer.log()));
+}
+
+/// What a command printed, both ways.
+pub(crate) fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .concat()
+}
+
+/// Runs a command of a running balancer and expects it to be done.
+pub(crate) fn done(balancer: &Balancer, arguments: &[&str]) -> String {
+    let output = balancer.command(arguments).expect("the command runs");
+    assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    said(&output)
+}
+
+/// Runs a command of a running balancer and expects exit code 1.
+pub(crate) fn refused(balancer: &Balancer, arguments: &[&str]) -> String {
+    let output = balancer.command(arguments).expect("the command runs");
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{arguments:?}: {}",
+        said(&output)
+    );
+    said(&output)
+}
+
+/// A server that takes connections and says nothing.
+pub(crate) struct Mute {
+    listener: TcpListener,
+}
+
+impl Mute {
+    pub(crate) fn new() -> Mute {
+        Mute {
+            listener: TcpListener::bind("127.0.0.1:0").expect("it works"),
+        }
+    }
+
+    /// The next connection that came.
+    pub(crate) fn accept(&self) -> (TcpStream, SocketAddr) {
+        self.listener.accept().expect("a connection")
+    }
+
+    /// From now on its kernel answers nobody until one of these has been accepted.
+    pub(crate) fn fill_its_backlog(&self) -> Vec<TcpStream> {
+        #[expect(unsafe_code, reason = "the standard library cannot shorten a backlog")]
+        // SAFETY: the descriptor is the listener's own, and it is open.
+        let shortened = unsafe { libc::listen(self.listener.as_raw_fd(), 0) };
+        assert_eq!(shortened, 0);
+        let short = Duration::from_millis(200);
+        std::iter::from_fn(|| TcpStream::connect_timeout(&self.address(), short).ok()).collect()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener.local_addr().expect("it works")
+    }
+}
+
+/// A service without probes in front of servers that are only addresses.
+pub(crate) fn plain(name: &str, listen: SocketAddr, servers: &[SocketAddr], extra: &str) -> String {
+    let servers: Vec<String> = servers
+        .iter()
+        .map(|server| format!("\"{server}\""))
+        .collect();
+    format!(
+        "[[service]]\nname = {name:?}\nlisten = \"{listen}\"\nservers = [{}]\n{extra}\n\
+         [service.health]\nprobe = \"off\"\n",
+        servers.join(", ")
+    )
+}
+
+/// How a connection ended: a reset, an end, or not within a limit.
+#[derive(Debug, PartialEq)]
+pub(crate) enum End {
+    Reset,
+    Orderly,
+    Open,
+}
+
+pub(crate) fn end_of(stream: &mut TcpStream, limit: Duration) -> End {
+    stream.set_read_timeout(Some(limit)).expect("it works");
+    match stream.read(&mut [0; 1]) {
+        Ok(0) => End::Orderly,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => End::Reset,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => End::Open,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client with a session that the balancer knows of.
+pub(crate) fn open(balancer: &Balancer, name: &str, listen: SocketAddr) -> TcpStream {
+    let before = current(balancer, name);
+    let stream = TcpStream::connect(listen).expect("it works");
+    wait_until(balancer, "one more session on a server", || {
+        current(balancer, name) > before
+    });
+    stream
+}
+
+pub(crate) fn current(balancer: &Balancer, name: &str) -> u64 {
+    let service = service(&balancer.status().expect("it works"), name);
+    let servers = service["servers"].as_array().expect("it works");
+    servers
+        .iter()
+        .map(|server| server["sessions"]["current"].as_u64().expect("it works"))
+        .sum()
+}

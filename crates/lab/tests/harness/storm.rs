@@ -1,0 +1,67 @@
+//! Sessions at work while somebody strikes again and again.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::LIMIT;
+use super::rng::TestRng;
+
+const SESSIONS: usize = 8;
+const BLOWS: usize = 60;
+
+/// How far each session is.
+pub(crate) struct Storm {
+    rounds: [AtomicUsize; SESSIONS],
+    is_over: AtomicBool,
+}
+
+impl Storm {
+    /// Whether this session goes on; to be asked before each round.
+    pub(crate) fn goes_on(&self, number: usize) -> bool {
+        self.rounds[number].fetch_add(1, Relaxed);
+        !self.is_over.load(Relaxed)
+    }
+
+    /// Each session has done what it was about: nobody is struck twice at the same thing.
+    fn wait_done(&self) {
+        let begun = Instant::now();
+        let before = self.rounds.each_ref().map(|one| one.load(Relaxed));
+        let is_done = || {
+            let mut both = self.rounds.iter().zip(before);
+            both.all(|(now, before)| now.load(Relaxed) > before + 1)
+        };
+        while !is_done() && begun.elapsed() < LIMIT {
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+/// What the sessions say went wrong: of each that ended before the storm was over.
+pub(crate) fn storm(
+    session: impl Fn(usize, &Storm) -> Option<Vec<String>> + Sync,
+    mut strike: impl FnMut(),
+) -> Vec<Vec<String>> {
+    let storm = Storm {
+        rounds: Default::default(),
+        is_over: AtomicBool::new(false),
+    };
+    thread::scope(|scope| {
+        let (storm, session) = (&storm, &session);
+        let begin = |number| scope.spawn(move || session(number, storm));
+        let sessions: Vec<_> = (0..SESSIONS).map(begin).collect();
+        let mut dice = TestRng(11);
+        for _ in 0..BLOWS {
+            storm.wait_done();
+            if sessions.iter().any(thread::ScopedJoinHandle::is_finished) {
+                break;
+            }
+            thread::sleep(Duration::from_micros(dice.below(2_000)));
+            strike();
+        }
+        storm.is_over.store(true, Relaxed);
+        let ended = sessions.into_iter().map(|one| one.join());
+        let wrong = ended.flat_map(|outcome| outcome.expect("no session panics"));
+        wrong.collect()
+    })
+}

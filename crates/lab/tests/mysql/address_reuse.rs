@@ -1,0 +1,91 @@
+//! An address that leads to another server than it did: numbers of connections mean others there.
+
+use std::io::copy;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::client::{Client, Login};
+use super::stage::{Setup, TestBed, config, own};
+use crate::harness::DRIVERS;
+
+const SLEEP: &str = "select sleep(2)";
+
+/// An address that can be moved from server to server, as a virtual one can; what is connected
+/// stays where it is.
+struct Moving {
+    address: SocketAddr,
+    leads_to: Arc<Mutex<SocketAddr>>,
+}
+
+impl Moving {
+    fn to(server: SocketAddr) -> Moving {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free address");
+        let address = listener.local_addr().expect("it has one");
+        let leads_to = Arc::new(Mutex::new(server));
+        let now = Arc::clone(&leads_to);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(*now.lock().expect("no panic"));
+                let Ok(server) = server else { continue };
+                pass(&client, &server);
+                pass(&server, &client);
+            }
+        });
+        Moving { address, leads_to }
+    }
+
+    fn lead_to(&self, server: SocketAddr) {
+        *self.leads_to.lock().expect("no panic") = server;
+    }
+}
+
+fn pass(from: &TcpStream, to: &TcpStream) {
+    let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
+    let (mut from, mut to) = (clone(from), clone(to));
+    thread::spawn(move || {
+        let _ = copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}
+
+/// The server's connection of that number, which it has not given out yet.
+fn numbered(server: SocketAddr, number: u32) -> Client {
+    loop {
+        let client = Client::connect(server);
+        assert!(client.connection <= number, "it was given out");
+        if client.connection == number {
+            return client;
+        }
+    }
+}
+
+/// TO SEE THIS RED: let a KILL go wherever the address leads.
+#[test]
+fn a_kill_does_not_hit_who_has_the_same_number_at_another_server() {
+    let ((_lab, first), (_second_lab, second)) = (own(), own());
+    for io in DRIVERS {
+        // What the monitor has at the second one is far below what clients have at the first.
+        let ahead = Client::connect(second.address).connection + 100;
+        while Client::connect(first.address).connection < ahead {}
+        let way = Moving::to(first.address);
+        let through = |address| {
+            let config = config(&first, address, io, Setup::default());
+            config.replace(&first.address.to_string(), &way.address.to_string())
+        };
+        let stage = TestBed::start(through, |stage| {
+            Client::enter(stage.address, &Login::default()).map(drop)
+        });
+        let (mut client, mut other) = (stage.client(), stage.client());
+        let number = client.backend().parse().expect("a number");
+        let mut stranger = numbered(second.address, number);
+        client.query_later(SLEEP);
+        stranger.query_later(SLEEP);
+        thread::sleep(Duration::from_millis(200));
+        way.lead_to(second.address);
+        other.run(&format!("kill query {}", client.connection));
+        let told = stranger.reply();
+        assert!(told.contains(&"row 0".to_owned()), "{io}: {told:?}");
+    }
+}

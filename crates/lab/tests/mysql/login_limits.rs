@@ -1,0 +1,302 @@
+//! The door from outside: strangers who say anything at all, and what each hears. Nothing of theirs
+//! reaches a server.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use evenkeel_wire::mysql::Parsed;
+use evenkeel_wire::mysql::build::{self, ResponseFields};
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frame;
+use evenkeel_wire::mysql::frontend::Code;
+
+use super::client::USUAL;
+use super::lines;
+use super::stage::{ONE, Setup, TestBed, sql};
+use crate::harness::rng::TestRng;
+use crate::harness::{DRIVERS, LIMIT};
+
+/// A stranger is gone after the limit of a login, and some time to work, whatever it does.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// More than the longest that the door says to anybody.
+const SAID_MAX: usize = 4096;
+
+/// Connections at once.
+const CROWD: usize = 16;
+
+const SETUP: Setup<'_> = Setup {
+    service: "login_timeout_ms = 400",
+    ..ONE
+};
+
+const ABLE: Capabilities = USUAL
+    .with(Capabilities::PROTOCOL_41)
+    .with(Capabilities::SECURE_CONNECTION)
+    .with(Capabilities::PLUGIN_AUTH)
+    .with(Capabilities::PLUGIN_AUTH_LENENC);
+
+fn response(sequence: u8, plugin: &[u8], proof: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let fields = ResponseFields {
+        capabilities: ABLE.with(Capabilities::CONNECT_WITH_DB),
+        collation: 45,
+        user: b"victim",
+        proof,
+        schema: b"sbtest",
+        plugin,
+        ..ResponseFields::default()
+    };
+    build::response(&mut out, sequence, &fields);
+    out
+}
+
+fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    build::packet(&mut out, sequence, |out| out.extend_from_slice(payload));
+    out
+}
+
+fn tls_request() -> Vec<u8> {
+    let mut out = Vec::new();
+    build::ssl_request(&mut out, 1, ABLE, 45);
+    out
+}
+
+fn query() -> Vec<u8> {
+    let mut out = Vec::new();
+    build::command(
+        &mut out,
+        Code::Query,
+        b"create table sbtest.reached (a int)",
+    );
+    out
+}
+
+/// What strangers say, to be changed at random.
+fn seeds() -> Vec<Vec<u8>> {
+    let native: &[u8] = b"mysql_native_password";
+    let sha2: &[u8] = b"caching_sha2_password";
+    let mut seeds = vec![
+        Vec::new(),
+        query(),
+        tls_request(),
+        packet(1, &[]),
+        packet(1, &[0xff; 40]),
+        packet(255, b"anything"),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        [0xff; 64].to_vec(),
+    ];
+    for plugin in [
+        native,
+        sha2,
+        b"client_ed25519",
+        b"mysql_clear_password",
+        b"",
+    ] {
+        for proof in [&b""[..], &[7; 20], &[7; 32], &[7; 200]] {
+            let first = response(1, plugin, proof);
+            seeds.push(first.clone());
+            seeds.push([&first[..], &query()].concat());
+            for answer in [&b""[..], b"\0", b"\x02", &[7; 20], &[7; 32], &[7; 256]] {
+                let second = packet(3, answer);
+                let third = packet(5, &[9; 256]);
+                seeds.push([&first[..], &second, &third, &query()].concat());
+            }
+        }
+    }
+    seeds
+}
+
+fn changed(seed: &[u8], dice: &mut TestRng) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..dice.below(4) {
+        let at = dice.index(bytes.len());
+        match dice.below(6) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << dice.below(8),
+            1 if !bytes.is_empty() => bytes[at] = dice.below(256) as u8,
+            2 => bytes.truncate(at),
+            3 => bytes.insert(at, dice.below(256) as u8),
+            4 => bytes.extend_from_within(at..),
+            // Lengths and numbers are where most hangs on.
+            5 if bytes.len() > 4 => bytes[dice.index(4)] = dice.below(256) as u8,
+            _ => {}
+        }
+    }
+    bytes
+}
+
+/// What a stranger hears till the connection is closed; it must be.
+fn hear(stream: &mut TcpStream) -> Vec<u8> {
+    let mut heard = Vec::new();
+    let end = Instant::now() + PATIENCE;
+    let mut piece = [0; 4096];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        assert!(
+            !left.is_zero(),
+            "a stranger is still in the door: {heard:?}"
+        );
+        stream.set_read_timeout(Some(left)).unwrap();
+        match stream.read(&mut piece) {
+            Ok(0) => return heard,
+            Ok(length) => heard.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // What was not read of it is answered by a reset.
+            Err(_) => return heard,
+        }
+        assert!(heard.len() < SAID_MAX, "the door talks on and on");
+    }
+}
+
+/// The greeting, and then what is said to these bytes, sent in pieces.
+fn say(address: SocketAddr, bytes: &[u8], piece: usize) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    for piece in bytes.chunks(piece.max(1)) {
+        // It may have been turned away already.
+        if stream.write_all(piece).is_err() {
+            break;
+        }
+    }
+    hear(&mut stream)
+}
+
+/// The last packet's words.
+fn last_word(heard: &[u8]) -> String {
+    let (mut rest, mut last) = (heard, None);
+    while let Parsed::Frame(found, length) = frame::frame(rest, u32::MAX) {
+        last = Some(found.payload.to_vec());
+        rest = &rest[length..];
+    }
+    match last {
+        Some(payload) if payload.first() == Some(&0x0a) => "greeting".to_owned(),
+        Some(payload) => lines::word(&payload, ABLE).0,
+        None => "end".to_owned(),
+    }
+}
+
+/// Once: the tests of this file run side by side.
+fn set_up_victim() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        sql("create user victim@'127.0.0.1' identified by 'unknown'");
+        sql("grant all on sbtest.* to victim@'127.0.0.1'");
+        sql("set global userstat = 1");
+    });
+}
+
+/// How often anybody was in as that user.
+fn visits() -> String {
+    sql(
+        "select coalesce(sum(total_connections), 0) from information_schema.user_statistics \
+         where user = 'victim'",
+    )
+}
+
+#[test]
+fn a_stranger_who_says_anything_at_all_is_gone_in_time_and_reaches_no_server() {
+    set_up_victim();
+    for (number, io) in DRIVERS.into_iter().enumerate() {
+        let stage = TestBed::set(io, SETUP);
+        let mut dice = TestRng(0x9e37_79b9_7f4a_7c15 + number as u64);
+        let seeds = seeds();
+        let mut inputs = seeds.clone();
+        for _ in 0..2 {
+            inputs.extend(seeds.iter().map(|seed| changed(seed, &mut dice)));
+        }
+        std::thread::scope(|scope| {
+            for strangers in inputs.chunks(inputs.len().div_ceil(CROWD)) {
+                let address = stage.address;
+                scope.spawn(move || {
+                    for bytes in strangers {
+                        let word = last_word(&say(address, bytes, 1 + bytes.len() / 3));
+                        assert!(!word.starts_with("ok "), "{bytes:?}: {word}");
+                    }
+                });
+            }
+        });
+        assert_eq!(visits(), "0", "{io}");
+        // The door is still open.
+        assert_eq!(stage.client().value("select 1"), "1", "{io}");
+    }
+    assert_eq!(sql("show tables from sbtest like 'reached'"), "");
+}
+
+#[test]
+fn each_fault_has_its_number() {
+    set_up_victim();
+    for io in DRIVERS {
+        let stage = TestBed::set(io, SETUP);
+        let heard = |bytes: &[u8]| last_word(&say(stage.address, bytes, usize::MAX));
+        let native = b"mysql_native_password";
+        let said = |bytes: &[u8], number: &str| {
+            let word = heard(bytes);
+            assert!(
+                word.starts_with(&format!("error {number} ")),
+                "{io}: {number}: {word}"
+            );
+        };
+        said(&packet(1, &[b'x'; 20_000]), "1153");
+        said(&response(2, native, &[7; 20]), "1156");
+        said(&packet(1, &[0, 2, 0]), "1043");
+        // Without CLIENT_PROTOCOL_41
+        said(&packet(1, &[0; 40]), "1251");
+        // This service has no certificate.
+        said(&tls_request(), "1043");
+        let wrong = response(1, native, &[7; 20]);
+        said(&wrong, "1045");
+        said(&[&wrong[..], &query()].concat(), "1045");
+        // Nothing, or half of a packet: till the limit of a login.
+        said(b"", "1159");
+        said(&wrong[..20], "1159");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_its_login_leaves_nothing_behind() {
+    for io in DRIVERS {
+        let stage = TestBed::set(io, ONE);
+        let first = response(1, b"mysql_native_password", &[7; 20]);
+        for cut in 0..first.len() {
+            let mut stream = TcpStream::connect(stage.address).unwrap();
+            stream.write_all(&first[..cut]).unwrap();
+            stream.shutdown(Shutdown::Both).unwrap();
+        }
+        assert_eq!(stage.client().value("select 1"), "1", "{io}");
+        let gone = || {
+            let status = stage.status();
+            let clients = status["clients"].as_u64().or(status["sessions"].as_u64());
+            Ok((clients.unwrap_or_default() <= 1).then_some(()))
+        };
+        evenkeel_lab::eventually(PATIENCE, "nobody in the door", gone).unwrap();
+    }
+}
+
+#[test]
+fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "login_timeout_ms = 1500\nlogins_per_address = 2",
+            ..ONE
+        };
+        let stage = TestBed::set(io, setup);
+        let mut inside = stage.client();
+        let reach = || TcpStream::connect(stage.address).unwrap();
+        let mut strangers: Vec<TcpStream> = (0..6).map(|_| reach()).collect();
+        assert_eq!(inside.value("select 'at work'"), "at work", "{io}");
+        let mut refused = 0;
+        for stranger in &mut strangers {
+            stranger.set_read_timeout(Some(LIMIT)).unwrap();
+            let mut heard = Vec::new();
+            stranger.read_to_end(&mut heard).unwrap();
+            // ER_CON_COUNT_ERROR in the place of a greeting.
+            refused += usize::from(heard.get(4..7) == Some(&[0xff, 0x10, 0x04]));
+        }
+        assert!((1..=4).contains(&refused), "{io}: {refused}");
+        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The idle connections of one worker, by pool.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::shared_pools::Pool;
+use super::types::Checkout;
+
+/// All of them. Every change is published to the pool's counter of this worker.
+#[derive(Debug)]
+pub(super) struct IdleLists {
+    worker: usize,
+    by_pool: BTreeMap<u64, IdleList>,
+}
+
+/// Those of one pool, the longest idle first.
+#[derive(Debug)]
+pub(super) struct IdleList {
+    pub(super) pool: Arc<Pool>,
+    idle: Vec<IdleConnection>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdleConnection {
+    connection: u32,
+    pub(super) since_ms: u64,
+    pub(super) expires_ms: u64,
+}
+
+impl IdleLists {
+    pub(super) fn new(worker: usize) -> IdleLists {
+        IdleLists {
+            worker,
+            by_pool: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn get(&self, pool: u64) -> Option<&IdleList> {
+        self.by_pool.get(&pool)
+    }
+
+    pub(super) fn len(&self, pool: u64) -> usize {
+        self.get(pool).map_or(0, |shelf| shelf.idle.len())
+    }
+
+    pub(super) fn add(&mut self, pool: &Arc<Pool>) {
+        self.by_pool.entry(pool.id).or_insert_with(|| IdleList {
+            pool: Arc::clone(pool),
+            idle: Vec::new(),
+        });
+    }
+
+    pub(super) fn came_back(&self, pool: u64, now_ms: u64) {
+        if let Some(shelf) = self.get(pool) {
+            shelf.pool.came_back(self.worker, now_ms);
+        }
+    }
+
+    /// The shelf must be there.
+    pub(super) fn put(&mut self, loan: Checkout, now_ms: u64) {
+        let shelf = self.by_pool.get_mut(&loan.pool);
+        let shelf = shelf.expect("a shelf was added before");
+        shelf.idle.push(IdleConnection {
+            connection: loan.connection,
+            since_ms: now_ms,
+            expires_ms: loan.expires_ms,
+        });
+        shelf.publish(self.worker);
+    }
+
+    /// The one used last: it is the likeliest to be warm, and the others get old enough to close.
+    pub(super) fn take_newest(&mut self, pool: u64) -> Option<Checkout> {
+        self.take(pool, Vec::pop)
+    }
+
+    pub(super) fn take_oldest(&mut self, pool: u64) -> Option<Checkout> {
+        self.take(pool, |idle| (!idle.is_empty()).then(|| idle.remove(0)))
+    }
+
+    pub(super) fn take_connection(&mut self, pool: u64, connection: u32) -> Option<Checkout> {
+        self.take(pool, |idle| {
+            let index = idle.iter().position(|one| one.connection == connection)?;
+            Some(idle.remove(index))
+        })
+    }
+
+    fn take(
+        &mut self,
+        pool: u64,
+        which: impl FnOnce(&mut Vec<IdleConnection>) -> Option<IdleConnection>,
+    ) -> Option<Checkout> {
+        let shelf = self.by_pool.get_mut(&pool)?;
+        let idle = which(&mut shelf.idle)?;
+        shelf.publish(self.worker);
+        Some(shelf.loan(idle))
+    }
+
+    /// Takes off what there is a `reason` for, the oldest first, and removes empty shelves.
+    pub(super) fn sort_out<R>(
+        &mut self,
+        mut reason: impl FnMut(&Pool, &IdleConnection) -> Option<R>,
+    ) -> Vec<(Checkout, R)> {
+        let mut taken = Vec::new();
+        for shelf in self.by_pool.values_mut() {
+            for idle in std::mem::take(&mut shelf.idle) {
+                match reason(&shelf.pool, &idle) {
+                    None => shelf.idle.push(idle),
+                    Some(reason) => {
+                        taken.push((shelf.loan(idle), reason));
+                        // The next reason counts what is left.
+                        shelf.pool.count_one_less(self.worker);
+                    }
+                }
+            }
+        }
+        self.by_pool.retain(|_, shelf| !shelf.idle.is_empty());
+        taken
+    }
+}
+
+impl IdleList {
+    fn publish(&self, worker: usize) {
+        self.pool.set_idle(worker, self.idle.len());
+    }
+
+    fn loan(&self, idle: IdleConnection) -> Checkout {
+        Checkout {
+            connection: idle.connection,
+            pool: self.pool.id,
+            expires_ms: idle.expires_ms,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A worker's own side: its idle connections, and what it does with those that come back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::assign::FreeConnectionUse;
+use super::idle_lists::IdleLists;
+use super::shared_pools::{Pool, SharedPools};
+use super::sync::fence;
+use super::types::{
+    AcquireDecision, Checkout, CloseReason, ClosingConnection, Condition, OpenFailure, WaitTicket,
+    WorkerTask,
+};
+
+/// One worker's idle connections.
+#[derive(Debug)]
+pub struct IdlePool {
+    pub(super) worker: usize,
+    pub(super) books: Arc<SharedPools>,
+    pub(super) shelves: IdleLists,
+}
+
+/// What to do with a connection that is free.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ReleaseDecision {
+    /// Nothing: it is idle, and the desk has it.
+    Idle,
+    /// It belongs to this waiting client now. If that is another worker's, the connection goes
+    /// there, the loan with it; if the client has left meanwhile, that worker gives it back.
+    Hand(WaitTicket, Checkout),
+    /// Close it, then tell `Desk::closed`.
+    Close(ClosingConnection),
+}
+
+impl IdlePool {
+    /// An empty desk; `worker` is one of those that the books were made for, each with one desk.
+    #[must_use]
+    pub fn new(worker: usize, books: Arc<SharedPools>) -> IdlePool {
+        IdlePool {
+            worker,
+            books,
+            shelves: IdleLists::new(worker),
+        }
+    }
+
+    /// Whether a client that comes now would get one without waiting for another client's to come
+    /// back.
+    #[must_use]
+    pub fn has_room(&self, pool: &Pool, now_ms: u64) -> bool {
+        let has_idle = pool.idle_at(self.worker) > 0 && self.books.is_calm();
+        has_idle || self.books.lock().has_room(pool.id, now_ms)
+    }
+
+    /// A client wants a connection.
+    pub fn acquire(
+        &mut self,
+        pool: &Arc<Pool>,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> AcquireDecision {
+        if self.books.is_calm()
+            && let Some(loan) = self.shelves.take_newest(pool.id)
+        {
+            return AcquireDecision::Take(loan);
+        }
+        let mut state = self.books.lock();
+        if state.may_take(pool.id, self.worker, now_ms)
+            && let Some(loan) = self.shelves.take_newest(pool.id)
+        {
+            return AcquireDecision::Take(loan);
+        }
+        match state.enqueue(pool.id, self.worker, now_ms) {
+            Err(refusal) => AcquireDecision::Refuse(refusal),
+            Ok(ticket) => {
+                state.serve(pool.id, now_ms, orders);
+                let until_ms = now_ms + state.settings.wait_ms;
+                AcquireDecision::Wait { ticket, until_ms }
+            }
+        }
+    }
+
+    /// A connection comes back.
+    pub fn release(
+        &mut self,
+        loan: Checkout,
+        condition: Condition,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> ReleaseDecision {
+        if let Some(why) = self.unfit(&loan, condition, now_ms) {
+            return ReleaseDecision::Close(close(loan, why));
+        }
+        self.shelves.came_back(loan.pool, now_ms);
+        if !self.books.is_calm() {
+            return self.settle(loan, now_ms, orders);
+        }
+        let pool = loan.pool;
+        self.shelves.put(loan, now_ms);
+        // Either we see that somebody waits, or he sees that this one is idle, as `State::publish`
+        // has its fence between the two as well.
+        fence(SeqCst);
+        if self.books.is_calm() {
+            return ReleaseDecision::Idle;
+        }
+        match self.shelves.take_newest(pool) {
+            Some(loan) => self.settle(loan, now_ms, orders),
+            None => ReleaseDecision::Idle,
+        }
+    }
+
+    /// An ordered connection is open. `random`: any 64 bits, for its lifetime.
+    pub fn opened(
+        &mut self,
+        pool: &Arc<Pool>,
+        connection: u32,
+        now_ms: u64,
+        random: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> ReleaseDecision {
+        let lifetime_ms = {
+            let mut state = self.books.lock();
+            state.record(pool.id).opening[self.worker] -= 1;
+            state.settings.lifetime_ms
+        };
+        self.shelves.add(pool);
+        let loan = Checkout {
+            connection,
+            pool: pool.id,
+            expires_ms: expiry_ms(now_ms, lifetime_ms, random),
+        };
+        if pool.is_retired() {
+            return ReleaseDecision::Close(close(loan, CloseReason::Outdated));
+        }
+        self.settle(loan, now_ms, orders)
+    }
+
+    /// An ordered connection could not be opened. The client to be told, if any: it waits no more.
+    pub fn connect_failed(
+        &mut self,
+        pool: &Arc<Pool>,
+        failure: OpenFailure,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> Option<WaitTicket> {
+        let mut state = self.books.lock();
+        let record = state.record(pool.id);
+        record.opening[self.worker] -= 1;
+        record.connections -= 1;
+        record.ledgers.give_back();
+        let told = match failure {
+            OpenFailure::Full { pause_ms } => {
+                record.hold_until_ms = now_ms + pause_ms;
+                None
+            }
+            OpenFailure::Failed => {
+                let first = record.queue.oldest();
+                first.and_then(|(worker, _)| state.dequeue(pool.id, worker))
+            }
+        };
+        state.look_for_excess();
+        state.serve_all(now_ms, orders);
+        told
+    }
+
+    /// Does a [`super::Task::GiveIdle`]: gives an idle connection to who is to have it. None: there
+    /// is none left, or nobody waits any more.
+    pub fn give_idle(
+        &mut self,
+        pool: &Arc<Pool>,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> Option<(WaitTicket, Checkout)> {
+        let mut state = self.books.lock();
+        state.record(pool.id).asked[self.worker] -= 1;
+        let Some(loan) = self.shelves.take_newest(pool.id) else {
+            state.serve(pool.id, now_ms, orders);
+            return None;
+        };
+        let Some(ticket) = state.hand(pool.id, self.worker, now_ms, orders) else {
+            self.shelves.put(loan, now_ms);
+            // It was spoken for until now; another pool's client may have use for its place.
+            state.serve_all(now_ms, orders);
+            return None;
+        };
+        Some((ticket, loan))
+    }
+
+    /// Does a [`super::Task::LookAgain`], when its time has come.
+    pub fn look_again(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<WorkerTask>) {
+        let mut state = self.books.lock();
+        state.record(pool.id).recheck_scheduled = false;
+        state.serve(pool.id, now_ms, orders);
+    }
+
+    /// Does a [`super::Task::Evict`]: the connection to close, then to be told closed. None: there
+    /// is none left.
+    pub fn evict(
+        &mut self,
+        pool: &Arc<Pool>,
+        on_behalf: u64,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> Option<ClosingConnection> {
+        let mut state = self.books.lock();
+        state.record(pool.id).evicting[self.worker] -= 1;
+        let Some(loan) = self.shelves.take_oldest(pool.id) else {
+            state.clear_promise(Some(on_behalf));
+            state.serve_all(now_ms, orders);
+            return None;
+        };
+        let on_behalf = Some(on_behalf);
+        Some(ClosingConnection {
+            on_behalf,
+            ..close(loan, CloseReason::MakeRoom)
+        })
+    }
+
+    /// A connection is closed: its place is free.
+    pub fn closed(
+        &mut self,
+        closing: ClosingConnection,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) {
+        let mut state = self.books.lock();
+        let record = state.record(closing.pool);
+        record.connections -= 1;
+        record.ledgers.give_back();
+        state.clear_promise(closing.on_behalf);
+        state.look_for_excess();
+        state.serve_all(now_ms, orders);
+    }
+
+    /// An idle connection has ended by itself (the server closed it, or said something unasked).
+    pub fn idle_ended(&mut self, pool: &Pool, connection: u32) -> Option<ClosingConnection> {
+        let loan = self.shelves.take_connection(pool.id, connection)?;
+        Some(close(loan, CloseReason::Unclean))
+    }
+
+    /// Idle connections of a pool at this desk.
+    #[must_use]
+    pub fn idle(&self, pool: &Pool) -> usize {
+        self.shelves.len(pool.id)
+    }
+
+    /// Keeps it, hands it on, or closes it, with the books open.
+    fn settle(
+        &mut self,
+        loan: Checkout,
+        now_ms: u64,
+        orders: &mut Vec<WorkerTask>,
+    ) -> ReleaseDecision {
+        let mut state = self.books.lock();
+        match state.settle(loan.pool, self.worker, now_ms, orders) {
+            FreeConnectionUse::Hand(ticket) => ReleaseDecision::Hand(ticket, loan),
+            FreeConnectionUse::Close(why, on_behalf) => ReleaseDecision::Close(ClosingConnection {
+                on_behalf,
+                ..close(loan, why)
+            }),
+            // With the lock held, so that who begins to wait after this sees it.
+            FreeConnectionUse::Keep => {
+                self.shelves.put(loan, now_ms);
+                ReleaseDecision::Idle
+            }
+        }
+    }
+
+    fn unfit(&mut self, loan: &Checkout, condition: Condition, now_ms: u64) -> Option<CloseReason> {
+        if condition == Condition::Unclean {
+            Some(CloseReason::Unclean)
+        } else if self.is_outdated(loan.pool) {
+            Some(CloseReason::Outdated)
+        } else if loan.expires_ms <= now_ms {
+            Some(CloseReason::TooOld)
+        } else {
+            None
+        }
+    }
+
+    fn is_outdated(&mut self, pool: u64) -> bool {
+        if let Some(shelf) = self.shelves.get(pool) {
+            return shelf.pool.is_retired();
+        }
+        // The first of its pool that comes back here.
+        let pool = Arc::clone(&self.books.lock().record(pool).pool);
+        self.shelves.add(&pool);
+        pool.is_retired()
+    }
+}
+
+pub(super) fn close(loan: Checkout, why: CloseReason) -> ClosingConnection {
+    ClosingConnection {
+        connection: loan.connection,
+        why,
+        pool: loan.pool,
+        on_behalf: None,
+    }
+}
+
+/// Up to a fifth less than the lifetime.
+fn expiry_ms(now_ms: u64, lifetime_ms: u64, random: u64) -> u64 {
+    if lifetime_ms == 0 {
+        return u64::MAX;
+    }
+    let less_ms = random % (lifetime_ms / 5).max(1);
+    now_ms + (lifetime_ms - less_ms)
+}

@@ -1,0 +1,109 @@
+//! The limits that a pool's connections count against.
+
+use std::sync::Arc;
+
+use super::types::PoolLimits;
+use crate::load::Load;
+use crate::permits::Permits;
+
+/// One limit.
+#[derive(Debug, Clone)]
+pub(super) enum ConnectionLimit {
+    /// Of the service.
+    Own(Arc<Permits>),
+    /// The server's: other services count there as well.
+    Server(Arc<Load>),
+}
+
+impl ConnectionLimit {
+    fn places(&self) -> &Permits {
+        match self {
+            ConnectionLimit::Own(places) => places,
+            ConnectionLimit::Server(load) => &load.places,
+        }
+    }
+
+    fn is(&self, other: &ConnectionLimit) -> bool {
+        std::ptr::eq(self.places(), other.places())
+    }
+}
+
+/// All limits of a pool.
+#[derive(Debug)]
+pub(super) struct ConnectionLimits(Vec<ConnectionLimit>);
+
+impl ConnectionLimits {
+    /// Of the pool, the service, the user, the database and the server, in this order.
+    pub(super) fn new(
+        [pool, service, user, database]: [ConnectionLimit; 4],
+        server: ConnectionLimit,
+    ) -> ConnectionLimits {
+        ConnectionLimits(vec![pool, service, user, database, server])
+    }
+
+    /// Other limits; those of the service and the server are not the pool's.
+    pub(super) fn set_limits(&self, quotas: &PoolLimits) {
+        if let [pool, _, user, database, _] = &*self.0 {
+            pool.places().set_limit(quotas.pool);
+            user.places().set_limit(quotas.user);
+            database.places().set_limit(quotas.database);
+        }
+    }
+
+    /// Takes a place of each, or none.
+    pub(super) fn try_take(&self) -> bool {
+        let full = self.0.iter().position(|one| !one.places().try_acquire());
+        let taken = &self.0[..full.unwrap_or(0)];
+        taken.iter().for_each(|one| give_back(one.places()));
+        full.is_none()
+    }
+
+    pub(super) fn give_back(&self) {
+        self.0.iter().for_each(|one| give_back(one.places()));
+    }
+
+    /// Whether one of them allows nothing at all.
+    pub(super) fn allow_none(&self) -> bool {
+        self.0.iter().any(|one| one.places().limit() == 0)
+    }
+
+    /// Whether more is taken of one than a lowered limit allows.
+    pub(super) fn are_exceeded(&self) -> bool {
+        self.excess() > 0
+    }
+
+    /// How much more, where it is most.
+    pub(super) fn excess(&self) -> u32 {
+        let excess = |places: &Permits| places.in_use().saturating_sub(allowed(places));
+        let each = self.0.iter().map(|one| excess(one.places()));
+        each.max().unwrap_or(0)
+    }
+
+    /// Those that are in the way of one more connection.
+    pub(super) fn full(&self) -> Vec<&ConnectionLimit> {
+        self.0.iter().filter(|one| one.places().is_full()).collect()
+    }
+
+    /// Whether it counts against the limit of that server.
+    pub(super) fn include_server(&self, load: &Arc<Load>) -> bool {
+        self.has(&ConnectionLimit::Server(Arc::clone(load)))
+    }
+
+    /// Whether a connection less here is a place more there.
+    pub(super) fn has(&self, ledger: &ConnectionLimit) -> bool {
+        self.0.iter().any(|one| one.is(ledger))
+    }
+}
+
+/// What this process may have; unlimited stays so.
+fn allowed(places: &Permits) -> u32 {
+    match places.limit() {
+        crate::permits::UNLIMITED => crate::permits::UNLIMITED,
+        limit => limit.saturating_sub(places.in_use_elsewhere()),
+    }
+}
+
+fn give_back(places: &Permits) {
+    let given_back = places.give_back();
+    debug_assert!(given_back, "a place was given back that nobody had taken");
+}

@@ -1,0 +1,291 @@
+//! Every order of events, with every reordering that memory allows, of small cases: the same files
+//! as the real ones, on the model checker's locks and atomics.
+#![expect(
+    dead_code,
+    unreachable_pub,
+    clippy::duplicate_mod,
+    reason = "the cases use a part of what is compiled here a second time"
+)]
+
+use std::sync::Arc;
+
+mod sync {
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
+    pub(super) use loom::sync::{Mutex, MutexGuard};
+}
+
+#[path = "assign.rs"]
+mod assign;
+#[path = "idle_lists.rs"]
+mod idle_lists;
+#[path = "idle_pool.rs"]
+mod idle_pool;
+#[path = "limits.rs"]
+mod limits;
+#[path = "maintenance.rs"]
+mod maintenance;
+#[path = "queue.rs"]
+mod queue;
+#[path = "shared_pools.rs"]
+mod shared_pools;
+#[path = "types.rs"]
+mod types;
+
+use idle_pool::{IdlePool, ReleaseDecision};
+use shared_pools::{Pool, SharedPools};
+use types::{
+    AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, PoolKey, PoolLimits,
+    PoolSettings, TaskKind, WaitTicket, WorkerTask,
+};
+
+use crate::load::Load;
+use crate::permits::UNLIMITED;
+
+/// One worker's thread: its desk and what came of it.
+struct Thread {
+    desk: IdlePool,
+    orders: Vec<WorkerTask>,
+    served: Vec<WaitTicket>,
+    loans: Vec<Checkout>,
+    closing: Vec<ClosingConnection>,
+}
+
+impl Thread {
+    fn new(worker: usize, books: &Arc<SharedPools>) -> Thread {
+        Thread {
+            desk: IdlePool::new(worker, Arc::clone(books)),
+            orders: Vec::new(),
+            served: Vec::new(),
+            loans: Vec::new(),
+            closing: Vec::new(),
+        }
+    }
+
+    fn acquire(&mut self, pool: &Arc<Pool>) -> Option<WaitTicket> {
+        match self.desk.acquire(pool, 0, &mut self.orders) {
+            AcquireDecision::Take(loan) => self.loans.push(loan),
+            AcquireDecision::Wait { ticket, .. } => return Some(ticket),
+            AcquireDecision::Refuse(refusal) => panic!("{refusal:?}"),
+        }
+        None
+    }
+
+    fn release(&mut self) {
+        if let Some(loan) = self.loans.pop() {
+            let returned = self
+                .desk
+                .release(loan, Condition::Clean, 0, &mut self.orders);
+            self.returned(returned);
+        }
+    }
+
+    fn returned(&mut self, returned: ReleaseDecision) {
+        match returned {
+            ReleaseDecision::Idle => {}
+            ReleaseDecision::Hand(ticket, loan) => {
+                self.served.push(ticket);
+                self.loans.push(loan);
+            }
+            ReleaseDecision::Close(closing) => self.closing.push(closing),
+        }
+    }
+
+    /// Does what it is ordered to, and what it owes.
+    fn obey(&mut self, order: &WorkerTask) {
+        match order.task {
+            TaskKind::Connect => {
+                let returned = self.desk.opened(&order.pool, 7, 0, 0, &mut self.orders);
+                self.returned(returned);
+            }
+            TaskKind::HandOverIdle => {
+                if let Some((ticket, loan)) = self.desk.give_idle(&order.pool, 0, &mut self.orders)
+                {
+                    self.served.push(ticket);
+                    self.loans.push(loan);
+                }
+            }
+            TaskKind::Recheck { .. } => self.desk.look_again(&order.pool, 0, &mut self.orders),
+            TaskKind::Evict { on_behalf } => {
+                let closing = self.desk.evict(&order.pool, on_behalf, 0, &mut self.orders);
+                self.closing.extend(closing);
+            }
+        }
+    }
+
+    fn finish_closing(&mut self) {
+        for closing in std::mem::take(&mut self.closing) {
+            self.desk.closed(closing, 0, &mut self.orders);
+        }
+    }
+}
+
+/// No time passes: nobody can wait for a moment.
+fn settings() -> PoolSettings {
+    PoolSettings {
+        local_wait_ms: 0,
+        ..PoolSettings::default()
+    }
+}
+
+fn key(user: u64) -> PoolKey {
+    PoolKey {
+        server: 0,
+        user,
+        generation: 0,
+        database: 0,
+        identity: 0,
+    }
+}
+
+/// A service of one connection, which is in use at worker 0, for user 0; and user 1's pool.
+fn scene() -> (Arc<SharedPools>, [Thread; 2], [Arc<Pool>; 2]) {
+    let books = Arc::new(SharedPools::new(2, 1, settings()));
+    let server = Arc::new(Load::new(None));
+    let quotas = PoolLimits {
+        pool: UNLIMITED,
+        user: UNLIMITED,
+        database: UNLIMITED,
+    };
+    let pools = [0, 1].map(|user| books.pool(key(user), &quotas, &server));
+    let mut threads = [0, 1].map(|worker| Thread::new(worker, &books));
+    let ticket = threads[0].acquire(&pools[0]);
+    deliver(&mut threads);
+    assert_eq!(threads[0].served.pop(), ticket);
+    (books, threads, pools)
+}
+
+/// Delivers all orders until there are none.
+fn deliver(threads: &mut [Thread; 2]) {
+    loop {
+        threads.iter_mut().for_each(Thread::finish_closing);
+        let orders: Vec<WorkerTask> = threads
+            .iter_mut()
+            .flat_map(|thread| std::mem::take(&mut thread.orders))
+            .collect();
+        if orders.is_empty() {
+            return;
+        }
+        orders
+            .iter()
+            .for_each(|order| threads[order.worker].obey(order));
+    }
+}
+
+/// Runs two threads at once, then delivers what they ordered.
+fn run(
+    threads: [Thread; 2],
+    first: impl FnOnce(&mut Thread) + 'static,
+    second: impl FnOnce(&mut Thread) + 'static,
+) -> [Thread; 2] {
+    let [mut one, mut two] = threads;
+    let handle = loom::thread::spawn(move || {
+        first(&mut one);
+        one
+    });
+    second(&mut two);
+    let mut threads = [handle.join().expect("the thread ends"), two];
+    deliver(&mut threads);
+    threads
+}
+
+fn served(threads: &[Thread; 2]) -> Vec<WaitTicket> {
+    let both = threads.iter().flat_map(|thread| thread.served.clone());
+    both.collect()
+}
+
+#[test]
+fn a_connection_given_back_while_another_worker_begins_to_wait_reaches_it() {
+    loom::model(|| {
+        let (books, threads, [pool, _]) = scene();
+        let ended = run(threads, Thread::release, move |thread| {
+            thread.acquire(&pool);
+        });
+        assert_eq!((served(&ended).len(), books.waiting()), (1, 0));
+    });
+}
+
+#[test]
+fn a_connection_given_back_while_another_pool_begins_to_wait_makes_room() {
+    loom::model(|| {
+        let (books, threads, [_, other]) = scene();
+        let ended = run(threads, Thread::release, move |thread| {
+            thread.acquire(&other);
+        });
+        assert_eq!((served(&ended).len(), books.waiting()), (1, 0));
+        assert_eq!(total(&books), 1);
+    });
+}
+
+#[test]
+fn a_worker_that_uses_its_idle_connection_again_still_gives_it_to_who_waits() {
+    loom::model(|| {
+        let (books, mut threads, [pool, _]) = scene();
+        threads[0].release();
+        let own = Arc::clone(&pool);
+        let use_again = move |thread: &mut Thread| {
+            if thread.acquire(&own).is_none() {
+                thread.release();
+            }
+        };
+        let mut ended = run(threads, use_again, move |thread| {
+            thread.acquire(&pool);
+        });
+        // Whoever has it gives it back, until nobody waits.
+        for _ in 0..3 {
+            ended.iter_mut().for_each(Thread::release);
+            deliver(&mut ended);
+        }
+        assert_eq!((books.waiting(), total(&books)), (0, 1));
+    });
+}
+
+#[test]
+fn a_client_that_gives_up_while_it_is_served_loses_no_connection() {
+    loom::model(|| {
+        let (books, threads, [pool, _]) = scene();
+        let leave = Arc::clone(&books);
+        let ended = run(threads, Thread::release, move |thread| {
+            let Some(ticket) = thread.acquire(&pool) else {
+                return;
+            };
+            if leave.cancel(ticket) == CancelOutcome::Answered {
+                thread.served.push(ticket);
+            }
+        });
+        let idle: u32 = books.figures().iter().map(|one| one.idle).sum();
+        let held: usize = ended.iter().map(|thread| thread.loans.len()).sum();
+        assert_eq!(idle as usize + held, 1, "the one connection");
+        assert_eq!(books.waiting(), 0);
+    });
+}
+
+#[test]
+fn two_workers_that_want_the_last_place_open_one_connection() {
+    loom::model(|| {
+        let books = Arc::new(SharedPools::new(2, 1, settings()));
+        let server = Arc::new(Load::new(None));
+        let quotas = PoolLimits {
+            pool: UNLIMITED,
+            user: UNLIMITED,
+            database: UNLIMITED,
+        };
+        let pool = books.pool(key(0), &quotas, &server);
+        let threads = [0, 1].map(|worker| Thread::new(worker, &books));
+        let other = Arc::clone(&pool);
+        let ended = run(
+            threads,
+            move |thread| {
+                thread.acquire(&other);
+            },
+            move |thread| {
+                thread.acquire(&pool);
+            },
+        );
+        assert_eq!((served(&ended).len(), books.waiting()), (1, 1));
+        assert_eq!(total(&books), 1);
+    });
+}
+
+fn total(books: &SharedPools) -> u32 {
+    books.figures().iter().map(|one| one.connections).sum()
+}

@@ -1,0 +1,80 @@
+//! Who waits for a connection of one pool: a line for each worker.
+
+use std::collections::VecDeque;
+
+use super::types::WaitTicket;
+
+/// A client that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiter {
+    pub(super) number: u64,
+    pub(super) since_ms: u64,
+}
+
+/// The lines of one pool, by worker; each in the order of coming.
+#[derive(Debug)]
+pub(super) struct Queue {
+    lines: Vec<VecDeque<Waiter>>,
+    length: usize,
+}
+
+impl Queue {
+    pub(super) fn new(workers: usize) -> Queue {
+        Queue {
+            lines: vec![VecDeque::new(); workers],
+            length: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn len_at(&self, worker: usize) -> usize {
+        self.lines[worker].len()
+    }
+
+    pub(super) fn push(&mut self, worker: usize, waiter: Waiter) {
+        self.lines[worker].push_back(waiter);
+        self.length += 1;
+    }
+
+    /// Who has waited longest of all.
+    pub(super) fn oldest(&self) -> Option<(usize, Waiter)> {
+        let fronts = self.lines.iter().enumerate();
+        let fronts = fronts.filter_map(|(worker, line)| Some((worker, *line.front()?)));
+        fronts.min_by_key(|(_, waiter)| waiter.number)
+    }
+
+    /// Whose line is next when `worker` has a connection: its own clients', unless the
+    /// oldest of all has waited longer by `patience_ms` and half of the wait of its own first.
+    /// Where all wait long, one worker's clients soon wait some milliseconds longer than another's,
+    /// and connections would go to and fro all the more.
+    pub(super) fn next_line(&self, worker: usize, patience_ms: u64, now_ms: u64) -> Option<usize> {
+        let (elsewhere, oldest) = self.oldest()?;
+        let comes_first = |own: &Waiter| {
+            let half_ms = now_ms.saturating_sub(own.since_ms) / 2;
+            own.since_ms < oldest.since_ms + patience_ms + half_ms
+        };
+        let is_own = self.lines[worker].front().is_some_and(comes_first);
+        Some(if is_own { worker } else { elsewhere })
+    }
+
+    /// Takes the first of a line out.
+    pub(super) fn pop(&mut self, worker: usize) -> Option<Waiter> {
+        let waiter = self.lines[worker].pop_front()?;
+        self.length -= 1;
+        Some(waiter)
+    }
+
+    /// Takes out who gave up; false: nobody of that number waits.
+    pub(super) fn remove(&mut self, ticket: WaitTicket) -> bool {
+        let line = &mut self.lines[ticket.worker];
+        let Ok(index) = line.binary_search_by_key(&ticket.number, |waiter| waiter.number) else {
+            return false;
+        };
+        line.remove(index);
+        self.length -= 1;
+        true
+    }
+}

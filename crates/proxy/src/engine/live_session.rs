@@ -1,0 +1,475 @@
+//! A session as its worker sees it from outside: what to count, when to cut it.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::os::fd::RawFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::worker::{SWEEP_INTERVAL, Worker};
+use crate::clock;
+use crate::record::{CutReason, TerminationReason};
+use crate::relay::ByteDirection;
+use crate::server::Server;
+use crate::service::{Service, ServiceSnapshot};
+use crate::session::handle::{ExceededLimit, SessionActivity, SessionHandle};
+use crate::socket;
+
+/// A live session; on the heap once, because its worker's sweeper looks at it too.
+pub(crate) struct LiveSession {
+    pub(crate) service: Arc<Service>,
+    pub(super) started_ms: u64,
+    pub(crate) from_client: Cell<u64>,
+    pub(crate) to_client: Cell<u64>,
+    relaying: RefCell<Option<Relaying>>,
+    ended: Cell<Ended>,
+    last_byte_ms: Cell<u64>,
+    /// Directions in which bytes wait for a slow reader.
+    owed: Cell<u8>,
+    /// What both peers had yet to take when that was last looked at.
+    untaken_bytes: Cell<u64>,
+    /// When the server had last got something to answer, before its first byte; zero for never.
+    asked_us: Cell<u64>,
+    first_byte_us: Cell<Option<u64>>,
+    /// Of a session that speaks a database's protocol.
+    card: RefCell<Option<Rc<SessionHandle>>>,
+    interrupt: RefCell<Option<Interrupt>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Set while bytes are relayed.
+struct Relaying {
+    server: Arc<Server>,
+    view: Arc<ServiceSnapshot>,
+    client_fd: RawFd,
+    server_fd: RawFd,
+    since_us: u64,
+    kept_alive: bool,
+    /// When it was last looked whether the peers answer.
+    asked_for_life_ms: u64,
+}
+
+/// What may come over a session from outside.
+pub(crate) enum Interrupt {
+    /// It ends.
+    End(TerminationReason),
+    /// Nothing was said yet, and this server will not say anything: on to another one.
+    Elsewhere(String),
+}
+
+impl Interrupt {
+    /// How a session ends that cannot go on elsewhere.
+    pub(crate) fn ending(self) -> TerminationReason {
+        match self {
+            Interrupt::End(ending) => ending,
+            Interrupt::Elsewhere(_) => TerminationReason::Cut(CutReason::ServerDown),
+        }
+    }
+}
+
+/// Who has ended its sending, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Nobody,
+    Client,
+    Server,
+    ClientThenServer,
+    ServerThenClient,
+}
+
+impl LiveSession {
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        let now_ms = clock::now_ms();
+        Self {
+            service,
+            started_ms: now_ms,
+            from_client: Cell::new(0),
+            to_client: Cell::new(0),
+            relaying: RefCell::new(None),
+            ended: Cell::new(Ended::Nobody),
+            last_byte_ms: Cell::new(now_ms),
+            owed: Cell::new(0),
+            untaken_bytes: Cell::new(0),
+            asked_us: Cell::new(0),
+            first_byte_us: Cell::new(None),
+            card: RefCell::new(None),
+            interrupt: RefCell::new(None),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// From here on the two sockets are one session; until [`Self::stop_relaying`].
+    pub(crate) fn start_relaying(
+        &self,
+        server: &Arc<Server>,
+        view: Arc<ServiceSnapshot>,
+        (client_fd, server_fd): (RawFd, RawFd),
+    ) {
+        let since_us = clock::now_us();
+        self.last_byte_ms.set(since_us / 1_000);
+        let server = Arc::clone(server);
+        let kept_alive = false;
+        let asked_for_life_ms = since_us / 1_000;
+        let relaying = Relaying {
+            server,
+            view,
+            client_fd,
+            server_fd,
+            since_us,
+            kept_alive,
+            asked_for_life_ms,
+        };
+        *self.relaying.borrow_mut() = Some(relaying);
+    }
+
+    /// The descriptors are about to be closed: nobody may look at them any more.
+    pub(crate) fn stop_relaying(&self) {
+        *self.relaying.borrow_mut() = None;
+        // What was meant for this server does not hold for the next one.
+        let mut interrupt = self.interrupt.borrow_mut();
+        if matches!(*interrupt, Some(Interrupt::Elsewhere(_))) {
+            *interrupt = None;
+        }
+    }
+
+    /// The session has logged in.
+    pub(crate) fn take_card(&self, card: &Rc<SessionHandle>) {
+        self.card.replace(Some(Rc::clone(card)));
+    }
+
+    /// It ends.
+    pub(crate) fn drop_card(&self) {
+        self.card.replace(None);
+    }
+
+    pub(crate) fn card(&self) -> Option<Rc<SessionHandle>> {
+        self.card.borrow().clone()
+    }
+
+    /// Bytes of a session that goes from server to server.
+    pub(crate) fn moved_at(
+        &self,
+        worker: &Worker,
+        way: ByteDirection,
+        bytes: u64,
+        server: Option<&Server>,
+    ) {
+        self.last_byte_ms.set(worker.swept_at_ms());
+        let of_service = self.service.counters.bytes.of(worker.index);
+        let of_server = server.map(|server| server.counters.bytes.of(worker.index));
+        match way {
+            ByteDirection::FromClient => {
+                self.from_client.set(self.from_client.get() + bytes);
+                of_service.add_from_client(bytes);
+                if let Some(of_server) = of_server {
+                    of_server.add_from_client(bytes);
+                }
+            }
+            ByteDirection::ToClient => {
+                self.to_client.set(self.to_client.get() + bytes);
+                of_service.add_to_client(bytes);
+                if let Some(of_server) = of_server {
+                    of_server.add_to_client(bytes);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn moved(&self, worker: &Worker, way: ByteDirection, bytes: u64) {
+        self.last_byte_ms.set(worker.swept_at_ms());
+        let relaying = self.relaying.borrow();
+        let Some(relaying) = relaying.as_ref() else {
+            return;
+        };
+        let of_service = self.service.counters.bytes.of(worker.index);
+        let of_server = relaying.server.counters.bytes.of(worker.index);
+        match way {
+            ByteDirection::FromClient => {
+                if self.to_client.get() == 0 {
+                    self.asked_us.set(clock::now_us());
+                }
+                self.from_client.set(self.from_client.get() + bytes);
+                of_service.add_from_client(bytes);
+                of_server.add_from_client(bytes);
+            }
+            ByteDirection::ToClient => {
+                if self.to_client.get() == 0 {
+                    self.first_byte(relaying);
+                }
+                self.to_client.set(self.to_client.get() + bytes);
+                of_service.add_to_client(bytes);
+                of_server.add_to_client(bytes);
+            }
+        }
+    }
+
+    /// A slow reader took some of what it is owed.
+    pub(crate) fn progressed(&self, worker: &Worker) {
+        self.last_byte_ms.set(worker.swept_at_ms());
+    }
+
+    /// One direction begins or ends to wait for a slow reader. No guard: what was owed when the
+    /// session was given up must still be known then.
+    pub(crate) fn owe(&self, begins: bool) {
+        let owed = self.owed.get();
+        self.owed.set(if begins { owed + 1 } else { owed - 1 });
+    }
+
+    /// Bytes that one side has sent did not reach the other.
+    pub(crate) fn owes(&self) -> bool {
+        self.owed.get() > 0
+    }
+
+    fn first_byte(&self, relaying: &Relaying) {
+        let now_us = clock::now_us();
+        let took_us = now_us - relaying.since_us;
+        self.first_byte_us.set(Some(took_us));
+        // A client that thinks before it asks does not make its server slow.
+        let asked_us = self.asked_us.get().max(relaying.since_us);
+        relaying
+            .server
+            .load
+            .observe_latency(now_us, now_us - asked_us);
+        relaying.server.counters.served.add(1);
+    }
+
+    /// No byte went either way, nobody ended, and the server has not been waited for so long that
+    /// its leaving is an idle timeout rather than a failure.
+    pub(crate) fn nothing_moved(&self) -> bool {
+        let relaying = self.relaying.borrow();
+        let limit = relaying
+            .as_ref()
+            .map_or(Duration::ZERO, |r| r.view.settings.connect_timeout);
+        self.nothing_said() && u128::from(self.relayed_for_ms()) < limit.as_millis()
+    }
+
+    /// No byte went either way, and nobody ended.
+    pub(crate) fn nothing_said(&self) -> bool {
+        let moved = self.from_client.get() + self.to_client.get();
+        moved == 0 && self.ended.get() == Ended::Nobody
+    }
+
+    pub(crate) fn relayed_for_ms(&self) -> u64 {
+        let relaying = self.relaying.borrow();
+        relaying
+            .as_ref()
+            .map_or(0, |relaying| (clock::now_us() - relaying.since_us) / 1_000)
+    }
+
+    pub(crate) fn first_byte_us(&self) -> Option<u64> {
+        self.first_byte_us.get()
+    }
+
+    pub(crate) fn ended_sending(&self, way: ByteDirection) {
+        self.ended.set(match (self.ended.get(), way) {
+            (Ended::Nobody, ByteDirection::FromClient) => Ended::Client,
+            (Ended::Nobody, ByteDirection::ToClient) => Ended::Server,
+            (Ended::Client, ByteDirection::ToClient) => Ended::ClientThenServer,
+            (Ended::Server, ByteDirection::FromClient) => Ended::ServerThenClient,
+            (known, _) => known,
+        });
+    }
+
+    pub(crate) fn client_ended_first(&self) -> bool {
+        matches!(self.ended.get(), Ended::Client | Ended::ClientThenServer)
+    }
+
+    pub(crate) fn both_ended(&self) -> bool {
+        let ended = self.ended.get();
+        matches!(ended, Ended::ClientThenServer | Ended::ServerThenClient)
+    }
+
+    /// One side has ended its sending, the other has not.
+    pub(crate) fn half_closed(&self) -> bool {
+        matches!(self.ended.get(), Ended::Client | Ended::Server)
+    }
+
+    /// Ends the session from outside; the first reason counts.
+    pub(crate) fn cut(&self, ending: TerminationReason) {
+        self.interrupt(Interrupt::End(ending));
+    }
+
+    /// Its server was found to be dead: a client that has heard nothing of it yet goes on elsewhere
+    /// if it has said nothing either, and is cut if it has, since nobody knows what became of it.
+    pub(crate) fn leave_dead_server(&self) {
+        if let Some(card) = self.card() {
+            return card.abandon_server();
+        }
+        if self.nothing_said() {
+            self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
+        } else if self.to_client.get() == 0 {
+            self.cut(TerminationReason::Cut(CutReason::ServerDown));
+        }
+    }
+
+    fn interrupt(&self, interrupt: Interrupt) {
+        self.interrupt.borrow_mut().get_or_insert(interrupt);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Runs a step of the session unless it is cut first.
+    pub(crate) async fn unless_cut<T>(
+        &self,
+        step: impl Future<Output = T>,
+    ) -> Result<T, Interrupt> {
+        let mut step = pin!(step);
+        poll_fn(|context| {
+            if let Some(interrupt) = self.interrupt.borrow_mut().take() {
+                return Poll::Ready(Err(interrupt));
+            }
+            let mut waker = self.waker.borrow_mut();
+            if !waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(context.waker()))
+            {
+                *waker = Some(context.waker().clone());
+            }
+            drop(waker);
+            step.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
+    /// Whether an order to cut this server's or service's sessions is meant for this one.
+    pub(crate) fn matches(&self, service_id: Option<u64>, server_id: Option<u64>) -> bool {
+        let relaying = self.relaying.borrow();
+        let own_server = relaying.as_ref().map(|relaying| relaying.server.id);
+        let card = self.card.borrow();
+        let is_at = |id| card.as_ref().is_some_and(|card| card.is_at(id));
+        service_id.is_none_or(|id| id == self.service.id)
+            && server_id.is_none_or(|id| own_server == Some(id) || is_at(id))
+    }
+
+    /// Looks after the session twice a second: timeouts, a reset that nobody waits for, keepalive.
+    pub(crate) fn sweep(&self, now_ms: u64) {
+        if let Some(card) = self.card() {
+            return self.sweep_card(&card, now_ms);
+        }
+        let mut relaying = self.relaying.borrow_mut();
+        let Some(relaying) = relaying.as_mut() else {
+            return;
+        };
+        if !relaying.kept_alive {
+            relaying.keep_alive();
+        }
+        if self.owes() {
+            self.notice_slow_reader(relaying, now_ms);
+        }
+        if self.is_silent_too_long(relaying) {
+            let limit_ms = relaying.view.settings.connect_timeout.as_millis();
+            let why = format!("no data from the server within {limit_ms} ms (connect_timeout_ms)");
+            self.interrupt(Interrupt::Elsewhere(why));
+        } else if let Some(ending) = self
+            .overdue(relaying, now_ms)
+            .or_else(|| relaying.dead_peer(now_ms))
+        {
+            self.cut(ending);
+        }
+    }
+
+    /// The limits of a session that speaks a database's protocol.
+    fn sweep_card(&self, card: &SessionHandle, now_ms: u64) {
+        let view = self.service.snapshot();
+        let Some(own) = &view.database else { return };
+        match card.exceeded_limit(own, now_ms) {
+            Some(ExceededLimit::Query) => card.ask_for_cancel(),
+            Some(ExceededLimit::Transaction) => self.cut(TerminationReason::TransactionTimeout),
+            Some(ExceededLimit::IdleInTransaction) => {
+                self.cut(TerminationReason::IdleInTransaction)
+            }
+            None => {}
+        }
+        card.request_liveness_check(view.settings.keepalive.user_timeout, now_ms);
+        let idle = card.idle_limit(view.settings.idle_timeout);
+        let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
+        let is_idle = matches!(card.doing(), SessionActivity::Idle | SessionActivity::Bound);
+        if is_idle && !idle.is_zero() && silent_ms >= (idle + SWEEP_INTERVAL).as_millis() {
+            self.cut(TerminationReason::IdleTimeout);
+        }
+    }
+
+    /// A slow reader takes from the kernel long before that has room for more of what is owed.
+    fn notice_slow_reader(&self, relaying: &Relaying, now_ms: u64) {
+        let untaken_bytes =
+            socket::untaken_bytes(relaying.client_fd) + socket::untaken_bytes(relaying.server_fd);
+        if untaken_bytes < self.untaken_bytes.replace(untaken_bytes) {
+            self.last_byte_ms.set(now_ms);
+        }
+    }
+
+    /// Where servers speak first, one that does not is as good as one that does not accept.
+    fn is_silent_too_long(&self, relaying: &Relaying) -> bool {
+        let settings = &relaying.view.settings;
+        let waited_us = u128::from(clock::now_us() - relaying.since_us);
+        settings.server_speaks_first
+            && self.nothing_said()
+            && waited_us >= settings.connect_timeout.as_micros()
+    }
+
+    fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<TerminationReason> {
+        let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
+        let settings = &relaying.view.settings;
+        // The stamp of the last byte may be one sweep older than the byte.
+        let passed =
+            |limit: Duration| !limit.is_zero() && silent_ms >= (limit + SWEEP_INTERVAL).as_millis();
+        if self.half_closed() {
+            if socket::is_broken(relaying.client_fd) {
+                return Some(TerminationReason::ResetByClient(
+                    "reset after close".to_owned(),
+                ));
+            }
+            if socket::is_broken(relaying.server_fd) {
+                return Some(TerminationReason::ResetByServer(
+                    "reset after close".to_owned(),
+                ));
+            }
+            if passed(settings.half_close_timeout) {
+                return Some(TerminationReason::HalfCloseTimeout);
+            }
+        }
+        passed(settings.idle_timeout).then_some(TerminationReason::IdleTimeout)
+    }
+}
+
+impl Relaying {
+    /// Set late, so that a connection of a few requests does not pay for five system calls.
+    fn keep_alive(&mut self) {
+        self.kept_alive = true;
+        // SAFETY: `stop_relaying` comes before the descriptor is closed.
+        #[expect(unsafe_code, reason = "the socket is owned by the session's task")]
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.server_fd) };
+        // A Unix socket has no keepalive and needs none.
+        let _ = socket::keep_alive(
+            &socket2::SockRef::from(&borrowed),
+            &self.view.settings.keepalive,
+        );
+    }
+
+    /// Looks seldom: it costs two system calls, also for a session in which nothing happens.
+    fn dead_peer(&mut self, now_ms: u64) -> Option<TerminationReason> {
+        let limit = self.view.settings.keepalive.user_timeout;
+        let looks_apart_ms = (limit / 4).as_millis();
+        let too_soon = u128::from(now_ms.saturating_sub(self.asked_for_life_ms)) < looks_apart_ms;
+        if limit.is_zero() || too_soon {
+            return None;
+        }
+        self.asked_for_life_ms = now_ms;
+        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
+        if socket::is_unanswered(self.client_fd, limit) {
+            return Some(TerminationReason::ResetByClient(why()));
+        }
+        socket::is_unanswered(self.server_fd, limit)
+            .then(|| TerminationReason::ResetByServer(why()))
+    }
+}
+
+impl From<CutReason> for TerminationReason {
+    fn from(reason: CutReason) -> Self {
+        Self::Cut(reason)
+    }
+}

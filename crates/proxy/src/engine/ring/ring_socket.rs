@@ -1,0 +1,305 @@
+//! A socket's two standing requests, one receive and one send, without an allocation, a slab entry
+//! or a waker for each: for sessions that look at both of their sockets themselves.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use compio::driver::SharedFd;
+use io_uring::types::Fd;
+use io_uring::{cqueue, opcode, squeue};
+
+use super::buffers::BUFFER_GROUP;
+use super::multishot::POLL_FIRST;
+use super::{Buffer, NOBODY, Ring, checked};
+
+/// Marks the keys of ports.
+pub(super) const PORT: u64 = 1 << 61;
+
+/// What is sent; it lives in the port until the kernel has answered.
+pub(crate) enum Payload {
+    /// A received buffer, as it is.
+    Ring(Buffer),
+    /// Memory of our own.
+    Own(Vec<u8>),
+}
+
+impl Payload {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Ring(buffer) => buffer,
+            Self::Own(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Receive {
+    Idle,
+    Asked,
+    Answered(i32, u32),
+}
+
+#[derive(Clone, Copy)]
+enum Send {
+    Idle,
+    Asked,
+    Failed(i32),
+}
+
+/// One socket's standing requests.
+pub(crate) struct RingSocket {
+    index: Cell<usize>,
+    socket: SharedFd<socket2::Socket>,
+    receive: Cell<Receive>,
+    send: Cell<Send>,
+    /// Somebody waits for the end of the send; nobody is woken for one that nobody waits for.
+    waits_for_send: Cell<bool>,
+    /// The last receive emptied the socket, so that the next need not try first.
+    drained: Cell<bool>,
+    /// Whoever had it is gone; it is forgotten when the kernel has answered everything.
+    orphaned: Cell<bool>,
+    payload: RefCell<Option<Payload>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl RingSocket {
+    fn set_waker(&self, context: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(context.waker()))
+        {
+            *waker = Some(context.waker().clone());
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.orphaned.get()
+            && !matches!(self.receive.get(), Receive::Asked)
+            && !matches!(self.send.get(), Send::Asked)
+    }
+
+    /// Whether the standing receive has something to say.
+    pub(crate) fn has_arrived(&self) -> bool {
+        matches!(self.receive.get(), Receive::Answered(..))
+    }
+
+    /// Whether a receive is under way.
+    pub(crate) fn is_armed(&self) -> bool {
+        matches!(self.receive.get(), Receive::Asked)
+    }
+
+    /// Whether a send is under way.
+    pub(crate) fn is_sending(&self) -> bool {
+        matches!(self.send.get(), Send::Asked)
+    }
+
+    fn key(&self, is_send: bool) -> u64 {
+        PORT | (self.index.get() as u64) << 1 | u64::from(is_send)
+    }
+}
+
+impl Ring {
+    /// The port of a socket, until [`Ring::close_port`].
+    pub(crate) fn open_port(&self, socket: &SharedFd<socket2::Socket>) -> Rc<RingSocket> {
+        let port = Rc::new(RingSocket {
+            index: Cell::new(0),
+            socket: socket.clone(),
+            receive: Cell::new(Receive::Idle),
+            send: Cell::new(Send::Idle),
+            waits_for_send: Cell::new(false),
+            drained: Cell::new(false),
+            orphaned: Cell::new(false),
+            payload: RefCell::default(),
+            waker: RefCell::default(),
+        });
+        port.index
+            .set(self.ports.borrow_mut().insert(Rc::clone(&port)));
+        port
+    }
+
+    /// Gives up what is under way. What was to be sent and did not go at once goes no more, unless
+    /// it has a moment left: the cancel comes behind it.
+    pub(crate) fn close_port(&self, port: &RingSocket) {
+        port.orphaned.set(true);
+        port.waker.borrow_mut().take();
+        if port.is_over() {
+            return self.remove_port(port);
+        }
+        self.cancel_receive(port);
+        if matches!(port.send.get(), Send::Asked) {
+            self.cancel(port.key(true));
+        }
+    }
+
+    fn remove_port(&self, port: &RingSocket) {
+        if let Receive::Answered(_, flags) = port.receive.get()
+            && let Some(id) = cqueue::buffer_select(flags)
+        {
+            drop(Buffer::new(&self.buffers, id, 0));
+        }
+        let gone = self.ports.borrow_mut().remove(port.index.get());
+        drop(gone);
+    }
+
+    /// The answer comes as any other: -ECANCELED, or bytes that were quicker.
+    pub(crate) fn cancel_receive(&self, port: &RingSocket) {
+        if port.is_armed() {
+            let cancel = opcode::AsyncCancel::new(port.key(false)).build();
+            self.submit(&cancel.user_data(NOBODY));
+        }
+    }
+
+    /// Begins to receive for nobody in particular.
+    pub(crate) fn watch(&self, port: &RingSocket) {
+        port.waker.borrow_mut().take();
+        self.arm_receive(port);
+    }
+
+    fn arm_receive(&self, port: &RingSocket) {
+        if !matches!(port.receive.get(), Receive::Idle) {
+            return;
+        }
+        let entry = opcode::Recv::new(Fd(port.socket.as_raw_fd()), std::ptr::null_mut(), 0)
+            .buf_group(BUFFER_GROUP)
+            .ioprio(if port.drained.get() { POLL_FIRST } else { 0 })
+            .build()
+            .flags(squeue::Flags::BUFFER_SELECT)
+            .user_data(port.key(false));
+        port.receive.set(Receive::Asked);
+        self.submit(&entry);
+    }
+
+    /// What has arrived; `None`: the end. ENOBUFS: bytes are there, but no ring buffer.
+    pub(crate) fn poll_receive(
+        &self,
+        port: &RingSocket,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<Option<Buffer>>> {
+        match port.receive.get() {
+            Receive::Answered(result, flags) => {
+                port.receive.set(Receive::Idle);
+                port.drained.set(!cqueue::sock_nonempty(flags));
+                let buffer = cqueue::buffer_select(flags)
+                    .map(|id| Buffer::new(&self.buffers, id, usize::try_from(result).unwrap_or(0)));
+                return Poll::Ready(checked(result).map(|count| buffer.filter(|_| count > 0)));
+            }
+            Receive::Idle => self.arm_receive(port),
+            Receive::Asked => {}
+        }
+        port.set_waker(context);
+        Poll::Pending
+    }
+
+    /// Starts a send of all of it; nobody is woken when it goes well. One at a time: the kernel
+    /// reads the memory of the one under way, and the peer must get one after the other.
+    pub(crate) fn start_send(&self, port: &RingSocket, payload: Payload) -> io::Result<()> {
+        if port.is_sending() {
+            return Err(io::Error::other("a send is under way already"));
+        }
+        self.ask_send(port, payload);
+        Ok(())
+    }
+
+    fn ask_send(&self, port: &RingSocket, payload: Payload) {
+        let bytes = payload.bytes();
+        // Own memory may wait in the kernel for a slow peer; a ring buffer must not.
+        let flags = match &payload {
+            Payload::Ring(_) => libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            Payload::Own(_) => libc::MSG_WAITALL | libc::MSG_NOSIGNAL,
+        };
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let entry = opcode::Send::new(Fd(port.socket.as_raw_fd()), bytes.as_ptr(), length)
+            .flags(flags)
+            .build()
+            .user_data(port.key(true));
+        port.payload.replace(Some(payload));
+        port.send.set(Send::Asked);
+        self.submit(&entry);
+    }
+
+    /// Whether the last send has gone out.
+    pub(crate) fn poll_sent(
+        &self,
+        port: &RingSocket,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        match port.send.get() {
+            Send::Idle => Poll::Ready(Ok(())),
+            Send::Asked => {
+                port.set_waker(context);
+                port.waits_for_send.set(true);
+                Poll::Pending
+            }
+            Send::Failed(result) => Poll::Ready(checked(result).map(drop)),
+        }
+    }
+
+    /// Empty memory for a send.
+    pub(crate) fn spare(&self) -> Vec<u8> {
+        self.spares.take()
+    }
+
+    /// Takes memory back.
+    pub(crate) fn keep_spare(&self, bytes: Vec<u8>) {
+        self.spares.keep(bytes);
+    }
+
+    pub(super) fn deliver_to_port(&self, key: u64, result: i32, flags: u32) {
+        let index = usize::try_from((key & !PORT) >> 1).unwrap_or(usize::MAX);
+        let Some(port) = self.ports.borrow().get(index).cloned() else {
+            return;
+        };
+        if key & 1 == 0 {
+            port.receive.set(Receive::Answered(result, flags));
+            port.wake();
+        } else {
+            self.sent(&port, result);
+        }
+        if port.is_over() {
+            self.remove_port(&port);
+        }
+    }
+
+    fn sent(&self, port: &RingSocket, result: i32) {
+        let Some(payload) = port.payload.take() else {
+            return;
+        };
+        let length = payload.bytes().len();
+        match usize::try_from(result) {
+            Ok(sent) if sent == length => {
+                port.send.set(Send::Idle);
+                if let Payload::Own(bytes) = payload {
+                    self.keep_spare(bytes);
+                }
+                if port.waits_for_send.replace(false) {
+                    port.wake();
+                }
+            }
+            // Whoever waits stays marked as waiting: the send goes on.
+            Ok(sent) if !port.orphaned.get() => self.send_rest(port, &payload, sent),
+            Err(_) if result == -libc::EAGAIN && !port.orphaned.get() => {
+                self.send_rest(port, &payload, 0);
+            }
+            _ => {
+                port.send.set(Send::Failed(result));
+                port.wake();
+            }
+        }
+    }
+
+    fn send_rest(&self, port: &RingSocket, payload: &Payload, sent: usize) {
+        let mut rest = self.spare();
+        rest.extend_from_slice(&payload.bytes()[sent..]);
+        self.ask_send(port, Payload::Own(rest));
+    }
+}

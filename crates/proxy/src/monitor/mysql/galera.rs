@@ -1,0 +1,93 @@
+//! A Galera node's state.
+
+use evenkeel_policy::cluster::{
+    Gtids,
+    report::{Galera, GaleraState},
+};
+use evenkeel_wire::gtid;
+
+use crate::monitor::row::{Nonsense, Row};
+
+/// Answers in every state of the node.
+pub(super) const STATUS: &str = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
+
+/// The question for its position alone.
+pub(super) const POSITION: &str =
+    "SELECT @@global.read_only AS read_only, WSREP_LAST_SEEN_GTID() AS seen_gtid";
+
+/// The position in an answer to it.
+pub(super) const SEEN: &str = "seen_gtid";
+
+/// Is answered once it has applied all that the cluster had committed before.
+pub(super) const CATCH_UP: &str = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0";
+
+/// Whether the library runs. One that was switched off while it did (`wsrep_on`) still makes a
+/// node, which writes past its cluster.
+pub(super) fn is_node(facts: &Row, status: &Row) -> Result<bool, Nonsense> {
+    let loaded =
+        status.has("wsrep_provider_name") && !status.text(&["wsrep_provider_name"])?.is_empty();
+    Ok(facts.flag(&["wsrep_on"])? || loaded)
+}
+
+pub(super) fn read(facts: &Row, status: &Row) -> Result<Galera, Nonsense> {
+    Ok(Galera {
+        server_identity: server_identity(facts, status)?.to_owned(),
+        cluster_uuid: status.text(&["wsrep_cluster_state_uuid"])?.to_owned(),
+        in_primary_component: status.text(&["wsrep_cluster_status"])? == "Primary",
+        state: state(status)?,
+        ready: status.flag(&["wsrep_ready"])?,
+        set_aside: set_aside(facts)?,
+        read_only: read_only(facts)?,
+        receive_queue: match status.has("wsrep_local_recv_queue") {
+            true => status.number(&["wsrep_local_recv_queue"])?,
+            // Before it has connected for the first time.
+            false => 0,
+        },
+        causal: facts.has("binlog_state"),
+    })
+}
+
+/// How many transactions of its cluster it has committed: each node all of them, in one order.
+pub(super) fn committed(facts: &Row) -> Result<Gtids, Nonsense> {
+    let text = facts.text(&[SEEN])?;
+    let mut read = gtid::mysql(text.as_bytes());
+    let malformed = || Nonsense::new(format!("{text:?} is not a position in a Galera cluster"));
+    let seen = read.next().and_then(Result::ok).ok_or_else(malformed)?;
+    Ok(Gtids::mysql([(seen.uuid, "", 1, seen.last)]))
+}
+
+/// The library names the node anew at each start; before it has connected it has no name.
+fn server_identity<'a>(facts: &'a Row, status: &'a Row) -> Result<&'a str, Nonsense> {
+    let of_this_start = match status.has("wsrep_gcomm_uuid") {
+        true => status.value(&["wsrep_gcomm_uuid"])?.unwrap_or_default(),
+        false => "",
+    };
+    match of_this_start {
+        "" => facts.text(&["server_identity"]),
+        uuid => Ok(uuid),
+    }
+}
+
+fn state(status: &Row) -> Result<GaleraState, Nonsense> {
+    if !status.has("wsrep_local_state") {
+        return Ok(GaleraState::Joining);
+    }
+    Ok(match status.number::<u32>(&["wsrep_local_state"])? {
+        2 => GaleraState::Donor,
+        3 => GaleraState::Joined,
+        4 => GaleraState::Synced,
+        _ => GaleraState::Joining,
+    })
+}
+
+fn set_aside(facts: &Row) -> Result<bool, Nonsense> {
+    let maintained = facts.has("pxc_maint_mode") && facts.text(&["pxc_maint_mode"])? != "DISABLED";
+    let rejecting = facts.text(&["wsrep_reject_queries"])? != "NONE";
+    let switched_off = !facts.flag(&["wsrep_on"])?;
+    Ok(maintained || rejecting || switched_off || facts.flag(&["wsrep_desync"])?)
+}
+
+fn read_only(facts: &Row) -> Result<bool, Nonsense> {
+    let super_read_only = facts.has("super_read_only") && facts.flag(&["super_read_only"])?;
+    Ok(super_read_only || facts.flag(&["read_only"])?)
+}

@@ -1,0 +1,194 @@
+//! Asks a PostgreSQL server what it has of a user who wants to log in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_postgres::{
+    Row, Statement,
+    error::{DbError, SqlState},
+    types::Type,
+};
+
+use super::line::{Caller, MonitorConnection};
+use super::{Nonsense, WatchError, is_about_the_question};
+use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
+use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
+
+/// As the server judges a login: its clock, and who may not log in at all.
+const QUERY: &str = "SELECT one.rolname, one.rolpassword, \
+    COALESCE(one.rolvaliduntil < pg_catalog.clock_timestamp(), false), one.rolcanlogin";
+
+/// The role itself, which may have been dropped and made again, and what ALTER ROLE and ALTER
+/// DATABASE have set for it in any database: a server gives that to connections that are opened
+/// from then on. Then the databases to which it lets nobody, or not this user, connect: it does not
+/// see who is given a connection that is open already.
+const FURTHER: &str = "pg_catalog.concat_ws(' ', role.oid, (SELECT pg_catalog.string_agg( \
+    pg_catalog.concat_ws(' ', own.setdatabase, own.setrole, own.setconfig), ' ' \
+    ORDER BY own.setdatabase, own.setrole) FROM pg_catalog.pg_db_role_setting AS own \
+    WHERE own.setrole IN (0, role.oid))), \
+    ARRAY(SELECT one.datname::pg_catalog.text FROM pg_catalog.pg_database AS one \
+    WHERE NOT one.datallowconn), \
+    ARRAY(SELECT one.datname::pg_catalog.text FROM pg_catalog.pg_database AS one \
+    WHERE NOT pg_catalog.has_database_privilege(role.oid, one.oid, 'CONNECT'))";
+
+const ROLE: &str = "LEFT JOIN pg_catalog.pg_roles AS role ON role.rolname = one.rolname";
+
+const STEP: &str = "looking up a user";
+
+/// Asks servers about users, many at once over one connection that it keeps.
+pub struct PostgresAuthQuery {
+    caller: Caller,
+    query: String,
+    is_own: bool,
+    kept: Mutex<Option<Arc<Kept>>>,
+}
+
+struct Kept {
+    target: Target,
+    line: MonitorConnection,
+    statement: Statement,
+}
+
+impl PostgresAuthQuery {
+    /// `query` takes a user's name as `$1` and gives `(rolname, rolpassword, valid_until)`;
+    /// without it `pg_authid` is read.
+    pub fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+        query: Option<&str>,
+    ) -> Result<Self, ProbeSetupError> {
+        Ok(Self {
+            caller: Caller::new(account, tls, "evenkeel-auth")?,
+            query: query.map_or_else(own_query, wrapped),
+            is_own: query.is_none(),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Asks once, within `timeout`.
+    pub async fn ask(
+        &self,
+        target: &Target,
+        user: &str,
+        timeout: Duration,
+    ) -> Result<PostgresAuthRecord, LookupError> {
+        let progress = Progress::new(timeout);
+        match tokio::time::timeout(timeout, self.run(target, user, &progress)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.hang_up().await;
+                Err(LookupError::Unavailable(progress.timed_out(timeout)))
+            }
+        }
+    }
+
+    /// Takes leave of the server, until the next question.
+    pub async fn hang_up(&self) {
+        *self.kept.lock().await = None;
+    }
+
+    async fn run(
+        &self,
+        target: &Target,
+        user: &str,
+        progress: &Progress,
+    ) -> Result<PostgresAuthRecord, LookupError> {
+        let unavailable = |error: WatchError| LookupError::Unavailable(error.to_string());
+        let kept = self.kept(target, progress).await.map_err(unavailable)?;
+        progress.logged_in(STEP);
+        kept.line.begin_answer();
+        let rows = kept.line.client.query(&kept.statement, &[&user]).await;
+        let rows = rows.map_err(|error| unavailable(self.judge(&error, &kept.line, progress)))?;
+        // A query of the operator's may be generous about case.
+        let mut rows = rows.iter();
+        let row = rows.find(|row| matches!(row.try_get::<_, &str>(0), Ok(name) if name == user));
+        match row {
+            Some(row) => read(row).map_err(unavailable),
+            None => Err(LookupError::NoSuchUser),
+        }
+    }
+
+    /// The connection, made anew if it is broken or leads elsewhere. While it is made the others
+    /// wait for it.
+    async fn kept(&self, target: &Target, progress: &Progress) -> Result<Arc<Kept>, WatchError> {
+        let mut kept = self.kept.lock().await;
+        let good = |kept: &&Arc<Kept>| kept.target == *target && kept.line.is_usable();
+        if let Some(good) = kept.as_ref().filter(good) {
+            return Ok(Arc::clone(good));
+        }
+        *kept = None;
+        let line = self.caller.call(target, progress, STEP).await?;
+        let types = [Type::TEXT];
+        let statement = line.client.prepare_typed(&self.query, &types).await;
+        let statement = statement.map_err(|error| self.judge(&error, &line, progress))?;
+        let made = Arc::new(Kept {
+            target: target.clone(),
+            line,
+            statement,
+        });
+        *kept = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+impl PostgresAuthQuery {
+    fn judge(
+        &self,
+        error: &tokio_postgres::Error,
+        line: &MonitorConnection,
+        progress: &Progress,
+    ) -> WatchError {
+        match error.as_db_error().filter(|db| is_about_the_question(db)) {
+            Some(db) => WatchError::CannotTell(self.refused(db)),
+            None => self.caller.judge(error, line, progress),
+        }
+    }
+
+    fn refused(&self, error: &DbError) -> String {
+        let (user, code) = (&self.caller.user, error.code().code());
+        let said = messages::clipped(error.message());
+        match error.code() {
+            &SqlState::INSUFFICIENT_PRIVILEGE if self.is_own => format!(
+                "account '{user}' lacks the privilege to read password hashes: {said} (SQLSTATE \
+                 {code}); GRANT SELECT ON pg_authid TO {user}, or set query in [service.auth] to \
+                 one that calls a SECURITY DEFINER function"
+            ),
+            _ if self.is_own => format!("user lookup failed: {said} (SQLSTATE {code})"),
+            _ => format!(
+                "query of [service.auth] failed: {said} (SQLSTATE {code}); it must take the user \
+                 name as $1 and return (rolname, rolpassword, valid_until)"
+            ),
+        }
+    }
+}
+
+fn own_query() -> String {
+    format!("{QUERY}, {FURTHER} FROM pg_catalog.pg_authid AS one {ROLE} WHERE one.rolname = $1")
+}
+
+/// The server's clock judges, and the account's search path is the operator's.
+fn wrapped(query: &str) -> String {
+    let query = query.trim().trim_end_matches(';');
+    format!(
+        "SELECT one.rolname::pg_catalog.text, one.rolpassword::pg_catalog.text, \
+         COALESCE(one.valid_until::pg_catalog.timestamptz < pg_catalog.clock_timestamp(), false), \
+         true, {FURTHER} FROM (\n{query}\n) AS one (rolname, rolpassword, valid_until) {ROLE}"
+    )
+}
+
+fn read(row: &Row) -> Result<PostgresAuthRecord, WatchError> {
+    let wrong = |error| WatchError::from(Nonsense::new(error));
+    let verifier: Option<String> = row.try_get(1).map_err(wrong)?;
+    Ok(PostgresAuthRecord {
+        verifier: Verifier::of_text(verifier),
+        expired: row.try_get(2).map_err(wrong)?,
+        can_login: row.try_get(3).map_err(wrong)?,
+        settings: row
+            .try_get::<_, Option<_>>(4)
+            .map_err(wrong)?
+            .unwrap_or_default(),
+        closed: row.try_get(5).map_err(wrong)?,
+        forbidden: row.try_get(6).map_err(wrong)?,
+    })
+}

@@ -1,0 +1,114 @@
+//! A row of an answer, read by the names of its columns.
+
+use std::{fmt, str::FromStr};
+
+use crate::probe::messages;
+
+/// An answer that does not mean anything, or less than it should.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nonsense(String);
+
+impl Nonsense {
+    pub(super) fn new(what: impl fmt::Display) -> Self {
+        let what = messages::clipped(&what.to_string());
+        Self(format!("unexpected response from the server: {what}"))
+    }
+
+    /// The server keeps something back.
+    pub(super) fn hidden(what: &str) -> Self {
+        Self(format!("insufficient privilege to read {what}"))
+    }
+}
+
+impl fmt::Display for Nonsense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Columns with their values, NULL as `None`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Row(Vec<(String, Option<String>)>);
+
+impl Row {
+    pub(super) fn new(cells: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
+        Self(cells.into_iter().collect())
+    }
+
+    /// Rows of "name, value", as `SHOW … VARIABLES` gives them, as one row.
+    pub(super) fn of_pairs(rows: &[Row]) -> Self {
+        let pair = |row: &Row| match row.0.as_slice() {
+            [(_, Some(name)), (_, value)] => Some((name.clone(), value.clone())),
+            _ => None,
+        };
+        Self(rows.iter().filter_map(pair).collect())
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(column, _)| column == name)
+    }
+
+    /// The value of the first of these columns that is there: a column's older name comes second.
+    pub(super) fn value(&self, names: &[&str]) -> Result<Option<&str>, Nonsense> {
+        let cell = |name: &&str| self.0.iter().find(|(column, _)| column == name);
+        match names.iter().find_map(cell) {
+            Some((_, value)) => Ok(value.as_deref()),
+            None => Err(Nonsense::new(format!(
+                "column {} is missing",
+                names.join(" or ")
+            ))),
+        }
+    }
+
+    /// A value that is never NULL.
+    pub(super) fn text(&self, names: &[&str]) -> Result<&str, Nonsense> {
+        let none = || Nonsense::new(format!("{} is NULL", names.join(" or ")));
+        self.value(names)?.ok_or_else(none)
+    }
+
+    pub(super) fn number<T: FromStr>(&self, names: &[&str]) -> Result<T, Nonsense> {
+        parse(names, self.text(names)?)
+    }
+
+    pub(super) fn number_or_null<T: FromStr>(&self, names: &[&str]) -> Result<Option<T>, Nonsense> {
+        let value = self.value(names)?;
+        value.map(|text| parse(names, text)).transpose()
+    }
+
+    /// Whether a switch is on, however its server writes that.
+    pub(super) fn flag(&self, names: &[&str]) -> Result<bool, Nonsense> {
+        match self.text(names)? {
+            "0" | "OFF" | "off" | "f" => Ok(false),
+            "" => Err(Nonsense::new(format!("{} is empty", names.join(" or ")))),
+            // Newer ones know more ways of being on than one.
+            _ => Ok(true),
+        }
+    }
+
+    /// The only value of a lag query's row: milliseconds or NULL.
+    pub(super) fn lag_ms(&self) -> Result<Option<u64>, Nonsense> {
+        let value = match self.0.as_slice() {
+            [(_, value)] => value,
+            _ => return Err(Nonsense::new("lag_query returned more than one column")),
+        };
+        let Some(text) = value else { return Ok(None) };
+        let ms: f64 = parse(&["lag_query"], text)?;
+        match ms.is_finite() {
+            // A clock may run ahead; nobody is ahead of his source.
+            true => Ok(Some(ms.max(0.0) as u64)),
+            false => Err(Nonsense::new(format!("lag_query returned {text}"))),
+        }
+    }
+}
+
+/// The only row of an answer.
+pub(super) fn only(rows: Vec<Row>) -> Result<Row, Nonsense> {
+    let [row] = <[Row; 1]>::try_from(rows)
+        .map_err(|rows| Nonsense::new(format!("{} rows instead of one", rows.len())))?;
+    Ok(row)
+}
+
+fn parse<T: FromStr>(names: &[&str], text: &str) -> Result<T, Nonsense> {
+    let wrong = |_| Nonsense::new(format!("{} is {text:?}", names.join(" or ")));
+    text.trim().parse().map_err(wrong)
+}

@@ -1,0 +1,140 @@
+//! What a database's functions and tables do to its data when a query names them.
+
+mod resolve;
+mod routine_pins;
+mod safe_functions;
+mod user_code;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+use evenkeel_policy::pins::Pins;
+use evenkeel_policy::route::Volatility;
+
+pub use resolve::{Builder, Changes, Function, Relation, RelationKind};
+use user_code::UserCode;
+
+/// By name, whatever the schema: which one a session means depends on its search path, so the worst
+/// of all that bear the name counts. Names are as the server has them: folded, without quotes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Catalog {
+    generation: u64,
+    functions: HashMap<Box<[u8]>, Volatility>,
+    relations: HashMap<Box<[u8]>, Volatility>,
+    implied: Volatility,
+    implied_code: Option<Pins>,
+    event_code: Option<Pins>,
+    /// Names of functions that are not the server's own.
+    of_users: HashSet<Box<[u8]>>,
+    /// Of these, such as `row.name` calls, if that changes anything or leaves anything behind.
+    of_rows: HashSet<Box<[u8]>>,
+    has_languages: bool,
+    code: UserCode,
+    /// Only what leaves anything behind.
+    binds: HashMap<Box<[u8]>, Pins>,
+    triggers: HashMap<Box<[u8]>, Pins>,
+    views: HashMap<Box<[u8]>, Pins>,
+}
+
+impl Catalog {
+    /// Higher for one that was read later: what was concluded from another may be wrong now.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The worst of all functions, aggregates and procedures of that name.
+    #[must_use]
+    pub fn function(&self, name: &[u8]) -> Volatility {
+        let known = self.functions.get(name).copied();
+        known.unwrap_or_else(|| safe_functions::of_syntax(name))
+    }
+
+    /// The worst of all tables and views of that name: of a view and of row security, the worst of
+    /// the functions and tables that they use.
+    #[must_use]
+    pub fn relation(&self, name: &[u8]) -> Volatility {
+        let known = self.relations.get(name).copied();
+        known.unwrap_or(Volatility::Unknown)
+    }
+
+    /// The worst that any statement may call without naming it: operators, casts, types and domains
+    /// that users have made.
+    #[must_use]
+    pub fn implied(&self) -> Volatility {
+        self.implied
+    }
+
+    /// What the same may leave behind; `None`: none of it is code that users can replace.
+    #[must_use]
+    pub fn implied_code(&self) -> Option<Pins> {
+        self.implied_code
+    }
+
+    /// What event triggers may leave behind; `None`: there are none.
+    #[must_use]
+    pub fn event_code(&self) -> Option<Pins> {
+        self.event_code
+    }
+
+    /// What calling any function or procedure of that name may leave behind in the session; `None`:
+    /// there is none.
+    #[must_use]
+    pub fn binds(&self, name: &[u8]) -> Option<Pins> {
+        let is_known = || self.function(name) != Volatility::Unknown;
+        let bound = self.binds.get(name).copied();
+        bound.or_else(|| is_known().then_some(Pins::NONE))
+    }
+
+    /// Whether any function or procedure of that name is not the server's own.
+    #[must_use]
+    pub fn is_of_users(&self, name: &[u8]) -> bool {
+        self.of_users.contains(name)
+    }
+
+    /// Whether there are functions that a name behind a row and a dot calls, and that are no mere
+    /// reads.
+    #[must_use]
+    pub fn has_of_rows(&self) -> bool {
+        !self.of_rows.is_empty()
+    }
+
+    /// Whether there are languages in which functions keep what the next session finds.
+    #[must_use]
+    pub fn has_languages(&self) -> bool {
+        self.has_languages
+    }
+
+    /// Whether `row.name` may call one of these.
+    #[must_use]
+    pub fn is_of_row(&self, name: &[u8]) -> bool {
+        self.of_rows.contains(name)
+    }
+
+    /// Whether reading from a table or view of that name, or writing to it, runs what users have
+    /// made.
+    #[must_use]
+    pub fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        self.code.is_run(name, is_written)
+    }
+
+    /// What writing to a table or view of that name, or reading from it, may leave behind.
+    #[must_use]
+    pub fn triggers(&self, name: &[u8]) -> Pins {
+        self.triggers.get(name).copied().unwrap_or(Pins::NONE)
+    }
+
+    /// What reading from a table or view of that name may leave behind.
+    #[must_use]
+    pub fn views(&self, name: &[u8]) -> Pins {
+        self.views.get(name).copied().unwrap_or(Pins::NONE)
+    }
+
+    /// How many functions and relations are known, by name.
+    #[must_use]
+    pub fn count(&self) -> (usize, usize) {
+        (self.functions.len(), self.relations.len())
+    }
+}

@@ -1,0 +1,517 @@
+//! How a session comes to a server connection, whatever it speaks: it borrows one, waits for one,
+//! or for a primary.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
+use evenkeel_policy::failover_queue::{FailoverTicket, PrimaryError, PrimaryStatus};
+use smallvec::SmallVec;
+
+use super::handle::{SessionActivity, SessionHandle};
+use super::placement::{Placement, PlacementTarget};
+use crate::clock;
+use crate::counters::work::{StatementResult, TimedResult};
+use crate::engine::worker::Worker;
+use crate::server::Server;
+use crate::service::database::{DatabaseService, DatabaseSnapshot};
+use crate::service::failover_queue::{FailoverAdmission, FailoverWaiter};
+use crate::service::stats::{ServiceStats, UserStats};
+use crate::service::{Service, ServiceSnapshot};
+use crate::upstream::server_login::ConnectError;
+use crate::upstream::worker_pool::{
+    AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
+};
+
+/// A renewal that takes longer is not worth the connection.
+const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Who has waited for a connection so long looks whether there is one elsewhere by now.
+const REROUTE_AFTER_MS: u64 = 500;
+
+/// A session as one who borrows.
+pub(super) struct Acquirer<'a, C: PoolableConnection> {
+    worker: &'a Rc<Worker>,
+    service: Arc<DatabaseService>,
+    lending: Rc<WorkerPool<C>>,
+    account: Rc<UserPools<C>>,
+    card: Rc<SessionHandle>,
+    /// Where what it does is counted.
+    pub(super) usage: Arc<UserStats>,
+    /// Where its connection goes, or the one that is waited for.
+    pub(super) at: Option<Placement>,
+    place: Rc<WaitSlot<C>>,
+    wait: Option<Wait>,
+    /// It came to the primary after waiting for one, and lets the next one follow.
+    resumed: Option<FailoverTicket>,
+}
+
+/// What a session waits for.
+enum Wait {
+    /// A connection, until this moment.
+    Connection { until_ms: u64, since_us: u64 },
+    /// A primary.
+    Primary {
+        ticket: FailoverTicket,
+        turn: Arc<FailoverWaiter>,
+    },
+}
+
+/// What came of asking for a connection, or of waiting for one.
+pub(super) enum AcquireOutcome<C> {
+    /// It is lent.
+    Server(Box<C>),
+    /// It comes.
+    Pending,
+    /// Where the work goes is to be decided anew.
+    Reroute,
+    /// That server has none to give: see [`Borrower::turn_elsewhere`].
+    Exhausted,
+    /// The work is not run.
+    Denied(AcquireError),
+}
+
+/// Why work is not run.
+pub(super) enum AcquireError {
+    /// There is no use in waiting for a connection.
+    Refused(PoolRefusal),
+    /// It has waited for a connection in vain.
+    TimedOut,
+    /// There is no primary.
+    Trouble(PrimaryError),
+    /// A server does not want it.
+    ConnectFailed(Arc<ConnectError>),
+}
+
+impl<'a, C: PoolableConnection> Acquirer<'a, C> {
+    /// It has no connection, and waits for none.
+    pub(super) fn new(
+        worker: &'a Rc<Worker>,
+        service: &Arc<DatabaseService>,
+        lending: Rc<WorkerPool<C>>,
+        account: &Rc<UserPools<C>>,
+        card: &Rc<SessionHandle>,
+    ) -> Self {
+        Self {
+            worker,
+            service: Arc::clone(service),
+            lending,
+            account: Rc::clone(account),
+            card: Rc::clone(card),
+            usage: service.usage(worker.index, &account.who, &card.database()),
+            at: None,
+            place: WaitSlot::new(),
+            wait: None,
+            resumed: None,
+        }
+    }
+
+    /// Its session is in another database from now on.
+    pub(super) fn is_in(&mut self, database: &str) {
+        let database = Arc::from(database);
+        let (worker, who) = (self.worker.index, &self.account.who);
+        self.usage = self.service.usage(worker, who, &database);
+        self.card.set_database(database);
+    }
+
+    /// Where its connection goes.
+    pub(super) fn server(&self) -> Option<&Server> {
+        self.at.as_ref().map(|at| &*at.server)
+    }
+
+    /// Whether that is a replica.
+    pub(super) fn is_at_replica(&self) -> bool {
+        self.at.as_ref().is_some_and(|at| at.is_replica)
+    }
+
+    /// Whether that is the primary.
+    pub(super) fn is_at_primary(&self) -> bool {
+        self.at.as_ref().is_some_and(|at| !at.is_replica)
+    }
+
+    /// Whether a server of the view has a connection for it now, or one more can be opened there.
+    pub(super) fn has_room(&self, view: &ServiceSnapshot, index: usize) -> bool {
+        let Some(own) = &view.database else {
+            return true;
+        };
+        let pooled = self.account.pooled(&view.servers[index], own);
+        self.lending.has_room(&pooled)
+    }
+
+    /// Asks for a connection where the work is to run.
+    pub(super) fn ask(
+        &mut self,
+        wanted: &PlacementTarget,
+        view: &ServiceSnapshot,
+    ) -> AcquireOutcome<C> {
+        match wanted {
+            PlacementTarget::Primary => self.ask_primary(view),
+            PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) => {
+                self.ask_at(view, *index, true)
+            }
+            PlacementTarget::Named(index) | PlacementTarget::AfterPosition(index, _) => {
+                self.ask_at(view, *index, false)
+            }
+        }
+    }
+
+    fn ask_primary(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
+        let primary = view.database.as_ref().and_then(|own| own.primary);
+        let Some(index) = primary else {
+            return match self.wait_for_another_primary() {
+                AcquireOutcome::Reroute => AcquireOutcome::Denied(AcquireError::NO_PRIMARY),
+                got => got,
+            };
+        };
+        if self.resumed.is_some() || self.service.failover_queue.is_calm() {
+            return self.ask_at(view, index, false);
+        }
+        match self.stand_in_line() {
+            AcquireOutcome::Reroute => self.ask_at(view, index, false),
+            got => got,
+        }
+    }
+
+    /// Among those who wait for a primary, unless there is one by now.
+    fn stand_in_line(&mut self) -> AcquireOutcome<C> {
+        match self.service.failover_queue.ask(clock::now_ms()) {
+            FailoverAdmission::Go => AcquireOutcome::Reroute,
+            FailoverAdmission::Wait(ticket, turn) => self.wait_for_turn(ticket, turn),
+            FailoverAdmission::Fail(trouble) => {
+                AcquireOutcome::Denied(AcquireError::Trouble(trouble))
+            }
+        }
+    }
+
+    fn wait_for_turn(
+        &mut self,
+        ticket: FailoverTicket,
+        turn: Arc<FailoverWaiter>,
+    ) -> AcquireOutcome<C> {
+        self.card
+            .set_activity(SessionActivity::WaitingForPrimary, self.worker);
+        self.wait = Some(Wait::Primary { ticket, turn });
+        AcquireOutcome::Pending
+    }
+
+    fn ask_at(
+        &mut self,
+        view: &ServiceSnapshot,
+        index: usize,
+        is_reserved: bool,
+    ) -> AcquireOutcome<C> {
+        self.at = Placement::new(view, index, is_reserved);
+        self.ask_there(view)
+    }
+
+    /// Asks for a connection to the server that it has chosen.
+    fn ask_there(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
+        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+            return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
+        };
+        loop {
+            let pooled = self.account.pooled(&at.server, own);
+            match self.lending.borrow(&pooled, &self.place) {
+                AcquireResult::Now(server) => return AcquireOutcome::Server(server),
+                AcquireResult::Later(until_ms) => return self.wait_until(until_ms),
+                // An operator has had its connections opened anew just now: there is another pool.
+                AcquireResult::Refused(_) if pooled.pool.is_retired() => {}
+                AcquireResult::Refused(refusal) => {
+                    self.at = None;
+                    return AcquireOutcome::Denied(AcquireError::Refused(refusal));
+                }
+            }
+        }
+    }
+
+    fn wait_until(&mut self, until_ms: u64) -> AcquireOutcome<C> {
+        self.waits_until(until_ms);
+        let look_around_ms = clock::now_ms() + REROUTE_AFTER_MS;
+        self.card.set_deadline(until_ms.min(look_around_ms));
+        AcquireOutcome::Pending
+    }
+
+    fn waits_until(&mut self, until_ms: u64) {
+        let since_us = clock::now_us();
+        self.wait = Some(Wait::Connection { until_ms, since_us });
+        self.card
+            .set_activity(SessionActivity::Waiting, self.worker);
+    }
+
+    /// What it was lent cannot be made its session's: it waits for a new one, which comes as soon
+    /// as a server may take to let anybody in.
+    pub(super) fn exchange(&mut self, connection: Box<C>) {
+        self.card.clear_server();
+        self.lending.replace_connection(connection, &self.place);
+        self.waits_until(u64::MAX);
+    }
+
+    /// What has come of waiting for a connection to a server of this service.
+    pub(super) fn poll_connection(
+        &mut self,
+        context: &Context<'_>,
+        service: &Service,
+    ) -> Option<AcquireOutcome<C>> {
+        let Some(Wait::Connection { since_us, .. }) = self.wait else {
+            return None;
+        };
+        let delivery = self.place.take(context)?;
+        self.wait = None;
+        self.card.set_deadline(0);
+        let waited_us = clock::now_us().saturating_sub(since_us);
+        self.figures().wait_us.observe(waited_us);
+        Some(match delivery {
+            WaitResult::Connection(server) if self.is_at_former_primary(&service.snapshot()) => {
+                self.give_back(server, Condition::Clean);
+                self.at = None;
+                AcquireOutcome::Reroute
+            }
+            WaitResult::Connection(server) => AcquireOutcome::Server(server),
+            WaitResult::Again => {
+                self.at = None;
+                AcquireOutcome::Reroute
+            }
+            WaitResult::Failed(error) if error.is_passing() => {
+                self.service.knowledge.request_role_check(error.server_id);
+                AcquireOutcome::Exhausted
+            }
+            WaitResult::Failed(error) => {
+                self.at = None;
+                AcquireOutcome::Denied(AcquireError::ConnectFailed(error))
+            }
+        })
+    }
+
+    /// Whether it has chosen the primary, and another one has followed since: the old one may still
+    /// take writes, and they are lost.
+    pub(super) fn is_at_former_primary(&self, view: &ServiceSnapshot) -> bool {
+        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+            return false;
+        };
+        let primary = own.primary.and_then(|index| view.servers.get(index));
+        let is_other = primary.is_none_or(|primary| primary.id != at.server.id);
+        !at.is_replica && (is_other || own.epoch != at.epoch)
+    }
+
+    /// What has come of waiting for a primary.
+    pub(super) fn poll_primary(&mut self, context: &Context<'_>) -> Option<AcquireOutcome<C>> {
+        let Some(Wait::Primary { ticket, turn }) = &self.wait else {
+            return None;
+        };
+        let Poll::Ready(outcome) = turn.poll(context) else {
+            return None;
+        };
+        let ticket = *ticket;
+        self.wait = None;
+        Some(match outcome {
+            Ok(()) => {
+                self.resumed = Some(ticket);
+                AcquireOutcome::Reroute
+            }
+            Err(trouble) => AcquireOutcome::Denied(AcquireError::Trouble(trouble)),
+        })
+    }
+
+    /// Nothing of the work was sent: a read has other servers to go to, all else waits for one that
+    /// takes writes.
+    pub(super) fn turn_elsewhere(
+        &mut self,
+        is_read: bool,
+        tried: &mut SmallVec<[u64; 2]>,
+    ) -> AcquireOutcome<C> {
+        match self.at.take() {
+            Some(at) if at.is_replica || is_read && !tried.contains(&at.server.id) => {
+                tried.push(at.server.id);
+                AcquireOutcome::Reroute
+            }
+            _ => self.wait_for_another_primary(),
+        }
+    }
+
+    /// The server that should be the primary is none now: back to those who wait for one.
+    pub(super) fn wait_for_another_primary(&mut self) -> AcquireOutcome<C> {
+        if let Some(ticket) = self.resumed.take() {
+            let turn = self.service.failover_queue.wait_on(ticket);
+            return self.wait_for_turn(ticket, turn);
+        }
+        self.service.failover_queue.turn(PrimaryStatus::Away);
+        // Another worker may just have heard that there is one again.
+        self.stand_in_line()
+    }
+
+    /// The work that waited for a primary was answered by it: the next one may follow.
+    pub(super) fn release_failover_slot(&mut self) {
+        if let Some(ticket) = self.resumed.take() {
+            self.service.failover_queue.done(ticket);
+        }
+    }
+
+    /// Its server is to do something from now on. The time, microseconds.
+    pub(super) fn begins_work(&self) -> u64 {
+        self.card.set_activity(SessionActivity::Active, self.worker);
+        let now_us = clock::now_us();
+        self.card.begins_transaction(now_us);
+        now_us
+    }
+
+    /// Its server has done it, since then. The time, microseconds.
+    pub(super) fn ends_work(
+        &self,
+        since_us: u64,
+        ran: &StatementResult,
+        ends_transaction: bool,
+    ) -> u64 {
+        let now_us = clock::now_us();
+        let took_us = now_us.saturating_sub(since_us);
+        let (figures, usage) = (self.figures(), &self.usage);
+        self.counts(ran, took_us, now_us / 1_000);
+        figures.queries.add(1);
+        figures.query_us.observe(took_us);
+        if self.is_at_replica() {
+            figures.on_replicas.add(1);
+        }
+        if ends_transaction {
+            let lasted_us = self.card.ends_transaction(now_us);
+            figures.transactions.add(1);
+            figures.transaction_us.observe(lasted_us);
+            usage.transactions.add(1);
+        }
+        now_us
+    }
+
+    /// For its user, at the server, and of the statement.
+    fn counts(&self, ran: &StatementResult, took_us: u64, now_ms: u64) {
+        let worker = self.worker.index;
+        let done = TimedResult::new(took_us, ran);
+        self.usage.work.add(&done);
+        if let Some(server) = self.server() {
+            server.counters.work()[worker].add(&done);
+        }
+        if let (Some(digest), Some(digests)) = (ran.digest, &*self.service.digests()) {
+            let when = (self.is_at_replica(), now_ms);
+            digests.count(worker, digest, &done, when);
+        }
+    }
+
+    /// Whether it waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wait.is_some()
+    }
+
+    /// Whether it has stood in line for so long that where it goes is to be decided once more.
+    pub(super) fn looks_around(&self) -> bool {
+        let Some(Wait::Connection { until_ms, since_us }) = self.wait else {
+            return false;
+        };
+        let waited_us = clock::now_us().saturating_sub(since_us);
+        until_ms != u64::MAX && waited_us >= REROUTE_AFTER_MS * 1_000
+    }
+
+    /// Whether it has left that line: where it is wanted by now it gets a connection at once, or
+    /// the server that it waits for is not to do its work any more.
+    pub(super) fn leaves_for(&mut self, wanted: PlacementTarget, view: &ServiceSnapshot) -> bool {
+        let Some(own) = &view.database else {
+            return false;
+        };
+        let leaves = self.is_better(wanted.index(own), view, own);
+        wanted.forgo(own);
+        if leaves {
+            self.leave_queues();
+            self.at = None;
+        }
+        leaves
+    }
+
+    fn is_better(
+        &self,
+        there: Option<usize>,
+        view: &ServiceSnapshot,
+        own: &DatabaseSnapshot,
+    ) -> bool {
+        let Some(at) = &self.at else {
+            return false;
+        };
+        let here = view.servers.iter().position(|one| one.id == at.server.id);
+        if here == there {
+            return self.is_at_former_primary(view);
+        }
+        let may_serve =
+            |here: usize| own.primary == Some(here) || own.readers.members()[here].accepting;
+        let is_left = self.is_at_former_primary(view) || !here.is_some_and(may_serve);
+        is_left || there.is_some_and(|there| self.has_room(view, there))
+    }
+
+    /// Whether it has waited for a connection as long as it may, and has got none.
+    pub(super) fn has_timed_out(&mut self) -> bool {
+        let Some(Wait::Connection { until_ms, .. }) = self.wait else {
+            return false;
+        };
+        // It may come after all.
+        if clock::now_ms() < until_ms || !self.lending.give_up(&self.place) {
+            return false;
+        }
+        self.wait = None;
+        self.figures().gave_up.add(1);
+        true
+    }
+
+    /// Waits for nothing any more.
+    pub(super) fn leave_queues(&mut self) {
+        self.lending.leave_line(&self.place);
+        if let Some(WaitResult::Connection(server)) = self.place.take_late() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+        if let Some(Wait::Primary { ticket, .. }) = self.wait.take() {
+            self.service.failover_queue.cancel(ticket);
+        }
+    }
+
+    /// Its server's connections do not begin as new ones do any more.
+    pub(super) fn renew_there(&self) {
+        if let Some(at) = &self.at {
+            self.lending.renew(self.worker, at.server.id);
+        }
+    }
+
+    /// It has no connection any more.
+    pub(super) fn give_back(&self, server: Box<C>, condition: Condition) {
+        self.card.clear_server();
+        self.lending.give_back(server, condition);
+    }
+
+    /// The same once it was made fit for another client, while nobody waits for that. `renew` says
+    /// whether it is.
+    pub(super) fn give_back_renewed(
+        &self,
+        mut server: Box<C>,
+        renew: impl AsyncFnOnce(&mut C) -> bool + 'static,
+    ) {
+        self.card.clear_server();
+        let lending = Rc::clone(&self.lending);
+        self.worker.spawn(async move {
+            let renewed = compio::time::timeout(RENEWAL_LIMIT, renew(&mut server)).await;
+            let condition = match renewed {
+                Ok(true) => Condition::Clean,
+                Ok(false) | Err(_) => Condition::Unclean,
+            };
+            lending.give_back(server, condition);
+        });
+    }
+
+    fn figures(&self) -> &ServiceStats {
+        &self.service.figures()[self.worker.index]
+    }
+}
+
+impl<C: PoolableConnection> Drop for Acquirer<'_, C> {
+    fn drop(&mut self) {
+        self.leave_queues();
+        self.release_failover_slot();
+    }
+}
+
+impl AcquireError {
+    const NO_PRIMARY: Self = Self::Trouble(PrimaryError::NoPrimary { waited_ms: 0 });
+}

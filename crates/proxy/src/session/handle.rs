@@ -1,0 +1,418 @@
+//! What is known of a session from outside while it lives: what it does, since when, on which
+//! server; and how it is called when something has happened that concerns it.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use evenkeel_policy::pins::{Pin, Pins};
+
+use crate::cancel;
+use crate::clock;
+use crate::engine::worker::{SWEEP_INTERVAL, Worker};
+use crate::service::database::{DatabaseSnapshot, Times};
+use crate::service::rules::Ruling;
+use crate::session::pinning::PinCause;
+use crate::session_state::PinSource;
+use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::worker_pool::ConnectionCore;
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionActivity {
+    /// Nothing: its client has nothing to ask.
+    Idle,
+    /// It waits for a server connection.
+    Waiting,
+    /// It waits for a primary.
+    WaitingForPrimary,
+    /// Its server works.
+    Active,
+    /// It has an open transaction, in which its client says nothing.
+    InTransaction,
+    /// It has a server connection that it is bound to, and nothing to do.
+    Bound,
+}
+
+impl SessionActivity {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] = [
+        SessionActivity::Idle,
+        SessionActivity::Waiting,
+        SessionActivity::WaitingForPrimary,
+        SessionActivity::Active,
+        SessionActivity::InTransaction,
+        SessionActivity::Bound,
+    ];
+
+    /// For the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SessionActivity::Idle => "idle",
+            SessionActivity::Waiting => "waiting",
+            SessionActivity::WaitingForPrimary => "waiting for a primary",
+            SessionActivity::Active => "active",
+            SessionActivity::InTransaction => "idle in transaction",
+            SessionActivity::Bound => "pinned",
+        }
+    }
+}
+
+/// Sessions so far: what an operator calls the next one.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
+/// One session's card.
+pub(crate) struct SessionHandle {
+    /// Never used again in this process.
+    pub(crate) id: u64,
+    pub(crate) user: Arc<str>,
+    /// Where it is now.
+    database: RefCell<Arc<str>>,
+    /// Cancels what it does; none where there are no such keys.
+    pub(crate) key: Option<cancel::Key>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) since_ms: u64,
+    doing: Cell<SessionActivity>,
+    doing_since_ms: Cell<u64>,
+    transaction_since_ms: Cell<u64>,
+    /// The same to the microsecond, for the figures; zero: none has begun.
+    transaction_since_us: Cell<u64>,
+    target: RefCell<Option<Rc<CancelTarget>>>,
+    pins: Cell<Pins>,
+    /// Why the lasting ones of its pins hold.
+    causes: RefCell<Vec<Arc<PinCause>>>,
+    /// How long its client may say nothing while it does nothing, by the client's own wish; zero:
+    /// as the service says.
+    idle_limit_ms: Cell<u64>,
+    /// When to call, in milliseconds of the clock; zero: never.
+    deadline_ms: Cell<u64>,
+    /// How long its query may take, if a rule says so; zero: as long as it likes.
+    query_limit_ms: Cell<Option<u64>>,
+    /// A query was cancelled for its time already.
+    is_timed_out: Cell<bool>,
+    cancelled: Cell<bool>,
+    /// Its query is to be cancelled for its time.
+    overtime: Cell<bool>,
+    /// Its server is not to be used any more.
+    server_abandoned: Cell<bool>,
+    /// It is to look whether its peers answer.
+    liveness_check_due: Cell<bool>,
+    asked_for_life_ms: Cell<u64>,
+    called: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A limit that a session has passed.
+pub(crate) enum ExceededLimit {
+    /// Its query is to be cancelled.
+    Query,
+    /// Its transaction lasts too long.
+    Transaction,
+    /// Its client said nothing in an open transaction for too long.
+    IdleInTransaction,
+}
+
+impl SessionHandle {
+    /// What a session is called; never used again in this process.
+    pub(crate) fn draw_id() -> u64 {
+        SESSIONS.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Of a user in a database.
+    pub(crate) fn new(
+        id: u64,
+        user: Arc<str>,
+        database: Arc<str>,
+        key: Option<cancel::Key>,
+        peer: Option<SocketAddr>,
+    ) -> Rc<Self> {
+        let now_ms = clock::now_ms();
+        Rc::new(Self {
+            id,
+            user,
+            database: RefCell::new(database),
+            key,
+            peer,
+            since_ms: now_ms,
+            doing: Cell::new(SessionActivity::Idle),
+            doing_since_ms: Cell::new(now_ms),
+            transaction_since_ms: Cell::new(0),
+            transaction_since_us: Cell::new(0),
+            target: RefCell::default(),
+            pins: Cell::new(Pins::NONE),
+            causes: RefCell::default(),
+            idle_limit_ms: Cell::new(0),
+            deadline_ms: Cell::new(0),
+            query_limit_ms: Cell::new(None),
+            is_timed_out: Cell::new(false),
+            cancelled: Cell::new(false),
+            overtime: Cell::new(false),
+            server_abandoned: Cell::new(false),
+            liveness_check_due: Cell::new(false),
+            asked_for_life_ms: Cell::new(now_ms),
+            called: Cell::new(false),
+            waker: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn database(&self) -> Arc<str> {
+        Arc::clone(&self.database.borrow())
+    }
+
+    /// It is somewhere else now.
+    pub(crate) fn set_database(&self, database: Arc<str>) {
+        self.database.replace(database);
+    }
+
+    pub(crate) fn doing(&self) -> SessionActivity {
+        self.doing.get()
+    }
+
+    pub(crate) fn doing_since_ms(&self) -> u64 {
+        self.doing_since_ms.get()
+    }
+
+    pub(crate) fn pins(&self) -> Pins {
+        self.pins.get()
+    }
+
+    /// Why the lasting ones of its pins hold, the first cause first.
+    pub(crate) fn causes(&self) -> Vec<Arc<PinCause>> {
+        self.causes.borrow().clone()
+    }
+
+    /// These pins hold from now on. `source`: names the cause of new ones that last. Returns that
+    /// cause, if there is one.
+    pub(crate) fn set_pins(
+        &self,
+        pins: Pins,
+        source: impl FnOnce(Pins) -> PinSource,
+    ) -> Option<Arc<PinCause>> {
+        let before = self.pins.replace(pins).lasting();
+        let lasting = pins.lasting();
+        if before == lasting {
+            return None;
+        }
+        let mut causes = self.causes.borrow_mut();
+        causes.retain(|cause| !cause.pins.within(lasting).is_empty());
+        let new = lasting.except(before);
+        if new.is_empty() {
+            return None;
+        }
+        let PinSource { statement, object } = source(new);
+        let cause = Arc::new(PinCause {
+            pins: new,
+            statement,
+            object,
+        });
+        causes.push(Arc::clone(&cause));
+        Some(cause)
+    }
+
+    pub(crate) fn is_at(&self, server_id: u64) -> bool {
+        let target = self.target.borrow();
+        target
+            .as_ref()
+            .is_some_and(|target| target.pooled.server.id == server_id)
+    }
+
+    pub(crate) fn target(&self) -> Option<Rc<CancelTarget>> {
+        self.target.borrow().clone()
+    }
+
+    /// From now on it does this; the time is the worker's, as precise as limits are.
+    pub(crate) fn set_activity(&self, doing: SessionActivity, worker: &Worker) {
+        if self.doing.replace(doing) == doing {
+            return;
+        }
+        let now_ms = worker.swept_at_ms();
+        self.doing_since_ms.set(now_ms);
+        self.is_timed_out.set(false);
+        match doing {
+            SessionActivity::Idle | SessionActivity::Bound => {
+                self.transaction_since_ms.set(0);
+                self.transaction_since_us.set(0);
+            }
+            SessionActivity::Active if self.transaction_since_ms.get() == 0 => {
+                self.transaction_since_ms.set(now_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// A transaction begins now, unless one has already.
+    pub(crate) fn begins_transaction(&self, now_us: u64) {
+        if self.transaction_since_us.get() == 0 {
+            self.transaction_since_us.set(now_us);
+        }
+    }
+
+    /// How long the transaction took that ends now, microseconds; the next one may have begun.
+    pub(crate) fn ends_transaction(&self, now_us: u64) -> u64 {
+        let since_us = self.transaction_since_us.replace(now_us);
+        now_us.saturating_sub(since_us)
+    }
+
+    /// What was asked is done, and the next thing was asked already.
+    pub(crate) fn begins_next(&self, is_transaction: bool, worker: &Worker) {
+        let now_ms = worker.swept_at_ms();
+        self.doing_since_ms.set(now_ms);
+        self.is_timed_out.set(false);
+        if is_transaction {
+            self.transaction_since_ms.set(now_ms);
+        }
+    }
+
+    /// It has a server connection.
+    pub(crate) fn set_server(&self, server: &ConnectionCore) {
+        self.target.replace(Some(Rc::clone(&server.cancels)));
+    }
+
+    /// It has none any more.
+    pub(crate) fn clear_server(&self) {
+        self.target.replace(None);
+    }
+
+    pub(crate) fn set_idle_limit(&self, limit_ms: u64) {
+        self.idle_limit_ms.set(limit_ms);
+    }
+
+    /// The shorter of the client's own and the service's; zero: none.
+    pub(crate) fn idle_limit(&self, of_service: Duration) -> Duration {
+        let own = Duration::from_millis(self.idle_limit_ms.get());
+        match (own.is_zero(), of_service.is_zero()) {
+            (true, _) => of_service,
+            (false, true) => own,
+            (false, false) => own.min(of_service),
+        }
+    }
+
+    /// What the rules say of how long the query may take that comes next.
+    pub(crate) fn limit_query(&self, ruling: Option<&Ruling>) {
+        let limit_ms = ruling.and_then(|ruling| ruling.verdict.timeout_ms);
+        self.query_limit_ms.set(limit_ms);
+    }
+
+    pub(crate) fn set_deadline(&self, deadline_ms: u64) {
+        self.deadline_ms.set(deadline_ms);
+    }
+
+    /// Something has happened that the session must look at.
+    pub(crate) fn notify(&self) {
+        self.called.set(true);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether it was called; if not, it will be woken.
+    pub(crate) fn take_notification(&self, context: &Context<'_>) -> bool {
+        if self.called.replace(false) {
+            return true;
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(context.waker()))
+        {
+            *waker = Some(context.waker().clone());
+        }
+        false
+    }
+
+    /// The client wants what it waits for no more.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.set(true);
+        self.notify();
+    }
+
+    /// Its server is dead, or the primary no longer.
+    pub(crate) fn abandon_server(&self) {
+        self.server_abandoned.set(true);
+        self.notify();
+    }
+
+    pub(crate) fn take_server_abandoned(&self) -> bool {
+        self.server_abandoned.replace(false)
+    }
+
+    /// It looks whether its peers answer, often enough for this limit and no oftener: that costs
+    /// two system calls.
+    pub(crate) fn request_liveness_check(&self, limit: Duration, now_ms: u64) {
+        let since_ms = u128::from(now_ms.saturating_sub(self.asked_for_life_ms.get()));
+        if !limit.is_zero() && since_ms >= (limit / 4).as_millis() {
+            self.asked_for_life_ms.set(now_ms);
+            self.liveness_check_due.set(true);
+            self.notify();
+        }
+    }
+
+    pub(crate) fn take_liveness_check(&self) -> bool {
+        self.liveness_check_due.replace(false)
+    }
+
+    /// Its query takes too long.
+    pub(crate) fn ask_for_cancel(&self) {
+        self.overtime.set(true);
+        self.notify();
+    }
+
+    pub(crate) fn take_overtime(&self) -> bool {
+        self.overtime.replace(false)
+    }
+
+    pub(crate) fn take_cancel(&self) -> bool {
+        self.cancelled.replace(false)
+    }
+
+    /// Looks at the limits, twice a second.
+    pub(crate) fn exceeded_limit(
+        &self,
+        view: &DatabaseSnapshot,
+        now_ms: u64,
+    ) -> Option<ExceededLimit> {
+        let deadline_ms = self.deadline_ms.get();
+        if deadline_ms != 0 && now_ms >= deadline_ms {
+            self.notify();
+        }
+        if self.pins.get().has(Pin::Replication) {
+            // A stream never ends, and a base backup or a first copy takes as long as it takes.
+            return None;
+        }
+        let Times {
+            query,
+            transaction,
+            idle_in_transaction,
+            ..
+        } = view.times;
+        // What began has the stamp of the sweep before it.
+        let passed = |since_ms: u64, limit: Duration| {
+            let since = u128::from(now_ms.saturating_sub(since_ms));
+            !limit.is_zero() && since_ms != 0 && since >= (limit + SWEEP_INTERVAL).as_millis()
+        };
+        let query = self
+            .query_limit_ms
+            .get()
+            .map_or(query, Duration::from_millis);
+        if passed(self.transaction_since_ms.get(), transaction) {
+            return Some(ExceededLimit::Transaction);
+        }
+        match self.doing.get() {
+            SessionActivity::Active
+                if passed(self.doing_since_ms.get(), query) && !self.is_timed_out.replace(true) =>
+            {
+                Some(ExceededLimit::Query)
+            }
+            SessionActivity::InTransaction
+                if passed(self.doing_since_ms.get(), idle_in_transaction) =>
+            {
+                Some(ExceededLimit::IdleInTransaction)
+            }
+            _ => None,
+        }
+    }
+}

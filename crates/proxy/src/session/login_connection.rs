@@ -1,0 +1,161 @@
+//! A visit at a server before there is a session: a connection that is borrowed for a question.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use evenkeel_policy::connection_pool::Condition;
+
+use super::acquirer::AcquireError;
+use crate::clock;
+use crate::server::Server;
+use crate::service::database::DatabaseSnapshot;
+use crate::service::{Service, ServiceSnapshot};
+use crate::upstream::worker_pool::{
+    AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
+};
+
+/// How long a server may take, while there are others.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether a server lives again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The view as soon as a server in it can be visited. While none can, a login waits as work for a
+/// primary does.
+pub(super) async fn awaited(service: &Service) -> Arc<ServiceSnapshot> {
+    let since_ms = clock::now_ms();
+    loop {
+        let view = service.view_owned();
+        let waited = Duration::from_millis(clock::now_ms().saturating_sub(since_ms));
+        let waits = view.database.as_ref().is_some_and(|own| {
+            candidates(&view, own).is_empty() && waited < own.times.without_server
+        });
+        if !waits {
+            return view;
+        }
+        compio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// The view as soon as it has a primary, and which that is; `None`: a login cannot wait so long.
+pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<ServiceSnapshot>, usize)> {
+    let since_ms = clock::now_ms();
+    loop {
+        let view = service.view_owned();
+        let own = view.database.as_ref()?;
+        if let Some(primary) = own.primary {
+            return Some((view, primary));
+        }
+        // The rest of its time is for the login itself.
+        let limit = own.times.without_server.min(own.times.login / 2);
+        if Duration::from_millis(clock::now_ms().saturating_sub(since_ms)) >= limit {
+            return None;
+        }
+        compio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Where a visit may go, in this order, and how long it may take there.
+///
+/// Any server will do: the primary if there is one, else whoever reads; and each once more, since
+/// its connection may have ended while it was idle. One that hangs must not keep clients out whom
+/// another one can greet.
+pub(super) fn candidates<'a>(
+    view: &'a ServiceSnapshot,
+    own: &DatabaseSnapshot,
+) -> Vec<(&'a Arc<Server>, Duration)> {
+    let readers = (0..view.servers.len()).filter(|index| own.replicas[*index]);
+    let once: Vec<usize> = own.primary.into_iter().chain(readers).collect();
+    let twice = once.iter().chain(&once);
+    let mut candidates: Vec<_> = twice
+        .map(|index| (&view.servers[*index], PATIENCE))
+        .collect();
+    if let Some((_, patience)) = candidates.last_mut() {
+        *patience = own.times.login.max(PATIENCE);
+    }
+    candidates
+}
+
+/// A connection that goes back whatever becomes of the visit.
+pub(super) struct LoginConnection<'a, C: PoolableConnection> {
+    lending: &'a Rc<WorkerPool<C>>,
+    pub(super) server: Option<Box<C>>,
+}
+
+impl<C: PoolableConnection> LoginConnection<'_, C> {
+    /// Nothing of the visit is left on it.
+    pub(super) fn leave(mut self) {
+        if let Some(server) = self.server.take() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+    }
+}
+
+impl<C: PoolableConnection> Drop for LoginConnection<'_, C> {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.lending.give_back(server, Condition::Unclean);
+        }
+    }
+}
+
+/// Waits for a connection, and is out of the line when it is dropped.
+struct QueueGuard<'a, C: PoolableConnection> {
+    lending: &'a Rc<WorkerPool<C>>,
+    place: Rc<WaitSlot<C>>,
+}
+
+impl<C: PoolableConnection> Drop for QueueGuard<'_, C> {
+    fn drop(&mut self) {
+        self.lending.leave_line(&self.place);
+        if let Some(WaitResult::Connection(server)) = self.place.take_late() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+    }
+}
+
+impl<C: PoolableConnection> QueueGuard<'_, C> {
+    async fn delivery(&self) -> WaitResult<C> {
+        std::future::poll_fn(|context| match self.place.take(context) {
+            Some(delivery) => Poll::Ready(delivery),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
+/// Borrows a connection to a server, or waits for one.
+pub(super) async fn borrow<'a, C: PoolableConnection>(
+    lending: &'a Rc<WorkerPool<C>>,
+    account: &UserPools<C>,
+    server: &Arc<Server>,
+    view: &DatabaseSnapshot,
+) -> Result<LoginConnection<'a, C>, AcquireError> {
+    let in_line = QueueGuard {
+        lending,
+        place: WaitSlot::new(),
+    };
+    let guest = |server| LoginConnection {
+        lending,
+        server: Some(server),
+    };
+    loop {
+        // It may be another one after each waiting.
+        let pooled = account.pooled(server, view);
+        let until_ms = match lending.borrow(&pooled, &in_line.place) {
+            AcquireResult::Now(server) => return Ok(guest(server)),
+            AcquireResult::Later(until_ms) => until_ms,
+            AcquireResult::Refused(_) if pooled.pool.is_retired() => continue,
+            AcquireResult::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
+        };
+        let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
+        match compio::time::timeout(wait, in_line.delivery()).await {
+            Ok(WaitResult::Connection(server)) => return Ok(guest(server)),
+            Ok(WaitResult::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
+            Ok(WaitResult::Again) => {}
+            Err(_) => return Err(AcquireError::TimedOut),
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! What follows when a session asks for a server connection, and what must be in place there before
+//! its command.
+
+use evenkeel_policy::causality::Consistency;
+use evenkeel_policy::route::{RoutedStatement, StatementClass};
+use evenkeel_wire::mysql::frame::HEADER_LENGTH;
+use evenkeel_wire::mysql::frontend;
+use evenkeel_wire::mysql::rewrite::Transcoder;
+
+use super::active_request::{ActiveRequest, CommandKind, CommandStatement, Missing};
+use super::command_end::after;
+use super::error_reply::ErrorReply;
+use super::server::{Ask, ServerConnection};
+use super::{ExitReason, Session, Stage};
+use crate::service::ServiceSnapshot;
+use crate::session::acquirer::{AcquireError, AcquireOutcome};
+use crate::session::handle::SessionActivity;
+use crate::session::placement::{CatchUpTarget, PlacementTarget};
+use crate::session_state::mysql::{InfoNeeds, SettingsDiff, settings_diff};
+use crate::upstream::server_login;
+
+impl Session<'_> {
+    /// Asks for a connection for the command. True: it is there.
+    pub(super) fn acquire(
+        &mut self,
+        wanted: PlacementTarget,
+        view: &ServiceSnapshot,
+    ) -> Result<bool, ExitReason> {
+        let got = self.borrower.ask(&wanted, view);
+        self.unit.wait = match wanted {
+            PlacementTarget::AfterPosition(_, position) => Some(CatchUpTarget::Position(position)),
+            PlacementTarget::AfterSync(_) => Some(CatchUpTarget::Everything),
+            _ if self.must_catch_up(view) => Some(CatchUpTarget::Everything),
+            _ => None,
+        };
+        match got {
+            AcquireOutcome::Server(server) => Ok(self.lent(server)),
+            got => self.follow(got).map(|()| false),
+        }
+    }
+
+    /// Whether it has come to a primary that has followed the one that the session wrote on, and
+    /// that may still have to apply what it wrote there (Galera).
+    fn must_catch_up(&self, view: &ServiceSnapshot) -> bool {
+        let (Some(own), Some(at)) = (&view.database, &self.borrower.at) else {
+            return false;
+        };
+        let positions = || self.service.knowledge.positions();
+        let is_first = || {
+            positions()
+                .sample
+                .as_ref()
+                .is_none_or(|one| one.epoch != own.epoch)
+        };
+        let may_lack = match own.consistency {
+            Consistency::Eventual => false,
+            Consistency::ReadYourWrites => self.token.is_of_earlier(own.epoch),
+            Consistency::Global => self.service.knowledge.writes().last_us() > 0 && is_first(),
+        };
+        may_lack && !at.is_replica && positions().is_causal(at.server.id)
+    }
+
+    /// Decides anew where the command goes, whose bytes are kept, and sends it there.
+    pub(super) fn try_again(&mut self) -> Result<(), ExitReason> {
+        let view = self.permit.service().snapshot();
+        let wanted = self.decide(&view);
+        match self.acquire(wanted, &view)? {
+            true => self.launch(None),
+            false => Ok(()),
+        }
+    }
+
+    /// What follows for the command.
+    pub(super) fn follow(
+        &mut self,
+        got: AcquireOutcome<ServerConnection>,
+    ) -> Result<(), ExitReason> {
+        self.stage = Stage::Command;
+        match got {
+            AcquireOutcome::Server(server) => match self.lent(server) {
+                true => self.launch(None),
+                false => Ok(()),
+            },
+            AcquireOutcome::Pending => {
+                self.stage = Stage::Waiting;
+                Ok(())
+            }
+            AcquireOutcome::Reroute => self.try_again(),
+            AcquireOutcome::Exhausted => self.try_elsewhere(),
+            AcquireOutcome::Denied(denial) => self.denied(&denial),
+        }
+    }
+
+    fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
+        let complaint = ErrorReply::from_acquire_error(denial);
+        match denial {
+            // What the session is made of is good no more.
+            AcquireError::ConnectFailed(error)
+                if error.kind == server_login::ConnectErrorKind::Refused
+                    && complaint.code.sqlstate == *b"28000" =>
+            {
+                Err(ExitReason::Fatal(complaint))
+            }
+            _ => self.refuse(complaint),
+        }
+    }
+
+    /// Nothing of the command was sent.
+    pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
+        let is_read = self.unit.is_read && !self.unit.primary_only && !self.unit.is_late;
+        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
+        self.follow(got)
+    }
+
+    /// A connection is ours. False: it cannot be made as this client's, and a new one comes.
+    fn lent(&mut self, server: Box<ServerConnection>) -> bool {
+        if !self.compare(&server) {
+            self.borrower.exchange(server);
+            self.stage = Stage::Waiting;
+            return false;
+        }
+        self.card.set_server(&server.lent);
+        self.unit.since_us = self.borrower.begins_work();
+        self.transcoder = Transcoder::new(server.agreed, self.entrance.agreed);
+        self.stage = Stage::Command;
+        self.server = Some(server);
+        true
+    }
+
+    /// Finds out what the session has set and the connection has not. False: nothing can make it
+    /// this client's.
+    pub(super) fn compare(&mut self, server: &ServerConnection) -> bool {
+        let meaning = self.unit.sense.meaning();
+        let asked = &self.shared.asked;
+        let needs = meaning.map_or(InfoNeeds::NONE, |meaning| asked.needs(meaning));
+        let mut sql = Vec::new();
+        self.unit.missing =
+            match settings_diff(&server.settings, &mut self.journal, needs, &mut sql) {
+                SettingsDiff::Nothing => None,
+                // Where it comes from does not matter to whoever goes elsewhere.
+                SettingsDiff::Put { .. } if sql.is_empty() && self.goes_to_other_schema() => None,
+                SettingsDiff::Put { schema } => Some(Missing {
+                    schema,
+                    sql,
+                    owed: 0,
+                }),
+                SettingsDiff::Unfit => return false,
+            };
+        true
+    }
+
+    /// It goes to another schema, and its own may be there no more.
+    fn goes_to_other_schema(&self) -> bool {
+        if self.keeps_connection() {
+            return false;
+        }
+        let command = &self.unit.command;
+        let payload = command.get(HEADER_LENGTH..).unwrap_or_default();
+        match frontend::request(payload, self.entrance.agreed) {
+            Ok(frontend::Request::InitDb(_)) => true,
+            Ok(frontend::Request::Query { text, .. }) => {
+                let meaning = self.unit.sense.meaning();
+                let is_one = meaning.is_some_and(|meaning| meaning.statements.len() == 1);
+                let first = text.trim_ascii_start().get(..4);
+                is_one && first.is_some_and(|first| first.eq_ignore_ascii_case(b"USE "))
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks for what must be in place before the command. True: the command has to wait for it.
+    pub(super) fn ask_ahead(&mut self, out: &mut Vec<u8>) -> Result<bool, ExitReason> {
+        let is_harmless = self.is_harmless();
+        let several = self.wants_several();
+        let counts = self.journal.must_count();
+        let statement = self.lacks_statement();
+        let statement = statement.map(|statement| (statement, self.within()));
+        let Some(server) = &mut self.server else {
+            return Ok(true);
+        };
+        server.close_statements(out);
+        let mut must_wait = false;
+        if let Some(missing) = &mut self.unit.missing {
+            if let Some(schema) = &missing.schema {
+                server.ask_schema(Ask::Settings, schema, out);
+                missing.owed += 1;
+            }
+            if counts {
+                server.ask(Ask::Other, b"SELECT 0 LIMIT 0", out);
+            }
+            if !missing.sql.is_empty() {
+                server.ask(Ask::Settings, &missing.sql, out);
+                missing.owed += 1;
+            }
+            must_wait = !is_harmless;
+        }
+        if let Some(several) = several.filter(|several| *several != server.takes_several) {
+            server.ask_several(several, out);
+        }
+        if let Some((statement, now)) = statement {
+            Self::prepare_as_then(server, &statement, &now, out);
+            must_wait = true;
+        }
+        if let Some(awaited) = &self.unit.wait {
+            let view = self.permit.service().snapshot();
+            let wait_ms = view
+                .database
+                .as_ref()
+                .map_or(0, |own| own.causality.wait_ms);
+            let text = super::catch_up::text(server.version.mariadb, awaited, wait_ms);
+            server.ask(Ask::Wait, text.as_bytes(), out);
+            must_wait |= !self.unit.is_read;
+            // The cluster's own limit is half a minute, and no statement can say otherwise.
+            if *awaited == CatchUpTarget::Everything && self.borrower.is_at_replica() {
+                self.unit.patience = Some(after(wait_ms));
+            }
+        }
+        self.show_trackers(out);
+        Ok(must_wait)
+    }
+
+    /// Whether its server must take several statements in one text, or must not; `None`: it does
+    /// not matter.
+    fn wants_several(&self) -> Option<bool> {
+        let (CommandKind::Query, CommandStatement::Text(meaning)) =
+            (&self.unit.what, &self.unit.sense)
+        else {
+            return None;
+        };
+        // What cannot be read may be several.
+        let is_known = |one: &RoutedStatement| {
+            one.kind != StatementClass::Unknown && !meaning.defines_stored_program
+        };
+        let is_one = matches!(&*meaning.statements, [one] if is_known(one));
+        (!is_one).then_some(self.takes_several)
+    }
+
+    /// A setting of ours is in place.
+    pub(super) fn setting_placed(&mut self, server: &mut ServerConnection) {
+        let Some(missing) = &mut self.unit.missing else {
+            return;
+        };
+        missing.owed = missing.owed.saturating_sub(1);
+        if missing.owed == 0 {
+            self.unit.missing = None;
+            let interner = self.worker.interner();
+            self.journal.restored(&mut server.settings, interner);
+        }
+    }
+
+    /// The command is not run: its client is told why, and goes on with the next.
+    pub(super) fn refuse(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
+        self.stage = Stage::Command;
+        let command = std::mem::take(&mut self.unit.command);
+        let ActiveRequest { what, .. } = self.drop_unit();
+        self.learn_types(&what, &command);
+        self.worker.keep_spare(command);
+        self.borrower.release_failover_slot();
+        if self.server.is_none() {
+            self.borrower.at = None;
+            self.does(SessionActivity::Idle);
+        }
+        match what {
+            // That one is never answered, not even where it fails: the execution is.
+            CommandKind::LongData(number) => {
+                if let Some(named) = self.numbers.get_mut(number) {
+                    named.lacks_data = true;
+                }
+            }
+            CommandKind::Execute(number) | CommandKind::Bulk(number) => {
+                self.takes_data_away(number);
+                self.tell(complaint);
+            }
+            _ => self.tell(complaint),
+        }
+        Ok(())
+    }
+
+    /// A peer may be gone without a word; says why, if it is the server.
+    fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
+        let limit = self
+            .permit
+            .service()
+            .snapshot()
+            .settings
+            .keepalive
+            .user_timeout;
+        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
+        if self.client()?.is_unanswered(limit) {
+            return Err(ExitReason::ClientBroke(why()));
+        }
+        let server = self.server.as_ref();
+        let dead = server.filter(|server| server.lent.stream.is_unanswered(limit));
+        Ok(dead.map(|_| why()))
+    }
+
+    /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
+    pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
+        if self.card.take_server_abandoned() && self.server.is_some() {
+            return self.server_lost("went down or is no longer the primary");
+        }
+        if self.card.take_liveness_check()
+            && let Some(why) = self.check_peers()?
+        {
+            return self.server_lost(&why);
+        }
+        if self.card.take_overtime() {
+            let service = self.permit.service();
+            crate::session::cancel::cancel(self.worker, &self.card, service);
+        }
+        if self.card.take_cancel() && self.borrower.is_waiting() {
+            self.borrower.leave_queues();
+            return self.refuse(ErrorReply::interrupted());
+        }
+        if self.borrower.has_timed_out() {
+            return self.refuse(ErrorReply::waited());
+        }
+        match self.borrower.looks_around() {
+            true => self.try_reroute(),
+            false => Ok(()),
+        }
+    }
+
+    /// Goes elsewhere if that is better by now than to wait on.
+    fn try_reroute(&mut self) -> Result<(), ExitReason> {
+        let view = self.permit.service().snapshot();
+        let wanted = self.decide(&view);
+        match self.borrower.leaves_for(wanted, &view) {
+            true => self.follow(AcquireOutcome::Reroute),
+            false => Ok(()),
+        }
+    }
+}

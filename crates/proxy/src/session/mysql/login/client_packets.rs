@@ -1,0 +1,159 @@
+//! Packets to and from a client that has not proved anything yet: few, small and in order.
+
+use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PRE_AUTH_LENGTH_MAX};
+use evenkeel_wire::mysql::{Parsed, ProtocolError};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::super::error_reply::ErrorReply;
+use super::{LoginError, error_replies};
+use crate::engine::worker::Worker;
+use crate::stream::Stream;
+use crate::tls::{Acceptor, Names};
+
+/// All that a client may say in a login. The longest honest one has an SSLRequest, a response with
+/// attributes, and a password, perhaps twice.
+const HEARD_MAX: usize = 3 * PRE_AUTH_LENGTH_MAX as usize;
+
+/// The client's side of a login.
+pub(super) struct ClientPackets {
+    stream: Stream,
+    /// What has come and was not looked at.
+    bytes: Vec<u8>,
+    heard: usize,
+    /// The number of the next packet, whoever sends it.
+    next: u8,
+}
+
+impl ClientPackets {
+    /// `next`: the number of what is said first. `bytes`: what has come already.
+    pub(super) fn new(stream: Stream, next: u8, bytes: Vec<u8>) -> Self {
+        Self {
+            stream,
+            bytes,
+            heard: 0,
+            next,
+        }
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.stream.is_encrypted()
+    }
+
+    /// Who the client is by its certificate.
+    pub(super) fn client_name(&self) -> Option<String> {
+        self.stream.client_name()
+    }
+
+    /// The names in the certificate that the client has shown and that somebody we trust has
+    /// signed; `None`: it has shown none.
+    pub(super) fn certificate_names(&self) -> Option<Names> {
+        self.stream.client_certificate_names()
+    }
+
+    /// The hash of the certificate that we have shown the client.
+    pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
+        self.stream.fingerprint()
+    }
+
+    /// The number of what is said next.
+    pub(super) fn next(&self) -> u8 {
+        self.next
+    }
+
+    /// Sends whole packets, of which the first has the next number.
+    pub(super) async fn say(&mut self, worker: &Worker, packets: &[u8]) -> Result<(), LoginError> {
+        self.next = self.next.wrapping_add(count(packets));
+        self.stream.send(worker, packets).await?;
+        Ok(())
+    }
+
+    /// The payload of the client's next packet.
+    pub(super) async fn packet(
+        &mut self,
+        worker: &Worker,
+    ) -> Result<Zeroizing<Vec<u8>>, LoginError> {
+        loop {
+            let fault = match frame::frame(&self.bytes, PRE_AUTH_LENGTH_MAX) {
+                Parsed::Frame(found, length) if found.sequence == self.next => {
+                    let payload = Zeroizing::new(found.payload.to_vec());
+                    self.pass(length)?;
+                    self.next = self.next.wrapping_add(1);
+                    return Ok(payload);
+                }
+                Parsed::Frame(found, _) => ProtocolError::Sequence(found.sequence),
+                Parsed::Invalid(fault) => fault,
+                Parsed::Incomplete { .. } => {
+                    let is_more = self.stream.receive(worker, &mut self.bytes).await?;
+                    if !is_more {
+                        return Err(LoginError::Disconnected);
+                    }
+                    continue;
+                }
+            };
+            // An answer follows the packet that it answers.
+            if let Some(sequence) = self.bytes.get(HEADER_LENGTH - 1) {
+                self.next = sequence.wrapping_add(1);
+            }
+            return Err(error_replies::of_fault(fault).into());
+        }
+    }
+
+    /// Forgets bytes that may have been a password.
+    fn pass(&mut self, length: usize) -> Result<(), LoginError> {
+        let rest = self.bytes.split_off(length);
+        self.bytes.zeroize();
+        self.bytes = rest;
+        self.heard += length;
+        match self.heard > HEARD_MAX {
+            true => Err(error_replies::bad_handshake().into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Behind an SSLRequest, which is not answered: what follows it is TLS already. Plaintext that
+    /// somebody has put there is none, and ends the connection.
+    pub(super) async fn encrypt(
+        &mut self,
+        worker: &Worker,
+        acceptor: &Acceptor,
+    ) -> Result<(), LoginError> {
+        let channel = acceptor.accept(&[]).map_err(|_| LoginError::Disconnected)?;
+        self.stream.encrypt(channel);
+        let cipher = std::mem::take(&mut self.bytes);
+        let shaken = self.stream.shake_hands(worker, &cipher, &mut self.bytes);
+        shaken.await.map_err(|_| LoginError::Disconnected)
+    }
+
+    pub(super) async fn say_last(&mut self, worker: &Worker, complaint: &ErrorReply) {
+        let mut out = Vec::new();
+        complaint.write(self.next, &mut out);
+        self.stream.say_last(worker, &out).await;
+    }
+
+    /// The stream, and what the client has sent after the last packet of the login: the beginning
+    /// of its session.
+    pub(super) fn into_parts(self) -> (Stream, Vec<u8>) {
+        (self.stream, self.bytes)
+    }
+}
+
+fn count(packets: &[u8]) -> u8 {
+    let mut rest = packets;
+    let mut count = 0_u8;
+    while let Parsed::Frame(_, length) = frame::frame(rest, u32::MAX) {
+        count = count.wrapping_add(1);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn packets_are_counted() {
+        assert_eq!(count(b""), 0);
+        assert_eq!(count(b"\x01\0\0\x02\x03\x03\0\0\x03abc"), 2);
+    }
+}

@@ -1,0 +1,195 @@
+//! What happens between the proof and the OK: the account's pools, a server that is asked if need
+//! be, and the session.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_wire::mysql::backend::OkPacket;
+use evenkeel_wire::mysql::build;
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::login::Credential;
+
+use super::super::Session;
+use super::super::server_login::{self, Baseline};
+use super::super::user_state::Account;
+use super::client_packets::ClientPackets;
+use super::credential::LoginGrant;
+use super::server_check::ServerCheckError;
+use super::{ClientHandshake, InitialState, LoginError, LoginHandler, LoginRequest, SessionParts};
+use crate::clock;
+use crate::service::ServiceSnapshot;
+use crate::session::handle::SessionHandle;
+use crate::session::login_connection;
+use crate::session_state::mysql::status_of;
+use crate::upstream::pool_registry::{self, PoolHandle, PoolUser};
+use crate::upstream::worker_pool::PoolableConnection;
+
+/// What server connections agree on exactly as their clients have: it changes what statements mean,
+/// how they are written, or what their results look like. The EOF behind columns tells flags and
+/// warnings that a server tells nowhere else.
+const IDENTITY: Capabilities = Capabilities::FOUND_ROWS
+    .with(Capabilities::NO_SCHEMA)
+    .with(Capabilities::LOCAL_FILES)
+    .with(Capabilities::IGNORE_SPACE)
+    .with(Capabilities::INTERACTIVE)
+    .with(Capabilities::MULTI_RESULTS)
+    .with(Capabilities::PS_MULTI_RESULTS)
+    .with(Capabilities::DEPRECATE_EOF)
+    .with(Capabilities::QUERY_ATTRIBUTES)
+    .with(Capabilities::EXTENDED_METADATA)
+    .with(Capabilities::BULK)
+    .with(Capabilities::BULK_UNIT_RESULTS);
+
+/// What a server connection is to be able to do, by what its clients can.
+pub(in super::super) fn wanted(identity: u64) -> Capabilities {
+    let mine = Capabilities::SPOKEN
+        .without(IDENTITY)
+        .without(Capabilities::SSL)
+        .without(Capabilities::CACHE_METADATA)
+        .without(Capabilities::PROGRESS)
+        .without(Capabilities::EXPIRED_PASSWORDS)
+        .without(Capabilities::CONNECT_WITH_DB)
+        .without(Capabilities::ODBC)
+        .without(Capabilities::IGNORE_SIGPIPE);
+    mine.with(Capabilities(identity).both(IDENTITY))
+}
+
+impl<'a> LoginHandler<'a> {
+    /// What a client begins with that has proved who it is; a server is asked only for what none of
+    /// them has said yet.
+    pub(super) async fn prepare(
+        &self,
+        view: &Arc<ServiceSnapshot>,
+        wish: &LoginRequest,
+        proof: LoginGrant,
+    ) -> Result<(Rc<Account>, InitialState), LoginError> {
+        let warms = proof.warms;
+        let account = self.account(wish, proof);
+        if warms {
+            self.warm(view, &account);
+        }
+        let schema = wish.schema.as_deref();
+        let is_known = |schema| account.known.may_use(schema, clock::now_ms());
+        if !account.known.is_current() || !schema.is_none_or(is_known) {
+            // While nobody can be asked, what was so the last time is good enough: whoever comes
+            // in has servers to wait for.
+            let may_enter = has_been_in(&account, schema);
+            let view = match may_enter {
+                true => Arc::clone(view),
+                false => login_connection::awaited(self.seat.service()).await,
+            };
+            match self.visit(&view, &account, schema).await {
+                Ok(()) => {}
+                Err(ServerCheckError::OfServer(_)) if may_enter => {}
+                Err(ServerCheckError::OfServer(complaint) | ServerCheckError::Told(complaint)) => {
+                    return Err(complaint.into());
+                }
+            }
+        }
+        let fresh = account.known.fresh().ok_or(LoginError::Disconnected)?;
+        let begin = InitialState {
+            schema: wish.schema.clone(),
+            collation: wish.collation,
+            version: Arc::clone(&fresh.version),
+            fresh,
+        };
+        Ok((account, begin))
+    }
+
+    fn account(&self, wish: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
+        let lender = &self.service.lender;
+        let who = PoolUser {
+            user: wish.user.as_str().into(),
+            server_user: proof.server_user.into(),
+            // The schema is a setting of the session: connections are used for all of them.
+            database: "".into(),
+            credential: pool_registry::Credential::MySql(
+                proof.credential.unwrap_or(Credential::Nothing),
+            ),
+            generation: proof.generation,
+            identity: wish.entrance.agreed.both(IDENTITY).0,
+            replication: None,
+            user_number: lender.number(wish.user.as_bytes()),
+            database_number: lender.number(b""),
+        };
+        self.lending.account(who, &self.service)
+    }
+
+    /// A server that has seen the password lets its user in without it, from then on until it
+    /// restarts: every server sees it now, so that a promotion finds the new primary willing.
+    fn warm(&self, view: &Arc<ServiceSnapshot>, account: &Account) {
+        let Some(own) = &view.database else { return };
+        let pools = view
+            .servers
+            .iter()
+            .map(|server| account.pooled(server, own));
+        let pools: Vec<Arc<PoolHandle>> = pools.collect();
+        let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.seat.service()));
+        self.worker.spawn(async move {
+            for pooled in pools {
+                match server_login::open(&worker, &service, &pooled).await {
+                    Ok(connection) => connection.disconnect("password cached by the server"),
+                    Err(error) => {
+                        let (server, why) = (&pooled.server.name, error.message);
+                        tracing::debug!(%server, why, "cannot present the new password to the \
+                                                       server");
+                    }
+                }
+            }
+        });
+    }
+
+    pub(super) async fn say_ok(
+        &self,
+        talk: &mut ClientPackets,
+        begin: &InitialState,
+        (agreed, info): (Capabilities, &[u8]),
+    ) -> Result<(), LoginError> {
+        let ok = OkPacket {
+            status: status(&begin.fresh),
+            info,
+            ..OkPacket::default()
+        };
+        let mut out = Vec::new();
+        build::ok(&mut out, talk.next(), &ok, agreed);
+        talk.say(self.worker, &out).await
+    }
+
+    /// The client is in.
+    pub(super) fn enter(
+        &self,
+        talk: ClientPackets,
+        entrance: ClientHandshake,
+        account: Rc<Account>,
+        begin: InitialState,
+    ) -> Session<'a> {
+        let schema = begin.schema.as_deref().unwrap_or_default();
+        let schema = String::from_utf8_lossy(schema);
+        let user = Arc::clone(&account.who.user);
+        let (client, ahead) = talk.into_parts();
+        let card = SessionHandle::new(entrance.id, user, schema.into(), None, self.peer);
+        Session::new(SessionParts {
+            worker: self.worker,
+            seat: self.seat,
+            live: self.live,
+            service: Arc::clone(&self.service),
+            shared: Arc::clone(&self.shared),
+            lending: Rc::clone(&self.lending),
+            account,
+            card,
+            client,
+            ahead,
+            entrance,
+            begin,
+        })
+    }
+}
+
+fn has_been_in(account: &Account, schema: Option<&[u8]>) -> bool {
+    let known = &account.known;
+    known.fresh().is_some() && schema.is_none_or(|schema| known.could_use(schema))
+}
+
+fn status(fresh: &Baseline) -> Status {
+    status_of(fresh.version.mariadb, |name| fresh.value(name))
+}

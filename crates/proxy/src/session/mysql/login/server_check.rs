@@ -1,0 +1,124 @@
+//! A visit at a server in the name of a client that has proved who it is: its account is let in
+//! there, its schema is there, and what its connections begin with is known.
+
+use std::sync::Arc;
+
+use super::super::error_reply::ErrorReply;
+use super::super::user_state::Account;
+use super::LoginHandler;
+use crate::clock;
+use crate::server::Server;
+use crate::service::ServiceSnapshot;
+use crate::service::database::DatabaseSnapshot;
+use crate::session::acquirer::AcquireError;
+use crate::session::login_connection;
+use crate::upstream::server_login::ConnectErrorKind;
+
+/// Why a visit did not succeed.
+pub(super) enum ServerCheckError {
+    /// It is about the server: another one may do.
+    OfServer(ErrorReply),
+    /// It is about the client.
+    Told(ErrorReply),
+}
+
+impl LoginHandler<'_> {
+    /// Asks the first server that can be asked.
+    pub(super) async fn visit(
+        &self,
+        view: &Arc<ServiceSnapshot>,
+        account: &Account,
+        schema: Option<&[u8]>,
+    ) -> Result<(), ServerCheckError> {
+        let text = "no server available, try again";
+        let mut last = ErrorReply::new(2003, b"HY000", text);
+        let Some(own) = &view.database else {
+            return Err(ServerCheckError::OfServer(last));
+        };
+        for (server, patience) in login_connection::candidates(view, own) {
+            let visiting = self.visit_one(account, (server, own), schema);
+            match compio::time::timeout(patience, visiting).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(ServerCheckError::Told(complaint))) => {
+                    return Err(ServerCheckError::Told(complaint));
+                }
+                Ok(Err(ServerCheckError::OfServer(complaint))) => last = complaint,
+                Err(_) => {
+                    let text = format!("server {} does not respond, try again", server.name);
+                    last = ErrorReply::new(2003, b"HY000", text);
+                }
+            }
+        }
+        Err(ServerCheckError::OfServer(last))
+    }
+
+    async fn visit_one(
+        &self,
+        account: &Account,
+        (server, view): (&Arc<Server>, &DatabaseSnapshot),
+        schema: Option<&[u8]>,
+    ) -> Result<(), ServerCheckError> {
+        let borrowed = login_connection::borrow(&self.lending, account, server, view).await;
+        let mut guest = borrowed.map_err(|denial| judge(&denial))?;
+        let mut used = Ok(());
+        if let Some(server) = &mut guest.server {
+            account.known.learn(&server.fresh);
+            if let Some(schema) = schema {
+                used = server.run(self.worker, &[&use_schema(schema)]).await;
+            }
+        }
+        let used = used.map_err(of_use);
+        // A connection on which something broke is not idle, and ends with the guest.
+        if guest.server.as_ref().is_some_and(|server| server.is_idle()) {
+            guest.leave();
+        }
+        used?;
+        if let Some(schema) = schema {
+            account.known.has_used(schema, clock::now_ms());
+        }
+        Ok(())
+    }
+}
+
+fn judge(denial: &AcquireError) -> ServerCheckError {
+    let complaint = ErrorReply::from_acquire_error(denial);
+    match denial {
+        AcquireError::ConnectFailed(error)
+            if error.is_passing() || error.kind == ConnectErrorKind::Outdated =>
+        {
+            ServerCheckError::OfServer(complaint)
+        }
+        _ => ServerCheckError::Told(complaint),
+    }
+}
+
+/// Whether it is about the schema, or about a connection that has ended.
+fn of_use(complaint: ErrorReply) -> ServerCheckError {
+    match complaint.code.number {
+        // ER_DBACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR, ER_BAD_DB_ERROR, ER_WRONG_DB_NAME
+        1044 | 1045 | 1049 | 1102 => ServerCheckError::Told(complaint),
+        _ => ServerCheckError::OfServer(complaint),
+    }
+}
+
+fn use_schema(schema: &[u8]) -> Vec<u8> {
+    let mut text = b"USE `".to_vec();
+    for byte in schema {
+        if *byte == b'`' {
+            text.push(b'`');
+        }
+        text.push(*byte);
+    }
+    text.push(b'`');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::use_schema;
+
+    #[test]
+    fn a_schema_cannot_end_its_quotes() {
+        assert_eq!(use_schema(b"a`; DROP"), b"USE `a``; DROP`");
+    }
+}

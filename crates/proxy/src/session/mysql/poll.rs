@@ -1,0 +1,189 @@
+//! One step of a session after the other, as the outside has something for it.
+
+use std::task::{Context, Poll};
+
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_wire::mysql::frame;
+
+use super::from_client::command_of;
+use super::{ExitReason, HELD_LENGTH_MAX, Session, Stage};
+use crate::session::STEPS_MAX;
+use crate::session::input::Input;
+
+impl Session<'_> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
+        for _ in 0..STEPS_MAX {
+            match self.step(context) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(end) => return Poll::Ready(end),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// One thing that can be done now. False: nothing can.
+    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        let service = self.permit.service();
+        if let Some(got) = self.borrower.poll_connection(context, service) {
+            self.follow(got)?;
+            return Ok(true);
+        }
+        if self.card.take_notification(context) {
+            self.handle_notification()?;
+            return Ok(true);
+        }
+        if self.step_waiting(context)? {
+            return Ok(true);
+        }
+        let is_client_ready = match self.client()?.poll_sent(context) {
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
+            Poll::Pending => false,
+        };
+        if is_client_ready && !self.answers.is_empty() {
+            self.send_answers()?;
+            return Ok(true);
+        }
+        if is_client_ready && self.step_server(context)? {
+            return Ok(true);
+        }
+        if self.step_between(context) {
+            return Ok(true);
+        }
+        self.step_client(context, is_client_ready)
+    }
+
+    /// What comes from other threads.
+    fn step_waiting(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        if let Some(holding) = &mut self.holding
+            && holding.as_mut().poll(context).is_ready()
+        {
+            self.hold_expired();
+            return Ok(true);
+        }
+        if let Some(patience) = &mut self.unit.patience
+            && patience.as_mut().poll(context).is_ready()
+        {
+            self.waited_long_enough()?;
+            return Ok(true);
+        }
+        if let Some(got) = self.borrower.poll_primary(context) {
+            self.follow(got)?;
+            return Ok(true);
+        }
+        if let Stage::Killing(killing, id) = &mut self.stage
+            && let Poll::Ready(killed) = killing.as_mut().poll(context)
+        {
+            let id = *id;
+            self.killed(id, killed);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Takes what the server says. False: it says nothing.
+    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        let worker = self.worker;
+        let Some(server) = &mut self.server else {
+            return Ok(false);
+        };
+        let Poll::Ready(chunk) = server.lent.stream.poll_chunk(worker, context) else {
+            return Ok(false);
+        };
+        match chunk {
+            Ok(Some(chunk)) => self.receive(chunk)?,
+            Ok(None) => self.server_lost("closed the connection")?,
+            Err(error) => self.server_lost(&error.to_string())?,
+        }
+        Ok(true)
+    }
+
+    /// Between two commands: what its client has closed is closed at the server, and the connection
+    /// goes back when nothing of this client is on it. All that was sent is with the kernel then.
+    fn step_between(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        if !matches!(self.stage, Stage::Command) {
+            return false;
+        }
+        if self.owes_trackers() {
+            return self.is_server_sent(context) && self.take_trackers_back();
+        }
+        let is_free = self.is_free();
+        let has_closed = !server.resets.is_empty();
+        if !is_free && !has_closed || !self.is_server_sent(context) {
+            return false;
+        }
+        match has_closed {
+            true => self.tell_closed(),
+            false => self.let_go(Condition::Clean),
+        }
+        true
+    }
+
+    /// Whether the server has all that was sent to it; a failure is found by the next receive.
+    fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
+        let server = self.server.as_mut();
+        server.is_none_or(|server| server.lent.stream.poll_sent(context).is_ready())
+    }
+
+    /// Takes what the client says. False: it says nothing, or must wait.
+    fn step_client(
+        &mut self,
+        context: &mut Context<'_>,
+        is_client_ready: bool,
+    ) -> Result<bool, ExitReason> {
+        let takes = match self.stage {
+            Stage::Command => {
+                is_client_ready && !self.owes_trackers() && self.is_server_sent(context)
+            }
+            Stage::Answer => !self.rest.is_over() && self.is_server_sent(context),
+            Stage::File | Stage::Streaming => self.is_server_sent(context),
+            _ => false,
+        };
+        if takes && !self.pending_input.is_empty() && !self.holds_too_little() && self.go_on()? {
+            return Ok(true);
+        }
+        // Who has not taken his answer yet is not asked for more.
+        let is_slow = matches!(self.stage, Stage::Command) && !takes;
+        let is_full = !takes && self.pending_input.len() >= HELD_LENGTH_MAX;
+        if is_slow || is_full {
+            return Ok(false);
+        }
+        let worker = self.worker;
+        let chunk = match self.client()?.poll_chunk(worker, context) {
+            Poll::Ready(Ok(Some(chunk))) => chunk,
+            Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
+            Poll::Pending => return Ok(false),
+        };
+        self.count_received(chunk.bytes().len());
+        if takes && self.pending_input.is_empty() {
+            self.take(Input::Chunk(chunk))?;
+        } else {
+            self.hold(chunk.bytes());
+        }
+        Ok(true)
+    }
+
+    /// Goes on with what was held. False: it is only the beginning of something.
+    fn go_on(&mut self) -> Result<bool, ExitReason> {
+        let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
+        let first = command_of(self.pending_input.bytes()).filter(|_| is_between);
+        let count = first.map_or(self.pending_input.len(), frame::Header::frame_length);
+        let taken = self.pending_input.take(count, || self.worker.spare());
+        self.take(Input::Owned(taken))
+    }
+
+    /// Bytes of the client, from where the last ones ended. False: they are only the beginning of
+    /// something, and held.
+    fn take(&mut self, input: Input<'_>) -> Result<bool, ExitReason> {
+        match self.stage {
+            Stage::Command => self.begin(input),
+            _ => self.forward(input),
+        }
+    }
+}

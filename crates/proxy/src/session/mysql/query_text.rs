@@ -1,0 +1,388 @@
+//! What a client's SQL texts mean for its session, and what the replies to them say of it.
+
+use std::sync::Arc;
+
+use evenkeel_policy::causality::{Consistency, Position};
+use evenkeel_policy::cluster::Gtids;
+use evenkeel_policy::pins::{Pin, UnpinEvent};
+use evenkeel_wire::gtid;
+use evenkeel_wire::mysql::flags::Status;
+use evenkeel_wire::mysql::server_scanner::{End as ResultEnd, Event};
+use evenkeel_wire::mysql::trackers::{Change, Trackers};
+use evenkeel_wire::sql::Dialect;
+use evenkeel_wire::sql::digest::digest;
+use evenkeel_wire::sql::mysql::{TokenKind, Tokens};
+
+use super::Session;
+use super::active_request::{CommandKind, CommandStatement};
+use super::server::{ServerConnection, session_state};
+use super::statements::{PrepareContext, READING, Statement};
+use crate::clock;
+use crate::session::pinning;
+use crate::session_state::PinSource;
+use crate::session_state::mysql::{
+    self, CatalogLookup, SessionState, StatementReply, TextAnalysis,
+};
+use crate::session_state::settings::SettingSet;
+use crate::session_state::templates;
+
+impl Session<'_> {
+    /// What a text means.
+    pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
+        let routines = self.service.knowledge.routines();
+        let lookup = routines
+            .as_deref()
+            .map(|routines| routines as &dyn CatalogLookup);
+        let meaning = self.journal.read(text, lookup);
+        self.shared.asked.note(meaning.needs);
+        meaning
+    }
+
+    /// The same of a text that is run, and counted under its digest.
+    pub(super) fn read_query(&self, text: &[u8]) -> Arc<TextAnalysis> {
+        let Some(dialect) = self.journal.dialect() else {
+            return Arc::new(self.read(text));
+        };
+        let within = templates::TemplateContext {
+            dialect,
+            catalog: self.catalog(),
+        };
+        let mut templates = self.account.known.templates.borrow_mut();
+        let is_fixed = |meaning: &Arc<TextAnalysis>| meaning.is_fixed();
+        let meaning = templates.meaning(text, within, is_fixed, || {
+            let mut meaning = self.read(text);
+            meaning.digest = digest(text, dialect).0;
+            meaning.name_source(text, Some(dialect));
+            Arc::new(meaning)
+        });
+        self.shared.asked.note(meaning.needs);
+        self.service.enter(meaning.digest, text, Some(dialect));
+        meaning
+    }
+
+    /// What a text means that was prepared within these.
+    fn read_prepared(&self, text: &[u8], within: &PrepareContext) -> TextAnalysis {
+        let [mode, client, collation, ..] = &within.reading;
+        let [mode, client, collation] =
+            [mode, client, collation].map(|value| value.as_deref().unwrap_or_default());
+        let dialect = self.journal.dialect_in(mode, client);
+        let routines = self.service.knowledge.routines();
+        let lookup = routines
+            .as_deref()
+            .map(|routines| routines as &dyn CatalogLookup);
+        let mut meaning = match dialect {
+            Some(Dialect::Mysql(modes)) => {
+                let meaning = mysql::read(text, modes, lookup);
+                meaning.of_prepared(mode, client, collation)
+            }
+            _ => TextAnalysis::unreadable(),
+        };
+        self.shared.asked.note(meaning.needs);
+        meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
+        meaning.name_source(text, dialect);
+        meaning
+    }
+
+    /// Which state of what is known of stored functions and views; zero: nothing is.
+    pub(super) fn catalog(&self) -> u64 {
+        self.service.knowledge.routines_version()
+    }
+
+    pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
+        let (within, catalog) = (self.within(), self.catalog());
+        let read = || self.read_prepared(text, &within);
+        let statement = self
+            .shared
+            .statements
+            .statement(text, &within, catalog, read);
+        match names_variables(text, self.journal.dialect()) {
+            true => Arc::new(statement.copy()),
+            false => statement,
+        }
+    }
+
+    /// What its texts are prepared in.
+    pub(super) fn within(&self) -> PrepareContext {
+        within(self.journal.schema(), self.journal.settings())
+    }
+
+    /// The statement with what is known of the catalog now, but read as it was when it was
+    /// prepared: what it means is told to all who have it, and kept at the client's number.
+    pub(super) fn current(&mut self, number: u32, statement: &Arc<Statement>) -> Arc<Statement> {
+        let catalog = self.catalog();
+        if statement.catalog == catalog {
+            return Arc::clone(statement);
+        }
+        let read = || self.read_prepared(&statement.text, &statement.within);
+        let current = self.shared.statements.renewed(statement, catalog, read);
+        self.numbers.renew(number, current)
+    }
+
+    pub(super) fn pins_changed(&self) {
+        let source = |new| {
+            let source = effective(&self.unit.what, &self.unit.sense)
+                .and_then(|meaning| meaning.source.as_deref());
+            let statement = source.map(|source| source.statement.clone());
+            let object = self.journal.names_of(new).into();
+            PinSource {
+                statement: statement.unwrap_or_default(),
+                object,
+            }
+        };
+        pinning::pin(self.permit.service(), &self.card, self.journal.pins, source);
+    }
+
+    /// What the command leaves behind takes hold as it is sent.
+    pub(super) fn meant(&mut self) {
+        self.unit.bonds_before = self.journal.pins;
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let nothing = TextAnalysis::default();
+        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
+        let is_text = matches!(self.unit.what, CommandKind::Query | CommandKind::Execute(_));
+        self.unit.is_atomic = is_text && meaning.is_atomic;
+        self.unit.may_write =
+            meaning.writes || matches!(self.unit.what, CommandKind::Simple | CommandKind::Bulk(_));
+        if let Some(at) = &mut self.borrower.at {
+            at.written.is_some |= self.unit.may_write;
+        }
+        self.journal.sent(meaning, &mut server.settings);
+        match self.unit.what {
+            CommandKind::Replica | CommandKind::Binlog => self.journal.pins.add(Pin::Replication),
+            CommandKind::LongData(_) => self.journal.pins.add(Pin::LongData),
+            _ => {}
+        }
+        self.pins_changed();
+    }
+
+    /// What prepared statements hold binds as long as they do.
+    pub(super) fn statements_hold(&mut self, server: &ServerConnection) {
+        match server.conversation.has_cursors() {
+            true => self.journal.pins.add(Pin::Cursor),
+            false => self.journal.pins.release(UnpinEvent::CursorsClosed),
+        }
+        match server.conversation.has_long_data() {
+            true => self.journal.pins.add(Pin::LongData),
+            false => self.journal.pins.release(UnpinEvent::LongDataUsed),
+        }
+        self.pins_changed();
+    }
+
+    /// A result, or an OK, of the client's command.
+    pub(super) fn result_came(&mut self, server: &mut ServerConnection, event: &Event<'_>) {
+        let Some(reply) = reply_of(event, server.conversation.status()) else {
+            return;
+        };
+        let index = self.unit.results;
+        self.unit.results += 1;
+        let nothing = TextAnalysis::default();
+        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
+        if let Some(at) = &mut self.borrower.at {
+            let is_last = !reply.status.has(Status::MORE_RESULTS);
+            at.written.is_partial |= !reply.tells && meaning.may_write_at(index, is_last);
+        }
+        let interner = self.worker.interner();
+        self.journal
+            .succeeded(meaning, index, &reply, &mut server.settings, interner);
+        if meaning.changes_catalog {
+            self.service.knowledge.routines_changed();
+            self.changed_catalog = Some(self.catalog());
+        }
+        if meaning.sets_globals {
+            if let Some(own) = self.service.of_mysql() {
+                own.logins.greetings.outdate();
+            }
+            self.borrower.renew_there();
+        }
+    }
+
+    /// The client's command failed.
+    pub(super) fn text_failed(&mut self, server: &mut ServerConnection, code: u16) {
+        let nothing = TextAnalysis::default();
+        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
+        self.journal.failed(meaning, code, &mut server.settings);
+        if let Some(at) = &mut self.borrower.at {
+            // An error has no trackers.
+            at.written.is_partial |= self.unit.may_write;
+        }
+    }
+
+    /// What a reply tells about the session.
+    pub(super) fn hear_trackers(&mut self, event: &Event<'_>) {
+        if is_cut(event) {
+            // What it says of the session is not known.
+            self.journal.pins.add(Pin::Unknown);
+            if let Some(at) = &mut self.borrower.at {
+                at.written.is_partial = true;
+            }
+        }
+        let Some(state) = session_state(event) else {
+            return;
+        };
+        let interner = self.worker.interner();
+        for tracker in Trackers::new(state) {
+            self.journal.hear(&tracker.change, interner);
+            match tracker.change {
+                Change::Gtids(text) => self.committed(of_mysql(text)),
+                Change::Variable { name, value } if name == b"last_gtid" => {
+                    self.committed(of_mariadb(value));
+                }
+                Change::Schema(schema) => {
+                    let schema = String::from_utf8_lossy(schema);
+                    self.borrower.is_in(&schema);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server tells where in its log the session's write is.
+    fn committed(&mut self, gtids: Option<Gtids>) {
+        let gtids = gtids.filter(|gtids| !gtids.is_empty());
+        let (Some(gtids), Some(at)) = (gtids, &mut self.borrower.at) else {
+            return;
+        };
+        match &mut at.written.told {
+            Some(known) => known.merge(&gtids),
+            known => *known = Some(gtids),
+        }
+    }
+
+    /// Before the answer goes to the client: its next read must find what it wrote.
+    pub(super) fn wrote(&mut self) {
+        let view = self.permit.service().snapshot();
+        let Some(own) = view.database.as_ref() else {
+            return;
+        };
+        let Some(at) = self.borrower.at.as_mut() else {
+            return;
+        };
+        let written = std::mem::take(&mut at.written);
+        // It may have begun a transaction that is still open.
+        at.written.is_some = self.is_doubtful;
+        let is_causal = self.service.knowledge.positions().is_causal(at.server.id);
+        if !(own.split.reads || is_causal) || own.consistency == Consistency::Eventual {
+            return;
+        }
+        let now_us = clock::now_us();
+        self.token
+            .assume_writes_before(own.noted_since_us, at.epoch);
+        // In Galera each node counts its log by itself.
+        let is_known = !is_causal && !written.is_partial;
+        match written.told.filter(|_| is_known) {
+            Some(gtids) => self
+                .token
+                .wrote_at(&Position::Gtids(gtids), now_us, at.epoch),
+            None => self.token.wrote(now_us, at.epoch),
+        }
+        self.service.knowledge.wrote(self.worker.index, now_us);
+    }
+
+    /// KILL of a connection by its number, as the client knows it.
+    pub(super) fn kill_of(&self, meaning: &TextAnalysis) -> Option<(u64, bool)> {
+        let kill = meaning.kill.as_ref()?;
+        Some((kill.connection, kill.query))
+    }
+
+    /// Its session is as new: COM_RESET_CONNECTION. The schema stays.
+    pub(super) fn begin_anew(&mut self) {
+        let interner = self.worker.interner();
+        let schema = self.journal.schema().map(Box::<[u8]>::from);
+        let mut beginning = super::beginning(&self.begin);
+        beginning.schema = schema.as_deref();
+        if !beginning.mariadb {
+            // MySQL goes back to its own character set, MariaDB to that of the login.
+            beginning.collation = 0;
+        }
+        self.journal = SessionState::new(self.begin.fresh.pairs(), beginning, interner);
+        self.lost = None;
+        self.limit_idleness();
+        self.pins_changed();
+    }
+}
+
+/// What texts are prepared in where these are the schema and the settings.
+pub(super) fn within(schema: Option<&[u8]>, settings: &SettingSet) -> PrepareContext {
+    PrepareContext {
+        schema: schema.map(Box::from),
+        reading: READING.map(|name| settings.get(name).map(Box::from)),
+    }
+}
+
+/// Whether a text names user variables: what types they have, and their collations, a server takes
+/// from the session that prepares it, so that it is shared with nobody.
+fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
+    if !text.contains(&b'@') {
+        return false;
+    }
+    let Some(Dialect::Mysql(modes)) = dialect else {
+        return true;
+    };
+    let mut tokens = Tokens::new(text, modes);
+    loop {
+        match tokens.next_token().kind {
+            TokenKind::End => return false,
+            TokenKind::UserVariable | TokenKind::Broken => return true,
+            _ => {}
+        }
+    }
+}
+
+/// What the command does to its session: to prepare a statement does nothing.
+pub(super) fn effective<'u>(
+    what: &CommandKind,
+    sense: &'u CommandStatement,
+) -> Option<&'u TextAnalysis> {
+    match what {
+        CommandKind::Query | CommandKind::Execute(_) | CommandKind::Bulk(_) => sense.meaning(),
+        _ => None,
+    }
+}
+
+/// An OK that is longer than is read.
+fn is_cut(event: &Event<'_>) -> bool {
+    match event {
+        Event::Ok(ok) | Event::ResultEnd(ResultEnd::Ok(ok)) => ok.is_cut,
+        _ => false,
+    }
+}
+
+/// As MySQL's tracker tells it; `None`: it is none.
+fn of_mysql(text: &[u8]) -> Option<Gtids> {
+    let parts: Vec<_> = gtid::mysql(text).collect::<Result<_, _>>().ok()?;
+    let parts = parts.iter();
+    Some(Gtids::mysql(
+        parts.map(|one| (one.uuid, one.tag, one.first, one.last)),
+    ))
+}
+
+/// As MariaDB's `last_gtid` tells it.
+fn of_mariadb(text: &[u8]) -> Option<Gtids> {
+    mariadb_positions(text).map(Gtids::mariadb)
+}
+
+/// (domain, server, sequence); `None`: it is no list of them.
+pub(super) fn mariadb_positions(text: &[u8]) -> Option<Vec<(u32, u32, u64)>> {
+    let positions = gtid::mariadb(text);
+    let read = positions.map(|one| one.map(|one| (one.domain, one.server, one.sequence)));
+    read.collect::<Result<_, _>>().ok()
+}
+
+/// `known`: the status as of the last reply that told.
+fn reply_of(event: &Event<'_>, known: Status) -> Option<StatementReply> {
+    let (status, ok, warnings) = match event {
+        Event::Ok(ok) => (ok.status, Some(ok), ok.warnings),
+        Event::ResultEnd(ResultEnd::Ok(ok)) => (ok.status, Some(ok), ok.warnings),
+        Event::Eof(eof) | Event::ResultEnd(ResultEnd::Eof(eof)) => (eof.status, None, eof.warnings),
+        Event::Text | Event::Complete => (known, None, 0),
+        _ => return None,
+    };
+    Some(StatementReply {
+        status,
+        insert_id: ok.map_or(0, |ok| ok.last_insert_id),
+        warnings,
+        tells: ok.is_some(),
+        is_result: matches!(event, Event::ResultEnd(_)),
+    })
+}

@@ -1,0 +1,452 @@
+//! A server that has failed: what it did not do is run again elsewhere where nobody has seen any of
+//! it, and else its client is told the truth.
+
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::failover_queue::PrimaryError;
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::retry::{Attempt, FailureKind, may_run_again};
+use evenkeel_policy::route::{RoutedStatement, StatementClass};
+use evenkeel_wire::mysql::backend::ErrorReport;
+use evenkeel_wire::mysql::flags::Status;
+
+use super::active_request::CommandKind;
+use super::error_reply::ErrorReply;
+use super::from_server::ScanResult;
+use super::query_text::within;
+use super::server::ServerConnection;
+use super::{AfterDiscard, ExitReason, Session, Stage};
+use crate::clock;
+use crate::session::handle::SessionActivity;
+use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};
+
+/// A command that fails again and again has a reason of its own.
+const RETRIES_MAX: u32 = 3;
+
+/// What an error of a server means for running it elsewhere ("Server Error Message Reference").
+pub(super) fn mishap_of(report: &ErrorReport<'_>) -> FailureKind {
+    if report.is_read_only() {
+        return FailureKind::ReadOnly;
+    }
+    if report.is_without_cluster() {
+        return FailureKind::TurnedAway;
+    }
+    if report.is_unread() {
+        return FailureKind::NotRead;
+    }
+    match report.code {
+        // ER_CON_COUNT_ERROR
+        1040 => FailureKind::TurnedAway,
+        // ER_SERVER_SHUTDOWN and ER_CONNECTION_KILLED, which may have come in the middle of it, and
+        // not every engine takes back what was done; ER_NORMAL_SHUTDOWN
+        1053 | 1077 | 1927 => FailureKind::Broken,
+        _ => FailureKind::Error,
+    }
+}
+
+impl Session<'_> {
+    /// Whether what failed is run again, and the client never hears of it.
+    pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
+        let Some(at) = &self.borrower.at else {
+            return false;
+        };
+        // To prepare a statement runs nothing.
+        let is_read = self.unit.is_read || matches!(self.unit.what, CommandKind::Prepare(_));
+        let attempt = Attempt {
+            on_replica: at.is_replica,
+            is_read,
+            is_held: self.is_bound(),
+            reached_server: self.unit.reached_server,
+            reached_client: self.unit.reached_client,
+            is_kept: self.unit.is_kept,
+        };
+        // A write that was refused was not run, unless it could commit some of itself before.
+        let may_be_partial = mishap == FailureKind::TurnedAway || !at.is_replica;
+        let may_have_run = mishap != FailureKind::NotRead && may_be_partial;
+        let is_doubtful = may_have_run && !is_read && !self.unit.is_atomic;
+        let is_new = self.unit.retries < RETRIES_MAX;
+        is_new && !is_doubtful && may_run_again(mishap, &attempt)
+    }
+
+    /// The session has something on its connection that no other one has, besides what the command
+    /// that is under way would have left there.
+    fn is_bound(&self) -> bool {
+        self.keeps_connection() || !self.unit.bonds_before.is_empty()
+    }
+
+    pub(super) fn begin_retry(
+        &mut self,
+        mishap: FailureKind,
+        walked: ScanResult,
+    ) -> Result<(), ExitReason> {
+        self.figures().rescued.add(1);
+        if let Some(at) = &self.borrower.at
+            && mishap != FailureKind::NotRead
+        {
+            // That a replica is late is known.
+            if mishap != FailureKind::NotFresh {
+                self.service.knowledge.request_role_check(at.server.id);
+            }
+            self.unit.tried.push(at.server.id);
+        }
+        // A write that was turned away by a primary waits for another one.
+        let is_write = mishap == FailureKind::TurnedAway && !self.unit.is_read;
+        self.unit.primary_only |= is_write || mishap == FailureKind::ReadOnly;
+        self.unit.is_late |= mishap == FailureKind::NotFresh;
+        self.unit.retries += 1;
+        self.forget_work();
+        self.stage = Stage::DiscardReply(AfterDiscard::RunAgain);
+        self.swallowed(walked)
+    }
+
+    /// The replica does not catch up in time: the read runs on the primary, and nothing that the
+    /// replica still says reaches anybody.
+    pub(super) fn waited_long_enough(&mut self) -> Result<(), ExitReason> {
+        self.unit.patience = None;
+        if !self.may_retry(FailureKind::NotFresh) {
+            return Ok(());
+        }
+        if let Some(server) = self.server.take() {
+            self.borrower.give_back(server, Condition::Unclean);
+        }
+        self.begin_retry(FailureKind::NotFresh, ScanResult::default())
+    }
+
+    /// What the command would have done to the session it has not done.
+    pub(super) fn forget_work(&mut self) {
+        self.journal.lost();
+        self.is_doubtful = false;
+        self.pins_changed();
+    }
+
+    /// Something of ours was refused before the command: it is not run, and if it was sent along,
+    /// its answer is nobody's.
+    pub(super) fn own_refused(
+        &mut self,
+        complaint: ErrorReply,
+        walked: ScanResult,
+    ) -> Result<(), ExitReason> {
+        if self.unit.reached_server && !self.rest.is_over() {
+            return self.refused_in_part(complaint);
+        }
+        let may_move = self.unit.is_kept && !self.was_bound();
+        let is_new = self.unit.retries < RETRIES_MAX && may_move;
+        let is_over = walked.broken.is_some();
+        // What a replica has not yet, or never will, the primary may have.
+        let leaves = is_new && self.borrower.is_at_replica();
+        let may_do_otherwise = leaves || self.unit.missing.is_some() && self.can_be_placed();
+        let then = match (may_do_otherwise || is_over) && is_new {
+            true => {
+                self.unit.retries += 1;
+                if leaves && !is_over {
+                    self.unit.is_late = true;
+                    self.unfit_since_ms = Some(clock::now_ms());
+                }
+                self.forget_work();
+                AfterDiscard::RunAgain
+            }
+            false => AfterDiscard::Tell(complaint),
+        };
+        self.stage = Stage::DiscardReply(then);
+        self.swallowed(walked)
+    }
+
+    /// The same with only a part of the command sent: the server waits for the rest, which must not
+    /// be run.
+    fn refused_in_part(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
+        let is_bound = self.was_bound();
+        self.forget_work();
+        self.let_go(Condition::Unclean);
+        if is_bound {
+            return Err(ExitReason::Fatal(
+                ErrorReply::pinned_state_lost().detail(complaint.message),
+            ));
+        }
+        self.refuse(complaint)
+    }
+
+    /// Whether settings that were refused can be had in another way.
+    fn can_be_placed(&mut self) -> bool {
+        self.server.is_some() && self.journal.not_placed(self.worker.interner())
+    }
+
+    /// More of what is nobody's has come, and perhaps the end of it.
+    pub(super) fn swallowed(&mut self, walked: ScanResult) -> Result<(), ExitReason> {
+        if let Some(why) = walked.broken {
+            return self.server_lost(&why);
+        }
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        if !self.server.as_deref().is_none_or(is_quiet) {
+            return Ok(());
+        }
+        let stage = std::mem::replace(&mut self.stage, Stage::Command);
+        let Stage::DiscardReply(then) = stage else {
+            return Ok(());
+        };
+        self.swallowed_all(then)
+    }
+
+    fn swallowed_all(&mut self, then: AfterDiscard) -> Result<(), ExitReason> {
+        match then {
+            AfterDiscard::RunAgain => {
+                let condition = match self.unit.missing.is_some() {
+                    true => Condition::Unclean,
+                    false => Condition::Clean,
+                };
+                self.run_again(condition)
+            }
+            AfterDiscard::Tell(complaint) => self.tell_refusal(complaint),
+            AfterDiscard::Renewed { is_clean } => self.renewed(is_clean),
+            AfterDiscard::Answered { is_question } => {
+                self.told(is_question);
+                Ok(())
+            }
+            AfterDiscard::TookBack { is_whole } => {
+                self.took_back(is_whole);
+                Ok(())
+            }
+            AfterDiscard::Unanswered => {
+                self.shows();
+                Ok(())
+            }
+        }
+    }
+
+    /// COM_RESET_CONNECTION was answered: what it does not end goes with the connection.
+    fn renewed(&mut self, is_clean: bool) -> Result<(), ExitReason> {
+        let mut left = self.journal.pins;
+        left.release(UnpinEvent::ResetConnection);
+        // A role stays, which no other connection has.
+        let has_role = self.journal.pins.has(Pin::Role);
+        if has_role {
+            left.add(Pin::Role);
+        }
+        if has_role && !(is_clean && self.server.is_some()) {
+            return Err(ExitReason::Fatal(ErrorReply::pinned_state_lost()));
+        }
+        self.counts_writes(Status::default());
+        self.begin_anew();
+        if is_clean && (self.keeps_connection() || has_role) {
+            self.journal.keep(left);
+            self.pins_changed();
+        } else {
+            let is_good = self.server.as_ref().is_some_and(|one| one.can_be_renewed());
+            self.let_go(match is_clean && left.is_empty() && is_good {
+                true => Condition::Clean,
+                false => Condition::Unclean,
+            });
+        }
+        self.answer_ok();
+        Ok(())
+    }
+
+    /// Whether the session was bound to its connection before the command.
+    fn was_bound(&self) -> bool {
+        let bonds = match self.unit.reached_server {
+            true => self.unit.bonds_before,
+            false => self.journal.pins,
+        };
+        !bonds.is_empty() || self.keeps_connection()
+    }
+
+    /// Something of ours was refused. A connection that the session had before stays: its
+    /// transaction is open, and nothing was done to it.
+    fn tell_refusal(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
+        let is_bound = self.was_bound();
+        let wanted = self.within();
+        let is_in_place = |server: &ServerConnection| {
+            within(server.settings.schema(), server.settings.settings()) == wanted
+        };
+        let is_usable = self.server.as_deref().is_some_and(is_in_place);
+        if is_bound && !is_usable {
+            return Err(ExitReason::Fatal(
+                ErrorReply::pinned_state_lost().detail(complaint.message),
+            ));
+        }
+        if !is_bound {
+            self.forget_work();
+            self.let_go(Condition::Unclean);
+        }
+        self.refuse(complaint)
+    }
+
+    /// The command, elsewhere.
+    fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
+        let was_primary = self.borrower.is_at_primary();
+        self.borrower.at = None;
+        if let Some(server) = self.server.take() {
+            let condition = match server.is_idle() {
+                true => condition,
+                false => Condition::Unclean,
+            };
+            self.borrower.give_back(server, condition);
+        }
+        let unit = &mut self.unit;
+        (unit.reached_server, unit.missing, unit.wait) = (false, None, None);
+        unit.patience = None;
+        unit.results = 0;
+        unit.has_failed = false;
+        unit.word.clear();
+        self.stage = Stage::Command;
+        if was_primary && self.unit.primary_only {
+            let got = self.borrower.wait_for_another_primary();
+            return self.follow(got);
+        }
+        // Another connection, perhaps to the same server: if that is down it will be found out.
+        self.try_again()
+    }
+
+    /// The server is gone, or cannot be followed.
+    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
+        let Some(server) = self.server.take() else {
+            return Ok(());
+        };
+        if let Some(at) = &self.borrower.at {
+            self.service.knowledge.request_role_check(at.server.id);
+            at.server.counters.resets.add(1);
+        }
+        tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");
+        let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
+        let is_in_reply = server.is_in_reply() || self.unit.reached_client;
+        self.borrower.give_back(server, Condition::Unclean);
+        let stage = std::mem::replace(&mut self.stage, Stage::Command);
+        match stage {
+            Stage::DiscardReply(AfterDiscard::RunAgain) => self.run_again(Condition::Unclean),
+            Stage::DiscardReply(then @ (AfterDiscard::Tell(_) | AfterDiscard::Renewed { .. })) => {
+                self.swallowed_all(then)
+            }
+            Stage::Preparing if self.unit.is_kept && !is_open && !self.was_bound() => {
+                self.unit.missing = None;
+                self.try_elsewhere()
+            }
+            Stage::Preparing => self.tell_lost(is_open, why),
+            Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
+                Err(ExitReason::ServerBroke(why.to_owned()))
+            }
+            Stage::Answer if self.may_retry(FailureKind::Broken) => {
+                self.begin_retry(FailureKind::Broken, ScanResult::default())
+            }
+            Stage::Answer | Stage::File | Stage::Streaming => self.tell_lost(is_open, why),
+            stage @ Stage::Killing(..) => {
+                self.stage = stage;
+                self.lost_idle(is_open, why)
+            }
+            _ => self.lost_idle(is_open, why),
+        }
+    }
+
+    /// Its client was not asking for anything.
+    fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
+        let detail = self.whereof(why);
+        let bonds = self.bonds_besides_transaction();
+        // Also one whose modes are set, and that has not begun.
+        let is_open = is_open || self.journal.pins.has(Pin::Transaction);
+        let trouble = self.trouble_of(is_open);
+        self.may_have_written();
+        self.borrower.at = None;
+        self.forget_work();
+        self.does(SessionActivity::Idle);
+        if bonds {
+            self.figures().lost.add(1);
+            return Err(ExitReason::Unasked(
+                ErrorReply::pinned_state_lost().detail(detail),
+            ));
+        }
+        if is_open {
+            self.figures().lost.add(1);
+            self.lost = Some(ErrorReply::from_primary_error(trouble).detail(detail));
+        }
+        Ok(())
+    }
+
+    /// A command was under way that cannot be run again.
+    fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
+        self.may_have_written();
+        let detail = self.whereof(why);
+        let bonds = self.bonds_besides_transaction();
+        let may_have_ended =
+            self.unit.reached_server && self.unit.sense.meaning().is_none_or(ends_transactions);
+        let trouble = self.trouble_of(is_open && !may_have_ended);
+        self.figures().lost.add(u64::from(is_open || bonds));
+        self.borrower.at = None;
+        self.forget_work();
+        if bonds {
+            return Err(ExitReason::Fatal(
+                ErrorReply::pinned_state_lost().detail(detail),
+            ));
+        }
+        self.refuse(ErrorReply::from_primary_error(trouble).detail(detail))
+    }
+
+    /// Perhaps it has, at the server that is gone: then the session must see it as well.
+    fn may_have_written(&mut self) {
+        let Some(at) = &mut self.borrower.at else {
+            return;
+        };
+        at.written.is_some |= self.unit.may_write;
+        at.written.is_partial = true;
+        self.counts_writes(Status::default());
+    }
+
+    /// What is gone with a server. Only what was certainly not committed may be done again.
+    fn trouble_of(&self, is_open: bool) -> PrimaryError {
+        match is_open && !self.is_doubtful {
+            true => PrimaryError::TransactionLost,
+            false => PrimaryError::OutcomeUnknown,
+        }
+    }
+
+    /// More than a transaction is gone with the connection.
+    fn bonds_besides_transaction(&self) -> bool {
+        let of_work = [Pin::Transaction, Pin::AutocommitOff];
+        let mut others = Pin::ALL.into_iter().filter(|pin| !of_work.contains(pin));
+        let pins: Pins = self.journal.pins;
+        self.keeps_connection() || others.any(|pin| pins.has(pin))
+    }
+
+    fn whereof(&self, why: &str) -> String {
+        let name = self.borrower.server().map_or("", |server| &server.name);
+        format!("server {name}: {why}")
+    }
+}
+
+/// Whether a transaction may be over behind it, one way or the other.
+pub(super) fn ends_transactions(meaning: &TextAnalysis) -> bool {
+    let goes_on = |one: &RoutedStatement| {
+        let kinds = [
+            StatementClass::Empty,
+            StatementClass::Read,
+            StatementClass::Write,
+            StatementClass::Setting,
+        ];
+        kinds.contains(&one.kind)
+    };
+    // `SET autocommit = 1` commits.
+    let commits = |effect: &Effect| effect.does == EffectKind::Told((*b"autocommit").into());
+    !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_tells_whether_it_has_run_anything() {
+        let said = |code: u16, message: &'static [u8], is_unasked: bool| {
+            let sqlstate = None;
+            mishap_of(&ErrorReport {
+                code,
+                sqlstate,
+                message,
+                is_unasked,
+            })
+        };
+        let of = |code, message| said(code, message, false);
+        assert_eq!(said(4031, b"disconnected", true), FailureKind::NotRead);
+        assert_eq!(of(4031, b"Referenced trigger"), FailureKind::Error);
+        assert_eq!(of(1053, b"Server shutdown"), FailureKind::Broken);
+        assert_eq!(of(1040, b"Too many connections"), FailureKind::TurnedAway);
+        assert_eq!(of(1047, b"WSREP has not yet"), FailureKind::TurnedAway);
+        assert_eq!(of(1290, b"--read-only option"), FailureKind::ReadOnly);
+        assert_eq!(of(1062, b"Duplicate entry"), FailureKind::Error);
+    }
+}

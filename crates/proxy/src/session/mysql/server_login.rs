@@ -1,0 +1,272 @@
+//! Opens a connection to a server and logs in, in a client's name.
+
+mod line;
+mod rows;
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::greeting::{self, First};
+
+use self::line::{ServerPackets, refused};
+use super::server::ServerConnection;
+use super::server_greetings::{ServerGreeting, Version};
+use super::shared::PostgresService;
+use crate::engine::worker::Worker;
+use crate::server::Server;
+use crate::service::{Service, ServiceSnapshot};
+use crate::session_state::mysql as state;
+use crate::stream::Stream;
+use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::server_login::{ConnectError, in_time, reach, reach_again};
+
+/// A server has let us in, and its trackers are on.
+pub(super) struct ServerLogin {
+    pub(super) stream: Stream,
+    /// Between us and the server.
+    pub(super) agreed: Capabilities,
+    /// As KILL knows it.
+    pub(super) id: u32,
+    /// Of all servers, whose number that is.
+    pub(super) identity: Box<[u8]>,
+    pub(super) version: Arc<Version>,
+    pub(super) status: Status,
+    pub(super) fresh: Arc<Baseline>,
+}
+
+/// A name and a value.
+type Pair = (Box<[u8]>, Box<[u8]>);
+
+/// What a connection has right behind its login.
+#[derive(Debug)]
+pub(crate) struct Baseline {
+    /// Of those that are followed, what the server has; names in lower case.
+    pub(super) variables: Vec<Pair>,
+    pub(super) version: Arc<Version>,
+    /// Switches off what the server's own defaults would have the next client find; most have
+    /// none.
+    pub(super) calming: Option<Box<str>>,
+    /// Once it is reset, it does not wait for its cluster any more.
+    pub(super) is_forgetful: bool,
+}
+
+impl Baseline {
+    /// Names and values.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        let pairs = self.variables.iter();
+        pairs.map(|(name, value)| (&**name, &**value))
+    }
+
+    pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut pairs = self.pairs();
+        pairs
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+}
+
+/// Opens one, logged in.
+pub(super) async fn open(
+    worker: &Rc<Worker>,
+    service: &Arc<Service>,
+    pooled: &Arc<PoolHandle>,
+) -> Result<Box<ServerConnection>, ConnectError> {
+    let reaching = reach(worker, service, &pooled.server);
+    let connection = open_on(worker, service, pooled, reaching).await?;
+    let shared = service.database.as_ref().and_then(|own| own.of_mysql());
+    if let Some(shared) = shared {
+        let greetings = &shared.logins.greetings;
+        greetings.refresh(&pooled.who, &connection.fresh);
+    }
+    pooled.server.counters.sessions.add(1);
+    Ok(connection)
+}
+
+/// Opens another one in the same name to where this one leads.
+pub(super) async fn open_to_same_peer(
+    worker: &Rc<Worker>,
+    service: &Arc<Service>,
+    one: &CancelTarget,
+) -> Result<Box<ServerConnection>, ConnectError> {
+    open_on(
+        worker,
+        service,
+        &one.pooled,
+        reach_again(worker, service, one),
+    )
+    .await
+}
+
+async fn open_on(
+    worker: &Rc<Worker>,
+    service: &Arc<Service>,
+    pooled: &Arc<PoolHandle>,
+    reaching: impl Future<Output = Result<Stream, ConnectError>>,
+) -> Result<Box<ServerConnection>, ConnectError> {
+    let view = service.view_owned();
+    let shared = service.database.as_ref().and_then(|own| own.of_mysql());
+    let shared = shared.ok_or_else(ConnectError::outdated)?;
+    let joining = async {
+        let line = ServerPackets::new(worker, &pooled.server, reaching.await?);
+        join(line, &view, shared, pooled).await
+    };
+    let joined = in_time(&view, &pooled.server, joining).await?;
+    Ok(ServerConnection::new(worker, joined, pooled))
+}
+
+/// How a server greets.
+pub(super) async fn greeted(
+    worker: &Rc<Worker>,
+    service: &Service,
+    server: &Server,
+) -> Result<ServerGreeting, ConnectError> {
+    let view = service.view_owned();
+    let looking = async {
+        let stream = reach(worker, service, server).await?;
+        let mut line = ServerPackets::new(worker, server, stream);
+        let (_, payload) = line.packet().await?;
+        match greeting::first(&payload) {
+            Ok(First::Greeting(greeting)) => Ok(ServerGreeting::of(&greeting)),
+            Ok(First::Error(report)) => Err(refused(server, &report)),
+            Err(fault) => Err(ConnectError::unreachable(server, fault)),
+        }
+    };
+    in_time(&view, server, looking).await
+}
+
+async fn join(
+    mut line: ServerPackets<'_>,
+    view: &ServiceSnapshot,
+    shared: &PostgresService,
+    pooled: &PoolHandle,
+) -> Result<ServerLogin, ConnectError> {
+    let server = line.server;
+    let (_, payload) = line.packet().await?;
+    let greeting = match greeting::first(&payload) {
+        Ok(First::Greeting(greeting)) => greeting,
+        Ok(First::Error(report)) => return Err(refused(server, &report)),
+        Err(fault) => return Err(ConnectError::unreachable(server, fault)),
+    };
+    let face = ServerGreeting::of(&greeting);
+    let version = Arc::clone(&face.version);
+    shared.logins.faces.learn(server.id, face);
+    let own = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+    if let Some(connector) = own.connector(server)? {
+        line.encrypt(&greeting, connector, pooled).await?;
+    }
+    let logged_in = line.log_in(&greeting, shared, pooled).await?;
+    if let Some(lacking) = lacking(pooled.who.identity, logged_in.agreed) {
+        return Err(ConnectError::unsuitable(server, Lacking(lacking)));
+    }
+    let variables = line.set_up(logged_in.agreed, &version).await?;
+    let (followed, others): (Vec<Pair>, Vec<Pair>) = variables
+        .into_iter()
+        .partition(|(name, _)| state::is_followed(name));
+    let others = || others.iter().map(|(name, value)| (&**name, &**value));
+    let calming = state::disable_leaky_variables(others());
+    if let Some(calming) = &calming {
+        line.run(calming, logged_in.agreed).await?;
+    }
+    let fresh = Arc::new(Baseline {
+        variables: followed,
+        version: Arc::clone(&version),
+        calming: calming.map(String::into_boxed_str),
+        is_forgetful: state::loses_sync_wait_on_reset(others()),
+    });
+    Ok(ServerLogin {
+        stream: line.stream,
+        agreed: logged_in.agreed,
+        id: greeting.connection,
+        identity: state::identity(others()),
+        version,
+        status: logged_in.status,
+        fresh,
+    })
+}
+
+/// How results and commands are written, by the names of the protocol's documentation: what clients
+/// were promised when they logged in cannot be taken back.
+const FORMATS: [(Capabilities, &str); 5] = [
+    (Capabilities::DEPRECATE_EOF, "CLIENT_DEPRECATE_EOF"),
+    (
+        Capabilities::EXTENDED_METADATA,
+        "MARIADB_CLIENT_EXTENDED_METADATA",
+    ),
+    (Capabilities::BULK, "MARIADB_CLIENT_STMT_BULK_OPERATIONS"),
+    (
+        Capabilities::BULK_UNIT_RESULTS,
+        "MARIADB_CLIENT_BULK_UNIT_RESULTS",
+    ),
+    (Capabilities::QUERY_ATTRIBUTES, "CLIENT_QUERY_ATTRIBUTES"),
+];
+
+/// What the clients of a pool were promised and this server cannot do: it came, or was replaced by
+/// an older one, after they had logged in.
+fn lacking(identity: u64, agreed: Capabilities) -> Option<&'static str> {
+    let mut promised = FORMATS
+        .iter()
+        .filter(|(format, _)| Capabilities(identity).has(*format));
+    let lacking = promised.find(|(format, _)| !agreed.has(*format));
+    lacking.map(|(_, name)| *name)
+}
+
+/// Said of the server.
+#[derive(Debug)]
+struct Lacking(&'static str);
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        write!(
+            f,
+            "does not support {name}, which was negotiated with this client at login; reconnect to \
+             use this server"
+        )
+    }
+}
+
+fn question() -> String {
+    let followed = state::FOLLOWED.join("','");
+    let telling = state::LEAKY_VARIABLES.join("','");
+    let identifying = state::IDENTIFYING.join("','");
+    let clustering = state::CLUSTERING.join("','");
+    format!(
+        "SHOW SESSION VARIABLES WHERE Variable_name IN \
+         ('{followed}','{telling}','{identifying}','{clustering}')"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::login::wanted;
+    use super::*;
+
+    #[test]
+    fn a_server_that_lacks_what_clients_were_promised_does_not_serve_them() {
+        let agreed = Capabilities::DEPRECATE_EOF.with(Capabilities::BULK);
+        let promised = agreed.with(Capabilities::EXTENDED_METADATA);
+        let missed = Some("MARIADB_CLIENT_EXTENDED_METADATA");
+        assert_eq!(lacking(promised.0, agreed), missed);
+        assert_eq!(lacking(agreed.0, promised), None, "more is no harm");
+        let attributes = agreed.with(Capabilities::QUERY_ATTRIBUTES);
+        let missed = Some("CLIENT_QUERY_ATTRIBUTES");
+        assert_eq!(lacking(attributes.0, agreed), missed);
+    }
+
+    #[test]
+    fn a_connection_asks_for_what_its_clients_have_and_for_nothing_that_they_may_not_have() {
+        let identity = Capabilities::FOUND_ROWS.with(Capabilities::SSL);
+        let with = wanted(identity.0);
+        assert!(with.has(Capabilities::FOUND_ROWS) && !with.has(Capabilities::LOCAL_FILES));
+        assert!(!with.has(Capabilities::SSL) && !with.has(Capabilities::CONNECT_WITH_DB));
+        assert!(with.has(Capabilities::SESSION_TRACK) && !with.has(Capabilities::DEPRECATE_EOF));
+        assert!(with.has(Capabilities::MULTI_STATEMENTS));
+        assert!(
+            !wanted(0).has(Capabilities::MULTI_RESULTS),
+            "as an old client"
+        );
+    }
+}

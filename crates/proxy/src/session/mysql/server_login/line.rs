@@ -1,0 +1,307 @@
+//! A connection on which we are not logged in yet: the conversation up to the answers to our first
+//! questions.
+
+use std::rc::Rc;
+
+use evenkeel_wire::mysql::backend::{ErrorReport, SqlState};
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frame::{self, Frame};
+use evenkeel_wire::mysql::greeting::Greeting;
+use evenkeel_wire::mysql::login::{
+    AuthFailure, Channel, Credential, Hello, ServerAuth, ServerAuthResult as LoggedIn,
+    ServerAuthStep, ServerKey,
+};
+use evenkeel_wire::mysql::startup::Attributes;
+use evenkeel_wire::mysql::{Parsed, build, rewrite};
+
+use super::super::login::wanted;
+use super::super::server_greetings::Version;
+use super::super::shared::PostgresService;
+use super::rows::{Answer, Row, Rows};
+use super::{Pair, question};
+use crate::engine::worker::Worker;
+use crate::random::secret;
+use crate::server::Server;
+use crate::session_state::mysql as state;
+use crate::stream::Stream;
+use crate::tls::Connector;
+use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::server_login::{ConnectError, ConnectErrorKind, ErrorCode};
+
+/// How long a packet of a server may be in a login, and in the answers to our first questions.
+const PACKET_LENGTH_MAX: u32 = 64 * 1024;
+
+/// utf8mb4: names are sent in it. What the client has instead is put in place later.
+const COLLATION: u8 = 45;
+
+/// What we say about ourselves.
+const ATTRIBUTES: &[u8] = b"\x0cprogram_name\x08evenkeel";
+
+/// A connection on which we are not logged in yet.
+pub(super) struct ServerPackets<'a> {
+    worker: &'a Rc<Worker>,
+    pub(super) server: &'a Server,
+    pub(super) stream: Stream,
+    /// What has come and was not looked at.
+    bytes: Vec<u8>,
+    /// Nobody on the way can listen.
+    is_secure: bool,
+    /// The number of what we say next.
+    next: u8,
+}
+
+impl<'a> ServerPackets<'a> {
+    pub(super) fn new(worker: &'a Rc<Worker>, server: &'a Server, stream: Stream) -> Self {
+        Self {
+            is_secure: stream.is_local(),
+            stream,
+            worker,
+            server,
+            bytes: Vec::new(),
+            next: 1,
+        }
+    }
+
+    fn broken(&self, why: impl std::fmt::Display) -> ConnectError {
+        ConnectError::unreachable(self.server, why)
+    }
+
+    async fn say(&mut self, bytes: &[u8]) -> Result<(), ConnectError> {
+        let sent = self.stream.send(self.worker, bytes).await;
+        sent.map_err(|error| ConnectError::unreachable(self.server, error))
+    }
+
+    /// The server's next packet: its number and its payload.
+    pub(super) async fn packet(&mut self) -> Result<(u8, Vec<u8>), ConnectError> {
+        loop {
+            match frame::frame(&self.bytes, PACKET_LENGTH_MAX) {
+                Parsed::Frame(frame, length) => {
+                    let packet = (frame.sequence, frame.payload.to_vec());
+                    self.bytes.drain(..length);
+                    return Ok(packet);
+                }
+                Parsed::Invalid(fault) => return Err(self.broken(fault)),
+                Parsed::Incomplete { .. } => {}
+            }
+            let received = self.stream.receive(self.worker, &mut self.bytes).await;
+            match received {
+                Ok(true) => {}
+                Ok(false) => return Err(self.broken("closed the connection during login")),
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+    }
+
+    pub(super) async fn encrypt(
+        &mut self,
+        greeting: &Greeting<'_>,
+        connector: &Connector,
+        pooled: &PoolHandle,
+    ) -> Result<(), ConnectError> {
+        if !greeting.capabilities.has(Capabilities::SSL) {
+            let why = "does not support TLS: see mode in [service.server_tls]";
+            return Err(self.broken(why));
+        }
+        // Whoever is in between could have put it there: it is not taken for what is said inside.
+        if !self.bytes.is_empty() {
+            return Err(self.broken("sent unencrypted data after its handshake, before TLS"));
+        }
+        let mut request = Vec::new();
+        let offered = greeting.capabilities;
+        // MySQL goes by these, not by those of the login behind it.
+        let ours = self.wanted(pooled).both(offered);
+        let ours = ours.with(Capabilities::PROTOCOL_41);
+        build::ssl_request(&mut request, self.next, ours, COLLATION);
+        self.say(&request).await?;
+        let channel = connector.connect().map_err(|fault| self.broken(fault))?;
+        self.stream.encrypt(channel);
+        let worker = self.worker;
+        let shaken = self.stream.shake_hands(worker, &[], &mut self.bytes).await;
+        shaken.map_err(|error| self.broken(error))?;
+        self.next += 1;
+        self.is_secure = true;
+        Ok(())
+    }
+
+    pub(super) async fn log_in(
+        &mut self,
+        greeting: &Greeting<'_>,
+        shared: &PostgresService,
+        pooled: &PoolHandle,
+    ) -> Result<LoggedIn, ConnectError> {
+        let hello = Hello {
+            capabilities: self.wanted(pooled),
+            collation: COLLATION,
+            user: pooled.who.server_user.as_bytes(),
+            schema: None,
+            attributes: Attributes::of(ATTRIBUTES),
+        };
+        let channel = match self.is_secure {
+            true => Channel::Secure,
+            false => Channel::Plain,
+        };
+        // Without TLS to this server everything is open to who stands in between, by the
+        // operator's choice: asking for its key adds nothing to that.
+        let how = (credential(shared, pooled), channel, ServerKey::Ask);
+        let mut out = Vec::new();
+        let to = (self.next, &mut out);
+        let begun = ServerAuth::begin(greeting, &hello, how, secret(), to);
+        let mut join = begun.map_err(|refusal| self.not_possible(refusal))?;
+        loop {
+            self.say(&out).await?;
+            out.clear();
+            let (sequence, payload) = self.packet().await?;
+            let payload = payload.as_slice();
+            match join.message(Frame { sequence, payload }, &mut out) {
+                ServerAuthStep::More(next) => join = next,
+                ServerAuthStep::Done(joined) => return Ok(joined),
+                ServerAuthStep::Refused(AuthFailure::Server(_)) => {
+                    let report = ErrorReport::read(payload);
+                    let refused = report.map(|report| refused(self.server, &report));
+                    return Err(refused.unwrap_or_else(|| self.not_possible(AuthFailure::Protocol)));
+                }
+                ServerAuthStep::Refused(refusal) => return Err(self.not_possible(refusal)),
+            }
+        }
+    }
+
+    fn wanted(&self, pooled: &PoolHandle) -> Capabilities {
+        let wanted = wanted(pooled.who.identity);
+        match self.stream.is_encrypted() {
+            true => wanted.with(Capabilities::SSL),
+            false => wanted,
+        }
+    }
+
+    /// The credential does not do, or the server is none.
+    fn not_possible(&self, refusal: AuthFailure) -> ConnectError {
+        if refusal == AuthFailure::Protocol {
+            return self.broken(refusal);
+        }
+        let code = ErrorCode {
+            number: refusal.code(),
+            sqlstate: refusal.sqlstate().0,
+        };
+        ConnectError::refused(
+            self.server,
+            ConnectErrorKind::Refused,
+            code,
+            &refusal.to_string(),
+        )
+    }
+
+    /// Asks what is so before anything is set, and switches the trackers on: at one go.
+    pub(super) async fn set_up(
+        &mut self,
+        agreed: Capabilities,
+        version: &Version,
+    ) -> Result<Vec<Pair>, ConnectError> {
+        let mut out = Vec::new();
+        let question = question();
+        for text in [
+            question.as_str(),
+            state::trackers(version.mariadb, version.number()),
+        ] {
+            rewrite::query(&mut out, &[], text.as_bytes(), agreed);
+        }
+        self.say(&out).await?;
+        let mut variables = Vec::new();
+        let found = self.answer(agreed).await?;
+        for row in found {
+            if let [Some(name), value] = row.as_slice() {
+                let value = value.as_deref().unwrap_or_default();
+                variables.push((name.to_ascii_lowercase().into(), value.into()));
+            }
+        }
+        self.answer(agreed).await?;
+        match self.bytes.is_empty() {
+            true => Ok(variables),
+            false => Err(self.broken("sent more data than expected")),
+        }
+    }
+
+    pub(super) async fn run(
+        &mut self,
+        text: &str,
+        agreed: Capabilities,
+    ) -> Result<(), ConnectError> {
+        let mut out = Vec::new();
+        rewrite::query(&mut out, &[], text.as_bytes(), agreed);
+        self.say(&out).await?;
+        self.answer(agreed).await.map(drop)
+    }
+
+    /// The rows of one reply.
+    async fn answer(&mut self, agreed: Capabilities) -> Result<Vec<Row>, ConnectError> {
+        let mut rows = Rows::new(agreed);
+        loop {
+            let (_, payload) = self.packet().await?;
+            match rows.packet(&payload) {
+                Answer::More => {}
+                Answer::Done => return Ok(rows.into_rows()),
+                Answer::Malformed => return Err(self.broken("sent a malformed reply")),
+                Answer::Refused => {
+                    let report = ErrorReport::read(&payload);
+                    let refused = report.map(|report| refused(self.server, &report));
+                    return Err(refused.unwrap_or_else(|| self.broken("sent a malformed error")));
+                }
+            }
+        }
+    }
+}
+
+/// Before a server that has lost what it knew of the password everything else fails.
+fn credential(shared: &PostgresService, pooled: &PoolHandle) -> Credential {
+    let who = &pooled.who;
+    let known = who.mysql().cloned().unwrap_or(Credential::Nothing);
+    if !matches!(known, Credential::Sha2(_)) {
+        return known;
+    }
+    let password = shared.logins.vault.password(&who.user, who.generation);
+    password.map_or(known, Credential::Password)
+}
+
+/// The server says why.
+pub(super) fn refused(server: &Server, report: &ErrorReport<'_>) -> ConnectError {
+    let code = ErrorCode {
+        number: report.code,
+        sqlstate: report.sqlstate.unwrap_or(SqlState::GENERAL).0,
+    };
+    let text = String::from_utf8_lossy(report.message);
+    ConnectError::refused(server, kind_of(report), code, &text)
+}
+
+fn kind_of(report: &ErrorReport<'_>) -> ConnectErrorKind {
+    match report.code {
+        _ if report.is_full() => ConnectErrorKind::Full,
+        // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, and what a node of Galera says that is not
+        // ready; ER_HOST_IS_BLOCKED, which an operator ends.
+        1053 | 1077 | 1047 | 1129 | 3169 => ConnectErrorKind::NotReady,
+        _ => ConnectErrorKind::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(code: u16) -> ConnectErrorKind {
+        let mut payload = vec![0xff];
+        payload.extend_from_slice(&code.to_le_bytes());
+        payload.extend_from_slice(b"#08004no");
+        kind_of(&ErrorReport::read(&payload).unwrap())
+    }
+
+    #[test]
+    fn a_server_that_is_full_or_going_is_no_refusal_of_the_user() {
+        for full in [1040, 1203, 1226] {
+            assert_eq!(kind(full), ConnectErrorKind::Full, "{full}");
+        }
+        for away in [1053, 1047, 1129] {
+            assert_eq!(kind(away), ConnectErrorKind::NotReady, "{away}");
+        }
+        for refused in [1044, 1045, 1130, 1698, 1862, 3118, 4151] {
+            assert_eq!(kind(refused), ConnectErrorKind::Refused, "{refused}");
+        }
+    }
+}

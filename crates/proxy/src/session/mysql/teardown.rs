@@ -1,0 +1,117 @@
+//! The end of a session: what its client is told, and what becomes of the server connection.
+
+use std::rc::Rc;
+
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::pins::ReleaseAction;
+use evenkeel_wire::mysql::flags::Status;
+
+use super::error_reply::ErrorReply;
+use super::login::UserChange;
+use super::server::ServerConnection;
+use super::{ExitReason, Session, Stage};
+use crate::record::{CutReason, TerminationReason};
+
+impl Session<'_> {
+    /// It is over, for a reason of its own.
+    pub(super) async fn end(mut self, end: ExitReason) -> TerminationReason {
+        match end {
+            ExitReason::ClientLeft | ExitReason::ChangesUser(_) => TerminationReason::ClientClosed,
+            ExitReason::ClientBroke(why) => TerminationReason::ResetByClient(why),
+            ExitReason::ServerBroke(why) => TerminationReason::ResetByServer(why),
+            ExitReason::Fatal(complaint) => {
+                Box::pin(self.send_final_error(&complaint, true)).await;
+                TerminationReason::Rejected(complaint.message)
+            }
+            ExitReason::Unasked(complaint) => {
+                Box::pin(self.send_final_error(&complaint, false)).await;
+                TerminationReason::Rejected(complaint.message)
+            }
+        }
+    }
+
+    /// It is cut from outside.
+    pub(super) async fn end_cut(mut self, ending: TerminationReason) -> TerminationReason {
+        let complaint = ErrorReply::of_ending(&ending);
+        // Whom another client kills while nothing is asked, no server tells anything.
+        if !matches!(ending, TerminationReason::Cut(CutReason::Command)) || !self.is_waiting_idle()
+        {
+            let is_answer = self.waits_for_answer();
+            Box::pin(self.send_final_error(&complaint, is_answer)).await;
+        }
+        ending
+    }
+
+    /// Its client has said something that has no answer yet.
+    pub(super) fn waits_for_answer(&self) -> bool {
+        !matches!(self.stage, Stage::Command) || !self.rest.is_over()
+    }
+
+    /// Its client wants to be somebody else.
+    pub(super) fn leave_as_user(mut self, payload: Vec<u8>) -> Option<UserChange> {
+        let client = self.client.take()?;
+        Some(UserChange {
+            client,
+            entrance: self.entrance,
+            payload,
+            ahead: self.pending_input.take(self.pending_input.len(), Vec::new),
+        })
+    }
+
+    /// Tells the client why it is over, as far as it listens: as the answer that it waits for; else
+    /// with the number 0, as servers do, by which clients know that it answers nothing they will
+    /// ask.
+    pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply, is_answer: bool) {
+        let is_in_reply = |server: &ServerConnection| server.is_in_reply();
+        if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
+            // It would be taken for a part of that.
+            return;
+        }
+        let mut out = std::mem::take(&mut self.answers);
+        let sequence = if is_answer { self.rest.sequence } else { 0 };
+        complaint.write(sequence, &mut out);
+        if let Some(client) = &mut self.client {
+            client.say_last(self.worker, &out).await;
+        }
+    }
+
+    /// What the client leaves behind on its connection decides what becomes of that.
+    fn release_on_exit(&mut self, server: Box<ServerConnection>) {
+        if std::thread::panicking() {
+            // What is on it was perhaps not noted.
+            return self.borrower.give_back(server, Condition::Unclean);
+        }
+        let is_quiet = server.conversation.is_quiet()
+            && server.is_between_replies()
+            && !server.shows_trackers
+            && server.lent.stream.is_sent()
+            && self.rest.is_over();
+        let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
+        let holds_statements = !server.conversation.is_idle();
+        let farewell = match self.journal.pins.release_action() {
+            ReleaseAction::Keep if is_open || holds_statements || self.keeps_connection() => {
+                ReleaseAction::Reset
+            }
+            farewell => farewell,
+        };
+        match farewell {
+            ReleaseAction::Keep if is_quiet => self.borrower.give_back(server, Condition::Clean),
+            ReleaseAction::Reset if is_quiet && server.can_be_renewed() => {
+                let home = Rc::clone(self.worker);
+                let renew = async move |server: &mut ServerConnection| {
+                    server.renew(&home).await.is_ok() && server.is_idle()
+                };
+                self.borrower.give_back_renewed(server, renew);
+            }
+            _ => self.borrower.give_back(server, Condition::Unclean),
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.release_on_exit(server);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What follows when a session asks for a server connection, and what must be in place there before
+//! its unit.
+
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_wire::postgres::client_scanner::Step;
+use evenkeel_wire::postgres::conversation::RequestToken;
+use evenkeel_wire::postgres::server_scanner::Event;
+use evenkeel_wire::postgres::{TransactionStatus, build};
+
+use super::active_request::RequestDisposition;
+use super::error_reply::ErrorReply;
+use super::retry::RETRIES_MAX;
+use super::server::ServerConnection;
+use super::{ActiveRequest, ExitReason, Session, Stage};
+use crate::service::ServiceSnapshot;
+use crate::session;
+use crate::session::acquirer::{AcquireError, AcquireOutcome};
+use crate::session::handle::SessionActivity;
+use crate::session::placement::PlacementTarget;
+
+impl Session<'_> {
+    /// Something that we asked ourselves was refused.
+    pub(super) fn own_failed(&mut self, event: &Event<'_>) {
+        if let Event::Error(report) = event {
+            let text = String::from_utf8_lossy(report.text()).into_owned();
+            self.refused_setting = (report.sqlstate().0, text);
+        }
+    }
+
+    /// Asks for a connection for the unit ahead, whose bytes the caller has. True: it is there, and
+    /// they can go. False: they are to be held.
+    pub(super) fn acquire(
+        &mut self,
+        wanted: &PlacementTarget,
+        view: &ServiceSnapshot,
+    ) -> Result<bool, ExitReason> {
+        match self.borrower.ask(wanted, view) {
+            AcquireOutcome::Server(server) => Ok(self.lent(server)),
+            AcquireOutcome::Denied(denial) => {
+                self.refusal = Some(ErrorReply::from_acquire_error(&denial));
+                self.card.notify();
+                Ok(false)
+            }
+            got => {
+                self.follow(got)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// What follows for the unit ahead, whose bytes are held.
+    pub(super) fn follow(
+        &mut self,
+        got: AcquireOutcome<ServerConnection>,
+    ) -> Result<(), ExitReason> {
+        self.stage = Stage::Ready;
+        match got {
+            AcquireOutcome::Server(server) => match self.lent(server) {
+                true => self.go_on(),
+                false => Ok(()),
+            },
+            AcquireOutcome::Pending => {
+                // Something else may be known when it comes.
+                self.effects.read_ahead = None;
+                self.stage = Stage::Waiting;
+                Ok(())
+            }
+            AcquireOutcome::Reroute => self.go_on(),
+            AcquireOutcome::Exhausted => self.try_elsewhere(),
+            AcquireOutcome::Denied(denial) => self.denied(&denial),
+        }
+    }
+
+    fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
+        let complaint = ErrorReply::from_acquire_error(denial);
+        match (denial, &complaint.sqlstate.0) {
+            // What the session is made of is good no more.
+            (AcquireError::ConnectFailed(_), b"28P01" | b"28000") => {
+                Err(ExitReason::Fatal(complaint))
+            }
+            _ => self.refuse(&complaint),
+        }
+    }
+
+    /// Nothing of the unit was sent.
+    pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
+        let is_read = self.unit.is_read && !self.unit.primary_only;
+        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
+        self.follow(got)
+    }
+
+    /// A connection is ours. True: it is fit. False: first what the client has set is set on it.
+    fn lent(&mut self, mut server: Box<ServerConnection>) -> bool {
+        self.card.set_server(&server.lent);
+        self.unit.since_us = self.borrower.begins_work();
+        self.stage = Stage::Ready;
+        self.used_nextval = false;
+        self.inherits_sequence_state = server.has_sequence_state;
+        let interner = self.worker.interner();
+        let mut sql = Vec::new();
+        let wanted = server.settings.prepare(&self.journal, interner, &mut sql);
+        let Some(wanted) = wanted else {
+            self.catch_up(&server);
+            self.server = Some(server);
+            return true;
+        };
+        let mut out = self.worker.spare();
+        server.ask(&sql, RequestToken::default(), &mut out);
+        // If it fails, the next receive says so.
+        let _ = server.lent.stream.send_own(self.worker, out);
+        self.server = Some(server);
+        self.stage = Stage::Preparing(Some(wanted));
+        self.restoring = false;
+        self.was_cancelled = false;
+        self.refused_setting = ([0; 5], String::new());
+        false
+    }
+
+    /// Puts back what a RESET has taken of the settings that the client began with, on a connection
+    /// that it keeps.
+    pub(super) fn restore(&mut self) -> Result<(), ExitReason> {
+        self.must_restore_startup = false;
+        self.refused_setting = ([0; 5], String::new());
+        let interner = self.worker.interner();
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        let mut sql = Vec::new();
+        let wanted = match server.conversation.is_idle() {
+            true => server.settings.prepare(&self.journal, interner, &mut sql),
+            false => {
+                self.journal.restore(&server.settings, &mut sql);
+                None
+            }
+        };
+        let mut out = self.worker.spare();
+        if sql.is_empty() || !server.ask(&sql, RequestToken::default(), &mut out) {
+            return Ok(());
+        }
+        // If it fails, the next receive says so.
+        let _ = server.lent.stream.send_own(self.worker, out);
+        self.stage = Stage::Preparing(wanted);
+        self.restoring = true;
+        Ok(())
+    }
+
+    /// Tells the client what its server reports otherwise than the one before.
+    fn catch_up(&mut self, server: &ServerConnection) {
+        let mut out = std::mem::take(&mut self.answers);
+        let settings = self.journal.settings().clone();
+        let interner = self.worker.interner();
+        let reported = &mut self.journal.reported;
+        reported.catch_up(&server.settings, &settings, interner, |name, value| {
+            build::parameter_status(&mut out, name, value);
+        });
+        self.answers = out;
+    }
+
+    /// Whether a connection is made fit of which the client has had nothing yet.
+    pub(super) fn is_preparing(&self) -> bool {
+        matches!(self.stage, Stage::Preparing(_)) && !self.restoring
+    }
+
+    /// Our SETs are over.
+    pub(super) fn settings_placed(&mut self, went_well: bool) -> Result<(), ExitReason> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Ready);
+        let (Stage::Preparing(wanted), Some(mut server)) = (stage, self.server.take()) else {
+            return Ok(());
+        };
+        let is_restored = std::mem::take(&mut self.restoring);
+        if !went_well && is_restored {
+            self.server = Some(server);
+            let text = std::mem::take(&mut self.refused_setting);
+            let why = format!(
+                "terminating connection: cannot restore startup settings after \
+                 RESET: {}",
+                text.1
+            );
+            return Err(ExitReason::Fatal(ErrorReply::new(&text.0, why)));
+        }
+        if !went_well && self.refused_setting.0.starts_with(b"57P0") {
+            self.borrower.give_back(server, Condition::Unclean);
+            return self.try_elsewhere();
+        }
+        if !went_well {
+            let at = self.borrower.at.take();
+            self.borrower.give_back(server, Condition::Unclean);
+            // What it names may not have come to a replica yet.
+            let is_late = at.is_some_and(|at| at.is_replica) && !self.unit.primary_only;
+            if is_late || self.was_of_another() {
+                self.unit.primary_only |= is_late;
+                self.unit.retries += 1;
+                return self.follow(AcquireOutcome::Reroute);
+            }
+            let text = std::mem::take(&mut self.refused_setting);
+            let why = "the server rejected a setting of this session: ";
+            let complaint = ErrorReply::new(&text.0, format!("{why}{}", text.1));
+            // Data exceptions, syntax and access: what it names is there no more, and whatever the
+            // session does next begins with it again.
+            let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
+            return match is_for_good {
+                true => Err(ExitReason::Fatal(complaint)),
+                false => self.refuse(&complaint),
+            };
+        }
+        if let Some(wanted) = wanted {
+            server.settings.placed(wanted, self.worker.interner());
+        }
+        self.catch_up(&server);
+        self.server = Some(server);
+        self.go_on()
+    }
+
+    /// Our SETs run under what the client before has set, its `statement_timeout` among it: another
+    /// connection has nothing of that.
+    fn was_of_another(&self) -> bool {
+        let is_cancelled = self.refused_setting.0 == *b"57014";
+        is_cancelled && !self.was_cancelled && self.unit.retries < RETRIES_MAX
+    }
+
+    /// The unit whose bytes are held is not run: its client is told why, and goes on with the next.
+    pub(super) fn refuse(&mut self, complaint: &ErrorReply) -> Result<(), ExitReason> {
+        self.stage = Stage::Ready;
+        self.borrower.at = None;
+        self.borrower.release_failover_slot();
+        let is_over = self.drop_unit()?;
+        self.unit = ActiveRequest::new();
+        self.does(SessionActivity::Idle);
+        let out = self.answers();
+        complaint.write_error(out);
+        if is_over {
+            build::ready_for_query(out, TransactionStatus::Idle);
+        } else {
+            self.unit.skipping = true;
+        }
+        // What comes behind it is looked at in a step of its own.
+        self.card.notify();
+        Ok(())
+    }
+
+    /// Forgets the bytes of the unit ahead. True: all of it was there.
+    fn drop_unit(&mut self) -> Result<bool, ExitReason> {
+        use evenkeel_wire::postgres::conversation::Request;
+        self.effects.read_ahead = None;
+        let held = std::mem::take(&mut self.pending_input);
+        let mut at = 0;
+        let is_over = loop {
+            match self.walker.next(held.get(at..).unwrap_or_default()) {
+                Step::Message {
+                    passed,
+                    request,
+                    length,
+                    ..
+                }
+                | Step::Beginning {
+                    passed,
+                    request,
+                    length,
+                    ..
+                } => {
+                    at += passed + length;
+                    if matches!(
+                        request,
+                        Request::Query | Request::FunctionCall | Request::Sync
+                    ) {
+                        break true;
+                    }
+                    if request == Request::Terminate {
+                        return Err(ExitReason::ClientLeft);
+                    }
+                }
+                Step::Wait { passed, .. } => {
+                    at += passed;
+                    break false;
+                }
+                Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
+            }
+        };
+        self.hold(&held[at..]);
+        Ok(is_over)
+    }
+
+    /// A peer may be gone without a word; says why, if it is the server.
+    fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
+        let limit = self
+            .permit
+            .service()
+            .snapshot()
+            .settings
+            .keepalive
+            .user_timeout;
+        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
+        if self.client.is_unanswered(limit) {
+            return Err(ExitReason::ClientBroke(why()));
+        }
+        let server = self.server.as_ref();
+        let dead = server.filter(|server| server.lent.stream.is_unanswered(limit));
+        Ok(dead.map(|_| why()))
+    }
+
+    /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
+    pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
+        if self.card.take_server_abandoned() && self.server.is_some() {
+            return self.server_lost("went down or is no longer the primary");
+        }
+        if self.card.take_liveness_check()
+            && let Some(why) = self.check_peers()?
+        {
+            return self.server_lost(&why);
+        }
+        if self.card.take_overtime() {
+            session::cancel::cancel(self.worker, &self.card, self.permit.service());
+        }
+        if let Some(complaint) = self.refusal.take() {
+            self.borrower.leave_queues();
+            return self.refuse(&complaint);
+        }
+        let is_cancelled = self.card.take_cancel();
+        self.was_cancelled |= is_cancelled;
+        if is_cancelled && self.borrower.is_waiting() {
+            self.borrower.leave_queues();
+            let text = "canceling statement due to user request";
+            return self.refuse(&ErrorReply::new(b"57014", text));
+        }
+        if self.borrower.has_timed_out() {
+            return self.refuse(&ErrorReply::waited());
+        }
+        if self.borrower.looks_around() {
+            return self.try_reroute();
+        }
+        match self.stage {
+            Stage::Ready if self.server.is_none() => self.go_on(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes elsewhere if that is better by now than to wait on.
+    fn try_reroute(&mut self) -> Result<(), ExitReason> {
+        let held = std::mem::take(&mut self.pending_input);
+        let look = self.look(&held);
+        self.pending_input = held;
+        let RequestDisposition::Unit(wanted, view) = look? else {
+            return Ok(());
+        };
+        match self.borrower.leaves_for(wanted, &view) {
+            true => self.follow(AcquireOutcome::Reroute),
+            false => Ok(()),
+        }
+    }
+}

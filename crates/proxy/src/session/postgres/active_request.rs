@@ -1,0 +1,504 @@
+//! What a client wants next, as far as it decides where that runs: one query, or a batch up to its
+//! Sync.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use evenkeel_policy::route::{
+    self, Decision, RouteTarget, RoutedStatement, RoutingTraits, StatementClass, Volatility,
+};
+use evenkeel_wire::postgres::client_scanner::Step;
+use evenkeel_wire::postgres::conversation::Request;
+use evenkeel_wire::postgres::frame::Header;
+use evenkeel_wire::postgres::names::{names, parse_parts};
+use evenkeel_wire::postgres::{Parsed, TransactionStatus, build};
+use smallvec::SmallVec;
+
+use super::batch_tail::MisroutedStatement;
+use super::error_reply::ErrorReply;
+use super::from_client::ends_a_unit;
+use super::server::ServerConnection;
+use super::{ExitReason, KEPT_LENGTH_MAX, Session};
+use crate::service::ServiceSnapshot;
+use crate::service::database::DatabaseSnapshot;
+use crate::service::rules::Ruling;
+use crate::session::placement::{PlacementTarget, ReadRequest};
+use crate::session_state::analysis::{self, TextAnalysis};
+
+/// Bytes of memory that a client keeps for its next unit.
+const SPARE_LENGTH_MAX: usize = 256;
+
+/// What the client wants done as one, and how it fares.
+pub(super) struct ActiveRequest {
+    /// Its bytes, while they can be sent again.
+    pub(super) kept: Option<Vec<u8>>,
+    /// The memory in which they were.
+    spare: Vec<u8>,
+    pub(super) is_read: bool,
+    pub(super) may_write: bool,
+    /// All of it has been sent to a server.
+    pub(super) is_sent: bool,
+    pub(super) reached_server: bool,
+    pub(super) reached_client: bool,
+    /// Servers that failed it.
+    pub(super) tried: SmallVec<[u64; 2]>,
+    /// If it was turned away, nothing of it was run.
+    pub(super) is_atomic: bool,
+    /// It may commit a part of itself before it ends: CREATE INDEX CONCURRENTLY, VACUUM.
+    pub(super) may_commit: bool,
+    /// The server's last word was passed on.
+    pub(super) fatal_was_sent: bool,
+    /// How often it was run again.
+    pub(super) retries: u32,
+    /// It must not go to a replica (again).
+    pub(super) primary_only: bool,
+    pub(super) since_us: u64,
+    /// The rest of a batch that was refused is passed over up to its Sync.
+    pub(super) skipping: bool,
+    /// What the rules say of it.
+    pub(super) ruling: Option<Ruling>,
+    /// What was looked through was held against the rules.
+    pub(super) is_ruled: bool,
+    /// More may come in its batch than what was looked through.
+    pub(super) is_open: bool,
+    /// So many of the messages that were looked through are still to be sent.
+    pub(super) looked_at: usize,
+    /// What comes next cannot run where it is.
+    pub(super) stray: MisroutedStatement,
+    /// It makes portals.
+    pub(super) binds: bool,
+    /// A statement of it has ended well.
+    pub(super) has_done: bool,
+}
+
+impl ActiveRequest {
+    pub(super) fn new() -> Self {
+        Self {
+            kept: Some(Vec::new()),
+            spare: Vec::new(),
+            is_read: false,
+            may_write: false,
+            is_sent: false,
+            reached_server: false,
+            reached_client: false,
+            tried: SmallVec::new(),
+            is_atomic: true,
+            may_commit: false,
+            fatal_was_sent: false,
+            retries: 0,
+            primary_only: false,
+            since_us: 0,
+            skipping: false,
+            ruling: None,
+            is_ruled: false,
+            is_open: false,
+            looked_at: 0,
+            stray: MisroutedStatement::None,
+            binds: false,
+            has_done: false,
+        }
+    }
+
+    /// The next one, with the memory of this one unless that is more than most need.
+    pub(super) fn renew(&mut self) {
+        self.cannot_run_again();
+        *self = Self {
+            kept: Some(std::mem::take(&mut self.spare)),
+            ..Self::new()
+        };
+    }
+
+    /// Its bytes are not needed any more.
+    pub(super) fn cannot_run_again(&mut self) {
+        if let Some(mut kept) = self.kept.take() {
+            kept.clear();
+            kept.shrink_to(SPARE_LENGTH_MAX);
+            self.spare = kept;
+        }
+    }
+
+    /// A message of it was sent.
+    pub(super) fn has_sent(&mut self, request: Request) {
+        self.looked_at = self.looked_at.saturating_sub(1);
+        self.is_open &= !ends_a_unit(request);
+        self.binds |= request == Request::Bind;
+        self.stray = MisroutedStatement::None;
+    }
+}
+
+/// What the bytes of a client that has no server connection begin with.
+pub(super) enum RequestDisposition {
+    /// Not enough to tell.
+    More,
+    /// Something that needs no server; so many bytes of it are here.
+    Local(usize),
+    /// It leaves.
+    Leave,
+    /// Something for a server of this view.
+    Unit(PlacementTarget, Guard<Arc<ServiceSnapshot>>),
+}
+
+/// What is known of a unit while it is looked through.
+#[derive(Default)]
+pub(super) struct Draft {
+    statements: SmallVec<[RoutedStatement; 4]>,
+    hint: Option<analysis::RoutingHint>,
+    /// Its end is there: nothing comes behind it.
+    has_end: bool,
+    /// Its client wants an answer before it says more, or says what is too long to be read.
+    is_urgent: bool,
+    pub(super) may_write: bool,
+    pub(super) ruling: Option<Ruling>,
+    /// Something in it is run, not only prepared.
+    runs: bool,
+    /// A portal is executed.
+    executes: bool,
+    /// What its unnamed statement means is in it.
+    knows_unnamed: bool,
+    /// How many messages were looked at.
+    messages: usize,
+}
+
+const UNKNOWN: RoutedStatement = RoutedStatement {
+    kind: StatementClass::Unknown,
+    traits: RoutingTraits::OBSCURE,
+    calls: Volatility::Unknown,
+};
+
+impl Draft {
+    /// Whether where it goes can be decided.
+    fn is_ripe(&self) -> bool {
+        self.has_end || self.is_urgent
+    }
+
+    fn add(&mut self, analysis: &TextAnalysis) {
+        self.statements.extend_from_slice(&analysis.statements);
+        self.may_write |= analysis.writes;
+        if self.hint.is_none() {
+            self.hint.clone_from(&analysis.hint);
+        }
+    }
+
+    fn rule(&mut self, ruling: Option<Ruling>) {
+        self.ruling = Ruling::join(self.ruling.take(), ruling);
+    }
+
+    fn add_unknown(&mut self) {
+        self.statements.push(UNKNOWN);
+        self.may_write = true;
+    }
+}
+
+impl Session<'_> {
+    /// Looks at what a client without a server connection wants.
+    pub(super) fn look(&mut self, bytes: &[u8]) -> Result<RequestDisposition, ExitReason> {
+        self.effects.read_ahead = None;
+        let mut walker = self.walker;
+        let step = walker.next(bytes);
+        let (passed, request, length) = match step {
+            Step::Message {
+                passed,
+                request,
+                length,
+                ..
+            }
+            | Step::Beginning {
+                passed,
+                request,
+                length,
+                ..
+            } => (passed, request, length),
+            Step::Wait { passed: 0, .. } => return Ok(RequestDisposition::More),
+            Step::Wait { passed, .. } => {
+                self.walker = walker;
+                return Ok(RequestDisposition::Local(passed));
+            }
+            Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
+        };
+        if passed > 0 {
+            // The rest of a message that was refused: no unit begins with it.
+            let _ = self.walker.next(&bytes[..passed]);
+            return Ok(RequestDisposition::Local(passed));
+        }
+        if request == Request::Terminate {
+            return Ok(RequestDisposition::Leave);
+        }
+        let message = bytes.get(..length).unwrap_or_default();
+        if self.is_local(request, message) {
+            self.walker = walker;
+            return Ok(RequestDisposition::Local(length));
+        }
+        let view = self.permit.service().snapshot();
+        let matters = |own: &&DatabaseSnapshot| own.splits_reads() || own.rules.is_some();
+        let Some(own) = view.database.as_ref().filter(matters) else {
+            self.unit.is_read = false;
+            self.unit.may_write = false;
+            return Ok(RequestDisposition::Unit(PlacementTarget::Primary, view));
+        };
+        let mut draft = self.draft(bytes)?;
+        self.unit.is_open = !draft.has_end;
+        self.unit.looked_at = draft.messages;
+        if !draft.is_ripe() {
+            if bytes.len() < KEPT_LENGTH_MAX {
+                return Ok(RequestDisposition::More);
+            }
+            // What comes behind it in the same batch may be a write.
+            draft.add_unknown();
+        } else if let Some(words) = self.obey_ahead(draft.ruling.take(), draft.runs) {
+            self.refusal = Some(ErrorReply::by_rule(words));
+            self.card.notify();
+            return Ok(RequestDisposition::More);
+        }
+        let wanted = self.decide(&view, own, &draft);
+        Ok(RequestDisposition::Unit(wanted, view))
+    }
+
+    /// Does what needs no server, if it is that.
+    fn is_local(&mut self, request: Request, message: &[u8]) -> bool {
+        if self.unit.skipping && request != Request::Sync {
+            return true;
+        }
+        match request {
+            Request::Sync => {
+                self.unit.skipping = false;
+                build::ready_for_query(self.answers(), TransactionStatus::Idle);
+                true
+            }
+            // Nothing is under way, and COPY data that comes now is of one that has failed.
+            Request::Flush | Request::CopyData | Request::CopyEnd => true,
+            Request::Close => {
+                self.close_name(message);
+                build::empty(self.answers(), b'3');
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn close_name(&mut self, message: &[u8]) {
+        let header = Header {
+            tag: b'C',
+            body_length: u32::try_from(message.len().saturating_sub(5)).unwrap_or(u32::MAX),
+        };
+        if let Parsed::Frame(found, _) = names(header, message)
+            && let Some(name) = found.statement
+        {
+            self.forget_name(name.of(message));
+        }
+    }
+
+    fn draft(&mut self, bytes: &[u8]) -> Result<Draft, ExitReason> {
+        let mut draft = Draft::default();
+        let mut walker = self.walker;
+        let mut at = 0;
+        while !draft.has_end {
+            match walker.next(bytes.get(at..).unwrap_or_default()) {
+                Step::Message {
+                    passed,
+                    header,
+                    request,
+                    length,
+                } => {
+                    at += passed;
+                    let message = bytes.get(at..at + length).unwrap_or_default();
+                    self.add_message(&mut draft, header, request, message, true);
+                    at += length;
+                }
+                Step::Beginning {
+                    passed,
+                    header,
+                    request,
+                    length,
+                } => {
+                    at += passed;
+                    let message = bytes.get(at..at + length).unwrap_or_default();
+                    self.add_message(&mut draft, header, request, message, false);
+                    at += length;
+                }
+                Step::Wait { .. } => break,
+                Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
+            }
+        }
+        Ok(draft)
+    }
+
+    /// One more message; of what is too long to be read only the beginning is here.
+    pub(super) fn add_message(
+        &mut self,
+        draft: &mut Draft,
+        header: Header,
+        request: Request,
+        message: &[u8],
+        is_whole: bool,
+    ) {
+        draft.messages += 1;
+        if is_whole || !matches!(request, Request::Query | Request::Parse) {
+            return self.add(draft, header, request, message);
+        }
+        draft.add_unknown();
+        draft.rule(self.ruling(None));
+        draft.runs = true;
+        draft.is_urgent = true;
+        draft.has_end |= request == Request::Query;
+    }
+
+    fn add(&mut self, draft: &mut Draft, header: Header, request: Request, message: &[u8]) {
+        match request {
+            Request::Query => {
+                let analysis = self.read_query(text_of_query(message));
+                draft.add(&analysis);
+                draft.rule(self.ruling(Some(text_of_query(message))));
+                draft.runs = true;
+                self.effects.read_ahead = Some(analysis);
+                draft.has_end = true;
+            }
+            Request::Parse => match parse_parts(message) {
+                Some(parts) => {
+                    let text = message.get(parts.text).unwrap_or_default();
+                    draft.add(&self.read(text));
+                    draft.rule(self.ruling(Some(text)));
+                    draft.knows_unnamed |= !parts.statement.is_named();
+                }
+                None => draft.add_unknown(),
+            },
+            Request::Bind | Request::DescribeStatement => {
+                draft.runs |= request == Request::Bind;
+                self.add_named(draft, header, message);
+            }
+            Request::FunctionCall => {
+                draft.add_unknown();
+                draft.has_end = true;
+            }
+            Request::Execute => draft.executes = true,
+            Request::Flush => draft.is_urgent = true,
+            Request::Sync | Request::Terminate => draft.has_end = true,
+            _ => {}
+        }
+    }
+
+    /// A batch that binds what an earlier one has prepared.
+    fn add_named(&mut self, draft: &mut Draft, header: Header, message: &[u8]) {
+        let Parsed::Frame(found, _) = names(header, message) else {
+            return draft.add_unknown();
+        };
+        let Some(name) = found.statement else { return };
+        if !name.is_named() {
+            // A Parse of the same batch was added; else an earlier one's is what it means.
+            if !std::mem::replace(&mut draft.knows_unnamed, true) {
+                draft.rule(self.ruling(self.unnamed.known_text()));
+                match &self.unnamed.meaning {
+                    Some(analysis) => draft.add(analysis),
+                    None => draft.add_unknown(),
+                }
+            }
+            return;
+        }
+        match self.names.get(name.of(message)) {
+            Some(statement) => {
+                let statement = self.current(&Arc::clone(statement));
+                draft.add(&statement.meaning);
+                draft.rule(self.ruling_of(&statement));
+            }
+            // It is named in this very batch, and was added, or it does not exist.
+            None if !draft.statements.is_empty() => {}
+            None => draft.add_unknown(),
+        }
+    }
+
+    fn decide(
+        &mut self,
+        view: &ServiceSnapshot,
+        own: &DatabaseSnapshot,
+        draft: &Draft,
+    ) -> PlacementTarget {
+        if !own.splits_reads() {
+            (self.unit.is_read, self.unit.may_write) = (false, false);
+            return PlacementTarget::Primary;
+        }
+        if self.unit.primary_only || !self.journal.pins.is_empty() {
+            // A replica found that it writes, or could not run it: that it only reads is not known.
+            // Or its session is bound to the first connection that it gets.
+            self.unit.may_write = true;
+            return PlacementTarget::Primary;
+        }
+        let reading = ReadRequest {
+            knowledge: &self.shared.knowledge,
+            token: &mut self.token,
+            tried: &self.unit.tried,
+            among: self.unit.ruling.as_ref().and_then(Ruling::among),
+            may_wait: false,
+        };
+        let found = reading.look(view, own);
+        let mut decision = self.decision(own, draft, self.unit.ruling.as_ref(), found.seen());
+        found.want_positions(&decision, &self.shared.knowledge);
+        self.unit.is_read = decision.is_read;
+        self.unit.may_write = draft.may_write || !decision.is_read;
+        let ruled = self.unit.ruling.as_ref().and_then(Ruling::destination);
+        let is_asked_for = draft.hint.is_some() || ruled.is_some();
+        if draft.executes && self.unit.is_open && !is_asked_for {
+            // What it runs next may write, and cannot leave what it has run behind.
+            decision.target = RouteTarget::Primary;
+        }
+        let key = self.account.who.user_number.get();
+        let has_room = |index| self.borrower.has_room(view, index);
+        found.place(decision.target, own, key, has_room)
+    }
+
+    pub(super) fn decision(
+        &self,
+        own: &DatabaseSnapshot,
+        draft: &Draft,
+        ruling: Option<&Ruling>,
+        seen: route::ServerAvailability,
+    ) -> Decision {
+        let unit = route::RoutingUnit {
+            statements: &draft.statements,
+            hint: draft.hint.as_ref().map(|hint| own.routed(hint)),
+            rule: ruling.and_then(Ruling::destination),
+        };
+        route::decide(&unit, &self.routed(), &own.split, &seen)
+    }
+
+    /// The session, for the router.
+    fn routed(&self) -> route::SessionContext {
+        route::SessionContext {
+            defaults: self.journal.transaction_defaults(),
+            changed_catalog: self.changed_catalog_us > 0
+                && !self.account.knows_catalog_until(self.changed_catalog_us),
+            ..route::SessionContext::default()
+        }
+    }
+
+    /// Looks at what a client wants that something binds to a replica, where it can never write.
+    /// False: it is not all there.
+    pub(super) fn look_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
+        let is_between = |server: &ServerConnection| server.conversation.is_idle();
+        let is_next = self.server.as_deref().is_some_and(is_between) && self.walker.is_at_border();
+        if !is_next || !self.borrower.is_at_replica() || self.journal.pins.is_empty() {
+            return Ok(true);
+        }
+        self.effects.read_ahead = None;
+        let draft = self.draft(bytes)?;
+        let unit = route::RoutingUnit {
+            statements: &draft.statements,
+            hint: None,
+            rule: None,
+        };
+        if !route::is_beyond_replica(&unit, &self.routed()) {
+            return Ok(draft.is_ripe() || bytes.len() >= KEPT_LENGTH_MAX);
+        }
+        let text = format!(
+            "terminating connection: session is pinned to a read-only replica and cannot write: {}",
+            self.journal.pins
+        );
+        let complaint = ErrorReply::new(b"57P01", text)
+            .hint("The session was pinned in a READ ONLY transaction. Reconnect to write.");
+        Err(ExitReason::Fatal(complaint))
+    }
+}
+
+/// The SQL text of a Query message.
+pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
+    let text = message.get(5..).unwrap_or_default();
+    text.strip_suffix(b"\0").unwrap_or(text)
+}

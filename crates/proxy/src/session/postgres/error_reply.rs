@@ -1,0 +1,188 @@
+//! What a client of a PostgreSQL service is told when it is we who have something to say.
+
+use evenkeel_policy::connection_pool::PoolRefusal;
+use evenkeel_policy::failover_queue::PrimaryError;
+use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::build;
+
+use crate::record::{CutReason, TerminationReason};
+use crate::session::acquirer::AcquireError;
+use crate::session::statement_interner::OF_CLIENT_MAX;
+use crate::upstream::server_login::ConnectError;
+
+/// An error in the making. Every text names what happened, and what to do if there is anything.
+#[derive(Debug, Clone)]
+pub(crate) struct ErrorReply {
+    pub(crate) sqlstate: SqlState,
+    pub(crate) message: String,
+    pub(crate) detail: Option<String>,
+    pub(crate) hint: Option<&'static str>,
+}
+
+impl ErrorReply {
+    pub(crate) fn new(sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
+        Self {
+            sqlstate: SqlState(*sqlstate),
+            message: message.into(),
+            detail: None,
+            hint: None,
+        }
+    }
+
+    pub(crate) fn detail(self, detail: impl Into<String>) -> Self {
+        Self {
+            detail: Some(detail.into()),
+            ..self
+        }
+    }
+
+    pub(crate) fn hint(self, hint: &'static str) -> Self {
+        Self {
+            hint: Some(hint),
+            ..self
+        }
+    }
+
+    /// The client does not keep to the protocol.
+    pub(crate) fn protocol(what: impl std::fmt::Display) -> Self {
+        Self::new(b"08P01", format!("protocol violation: {what}"))
+    }
+
+    /// A COPY has failed while more was on its way than can be told apart (§54.2.6).
+    pub(crate) fn undecidable() -> Self {
+        Self::new(
+            b"08P01",
+            "terminating connection: COPY failed, and replies can no longer be matched to the \
+             messages sent with it",
+        )
+        .hint("Send only copy data between the start of a COPY and its end.")
+    }
+
+    /// The client has waited for a connection in vain.
+    pub(crate) fn waited() -> Self {
+        Self::new(
+            b"53300",
+            "timed out waiting for a server connection; statement not executed, retry",
+        )
+        .hint("All connections of the pool were in use: see size and wait_ms in [service.pool].")
+    }
+
+    /// Too many others are logging in, and none of them came to an end in time.
+    pub(super) fn too_many_logins() -> Self {
+        Self::new(b"53300", "too many concurrent logins, try again")
+            .hint("See logins_at_once and logins_per_address of the service.")
+    }
+
+    /// There is no process id left that no other client has.
+    pub(super) fn out_of_ids() -> Self {
+        Self::new(b"53300", "too many clients: all process ids are in use")
+    }
+
+    /// There is no use in waiting for a connection.
+    pub(crate) fn refused(refusal: PoolRefusal) -> Self {
+        match refusal {
+            PoolRefusal::QueueFull => Self::new(
+                b"53300",
+                "too many clients are waiting for a server connection; statement not executed, \
+                 retry later",
+            )
+            .hint("See size and queue_length in [service.pool]."),
+            PoolRefusal::LimitIsZero => Self::new(
+                b"53300",
+                "no server connection is allowed by the configured limits; statement not executed",
+            )
+            .hint("A limit of [service.pool] or max_connections of a server is 0."),
+            PoolRefusal::Outdated => Self::new(
+                b"57P01",
+                "the server or the credentials of this session are no longer in use; reconnect",
+            ),
+        }
+    }
+
+    /// Its work is not run.
+    pub(super) fn from_acquire_error(denial: &AcquireError) -> Self {
+        match denial {
+            AcquireError::Refused(refusal) => Self::refused(*refusal),
+            AcquireError::TimedOut => Self::waited(),
+            AcquireError::Trouble(trouble) => Self::from_primary_error(*trouble),
+            AcquireError::ConnectFailed(error) => Self::from_connect_error(error),
+        }
+    }
+
+    /// No connection could be opened.
+    pub(crate) fn from_connect_error(error: &ConnectError) -> Self {
+        let sqlstate = error.code.map_or(*b"08006", |code| code.sqlstate);
+        Self::new(&sqlstate, error.message.clone())
+    }
+
+    /// configuration_limit_exceeded: it would take the memory of all others.
+    pub(crate) fn too_many_statements() -> Self {
+        let text = format!(
+            "terminating connection: more than {OF_CLIENT_MAX} prepared statements, or more than \
+             64 MiB of them"
+        );
+        Self::new(b"53400", text).hint("Deallocate statements that are no longer needed.")
+    }
+
+    /// insufficient_privilege: a rule refuses it.
+    pub(crate) fn by_rule(why: String) -> Self {
+        Self::new(b"42501", why)
+    }
+
+    /// There is no primary, or was none any more.
+    pub(crate) fn from_primary_error(trouble: PrimaryError) -> Self {
+        let sqlstate = match trouble {
+            PrimaryError::NoPrimary { .. } => b"57P03",
+            PrimaryError::QueueFull => b"53300",
+            PrimaryError::TransactionLost => b"40001",
+            PrimaryError::OutcomeUnknown => b"08007",
+        };
+        Self::new(sqlstate, trouble.to_string())
+    }
+
+    /// A session that is ended from outside.
+    pub(crate) fn of_ending(ending: &TerminationReason) -> Self {
+        match ending {
+            TerminationReason::IdleTimeout => Self::new(
+                b"57P05",
+                "terminating connection due to idle-session timeout (idle_timeout_ms)",
+            ),
+            TerminationReason::TransactionTimeout => Self::new(
+                b"25P04",
+                "terminating connection due to transaction timeout (transaction_timeout_ms)",
+            ),
+            TerminationReason::IdleInTransaction => Self::new(
+                b"25P03",
+                "terminating connection due to idle-in-transaction timeout \
+                 (idle_in_transaction_timeout_ms)",
+            ),
+            TerminationReason::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => Self::new(
+                b"57P01",
+                "terminating connection: the server that ran its transaction is down or no longer \
+                 the primary; transaction rolled back, retry it from the beginning",
+            ),
+            ending => Self::new(b"57P01", format!("terminating connection: {ending}")),
+        }
+    }
+
+    /// As an error after which the session goes on.
+    pub(crate) fn write_error(&self, out: &mut Vec<u8>) {
+        self.write(out, "ERROR");
+    }
+
+    /// As the last word of the session.
+    pub(crate) fn write_fatal(&self, out: &mut Vec<u8>) {
+        self.write(out, "FATAL");
+    }
+
+    fn write(&self, out: &mut Vec<u8>, severity: &str) {
+        let text = build::ErrorText {
+            severity,
+            sqlstate: self.sqlstate,
+            message: &self.message,
+            detail: self.detail.as_deref().unwrap_or_default(),
+            hint: self.hint.unwrap_or_default(),
+        };
+        build::error(out, &text);
+    }
+}

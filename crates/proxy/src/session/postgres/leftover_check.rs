@@ -1,0 +1,291 @@
+//! What a client's statements have left on its server connection, beside what was read of them: the
+//! server is asked before another client gets the connection, while they are on trial.
+
+use std::rc::Rc;
+use std::slice;
+use std::sync::Arc;
+
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::statement_verifier::{Finding, ON_TRIAL_MAX, VerificationStatus};
+use evenkeel_wire::postgres::conversation::RequestToken;
+use evenkeel_wire::postgres::server_scanner::Event;
+use tracing::warn;
+
+use super::error_reply::ErrorReply;
+use super::server::ServerConnection;
+use super::user_state::Account;
+use super::{ExitReason, Session, Stage};
+use crate::clock;
+use crate::engine::worker::Worker;
+use crate::service::Service;
+use crate::session_state::PinSource;
+use crate::session_state::settings::leftover_query::{self, Leftover};
+
+/// The server does not let this user look.
+const INSUFFICIENT_PRIVILEGE: [u8; 5] = *b"42501";
+
+/// Statements that a client has run on the connection that it has.
+#[derive(Default)]
+pub(super) struct Trial {
+    /// Those on trial, by their digests.
+    digests: Vec<u64>,
+    /// Trusted ones ran, too.
+    trusted_ran: bool,
+    /// Ones that were not read ran, too: state that is found may be theirs.
+    unread_ran: bool,
+}
+
+impl Trial {
+    /// Whether no statement was run.
+    fn is_empty(&self) -> bool {
+        self.digests.is_empty() && !self.trusted_ran && !self.unread_ran
+    }
+}
+
+impl Session<'_> {
+    /// A statement is run that was read; zero: it was not, and binds already.
+    pub(super) fn runs(&mut self, digest: u64) {
+        if digest == 0 {
+            self.trial.unread_ran = true;
+            return;
+        }
+        let catalog = self.account.catalog_version();
+        let verdict = self.account.known.habits.trials().verdict(digest, catalog);
+        let digests = &mut self.trial.digests;
+        match verdict {
+            VerificationStatus::Trusted => self.trial.trusted_ran = true,
+            _ if digests.contains(&digest) => {}
+            VerificationStatus::OnTrial if digests.len() < ON_TRIAL_MAX => digests.push(digest),
+            VerificationStatus::OnTrial => self.trial.unread_ran = true,
+            // What was sent before it may yet release what it leaves: then the server is asked.
+            VerificationStatus::Leaves(_) => digests.push(digest),
+        }
+        if let VerificationStatus::Leaves(left) = verdict
+            && !left.except(self.journal.pins).is_empty()
+        {
+            self.source = Some(PinSource::named(self.shared.statement_of(digest), ""));
+            self.journal.pins = self.journal.pins.and(left);
+            self.pins_changed();
+        }
+    }
+
+    /// Before the connection goes to another client, the server is asked what is left on it, as
+    /// long as something is on trial. True: its answer decides what follows.
+    pub(super) fn starts_leftover_check(&mut self) -> bool {
+        let may_ask = self.may_ask_what_is_left();
+        let Some(server) = self.server.as_mut().filter(|_| may_ask) else {
+            return false;
+        };
+        let mut text = Vec::new();
+        leftover_query::question(server.settings.settings(), &mut text);
+        let mut out = self.worker.spare();
+        if !server.ask(&text, RequestToken::default(), &mut out) {
+            return false;
+        }
+        // If it fails, the next receive says so.
+        let _ = server.lent.stream.send_own(self.worker, out);
+        self.refused_setting = ([0; 5], String::new());
+        self.stage = Stage::Asking(leftover_query::Rows::default());
+        true
+    }
+
+    /// Whether the client has had its answer, and only what it leaves is asked for.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.stage, Stage::Asking(_))
+    }
+
+    /// Bytes of rows that answer a question of ours.
+    pub(super) fn hear_rows(&mut self, bytes: &[u8]) {
+        if let Stage::Asking(rows) = &mut self.stage {
+            rows.add(bytes);
+        }
+    }
+
+    /// The answer to the question begins, or ends.
+    pub(super) fn hear_answer(&mut self, server: &ServerConnection, event: &Event<'_>) {
+        match (&mut self.stage, event) {
+            (Stage::Asking(rows), Event::RowDescription) => {
+                rows.begin(server.boundaries.remainder());
+            }
+            (Stage::Asking(rows), Event::CommandComplete(tag)) => {
+                rows.end(tag.rows().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+
+    /// The server has reported what is left on the connection.
+    pub(super) fn finish_leftover_check(&mut self) -> Result<(), ExitReason> {
+        let Stage::Asking(rows) = std::mem::replace(&mut self.stage, Stage::Ready) else {
+            return Ok(());
+        };
+        let trial = std::mem::take(&mut self.trial);
+        let (sqlstate, text) = std::mem::take(&mut self.refused_setting);
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        if sqlstate != [0; 5] {
+            let acts_as = server.acts_as();
+            server.is_checked = false;
+            let is_blind = !acts_as && self.account.is_blind(sqlstate, &text, &trial);
+            return self.let_go(match is_blind {
+                true => Condition::Clean,
+                false => Condition::Unclean,
+            });
+        }
+        let left = rows.read();
+        server.checked(&trial, &left, &self.account, self.permit.service());
+        if !left.pins.is_empty() {
+            let statements = statements(self.permit.service(), &trial.digests);
+            self.source = Some(PinSource::named(statements, left.names()));
+        }
+        self.journal.pins = self.journal.pins.and(left.pins);
+        self.pins_changed();
+        self.release_if_idle()
+    }
+
+    fn may_ask_what_is_left(&self) -> bool {
+        !self.trial.digests.is_empty() && self.account.may_ask_what_is_left(&self.trial)
+    }
+
+    /// The connection goes back without a question: statements that ran on it may have left state.
+    pub(super) fn leaves_unasked(&mut self) {
+        let is_empty = self.trial.is_empty();
+        if let Some(server) = &mut self.server {
+            server.is_checked &= is_empty;
+        }
+    }
+
+    /// Nothing is known that the client, which has gone elsewhere, has left on the connection.
+    pub(super) fn give_back_behind(&mut self, mut server: Box<ServerConnection>) {
+        let may_ask = self.is_asking() || self.may_ask_what_is_left();
+        let trial = std::mem::take(&mut self.trial);
+        if trial.digests.is_empty() || !may_ask {
+            server.is_checked &= trial.is_empty();
+            return self.borrower.give_back(server, Condition::Clean);
+        }
+        let (home, account) = (Rc::clone(self.worker), Rc::clone(&self.account));
+        let service = Arc::clone(self.permit.service());
+        let is_fit = async move |server: &mut ServerConnection| {
+            let fit = server.is_fit_behind(&trial, &account, &service, &home);
+            fit.await.is_ok()
+        };
+        self.borrower.give_back_renewed(server, is_fit);
+    }
+}
+
+impl Account {
+    fn may_ask_what_is_left(&self, trial: &Trial) -> bool {
+        let mut trials = self.known.habits.trials();
+        trials.may_ask(&trial.digests, clock::now_ms())
+    }
+
+    /// Whether it may not look at what is left, and so is not asked again, but for what is known to
+    /// have left something.
+    fn is_blind(&self, sqlstate: [u8; 5], text: &str, trial: &Trial) -> bool {
+        if sqlstate != INSUFFICIENT_PRIVILEGE {
+            return false;
+        }
+        let mut trials = self.known.habits.trials();
+        if trials.has_leaver(&trial.digests) {
+            return false;
+        }
+        trials.end();
+        drop(trials);
+        tell_blind(self, text);
+        true
+    }
+}
+
+impl ServerConnection {
+    /// Whether what it may look at is another role's business than that of its login.
+    fn acts_as(&self) -> bool {
+        let settings = self.settings.settings();
+        settings.get(b"role").is_some() || settings.get(b"session_authorization").is_some()
+    }
+
+    /// Asks what is left on it, and takes it away.
+    async fn is_fit_behind(
+        &mut self,
+        trial: &Trial,
+        account: &Account,
+        service: &Service,
+        worker: &Worker,
+    ) -> Result<(), ErrorReply> {
+        let left = match self.left(worker).await {
+            Ok(left) => left,
+            Err(complaint) => {
+                self.is_checked = false;
+                let (sqlstate, why) = (complaint.sqlstate.0, &complaint.message);
+                let is_blind = !self.acts_as() && account.is_blind(sqlstate, why, trial);
+                return if is_blind { Ok(()) } else { Err(complaint) };
+            }
+        };
+        self.checked(trial, &left, account, service);
+        match left.pins.is_empty() {
+            true => Ok(()),
+            false => self.renew(worker).await,
+        }
+    }
+
+    /// The server has reported what is left on it.
+    fn checked(&mut self, trial: &Trial, left: &Leftover, account: &Account, service: &Service) {
+        let finding = Finding {
+            left: left.pins,
+            is_of_these: self.is_checked && !trial.unread_ran,
+        };
+        self.is_checked = left.pins.is_empty();
+        let culprit = {
+            let mut trials = account.known.habits.trials();
+            trials.found(&trial.digests, finding)
+        };
+        if !left.pins.is_empty() {
+            warn_left(account, service, (left, trial, culprit));
+        }
+    }
+
+    /// What the server says is left on it beside the settings that are known.
+    async fn left(&mut self, worker: &Worker) -> Result<Leftover, ErrorReply> {
+        let mut text = Vec::new();
+        leftover_query::question(self.settings.settings(), &mut text);
+        let rows = self.run(worker, &[&text]).await?;
+        Ok(rows.read())
+    }
+}
+
+/// The texts of statements, without their literals.
+fn statements(service: &Service, digests: &[u64]) -> String {
+    let database = service.database.as_ref();
+    let text = |digest: &u64| database.map(|own| own.statement_of(*digest));
+    let texts: Vec<_> = digests.iter().filter_map(text).collect();
+    texts.join("; ")
+}
+
+fn warn_left(
+    account: &Account,
+    service: &Service,
+    (left, trial, culprit): (&Leftover, &Trial, Option<u64>),
+) {
+    let digests = culprit.as_ref().map_or(&*trial.digests, slice::from_ref);
+    let outcome = match culprit {
+        Some(_) => "pins its clients from now on: it left state that its text does not show",
+        None => "checked on the next runs: after them, state was found that no text shows",
+    };
+    warn!(
+        service = &*service.name,
+        user = &*account.who.user,
+        database = &*account.who.database,
+        statement = statements(service, digests),
+        left = %left,
+        "{outcome}",
+    );
+}
+
+fn tell_blind(account: &Account, why: &str) {
+    warn!(
+        user = &*account.who.user,
+        database = &*account.who.database,
+        "cannot check what statements of this user leave in a session: {why}; relying on their \
+         text alone",
+    );
+}

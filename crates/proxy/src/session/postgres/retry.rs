@@ -1,0 +1,265 @@
+//! A server that has failed: what it did not do is run again elsewhere where nobody has seen any of
+//! it, and else its client is told the truth.
+
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::route::retry::{Attempt, FailureKind, may_run_again};
+use evenkeel_wire::postgres::TransactionStatus;
+use evenkeel_wire::postgres::backend::{ErrorReport, SqlState};
+use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::client_scanner::ClientScanner;
+use evenkeel_wire::postgres::server_scanner::Event;
+
+use super::error_reply::ErrorReply;
+use super::from_server::ScanResult;
+use super::server::ServerConnection;
+use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
+use crate::session::handle::SessionActivity;
+
+/// A unit that fails again and again has a reason of its own.
+pub(super) const RETRIES_MAX: u32 = 3;
+
+/// What an error of a server means for running it elsewhere (appendix A of the manual).
+pub(super) fn mishap_of(sqlstate: SqlState) -> FailureKind {
+    match &sqlstate.0 {
+        b"25006" => FailureKind::ReadOnly,
+        // What standbys do not have: the isolation that a role's default asks for, tables that are
+        // not logged. A primary says it of what is the client's.
+        b"40001" | b"40P01" | b"0A000" => FailureKind::RecoveryConflict,
+        // Idle for too long: it was before it read anything.
+        b"57P05" => FailureKind::NotRead,
+        b"57P01" | b"57P02" | b"57P03" | b"53300" => FailureKind::TurnedAway,
+        _ => FailureKind::Error,
+    }
+}
+
+/// Whether it is a warning with which servers go that stop at once, or of which a process has
+/// crashed: nothing else comes.
+pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
+    let is_last = |report: &ErrorReport<'_>| matches!(&report.sqlstate().0, b"57P01" | b"57P02");
+    matches!(event, Event::Notice(report) if is_last(report))
+}
+
+impl Session<'_> {
+    /// The same of an error with which the connection goes on: that it was turned away, a write may
+    /// have from another server that it had asked.
+    pub(super) fn mishap_of_error(&self, sqlstate: SqlState) -> FailureKind {
+        let is_read = self.unit.is_read && !self.unit.may_write;
+        match mishap_of(sqlstate) {
+            FailureKind::TurnedAway if !is_read => FailureKind::Error,
+            mishap => mishap,
+        }
+    }
+
+    /// Whether what failed is run again, and the client never hears of it.
+    pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
+        let Some(at) = &self.borrower.at else {
+            return false;
+        };
+        let is_held = !self.journal.pins.is_empty() || self.keeps_connection();
+        let is_read = self.unit.is_read && !self.unit.may_write;
+        let attempt = Attempt {
+            on_replica: at.is_replica,
+            is_read,
+            is_held,
+            reached_server: self.unit.reached_server,
+            reached_client: self.unit.reached_client,
+            is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
+        };
+        // A server that takes writes refuses one if the session itself wants to read only.
+        let is_own = mishap == FailureKind::ReadOnly && !at.is_replica && !self.is_in_recovery();
+        // A write that was turned away was not run, unless it could commit some of itself before.
+        let may_be_done = match mishap {
+            FailureKind::TurnedAway => !self.unit.is_atomic,
+            FailureKind::ReadOnly => !at.is_replica && (!self.unit.is_atomic || self.unit.has_done),
+            _ => false,
+        };
+        let is_doubtful = may_be_done && !is_read;
+        let is_new = self.unit.retries < RETRIES_MAX;
+        is_new && !is_own && !is_doubtful && may_run_again(mishap, &attempt)
+    }
+
+    /// Whether the server said last that it is a standby (PostgreSQL 14 and later say so).
+    pub(super) fn is_in_recovery(&self) -> bool {
+        let reported = self.server.iter().flat_map(|server| &server.reported);
+        let mut said = reported.filter(|(name, _)| &**name == b"in_hot_standby");
+        said.any(|(_, value)| &**value == b"on")
+    }
+
+    pub(super) fn begin_retry(
+        &mut self,
+        mishap: FailureKind,
+        walked: &ScanResult,
+    ) -> Result<(), ExitReason> {
+        if let Some(at) = &self.borrower.at
+            && mishap != FailureKind::RecoveryConflict
+        {
+            self.shared.knowledge.request_role_check(at.server.id);
+        }
+        self.take_back(mishap, walked)
+    }
+
+    /// What the unit would have done it has not done, and will do elsewhere.
+    pub(super) fn take_back(
+        &mut self,
+        mishap: FailureKind,
+        walked: &ScanResult,
+    ) -> Result<(), ExitReason> {
+        self.figures().rescued.add(1);
+        if let Some(at) = &self.borrower.at {
+            self.unit.tried.push(at.server.id);
+        }
+        if mishap == FailureKind::ReadOnly || mishap == FailureKind::RecoveryConflict {
+            self.unit.primary_only = true;
+        }
+        self.journal.pins = evenkeel_policy::pins::Pins::NONE;
+        self.effects.settled();
+        self.names.undone();
+        self.unnamed.settled();
+        self.unit.retries += 1;
+        self.journal.lost();
+        self.stage = Stage::Rescue;
+        self.end_rescue(walked)
+    }
+
+    /// The rest of a failed unit's answer is nobody's.
+    pub(super) fn end_rescue(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
+        // Its client waits for an answer, and the server for a Sync that comes behind that.
+        let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
+        if walked.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
+            return self.run_again(Condition::Unclean);
+        }
+        if walked.is_ready {
+            // What ended well before the rest failed may be committed, and nobody has noted it.
+            return self.run_again(match self.unit.has_done {
+                true => Condition::Unclean,
+                false => Condition::Clean,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
+        let was_primary = self.borrower.is_at_primary();
+        self.borrower.at = None;
+        if let Some(server) = self.server.take() {
+            let condition = match server.is_idle() {
+                true => condition,
+                false => Condition::Unclean,
+            };
+            match condition {
+                Condition::Clean => self.give_back_behind(server),
+                Condition::Unclean => self.borrower.give_back(server, condition),
+            }
+        }
+        let kept = self.unit.kept.take().unwrap_or_default();
+        let behind = std::mem::replace(&mut self.pending_input, kept);
+        self.pending_input.extend_from_slice(&behind);
+        let tried = std::mem::take(&mut self.unit.tried);
+        let primary_only = self.unit.primary_only;
+        let rescues = self.unit.retries;
+        self.unit = ActiveRequest::new();
+        self.unit.retries = rescues;
+        self.unit.tried = tried;
+        self.unit.primary_only = primary_only;
+        // What was kept begins with a message, however much of its last one had gone.
+        self.walker = ClientScanner::new(TEXT_LENGTH_MAX);
+        self.stage = Stage::Ready;
+        self.forget_connection();
+        if was_primary && primary_only {
+            let got = self.borrower.wait_for_another_primary();
+            return self.follow(got);
+        }
+        // Another connection, perhaps to the same server: if that is down it will be found out.
+        self.go_on()
+    }
+
+    /// The server is gone, or cannot be followed.
+    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
+        if self.is_asking() {
+            // Its client has had its answer.
+            return self.let_go(Condition::Unclean);
+        }
+        let Some(server) = self.server.take() else {
+            return Ok(());
+        };
+        if let Some(at) = &self.borrower.at {
+            self.shared.knowledge.request_role_check(at.server.id);
+            at.server.counters.resets.add(1);
+        }
+        tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");
+        let is_transaction = server.conversation.status() != TransactionStatus::Idle;
+        let is_in_message = server.is_in_message();
+        let was_preparing = self.is_preparing();
+        let stage = std::mem::replace(&mut self.stage, Stage::Ready);
+        self.borrower.give_back(server, Condition::Unclean);
+        if was_preparing {
+            return self.try_elsewhere();
+        }
+        if matches!(stage, Stage::Rescue) {
+            return self.run_again(Condition::Unclean);
+        }
+        if is_in_message {
+            return Err(ExitReason::ServerBroke(why.to_owned()));
+        }
+        if self.may_retry(FailureKind::Broken) {
+            let walked = ScanResult {
+                broken: Some(String::new()),
+                ..ScanResult::default()
+            };
+            return self.begin_retry(FailureKind::Broken, &walked);
+        }
+        self.tell_lost(is_transaction, why)
+    }
+
+    pub(super) fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), ExitReason> {
+        if self.unit.may_write && self.borrower.is_at_primary() {
+            // Perhaps it did: then the session must see it as well.
+            self.wrote();
+        }
+        let server = self.borrower.at.take().map(|at| at.server.name.to_string());
+        let server = server.unwrap_or_default();
+        let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
+        let detail = format!("server {server}: {why}");
+        if self.unit.fatal_was_sent {
+            self.figures().lost.add(u64::from(is_transaction));
+            return Err(ExitReason::ServerEnded(detail));
+        }
+        // The rest of a batch that has begun behind it would be taken for one of its own.
+        let is_all = self.unit.is_sent && !self.asked.has_begun();
+        let is_single = is_all && self.asked.under_way() == 1;
+        // It may be committed, and must not be done again on our word.
+        let is_transaction = is_transaction && !self.effects.may_end_transaction();
+        if is_transaction || is_bound || !is_single {
+            self.figures().lost.add(1);
+            let text = match is_transaction {
+                true => {
+                    "terminating connection: lost the server that ran this transaction; \
+                     transaction rolled back, retry it from the beginning"
+                }
+                false => {
+                    "terminating connection: lost the server connection that this session was \
+                     pinned to"
+                }
+            };
+            let complaint = ErrorReply::new(b"57P01", text).detail(detail);
+            return Err(ExitReason::Fatal(complaint));
+        }
+        // A single query or batch: its client goes on behind an error.
+        self.journal.lost();
+        self.unit = ActiveRequest::new();
+        self.forget_connection();
+        self.borrower.release_failover_slot();
+        self.does(SessionActivity::Idle);
+        self.names.lost();
+        self.unnamed.lost();
+        self.effects.settled();
+        let out = self.answers();
+        let trouble = evenkeel_policy::failover_queue::PrimaryError::OutcomeUnknown;
+        ErrorReply::from_primary_error(trouble)
+            .detail(detail)
+            .write_error(out);
+        build::ready_for_query(out, TransactionStatus::Idle);
+        self.card.notify();
+        Ok(())
+    }
+}

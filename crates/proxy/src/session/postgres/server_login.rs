@@ -1,0 +1,279 @@
+//! Opens a connection to a server and logs in, in a client's name.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_wire::postgres::backend::{self, Authentication, Message};
+use evenkeel_wire::postgres::frame;
+use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
+use evenkeel_wire::postgres::{Parsed, build};
+
+use super::server::ServerConnection;
+use crate::engine::worker::Worker;
+use crate::random::secret;
+use crate::server::Server;
+use crate::server_info::FIRST_READING_LIMIT;
+use crate::service::Service;
+use crate::stream::Stream;
+use crate::tls::Connector;
+use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::server_login::{
+    ConnectError, ConnectErrorKind, ErrorCode, in_time, reach, reach_again,
+};
+
+/// What a server may say in a login, and how long a message of it may be.
+const LOGIN_MESSAGE_LENGTH_MAX: u32 = 64 * 1024;
+
+fn code(sqlstate: [u8; 5]) -> ErrorCode {
+    ErrorCode {
+        number: 0,
+        sqlstate,
+    }
+}
+
+fn refused(pooled: &PoolHandle, sqlstate: [u8; 5], text: &str) -> ConnectError {
+    let kind = match &sqlstate {
+        // Walsenders have a limit of their own: a client that replicates is told, and tries again.
+        b"53300" if pooled.who.replication.is_none() => ConnectErrorKind::Full,
+        b"57P01" | b"57P02" | b"57P03" => ConnectErrorKind::NotReady,
+        _ => ConnectErrorKind::Refused,
+    };
+    ConnectError::refused(&pooled.server, kind, code(sqlstate), text)
+}
+
+/// Opens one.
+pub(super) async fn open(
+    worker: &Rc<Worker>,
+    service: &Arc<Service>,
+    pooled: &Arc<PoolHandle>,
+) -> Result<Box<ServerConnection>, ConnectError> {
+    wait_for_reading(service, pooled).await;
+    let view = service.view_owned();
+    let joining = async {
+        let stream = dial(worker, service, &pooled.server).await?;
+        join(worker, stream, pooled).await
+    };
+    let connection = in_time(&view, &pooled.server, joining).await?;
+    let shared = service.database.as_ref();
+    let own = shared.and_then(|shared| shared.of_postgres());
+    // What a replication client begins with is nobody else's.
+    if let Some(own) = own.filter(|_| pooled.who.replication.is_none()) {
+        own.greetings.refresh(&pooled.who, &connection);
+    }
+    Ok(connection)
+}
+
+/// Sessions of a database that was replaced stay, and come to the next one of that name: what its
+/// functions leave behind must be known before they run there.
+async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
+    let shared = service.database.as_ref();
+    let known = shared.and_then(|shared| shared.knowledge.databases().get(&pooled.who.database));
+    let Some(database) = known.filter(|database| database.is_awaited()) else {
+        return;
+    };
+    let _ = compio::time::timeout(FIRST_READING_LIMIT, database.first_reading()).await;
+    database.waits_no_more();
+}
+
+/// Connects to a server, and encrypts where the configuration says so.
+async fn dial(
+    worker: &Rc<Worker>,
+    service: &Service,
+    server: &Server,
+) -> Result<Stream, ConnectError> {
+    let reaching = reach(worker, service, server);
+    dial_by(worker, service, server, reaching).await
+}
+
+/// The same to where a connection leads.
+pub(super) async fn dial_beside(
+    worker: &Rc<Worker>,
+    service: &Service,
+    one: &CancelTarget,
+) -> Result<Stream, ConnectError> {
+    let reaching = reach_again(worker, service, one);
+    dial_by(worker, service, &one.pooled.server, reaching).await
+}
+
+async fn dial_by(
+    worker: &Rc<Worker>,
+    service: &Service,
+    server: &Server,
+    reaching: impl Future<Output = Result<Stream, ConnectError>>,
+) -> Result<Stream, ConnectError> {
+    let view = service.view_owned();
+    let own = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+    let connector = own.connector(server)?;
+    let mut stream = reaching.await?;
+    if let Some(connector) = connector {
+        encrypt(worker, &mut stream, connector)
+            .await
+            .map_err(|why| ConnectError::unreachable(server, why))?;
+    }
+    Ok(stream)
+}
+
+async fn encrypt(
+    worker: &Rc<Worker>,
+    stream: &mut Stream,
+    connector: &Connector,
+) -> Result<(), String> {
+    let mut request = Vec::new();
+    build::ssl_request(&mut request);
+    let told = |error: std::io::Error| error.to_string();
+    stream.send(worker, &request).await.map_err(told)?;
+    match stream.receive_byte().await.map_err(told)? {
+        b'S' => {}
+        _ => {
+            return Err("does not support TLS: see mode in [service.server_tls]".to_owned());
+        }
+    }
+    let channel = connector.connect().map_err(|fault| fault.to_string())?;
+    stream.encrypt(channel);
+    let mut behind = Vec::new();
+    stream
+        .shake_hands(worker, &[], &mut behind)
+        .await
+        .map_err(told)
+}
+
+async fn join(
+    worker: &Rc<Worker>,
+    stream: Stream,
+    pooled: &Arc<PoolHandle>,
+) -> Result<Box<ServerConnection>, ConnectError> {
+    let who = &pooled.who;
+    let credential = who.postgres().cloned();
+    let binding = stream.end_point();
+    let is_encrypted = stream.is_encrypted();
+    let mut connection = ServerConnection::new(worker, stream, pooled);
+    let mut out = Vec::new();
+    let parameters: [(&[u8], &[u8]); 2] = [
+        (b"user", who.server_user.as_bytes()),
+        (b"database", who.database.as_bytes()),
+    ];
+    let replication = who.replication.iter().flatten();
+    let replication = replication.map(|(name, value)| (&**name, &**value));
+    build::startup(&mut out, 0, parameters.into_iter().chain(replication));
+    let mut login = Login {
+        join: Some(ServerAuth::new(
+            who.server_user.as_bytes().to_vec(),
+            credential.unwrap_or(Credential::Nothing),
+            binding,
+            is_encrypted,
+            secret(),
+        )),
+        pooled,
+    };
+    let mut bytes = Vec::new();
+    loop {
+        let sent = connection.lent.stream.send(worker, &out).await;
+        sent.map_err(|error| ConnectError::unreachable(&pooled.server, error))?;
+        out.clear();
+        while let Some((message, length)) = whole(&bytes, pooled)? {
+            let is_ready = login.message(message, &mut connection, &mut out)?;
+            bytes.drain(..length);
+            if is_ready {
+                connection.begins(worker);
+                pooled.server.counters.sessions.add(1);
+                return Ok(connection);
+            }
+        }
+        if out.is_empty() {
+            receive(worker, &mut connection.lent.stream, &mut bytes, pooled).await?;
+        }
+    }
+}
+
+fn whole<'a>(
+    bytes: &'a [u8],
+    pooled: &PoolHandle,
+) -> Result<Option<(Message<'a>, usize)>, ConnectError> {
+    match frame::frame(bytes, LOGIN_MESSAGE_LENGTH_MAX) {
+        Parsed::Frame(frame, length) => match backend::message(frame) {
+            Ok(message) => Ok(Some((message, length))),
+            Err(fault) => Err(ConnectError::unreachable(&pooled.server, fault)),
+        },
+        Parsed::Incomplete { .. } => Ok(None),
+        Parsed::Invalid(fault) => Err(ConnectError::unreachable(&pooled.server, fault)),
+    }
+}
+
+async fn receive(
+    worker: &Rc<Worker>,
+    stream: &mut Stream,
+    bytes: &mut Vec<u8>,
+    pooled: &PoolHandle,
+) -> Result<(), ConnectError> {
+    let received: io::Result<bool> = stream.receive(worker, bytes).await;
+    match received {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ConnectError::unreachable(
+            &pooled.server,
+            "closed the connection during login",
+        )),
+        Err(error) => Err(ConnectError::unreachable(&pooled.server, error)),
+    }
+}
+
+/// A login at a server that is under way.
+struct Login<'a> {
+    /// None once the server has let us in.
+    join: Option<ServerAuth>,
+    pooled: &'a PoolHandle,
+}
+
+impl Login<'_> {
+    /// True: ready for queries.
+    fn message(
+        &mut self,
+        message: Message<'_>,
+        connection: &mut ServerConnection,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, ConnectError> {
+        match message {
+            Message::Authentication(request) => self.authenticate(request, out)?,
+            Message::Error(report) => {
+                let text = String::from_utf8_lossy(report.text());
+                return Err(refused(self.pooled, report.sqlstate().0, &text));
+            }
+            Message::ParameterStatus { name, value } => connection.report(name, value),
+            Message::BackendKeyData { process, secret } => {
+                connection
+                    .lent
+                    .cancels
+                    .key
+                    .replace(Some((process, secret.into())));
+            }
+            Message::ReadyForQuery(_) if self.join.is_none() => return Ok(true),
+            Message::Notice(_) => {}
+            _ => {
+                let why = "sent an unexpected message during login";
+                return Err(ConnectError::unreachable(&self.pooled.server, why));
+            }
+        }
+        Ok(false)
+    }
+
+    fn authenticate(
+        &mut self,
+        request: Authentication<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConnectError> {
+        let Some(join) = self.join.take() else {
+            let why = "requested authentication twice";
+            return Err(ConnectError::unreachable(&self.pooled.server, why));
+        };
+        match join.message(request, out) {
+            ServerAuthStep::More(join) => self.join = Some(*join),
+            ServerAuthStep::Done(_) => {}
+            ServerAuthStep::Refused(refusal) => {
+                let text = refusal.to_string();
+                return Err(refused(self.pooled, *b"28000", &text));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! The end of a session: what its client is told, and what becomes of the server connection.
+
+use std::rc::Rc;
+
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::pins::ReleaseAction;
+use evenkeel_wire::postgres::TransactionStatus;
+
+use super::Session;
+use super::error_reply::ErrorReply;
+use super::server::ServerConnection;
+
+impl Session<'_> {
+    /// Tells the client why it is over, as far as it listens.
+    pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply) {
+        if self
+            .server
+            .as_ref()
+            .is_some_and(|server| server.is_in_message())
+        {
+            // It would be taken for a part of that.
+            return;
+        }
+        let mut out = std::mem::take(&mut self.answers);
+        complaint.write_fatal(&mut out);
+        self.client.say_last(self.worker, &out).await;
+    }
+
+    /// What the client leaves behind on its connection decides what becomes of that.
+    fn release_on_exit(&mut self, server: Box<ServerConnection>) {
+        if std::thread::panicking() {
+            // What is on it was perhaps not noted.
+            return self.borrower.give_back(server, Condition::Unclean);
+        }
+        let is_quiet = server.conversation.is_quiet()
+            && server.held.is_empty()
+            && server.boundaries.is_at_border()
+            && server.lent.stream.is_sent()
+            && self.passing_is_over();
+        let in_transaction = server.conversation.status() != TransactionStatus::Idle;
+        let farewell = match self.journal.pins.release_action() {
+            ReleaseAction::Keep if in_transaction || self.keeps_connection() => {
+                ReleaseAction::Reset
+            }
+            farewell => farewell,
+        };
+        match farewell {
+            ReleaseAction::Keep if is_quiet || self.is_asking() => self.give_back_behind(server),
+            ReleaseAction::Reset if is_quiet => {
+                let home = Rc::clone(self.worker);
+                let renew =
+                    async move |server: &mut ServerConnection| server.renew(&home).await.is_ok();
+                self.borrower.give_back_renewed(server, renew);
+            }
+            _ => self.borrower.give_back(server, Condition::Unclean),
+        }
+    }
+
+    /// A message that was sent in part leaves its server waiting for the rest.
+    fn passing_is_over(&self) -> bool {
+        self.walker.is_at_border()
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.release_on_exit(server);
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! What binds a session to its connection, by what its statements call and make.
+
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::Volatility;
+use evenkeel_wire::sql::facts::{StatementFacts, StatementKind, StatementTraits};
+use evenkeel_wire::sql::name::{Name, identifier};
+use evenkeel_wire::sql::postgres::{self, Tokens};
+use evenkeel_wire::sql::token::{TokenKind, Word};
+
+use super::effects::EffectCollector;
+use super::{AnalysisContext, CatalogLookup, EffectKind, do_block, functional_notation};
+
+/// Functions, by the beginnings of their names, that leave behind what only the end of the
+/// connection takes away.
+const FOR_EVER: [&[u8]; 8] = [
+    b"dblink_connect",
+    b"pg_backup_start",
+    b"pg_start_backup",
+    b"pg_copy_logical_replication_slot",
+    b"pg_copy_physical_replication_slot",
+    b"pg_create_logical_replication_slot",
+    b"pg_create_physical_replication_slot",
+    b"pg_replication_origin_session_setup",
+];
+
+/// Functions, by the beginnings of their names, that run SQL which is given to them as text.
+const RUN_TEXT: [&[u8]; 9] = [
+    b"connectby",
+    b"crosstab",
+    b"cursor_to_xml",
+    b"database_to_xml",
+    b"query_to_xml",
+    b"schema_to_xml",
+    b"table_to_xml",
+    b"ts_rewrite",
+    b"ts_stat",
+];
+
+/// Traits that may bind.
+const BINDING: StatementTraits = StatementTraits::TEMPORARY
+    .and(StatementTraits::ADVISORY_LOCK)
+    .and(StatementTraits::NEXT_VALUE)
+    .and(StatementTraits::CURRENT_VALUE)
+    .and(StatementTraits::SETS_UNKNOWN)
+    .and(StatementTraits::SEED);
+
+/// What binds nobody by itself.
+pub(super) const PASSING: Pins = Pins::of(&[
+    Pin::Sequence,
+    Pin::SequenceRead,
+    Pin::TableShadowing,
+    Pin::ParseSettings,
+]);
+
+/// Whether there is anything to look for.
+pub(super) fn may_be(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    let names = statement.functions.as_slice();
+    let has_tables = changes(statement) || !statement.tables.as_slice().is_empty();
+    let has_of_rows = reader.catalog.is_some_and(|catalog| catalog.has_of_rows());
+    if statement.kind == StatementKind::Call
+        || has_of_rows
+        || has_tables && reader.catalog.is_some()
+    {
+        return true;
+    }
+    if statement.traits == StatementTraits::NONE && names.is_empty() {
+        return false;
+    }
+    let traits = statement.traits;
+    let analyzed = statement.kind == (StatementKind::Explain { analyze: true });
+    traits.any(BINDING)
+        || analyzed && traits.any(StatementTraits::WRITES)
+        || traits.any(StatementTraits::OBSCURE)
+        || names.iter().any(|name| {
+            let written = name.name.of(reader.text);
+            let written = written.strip_prefix(b"\"").unwrap_or(written);
+            matches!(
+                written.first(),
+                Some(b'c' | b'C' | b'd' | b'D' | b'p'..=b't' | b'P'..=b'T')
+            ) || reader.catalog.is_some()
+        })
+}
+
+pub(super) fn collect(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let (text, backslashes) = (reader.text, reader.backslashes);
+    let traits = statement.traits;
+    let mut calls = true;
+    match statement.kind {
+        StatementKind::Explain { analyze: false } => return planned(reader, statement, effects),
+        StatementKind::Explain { analyze: true } if traits.any(StatementTraits::WRITES) => {
+            explained(reader, statement, effects)
+        }
+        StatementKind::Ddl => {
+            let creation = postgres::creation(text, statement, backslashes);
+            // A schema's name that is written with escapes may be pg_temp.
+            let is_temporary = traits.any(StatementTraits::TEMPORARY) && !creation.drops_on_commit;
+            if is_temporary || traits.any(StatementTraits::OBSCURE) {
+                effects.pin_on_success(Pin::TemporaryTable);
+            }
+            triggers(reader, statement, effects);
+            // What it only defines is not called.
+            calls = creation.runs_query;
+        }
+        _ if traits.any(StatementTraits::TEMPORARY) => effects.pin_on_success(Pin::TemporaryTable),
+        _ => {}
+    }
+    if calls {
+        called(reader, statement, effects);
+    }
+}
+
+/// The planner evaluates what is said to be immutable or stable, in views, too.
+fn planned(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let Some(catalog) = reader.catalog else {
+        return;
+    };
+    for name in statement.functions.as_slice() {
+        let name = name.name_in(reader.text);
+        effects.of_object("function", &name, |effects| {
+            users_function(reader, catalog, &name, effects);
+        });
+    }
+    for table in statement.tables.as_slice() {
+        let name = table.name_in(reader.text);
+        effects.of_object("view", &name, |effects| bind(catalog.views(&name), effects));
+    }
+}
+
+fn called(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let traits = statement.traits;
+    if traits.any(StatementTraits::NEXT_VALUE) {
+        effects.draws = true;
+    }
+    if traits.any(StatementTraits::CURRENT_VALUE.and(StatementTraits::OBSCURE)) {
+        effects.asks = true;
+    }
+    if traits.any(StatementTraits::SEED) {
+        effects.pin(Pin::RandomSeed);
+    }
+    if traits.any(StatementTraits::SETS_UNKNOWN) && !sets_locally(reader, statement) {
+        let name = set_by_function(reader, statement);
+        effects.of_object("setting", &name, |effects| {
+            effects.pin_on_success(Pin::Settings);
+            if may_set_role(reader, statement) {
+                effects.pin_on_success(Pin::Role);
+            }
+        });
+    }
+    if traits.any(StatementTraits::ADVISORY_LOCK) && statement.functions.is_cut() {
+        effects.pin(Pin::NamedLock);
+    }
+    if traits.any(StatementTraits::OBSCURE) {
+        // A name written with escapes may be that of anything.
+        effects.pin_on_success(Pin::Unknown);
+    }
+    let names = statement.functions.as_slice();
+    for name in names {
+        function(reader, &name.name_in(reader.text), effects);
+    }
+    for name in functional_notation::called(reader, statement) {
+        function(reader, &name, effects);
+    }
+    if calls_unknown(reader, statement) {
+        do_block::anything(reader, effects);
+    }
+    relations(reader, statement, effects);
+    if statement.kind == StatementKind::Select && only_unlocks(reader, statement) {
+        effects.push(EffectKind::Release(UnpinEvent::UnlockNamed));
+    }
+}
+
+/// `SELECT [pg_catalog.]pg_advisory_unlock_all()`: with more in it, it may not be run, or may take
+/// what it gives back.
+fn only_unlocks(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    tokens.next_token();
+    let mut name = tokens.next_token();
+    if name.is(Word::of("pg_catalog")) && tokens.next_token().kind == TokenKind::Dot {
+        name = tokens.next_token();
+    }
+    let rest = [TokenKind::Open, TokenKind::Close, TokenKind::End];
+    identifier(name.span.of(own)).as_ref() == b"pg_advisory_unlock_all"
+        && rest.iter().all(|kind| tokens.next_token().kind == *kind)
+}
+
+/// What a call of that name binds.
+pub(super) fn function(
+    reader: &AnalysisContext<'_>,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
+    effects.of_object("function", name, |effects| call(reader, name, effects));
+}
+
+fn call(reader: &AnalysisContext<'_>, name: &[u8], effects: &mut EffectCollector<'_>) {
+    if is_for_ever(name) {
+        effects.pin(Pin::Unknown);
+    } else if runs_text(name) {
+        do_block::anything(reader, effects);
+    } else if takes_lock(name) {
+        effects.pin(Pin::NamedLock);
+    } else if name == b"set_limit" {
+        // pg_trgm's: sets a setting.
+        effects.pin_on_success(Pin::Settings);
+    } else if let Some(catalog) = reader.catalog {
+        users_function(reader, catalog, name, effects);
+    }
+}
+
+fn users_function(
+    reader: &AnalysisContext<'_>,
+    catalog: &dyn CatalogLookup,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
+    match reader.doubts_functions && catalog.is_of_users(name) {
+        true => do_block::anything(reader, effects),
+        false => bind(catalog.binds(name).unwrap_or(Pins::NONE), effects),
+    }
+}
+
+/// Whether it calls what nobody has looked at yet.
+pub(super) fn calls_unknown(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    let names = statement.functions.as_slice();
+    let Some(catalog) = reader.catalog else {
+        return statement.kind == StatementKind::Call;
+    };
+    let is_unknown = |name: &Name| {
+        let name = name.name_in(reader.text);
+        // `COPY table (columns)` and the like are no calls.
+        let is_nothing = || catalog.relation(&name) == Volatility::Unknown;
+        catalog.binds(&name).is_none() && is_nothing()
+    };
+    match statement.kind {
+        StatementKind::Call => names.first().is_none_or(is_unknown),
+        StatementKind::Select
+        | StatementKind::Write
+        | StatementKind::Ddl
+        | StatementKind::Declare { .. }
+        | StatementKind::Explain { .. }
+        | StatementKind::Prepare(_)
+        | StatementKind::Execute(_) => names.iter().any(is_unknown),
+        _ => false,
+    }
+}
+
+/// What calling a function of that name leaves behind, if it is the server's own or that of an
+/// extension.
+#[must_use]
+pub fn of_function(name: &[u8]) -> Pins {
+    match name {
+        b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
+        b"set_limit" => Pins::of(&[Pin::Settings]),
+        b"nextval" | b"setval" => Pins::of(&[Pin::Sequence]),
+        b"currval" | b"lastval" => Pins::of(&[Pin::SequenceRead]),
+        b"setseed" => Pins::of(&[Pin::RandomSeed]),
+        name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
+        name if is_for_ever(name) => Pins::of(&[Pin::Unknown]),
+        name if runs_text(name) => Pins::of(&do_block::ANYTHING),
+        _ => Pins::NONE,
+    }
+}
+
+fn is_for_ever(name: &[u8]) -> bool {
+    FOR_EVER.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn runs_text(name: &[u8]) -> bool {
+    RUN_TEXT.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether what it changes may run triggers, rules and defaults.
+fn changes(statement: &StatementFacts) -> bool {
+    matches!(
+        statement.kind,
+        StatementKind::Write | StatementKind::CopyIn { .. }
+    ) || statement.traits.any(StatementTraits::WRITES)
+}
+
+/// Tables have triggers, and views call functions.
+fn relations(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let tables = statement.tables.as_slice();
+    for table in tables {
+        relation(reader, statement, &table.name_in(reader.text), effects);
+    }
+    if statement.tables.is_cut() || statement.functions.is_cut() {
+        all_names(reader, statement, effects);
+    }
+    if statement.kind == StatementKind::Write && truncates(reader, statement) {
+        all_changed(reader, statement, effects);
+    } else if tables.is_empty() && changes(statement) {
+        first_table(reader, statement, effects);
+    }
+}
+
+fn relation(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
+    effects.of_object("table or view", name, |effects| {
+        any_relation(reader, statement, name, effects);
+    });
+}
+
+fn any_relation(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
+    let is_own = || postgres::defines_query(reader.text, statement, name, reader.backslashes);
+    let is_unknown = |catalog: &dyn CatalogLookup| catalog.relation(name) == Volatility::Unknown;
+    // What its views and triggers call may be another, and those may be new.
+    if reader.doubts_functions && reader.catalog.is_some_and(is_unknown) && !is_own() {
+        return do_block::anything(reader, effects);
+    }
+    known_relation(reader, statement, name, effects);
+}
+
+fn known_relation(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
+    match reader.catalog {
+        Some(_) if changes(statement) => changed(reader, name, effects),
+        Some(catalog) if reader.doubts_functions && catalog.runs_code(name, false) => {
+            do_block::anything(reader, effects);
+        }
+        Some(catalog) => bind(catalog.views(name), effects),
+        None => {}
+    }
+}
+
+/// What changing a table of that name binds.
+pub(super) fn changed(
+    reader: &AnalysisContext<'_>,
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+) {
+    let Some(catalog) = reader.catalog else {
+        return;
+    };
+    match reader.doubts_functions && catalog.runs_code(name, true) {
+        true => do_block::anything(reader, effects),
+        false => bind(catalog.triggers(name), effects),
+    }
+}
+
+/// CREATE TRIGGER … EXECUTE FUNCTION: until the catalog is read again nothing else tells that
+/// writing to the table runs it.
+fn triggers(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let name = postgres::trigger_function(reader.text, statement, reader.backslashes);
+    let (Some(name), Some(catalog)) = (name, reader.catalog) else {
+        return;
+    };
+    effects.of_object("function", &name, |effects| match catalog.binds(&name) {
+        Some(pins) if !(reader.doubts_functions && catalog.is_of_users(&name)) => {
+            pins.iter().for_each(|pin| match pin {
+                // Nothing of it is so yet.
+                pin if PASSING.has(pin) => {}
+                pin => effects.pin_on_success(pin),
+            });
+        }
+        _ => do_block::anything(reader, effects),
+    });
+}
+
+/// A statement with more names than are listed: any may be that of a function or a table. Which of
+/// them are its own queries is not looked for: each time all of it would be read.
+fn all_names(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    if reader.doubts_functions && reader.catalog.is_some() {
+        do_block::anything(reader, effects);
+    }
+    each_name(reader, statement, |name| {
+        function(reader, name, effects);
+        known_relation(reader, statement, name, effects);
+    });
+}
+
+/// `TRUNCATE [TABLE] name, …`: which of its words are names does not matter.
+fn all_changed(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    each_name(reader, statement, |name| changed(reader, name, effects));
+}
+
+fn truncates(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    let first = statement.span.of(reader.text).get(..b"truncate".len());
+    first.is_some_and(|first| first.eq_ignore_ascii_case(b"truncate"))
+}
+
+fn each_name(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    mut does: impl FnMut(&[u8]),
+) {
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => return,
+            TokenKind::Word | TokenKind::QuotedName => does(&identifier(token.span.of(own))),
+            _ => {}
+        }
+    }
+}
+
+/// `COPY [BINARY] [schema.]name`, `REFRESH MATERIALIZED VIEW [CONCURRENTLY]
+/// [schema.]name`: it is not among the tables of the statement.
+fn first_table(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    let words = match tokens.next_token().is(Word::of("refresh")) {
+        true => ["materialized", "view", "concurrently"].as_slice(),
+        false => &["binary"],
+    };
+    let mut name = tokens.next_token();
+    while words.iter().any(|word| name.is(Word::of(word))) {
+        name = tokens.next_token();
+    }
+    while tokens.clone().next_token().kind == TokenKind::Dot {
+        tokens.next_token();
+        name = tokens.next_token();
+    }
+    changed(reader, &identifier(name.span.of(own)), effects);
+}
+
+/// What has these pins is run.
+pub(super) fn bind(pins: Pins, effects: &mut EffectCollector<'_>) {
+    for pin in pins.iter() {
+        match pin {
+            Pin::Sequence => effects.draws = true,
+            Pin::SequenceRead => effects.asks = true,
+            Pin::TableShadowing => effects.hides = true,
+            Pin::ParseSettings => effects.rereads = true,
+            pin => effects.pin(pin),
+        }
+    }
+}
+
+/// Whether it may take an advisory lock that outlives the transaction.
+fn takes_lock(name: &[u8]) -> bool {
+    let lock = name.starts_with(b"pg_advisory_lock");
+    let attempt = name.starts_with(b"pg_try_advisory_lock");
+    lock || attempt
+}
+
+/// Whether it sets nothing beyond its transaction; SET itself has been looked at before.
+fn sets_locally(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    if matches!(statement.kind, StatementKind::Set(_)) {
+        return true;
+    }
+    !by_view(reader, statement)
+        && postgres::sets_locally(reader.text, statement, reader.backslashes)
+}
+
+/// The first setting that `set_config` sets, if the text names one.
+fn set_by_function(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> Vec<u8> {
+    let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
+    let name = names.find_map(|name| name.map(|name| name.into_owned()));
+    name.unwrap_or_else(|| b"that the text does not name".to_vec())
+}
+
+fn may_set_role(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    by_view(reader, statement) || postgres::may_set_role(reader.text, statement, reader.backslashes)
+}
+
+/// UPDATE pg_settings.
+pub(super) fn by_view(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    statement.names_table(reader.text, b"pg_settings")
+}
+
+/// EXPLAIN ANALYZE of what makes something: CREATE TEMP TABLE … AS.
+fn explained(
+    reader: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
+    loop {
+        let token = tokens.next_token();
+        if token.kind == TokenKind::End {
+            return;
+        }
+        if token.is(Word::of("temp")) || token.is(Word::of("temporary")) {
+            effects.pin_on_success(Pin::TemporaryTable);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! What each kind of statement leaves behind.
+
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::TransactionModes;
+use evenkeel_wire::sql::mysql::{self, StatementKind, StatementTraits, TokenKind, VariableScope};
+use evenkeel_wire::sql::token::{Span, Word};
+use smallvec::SmallVec;
+
+use super::{
+    ANYTHING, AnalysisContext, Effect, EffectKind, SessionObject, calls, routing, set, split,
+    tables,
+};
+use crate::session_state::mysql::values;
+
+/// Where the effects of one statement are put.
+pub(super) struct EffectCollector<'a> {
+    pub(super) statement: u32,
+    pub(super) list: &'a mut SmallVec<[Effect; 1]>,
+    /// The pins of it that the list has already, and whether [`Does::SetsWithin`] is there.
+    pins: Pins,
+    pins_on_success: Pins,
+    sets_within: bool,
+    /// What routines and triggers leave is among them.
+    pub(super) runs_routines: bool,
+}
+
+impl<'a> EffectCollector<'a> {
+    pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
+        Self {
+            statement,
+            list,
+            pins: Pins::NONE,
+            pins_on_success: Pins::NONE,
+            sets_within: false,
+            runs_routines: false,
+        }
+    }
+
+    pub(super) fn push(&mut self, does: EffectKind) {
+        self.list.push(Effect {
+            statement: self.statement,
+            does,
+        });
+    }
+
+    /// A pin, once.
+    pub(super) fn pin(&mut self, pin: Pin) {
+        if !self.pins.has(pin) {
+            self.pins.add(pin);
+            self.push(EffectKind::Pin(pin));
+        }
+    }
+
+    pub(super) fn pin_on_success(&mut self, pin: Pin) {
+        if !self.pins_on_success.has(pin) {
+            self.pins_on_success.add(pin);
+            self.push(EffectKind::PinOnSuccess(pin));
+        }
+    }
+
+    /// What is known of a routine, a trigger or a view ([`super::bound_by_body`]).
+    pub(super) fn bound(&mut self, pins: Pins) {
+        self.runs_routines |= !pins.is_empty();
+        for pin in pins.iter() {
+            match pin {
+                // What it asks is asked of the connection before: [`calls::bonds`].
+                Pin::FoundRows => {}
+                Pin::InsertId => self.push(EffectKind::InsertIdUnknown),
+                Pin::Settings if self.sets_within => {}
+                Pin::Settings => {
+                    self.sets_within = true;
+                    self.push(EffectKind::SetsWithin);
+                }
+                pin => self.pin(pin),
+            }
+        }
+    }
+
+    /// What nobody can read may leave anything behind.
+    pub(super) fn anything(&mut self) {
+        self.runs_routines = true;
+        ANYTHING.into_iter().for_each(|pin| self.pin(pin));
+    }
+}
+
+pub(super) fn collect(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    if statement.traits.any(StatementTraits::BROKEN) {
+        // The server refuses it, which leaves nothing behind; or it reads it otherwise than we do.
+        effects.pin(Pin::Unknown);
+        if reader.is_single {
+            return;
+        }
+    }
+    of_kind(reader, statement, effects);
+    of_traits(reader, statement, effects);
+    calls::collect(reader, statement, effects);
+}
+
+fn of_kind(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let prepared = |span: Span| values::name_in_lower_case(span.of(reader.text));
+    match statement.kind {
+        StatementKind::Begin { .. } => effects.push(EffectKind::Begin),
+        StatementKind::Commit(ending) | StatementKind::Rollback(ending) => {
+            effects.push(EffectKind::End);
+            if ending.release {
+                // The server ends the connection, which no other client must get meanwhile.
+                effects.pin_on_success(Pin::Unknown);
+            }
+        }
+        StatementKind::Set => set::collect(reader, statement, effects),
+        StatementKind::SetTransaction {
+            scope,
+            read_only,
+            isolation,
+        } => set_transaction(scope, read_only, isolation, effects),
+        StatementKind::SetRole => {
+            effects.pin_on_success(Pin::Role);
+            // Nobody else may meet it, and no reset ends it.
+            effects.pin_on_success(Pin::Unknown);
+        }
+        StatementKind::Savepoint(_) => effects.push(EffectKind::Savepoint),
+        StatementKind::Xa => xa(reader, statement, effects),
+        StatementKind::LockTables => effects.pin_on_success(Pin::TableLock),
+        StatementKind::UnlockTables => effects.push(EffectKind::Release(UnpinEvent::UnlockTables)),
+        StatementKind::LockInstance => effects.push(EffectKind::Make(
+            SessionObject::BackupLock,
+            backup(reader, statement),
+        )),
+        StatementKind::UnlockInstance => {
+            effects.push(EffectKind::Unmake(
+                SessionObject::BackupLock,
+                backup(reader, statement),
+            ));
+        }
+        // MySQL may hold it although it fails to close the tables.
+        StatementKind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
+        StatementKind::Flush { lock: false } => flush(reader, statement, effects),
+        StatementKind::Handler => handler(reader, statement, effects),
+        StatementKind::Prepare(name) => prepare(reader, statement, prepared(name), effects),
+        StatementKind::Execute(name) => match prepared(name) {
+            Some(name) => effects.push(EffectKind::Execute(name)),
+            None => effects.anything(),
+        },
+        StatementKind::Deallocate(name) => {
+            if let Some(name) = prepared(name) {
+                effects.push(EffectKind::Unmake(SessionObject::Prepared, name));
+            }
+        }
+        StatementKind::Ddl => tables::collect(reader, statement, effects),
+        StatementKind::Call => calls::procedure(reader, statement, effects),
+        StatementKind::GetDiagnostics => effects.pin(Pin::Variables),
+        StatementKind::LoadData { .. } => {
+            // Its OK has no insert id.
+            effects.push(EffectKind::InsertIdUnknown);
+            if statement.traits.any(StatementTraits::READS_VARIABLES) {
+                effects.pin(Pin::Variables);
+            }
+        }
+        StatementKind::Unknown => {
+            effects.pin(Pin::Unknown);
+            if is_compound(reader, statement) {
+                // An error in one of its statements is not one of the whole.
+                effects.push(EffectKind::Execute(Box::default()));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn set_transaction(
+    scope: VariableScope,
+    read_only: Option<bool>,
+    isolation: Option<mysql::Isolation>,
+    effects: &mut EffectCollector<'_>,
+) {
+    match scope {
+        VariableScope::Global => {}
+        VariableScope::Session => {
+            if isolation.is_some() {
+                effects.push(EffectKind::Told((*b"transaction_isolation").into()));
+            }
+            if read_only.is_some() {
+                effects.push(EffectKind::Told((*b"transaction_read_only").into()));
+            }
+        }
+        VariableScope::Unwritten => effects.push(EffectKind::NextTransaction(TransactionModes {
+            read_only,
+            isolation: isolation.map(routing::isolation),
+        })),
+    }
+}
+
+/// MariaDB runs blocks outside of routines, too: `BEGIN NOT ATOMIC …`, `a: LOOP …`.
+fn is_compound(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+    const BEGINNINGS: [&str; 9] = [
+        "begin", "case", "declare", "execute", "for", "if", "loop", "repeat", "while",
+    ];
+    let mut tokens = reader.tokens(statement);
+    let (first, second) = (tokens.next_token(), tokens.next_token());
+    let labelled = second.kind == TokenKind::Operator && second.word == Word::of(":");
+    let in_brackets = first.kind == TokenKind::Operator && first.word == Word::of("<");
+    labelled || in_brackets || BEGINNINGS.iter().any(|word| first.is(Word::of(word)))
+}
+
+fn of_traits(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    const LEAVING: StatementTraits = StatementTraits::SETS_VARIABLES
+        .and(StatementTraits::SETS_INSERT_ID)
+        .and(StatementTraits::NEXT_VALUE)
+        .and(StatementTraits::CALCULATES_FOUND_ROWS)
+        .and(StatementTraits::SPECIAL_FUNCTION)
+        .and(StatementTraits::TOO_DEEP);
+    let traits = statement.traits;
+    if !traits.any(LEAVING) {
+        return;
+    }
+    let is_definition =
+        statement.kind == StatementKind::Ddl && !tables::runs_query(reader, statement);
+    if traits.any(StatementTraits::SETS_VARIABLES)
+        && statement.kind != StatementKind::Set
+        && !is_definition
+    {
+        effects.pin(Pin::Variables);
+    }
+    if traits.any(StatementTraits::SETS_INSERT_ID) && !is_definition {
+        let told = statement.kind == StatementKind::Write;
+        effects.push(match told {
+            true => EffectKind::InsertId,
+            false => EffectKind::InsertIdUnknown,
+        });
+    }
+    if traits.any(StatementTraits::NEXT_VALUE) && !is_definition {
+        effects.pin(Pin::Sequence);
+    }
+    if traits.any(StatementTraits::CALCULATES_FOUND_ROWS) {
+        effects.push(EffectKind::FoundRows);
+    }
+    if traits.any(StatementTraits::TOO_DEEP) {
+        effects.pin(Pin::Unknown);
+    }
+}
+
+/// XA COMMIT and XA ROLLBACK succeed only where the session has no XA transaction behind them; XA
+/// RECOVER changes nothing. All else may begin one, or leave one that is prepared.
+fn xa(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let mut tokens = reader.tokens(statement);
+    tokens.next_token();
+    let verb = tokens.next_token();
+    if verb.is(Word::of("commit")) || verb.is(Word::of("rollback")) {
+        effects.push(EffectKind::Release(UnpinEvent::XaEnded));
+    } else if !verb.is(Word::of("recover")) {
+        effects.pin(Pin::Xa);
+    }
+}
+
+/// Which of the two that MariaDB has: the stages are one, BACKUP LOCK is another.
+fn backup(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Box<[u8]> {
+    let mut tokens = reader.tokens(statement);
+    tokens.next_token();
+    match tokens.next_token().is(Word::of("stage")) {
+        true => (*b"stage").into(),
+        false => (*b"lock").into(),
+    }
+}
+
+/// MariaDB's FLUSH USER_VARIABLES empties them.
+fn flush(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let mut tokens = reader.tokens(statement);
+    loop {
+        let token = tokens.next_token();
+        if token.kind == TokenKind::End {
+            return;
+        }
+        if token.is(Word::of("user_variables")) {
+            effects.pin(Pin::Variables);
+        }
+    }
+}
+
+/// `HANDLER t OPEN [[AS] a]`, `HANDLER a CLOSE`, `HANDLER a READ …`.
+fn handler(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let mut tokens = reader.tokens(statement);
+    let own = statement.span.of(reader.text);
+    tokens.next_token();
+    let mut name = tokens.next_token();
+    let mut verb = tokens.next_token();
+    while verb.kind == TokenKind::Dot {
+        name = tokens.next_token();
+        verb = tokens.next_token();
+    }
+    if verb.is(Word::of("close")) {
+        let name = mysql::identifier(name.span.of(own));
+        return effects.push(EffectKind::Unmake(SessionObject::Handler, (*name).into()));
+    }
+    if !verb.is(Word::of("open")) {
+        return;
+    }
+    let mut alias = tokens.next_token();
+    if alias.is(Word::of("as")) {
+        alias = tokens.next_token();
+    }
+    let name = if alias.is_name() { alias } else { name };
+    let name = mysql::identifier(name.span.of(own));
+    effects.push(EffectKind::Make(SessionObject::Handler, (*name).into()));
+}
+
+/// PREPARE of a literal is known by it; of a variable, by nothing.
+fn prepare(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    name: Option<Box<[u8]>>,
+    effects: &mut EffectCollector<'_>,
+) {
+    let Some(name) = name else {
+        return effects.push(EffectKind::Unknown(SessionObject::Prepared));
+    };
+    let text = split::prepared(statement.span.of(reader.text), reader.modes);
+    let depth = reader.depth.saturating_add(1);
+    let binds = match text {
+        Some(text) if depth <= super::DEPTH_MAX => {
+            super::read_at(&text, reader.modes, reader.lookup, depth).binds()
+        }
+        _ => {
+            let mut all = evenkeel_policy::pins::Pins::NONE;
+            ANYTHING.into_iter().for_each(|pin| all.add(pin));
+            all
+        }
+    };
+    effects.push(EffectKind::Prepare(name, binds));
+}

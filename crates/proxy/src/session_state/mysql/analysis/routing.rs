@@ -1,0 +1,357 @@
+//! A statement's facts in the router's words.
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_policy::route::{
+    self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+};
+use evenkeel_wire::sql::mysql;
+use evenkeel_wire::sql::token::Word;
+
+use super::super::information::InfoNeeds;
+use super::{AnalysisContext, calls, set};
+
+/// The router's view of a statement.
+pub(super) fn statement(
+    reader: &AnalysisContext<'_>,
+    facts: &mysql::StatementFacts,
+) -> RoutedStatement {
+    let kind = kind(reader, facts);
+    RoutedStatement {
+        kind,
+        traits: traits(facts, kind),
+        calls: calls(reader, facts, kind),
+    }
+}
+
+/// Whether others may find something new once it is committed.
+pub(super) fn may_write(statement: &RoutedStatement) -> bool {
+    const WRITING: RoutingTraits = RoutingTraits::WRITES
+        .and(RoutingTraits::MAKES_TABLE)
+        .and(RoutingTraits::SEQUENCE)
+        .and(RoutingTraits::OBSCURE);
+    match statement.kind {
+        StatementClass::Write
+        | StatementClass::Ddl
+        | StatementClass::Routine
+        | StatementClass::Unknown => true,
+        StatementClass::Read
+        | StatementClass::Asks
+        | StatementClass::Server
+        | StatementClass::Session
+        | StatementClass::Setting => {
+            statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
+        }
+        _ => false,
+    }
+}
+
+/// Whether what is known of routines and tables may be another behind it. Temporary ones are nobody
+/// else's, and their session is bound.
+pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> bool {
+    match statement.kind {
+        StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
+        StatementClass::Unknown => facts.kind == mysql::StatementKind::Unknown,
+        _ => false,
+    }
+}
+
+/// What it asks of the statement before it. What nobody can read may ask anything.
+pub(super) fn needs(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
+    use mysql::{StatementKind as Found, StatementTraits as Asks};
+    let of = |asks: Asks, needs: InfoNeeds| match facts.traits.any(asks) {
+        true => needs,
+        false => InfoNeeds::NONE,
+    };
+    let calls = !facts.functions.as_slice().is_empty();
+    let hidden = match facts.kind {
+        Found::Call | Found::Execute(_) | Found::Unknown => InfoNeeds::ALL.perhaps(),
+        Found::GetDiagnostics => InfoNeeds::DIAGNOSTICS,
+        _ if asks_within(reader, facts) => InfoNeeds::ALL.perhaps(),
+        _ if calls => InfoNeeds::INSERT_ID.perhaps(),
+        _ => InfoNeeds::NONE,
+    };
+    // They may leave it as it is.
+    let sets = match facts.kind {
+        Found::LoadData { .. } => true,
+        Found::Write => returns(reader, facts),
+        _ => false,
+    };
+    let sets = sets || facts.traits.any(Asks::SETS_INSERT_ID);
+    let hidden = match sets {
+        true => hidden.and(InfoNeeds::INSERT_ID.perhaps()),
+        false => hidden,
+    };
+    hidden
+        .and(of(Asks::READS_INSERT_ID, InfoNeeds::INSERT_ID))
+        .and(match facts.traits.any(Asks::READS_FOUND_ROWS) {
+            true => counts(reader, facts),
+            false => InfoNeeds::NONE,
+        })
+        .and(of(Asks::DIAGNOSTICS, InfoNeeds::DIAGNOSTICS))
+}
+
+/// Whether a function or view that it names asks about the statement before.
+fn asks_within(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    let (own, of_views) = calls::bonds(reader, facts);
+    own.has(Pin::FoundRows) || of_views.has(Pin::FoundRows) || of_views.has(Pin::InsertId)
+}
+
+/// Whether an insert's reply may be a result, which has no insert id; where the word stands does
+/// not matter.
+fn returns(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    const WORD: &[u8] = b"returning";
+    let text = facts.span.of(reader.text);
+    let is_it = |part: &[u8]| part.eq_ignore_ascii_case(WORD);
+    reader.modes.mariadb && text.windows(WORD.len()).any(is_it)
+}
+
+/// What the next statement of the same text may ask is this one's own. An insert may leave the
+/// insert id as it was.
+pub(super) fn answers(kind: mysql::StatementKind) -> InfoNeeds {
+    use mysql::StatementKind as Found;
+    match kind {
+        Found::Select => InfoNeeds::FOUND_ROWS.and(InfoNeeds::ROW_COUNT),
+        Found::Write => InfoNeeds::ROW_COUNT.and(InfoNeeds::DIAGNOSTICS),
+        _ => InfoNeeds::NONE,
+    }
+}
+
+/// Which of FOUND_ROWS() and ROW_COUNT() it calls.
+fn counts(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
+    let mut needs = InfoNeeds::NONE;
+    let own = facts.span.of(reader.text);
+    let mut tokens = reader.tokens(facts);
+    loop {
+        let token = tokens.next_token();
+        if token.kind == mysql::TokenKind::End {
+            return needs;
+        }
+        if calls::is_named(token, own, b"found_rows") {
+            needs = needs.and(InfoNeeds::FOUND_ROWS);
+        } else if calls::is_named(token, own, b"row_count") {
+            needs = needs.and(InfoNeeds::ROW_COUNT);
+        }
+    }
+}
+
+/// Whether it has just one reply: what is run by a routine may have more.
+pub(super) fn has_one_reply(kind: mysql::StatementKind) -> bool {
+    use mysql::StatementKind as Found;
+    !matches!(
+        kind,
+        Found::Call | Found::Execute(_) | Found::Unknown | Found::Explain { analyze: true }
+    )
+}
+
+/// Whether it is run as a whole or not at all: it has no COMMIT of its own.
+pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
+    use mysql::StatementKind as Found;
+    matches!(
+        kind,
+        Found::Select
+            | Found::Write
+            | Found::LoadData { .. }
+            | Found::Show
+            | Found::Explain { .. }
+            | Found::Set
+            | Found::Use(_)
+    )
+}
+
+fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {
+    use mysql::{StatementKind as Found, StatementTraits as Has, VariableScope};
+    let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
+    match facts.kind {
+        Found::Empty => StatementClass::Empty,
+        Found::Select | Found::Show if facts.traits.any(of_server) => StatementClass::Asks,
+        Found::Explain { .. } if explains_connection(reader, facts) => StatementClass::Server,
+        Found::Select | Found::Show | Found::Explain { .. } => StatementClass::Read,
+        Found::Write | Found::LoadData { .. } => StatementClass::Write,
+        Found::Ddl | Found::Maintenance => StatementClass::Ddl,
+        Found::Begin { read_only, .. } => StatementClass::Begin(TransactionModes {
+            read_only,
+            isolation: None,
+        }),
+        Found::Commit(ending) | Found::Rollback(ending) if ending.chain => {
+            StatementClass::Begin(TransactionModes::default())
+        }
+        Found::Commit(_)
+        | Found::Rollback(_)
+        | Found::Savepoint(_)
+        | Found::Release(_)
+        | Found::RollbackTo(_) => StatementClass::EndTransaction,
+        Found::Set => set::kind(reader, facts),
+        Found::SetTransaction { scope, .. } => match scope {
+            VariableScope::Session => StatementClass::Setting,
+            VariableScope::Global => StatementClass::Server,
+            // It binds to the connection on which the transaction will be.
+            VariableScope::Unwritten => StatementClass::Session,
+        },
+        Found::Use(_) => StatementClass::Setting,
+        Found::Kill { .. } | Found::KillOther | Found::Flush { lock: false } => {
+            StatementClass::Server
+        }
+        Found::LockTables | Found::LockInstance | Found::Flush { lock: true } => {
+            StatementClass::Lock
+        }
+        Found::SetRole
+        | Found::UnlockTables
+        | Found::UnlockInstance
+        | Found::Handler
+        | Found::Prepare(_)
+        | Found::Deallocate(_)
+        | Found::GetDiagnostics => StatementClass::Session,
+        Found::Call | Found::Do => StatementClass::Routine,
+        Found::Xa | Found::Execute(_) | Found::Unknown => StatementClass::Unknown,
+    }
+}
+
+/// `EXPLAIN [FORMAT = …] FOR CONNECTION …`: connections are those of one server.
+fn explains_connection(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    const TOKENS_MAX: usize = 6;
+    let mut tokens = reader.tokens(facts);
+    let mut is_for = false;
+    for _ in 0..TOKENS_MAX {
+        let token = tokens.next_token();
+        if is_for && token.is(Word::of("connection")) {
+            return true;
+        }
+        is_for = token.is(Word::of("for"));
+    }
+    false
+}
+
+/// The isolation in the router's words.
+pub(super) fn isolation(level: mysql::Isolation) -> route::Isolation {
+    match level {
+        mysql::Isolation::Serializable => route::Isolation::Serializable,
+        _ => route::Isolation::Weaker,
+    }
+}
+
+const TRAITS: &[(mysql::StatementTraits, RoutingTraits)] = &[
+    (mysql::StatementTraits::WRITES, RoutingTraits::WRITES),
+    (
+        mysql::StatementTraits::LOCKS_ROWS,
+        RoutingTraits::LOCKS_ROWS,
+    ),
+    (
+        mysql::StatementTraits::INTO_FILE,
+        RoutingTraits::MAKES_TABLE,
+    ),
+    (mysql::StatementTraits::TEMPORARY, RoutingTraits::TEMPORARY),
+    (
+        mysql::StatementTraits::NAMED_LOCK,
+        RoutingTraits::NAMED_LOCK,
+    ),
+    (mysql::StatementTraits::NEXT_VALUE, RoutingTraits::SEQUENCE),
+    (
+        mysql::StatementTraits::CURRENT_VALUE,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::READS_FOUND_ROWS,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::READS_INSERT_ID,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::DIAGNOSTICS,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::SETS_INSERT_ID,
+        RoutingTraits::ASSIGNS,
+    ),
+    (mysql::StatementTraits::SETS_UNKNOWN, RoutingTraits::ASSIGNS),
+    (
+        mysql::StatementTraits::SPECIAL_FUNCTION,
+        RoutingTraits::OBSCURE,
+    ),
+    (
+        mysql::StatementTraits::CONNECTION_ID,
+        RoutingTraits::OBSCURE,
+    ),
+    (mysql::StatementTraits::VERSIONED, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::BROKEN, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::TOO_DEEP, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::CATALOG, RoutingTraits::CATALOG),
+];
+
+fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits {
+    let mut traits = RoutingTraits::NONE;
+    if facts.kind == (mysql::StatementKind::Explain { analyze: false }) {
+        // It is planned, not run.
+        return traits;
+    }
+    if facts.functions.is_cut()
+        || facts.tables.is_cut() && matches!(kind, StatementClass::Read | StatementClass::Asks)
+    {
+        traits = traits.and(RoutingTraits::OBSCURE);
+    }
+    if facts.traits == mysql::StatementTraits::NONE {
+        return traits;
+    }
+    for (found, trait_of) in TRAITS {
+        if facts.traits.any(*found) {
+            traits = traits.and(*trait_of);
+        }
+    }
+    if kind != StatementClass::Setting && facts.traits.any(mysql::StatementTraits::SETS_VARIABLES) {
+        traits = traits.and(RoutingTraits::ASSIGNS);
+    }
+    traits
+}
+
+/// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
+fn calls(
+    reader: &AnalysisContext<'_>,
+    facts: &mysql::StatementFacts,
+    kind: StatementClass,
+) -> Volatility {
+    if !matches!(
+        kind,
+        StatementClass::Read
+            | StatementClass::Asks
+            | StatementClass::Setting
+            | StatementClass::Server
+            | StatementClass::Session
+    ) {
+        return Volatility::None;
+    }
+    let is_run = facts.kind != (mysql::StatementKind::Explain { analyze: false });
+    let called = match is_run {
+        true => facts.functions.as_slice(),
+        false => &[],
+    };
+    let tables = facts.tables.as_slice();
+    let Some(lookup) = reader.lookup else {
+        return match called.is_empty() && tables.is_empty() {
+            true => Volatility::None,
+            false => Volatility::Unknown,
+        };
+    };
+    let named = |span: evenkeel_wire::sql::token::Span| mysql::identifier(span.of(reader.text));
+    let functions = called.iter().map(|name| lookup.function(&named(name.name)));
+    let relations = tables.iter().map(|name| {
+        let schema = named(name.schema);
+        match is_system_schema(&schema) {
+            true => Volatility::Stable,
+            false => lookup.relation(&named(name.name)),
+        }
+    });
+    Volatility::worst(functions.chain(relations))
+}
+
+/// The server's own schemas; what users make there they make at their own risk.
+fn is_system_schema(name: &[u8]) -> bool {
+    let own: [&[u8]; 4] = [
+        b"information_schema",
+        b"performance_schema",
+        b"mysql",
+        b"sys",
+    ];
+    own.iter().any(|own| name.eq_ignore_ascii_case(own))
+}

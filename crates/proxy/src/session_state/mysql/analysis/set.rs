@@ -1,0 +1,293 @@
+//! SET of variables: what follows by the server's word, what by its text, and what binds.
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_policy::route::{Isolation, StatementClass, TransactionModes};
+use evenkeel_wire::sql::mysql::{
+    self, Assignment, Target, TokenKind, Value as Given, VariableScope,
+};
+use evenkeel_wire::sql::token::{Span, Word};
+
+use super::effects::EffectCollector;
+use super::{AnalysisContext, EffectKind, InfoNeeds, TextAnalysis, Value};
+use crate::session_state::mysql::client_trackers;
+use crate::session_state::mysql::values;
+use crate::session_state::mysql::variables::{self, VariableHandling};
+
+pub(super) fn collect(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let assignments = mysql::assignments(reader.text, statement, reader.modes);
+    let Some(assignments) = assignments else {
+        // Refused, or something that is no assignment.
+        return effects.pin(Pin::Unknown);
+    };
+    let computed = assignments.iter().any(|one| one.value == Given::Unknown);
+    if computed && assigns_within(reader, statement) {
+        effects.pin(Pin::Variables);
+    }
+    for assignment in &assignments {
+        one(reader, assignment, effects);
+    }
+    if assignments.len() > 1 {
+        effects.push(EffectKind::SetsSeveral);
+    }
+}
+
+/// In the router's words: what follows the client may be asked of any server.
+pub(super) fn kind(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+) -> StatementClass {
+    use mysql::StatementTraits as Has;
+    if statement.traits.any(Has::SETS_GLOBAL) {
+        return StatementClass::Server;
+    }
+    let assignments = mysql::assignments(reader.text, statement, reader.modes);
+    let follows = |one: &Assignment| match one.target {
+        Target::User(_) => one.value != Given::Unknown,
+        Target::Names | Target::CharacterSet => true,
+        Target::System(scope, name) => {
+            let name = name_of(reader, name);
+            let next = is_next(reader, scope, &name, one.target);
+            !next
+                && matches!(
+                    treatment(reader, &name),
+                    VariableHandling::Tracked | VariableHandling::Ours
+                )
+        }
+    };
+    let asks = !statement.functions.as_slice().is_empty()
+        || !statement.tables.as_slice().is_empty()
+        || statement.traits.any(Has::BROKEN);
+    match assignments {
+        Some(all) if !asks && all.iter().all(follows) => StatementClass::Setting,
+        _ => StatementClass::Session,
+    }
+}
+
+/// Whether a statement that is not the text's last one may change how the rest is to be read.
+pub(super) fn changes_reading(reader: &AnalysisContext<'_>, facts: &mysql::TextFacts<'_>) -> bool {
+    let count = facts.count();
+    let mut before_last = facts.statements().take(count.saturating_sub(1));
+    before_last.any(|statement| match statement.kind {
+        mysql::StatementKind::Set => {
+            let all = mysql::assignments(reader.text, statement, reader.modes);
+            all.is_none_or(|all| all.iter().any(|one| changes_one(reader, one)))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a routine that one of the first statements runs may change how the rest is read.
+pub(super) fn may_change_reading_within(text: &[u8], meaning: &TextAnalysis) -> bool {
+    let is_doubtful = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\' | 0x80..);
+    if !text.iter().any(is_doubtful) {
+        return false;
+    }
+    let last = meaning.statements.len().saturating_sub(1);
+    let mut effects = meaning.effects.iter();
+    effects.any(|effect| {
+        let runs = matches!(effect.does, EffectKind::SetsWithin | EffectKind::Execute(_));
+        runs && usize::try_from(effect.statement).is_ok_and(|statement| statement < last)
+    })
+}
+
+/// What follows in the text is read by the server in another way than by us.
+pub(super) fn obscure(meaning: &mut TextAnalysis) {
+    let unreadable = TextAnalysis::unreadable();
+    meaning.statements.extend(unreadable.statements);
+    meaning.effects.extend(unreadable.effects);
+    meaning.writes = true;
+    meaning.changes_catalog = true;
+    meaning.is_counted = false;
+    meaning.needs = meaning.needs.and(InfoNeeds::ALL.perhaps());
+}
+
+fn changes_one(reader: &AnalysisContext<'_>, one: &Assignment) -> bool {
+    let literal = || match one.value {
+        Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
+        _ => None,
+    };
+    let safe = |name: &[u8]| {
+        let name = name.split(u8::is_ascii_whitespace).next();
+        mysql::charset_is_safe(values::bare(name.unwrap_or_default()))
+    };
+    match one.target {
+        Target::User(_) | Target::System(VariableScope::Global, _) => false,
+        Target::Names | Target::CharacterSet => match one.value {
+            Given::Literal(span) => !safe(span.of(reader.text)),
+            _ => true,
+        },
+        Target::System(_, name) => match &*name_of(reader, name) {
+            b"sql_mode" => literal().is_none_or(|value| {
+                let mut after = reader.modes;
+                values::read_sql_mode(&value, &mut after);
+                after != reader.modes
+            }),
+            b"character_set_client" => literal().is_none_or(|value| !safe(&value)),
+            _ => false,
+        },
+    }
+}
+
+fn one(reader: &AnalysisContext<'_>, assignment: &Assignment, effects: &mut EffectCollector<'_>) {
+    match assignment.target {
+        Target::User(name) => user(reader, name, assignment.value, effects),
+        Target::System(VariableScope::Global, _) => {}
+        Target::System(scope, name) => {
+            let name = name_of(reader, name);
+            match is_next(reader, scope, &name, assignment.target) {
+                true => next_transaction(reader, &name, assignment.value, effects),
+                false => system(reader, name, assignment.value, effects),
+            }
+        }
+        Target::Names | Target::CharacterSet => {
+            effects.push(EffectKind::Collation);
+            effects.push(EffectKind::Told((*b"character_set_client").into()));
+        }
+    }
+}
+
+fn system(
+    reader: &AnalysisContext<'_>,
+    name: Box<[u8]>,
+    value: Given,
+    effects: &mut EffectCollector<'_>,
+) {
+    let literal = match value {
+        Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
+        _ => None,
+    };
+    match treatment(reader, &name) {
+        VariableHandling::Tracked if value == Given::Default && variables::is_guarded(&name) => {
+            effects.push(EffectKind::Defaults(name));
+        }
+        VariableHandling::Tracked => {
+            if variables::is_of_connection(&name) {
+                effects.push(EffectKind::Collation);
+            }
+            let by_place = client_trackers::is_by_place(reader.modes.mariadb, reader.modes.version);
+            let switch = literal.filter(|_| by_place && variables::is_switch(&name));
+            effects.push(match switch.and_then(|value| values::boolean(&value)) {
+                Some(is_on) => EffectKind::SetSwitch(name, is_on),
+                None => EffectKind::Told(name),
+            });
+        }
+        VariableHandling::InsertId => effects.push(EffectKind::InsertIdUnknown),
+        VariableHandling::Timestamp => match value {
+            Given::Default => effects.push(EffectKind::SetTimestamp(None)),
+            _ => match literal.filter(|literal| values::is_number(literal)) {
+                Some(literal) if values::is_zero(&literal) => {
+                    effects.push(EffectKind::SetTimestamp(None));
+                }
+                Some(literal) => effects.push(EffectKind::SetTimestamp(Some((*literal).into()))),
+                None => effects.pin_on_success(Pin::Settings),
+            },
+        },
+        // The server tells of it, too; what takes the pin away, only the server says.
+        VariableHandling::Binds(pin, harmless) => {
+            let is_harmless = literal.is_some_and(|value| variables::is_one_of(&value, harmless));
+            if !is_harmless {
+                effects.pin_on_success(pin);
+            }
+        }
+        VariableHandling::Elsewhere => effects.pin_on_success(Pin::Settings),
+        VariableHandling::Ours => effects.push(EffectKind::Track),
+    }
+}
+
+fn user(reader: &AnalysisContext<'_>, name: Span, value: Given, effects: &mut EffectCollector<'_>) {
+    let Given::Literal(span) = value else {
+        return effects.pin(Pin::Variables);
+    };
+    let name = values::user_name(name.of(reader.text));
+    let value = value_of(reader, span.of(reader.text));
+    match (name, value) {
+        (Some(name), Some(value)) => effects.push(EffectKind::SetUser { name, value }),
+        _ => effects.pin(Pin::Variables),
+    }
+}
+
+/// A literal as it can be given to another session.
+fn value_of(reader: &AnalysisContext<'_>, written: &[u8]) -> Option<Value> {
+    match written.first()? {
+        b'\'' | b'"' => {
+            let string = values::string(written, reader.modes.no_backslash_escapes)?;
+            Some(Value::String(string.into()))
+        }
+        // National characters: converted in a way of their own.
+        b'n' | b'N' if written.contains(&b'\'') => None,
+        _ => Some(Value::Same(written.into())),
+    }
+}
+
+/// The name in lower case, without quotes.
+fn name_of(reader: &AnalysisContext<'_>, span: Span) -> Box<[u8]> {
+    values::bare(span.of(reader.text))
+        .to_ascii_lowercase()
+        .into()
+}
+
+/// MariaDB lacks the tracker of GTIDs, and says so itself.
+fn treatment(reader: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
+    match reader.modes.mariadb && name == b"session_track_gtids" {
+        true => VariableHandling::Tracked,
+        false => variables::treatment(name),
+    }
+}
+
+/// `SET @@transaction_isolation = …`, without SESSION, is for the next transaction only;
+/// `SET transaction_isolation = …` is for the session (manual: "SET TRANSACTION Statement").
+fn is_next(
+    reader: &AnalysisContext<'_>,
+    scope: VariableScope,
+    name: &[u8],
+    target: Target,
+) -> bool {
+    let Target::System(_, span) = target else {
+        return false;
+    };
+    let before = (span.start as usize).checked_sub(1);
+    let at = before.and_then(|at| reader.text.get(at)) == Some(&b'@');
+    at && scope == VariableScope::Unwritten && variables::is_of_transaction(name)
+}
+
+fn next_transaction(
+    reader: &AnalysisContext<'_>,
+    name: &[u8],
+    value: Given,
+    effects: &mut EffectCollector<'_>,
+) {
+    let mut modes = TransactionModes::default();
+    if let Given::Literal(span) = value {
+        let value = mysql::literal(span.of(reader.text), reader.modes);
+        let is_isolation = name.ends_with(b"isolation");
+        match value {
+            Some(value) if is_isolation => {
+                modes.isolation = Some(match value.eq_ignore_ascii_case(b"serializable") {
+                    true => Isolation::Serializable,
+                    false => Isolation::Weaker,
+                });
+            }
+            Some(value) => modes.read_only = values::boolean(&value),
+            None => {}
+        }
+    }
+    effects.push(EffectKind::NextTransaction(modes));
+}
+
+/// Whether an expression assigns to a user variable besides: `SET sql_mode = @a := 'x'`.
+fn assigns_within(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+    let mut tokens = reader.tokens(statement);
+    let mut is_variable = false;
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => return false,
+            TokenKind::Operator if is_variable && token.word == Word::of(":=") => return true,
+            _ => is_variable = token.kind == TokenKind::UserVariable,
+        }
+    }
+}

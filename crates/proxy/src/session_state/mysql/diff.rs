@@ -1,0 +1,225 @@
+//! What makes a server connection one of a client's: one SET, and the schema.
+
+use std::cmp::Ordering;
+
+use super::connection::ServerSessionState;
+use super::information::{InfoNeeds, InsertId};
+use super::session::SessionState;
+use super::{values, variables};
+
+/// What is to be sent before anything of the client's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingsDiff {
+    /// Nothing.
+    Nothing,
+    /// COM_INIT_DB with the schema, if there is one, then COM_QUERY with the text, if it is not
+    /// empty.
+    Put {
+        /// The schema.
+        schema: Option<Box<[u8]>>,
+    },
+    /// Nothing can make it fit: the client is in no schema, and SQL cannot leave one.
+    Unfit,
+}
+
+/// What the connection lacks for the client to send something that asks `needs` of its statement
+/// before. The text is one statement; it is appended to `sql`. What asks nothing needs no look at a
+/// connection that the client has kept.
+pub fn settings_diff(
+    on: &ServerSessionState,
+    journal: &mut SessionState,
+    needs: InfoNeeds,
+    sql: &mut Vec<u8>,
+) -> SettingsDiff {
+    let schema: Option<Box<[u8]>> = match (&on.schema, journal.schema()) {
+        (Some(_), None) => return SettingsDiff::Unfit,
+        (here, wanted) if here.as_deref() == wanted && !lacks_charset(on, journal) => None,
+        (_, wanted) => wanted.map(Into::into),
+    };
+    let mut list = List::new(sql);
+    if (on.now != journal.now || on.is_doubtful) && !journal.has_kept(on) {
+        settings(on, journal, &mut list);
+    }
+    let lacks = journal.lacks(on, needs);
+    if lacks {
+        leftovers(on, journal, &mut list);
+    }
+    let is_empty = list.is_empty() && schema.is_none();
+    journal.puts_leftovers = lacks;
+    match is_empty {
+        true => SettingsDiff::Nothing,
+        false => SettingsDiff::Put { schema },
+    }
+}
+
+/// A reset leaves the schema; what `character_set_database` is by it goes at MySQL.
+fn lacks_charset(on: &ServerSessionState, journal: &SessionState) -> bool {
+    on.is_doubtful && !journal.reading.mariadb
+}
+
+/// The assignments of one SET.
+struct List<'a> {
+    sql: &'a mut Vec<u8>,
+    begin: usize,
+}
+
+impl<'a> List<'a> {
+    fn new(sql: &'a mut Vec<u8>) -> Self {
+        let begin = sql.len();
+        List { sql, begin }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sql.len() == self.begin
+    }
+
+    fn next(&mut self) {
+        let separator: &[u8] = match self.is_empty() {
+            true => b"SET ",
+            false => b",",
+        };
+        self.sql.extend_from_slice(separator);
+    }
+
+    fn target(&mut self, name: &[u8], journal: &SessionState) {
+        self.next();
+        if let Some(variable) = name.strip_prefix(b"@") {
+            self.sql.push(b'@');
+            return values::put_name(variable, self.sql);
+        }
+        let (mariadb, version) = (journal.reading.mariadb, journal.reading.version);
+        self.sql.extend_from_slice(b"@@session.");
+        let spelled = variables::spelling(name, mariadb, version);
+        self.sql.extend_from_slice(spelled);
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8], journal: &SessionState) {
+        self.target(name, journal);
+        self.sql.push(b'=');
+        let is_sql = name.first() == Some(&b'@') || name == variables::TIMESTAMP;
+        let is_number = values::is_number(value) && !variables::is_text(name);
+        if is_sql || is_number || value == b"DEFAULT" {
+            self.sql.extend_from_slice(value);
+        } else if name == variables::RESULTS && value.is_empty() {
+            self.sql.extend_from_slice(b"NULL");
+        } else {
+            values::put_quoted(value, self.sql);
+        }
+    }
+
+    /// As the server would have it by itself. A user variable that nobody has set is NULL, and of
+    /// no character set: NULL alone would leave it that of the value before.
+    fn reset(&mut self, name: &[u8], journal: &SessionState) {
+        self.target(name, journal);
+        if name.first() == Some(&b'@') {
+            self.sql.extend_from_slice(b"=x''");
+            self.target(name, journal);
+            self.sql.extend_from_slice(b"=NULL");
+        } else {
+            self.sql.extend_from_slice(b"=DEFAULT");
+        }
+    }
+}
+
+/// First how texts are read, then what is to go, then what is to be there.
+fn settings(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
+    let mode = journal.now.get(variables::SQL_MODE);
+    let here = on.now.get(variables::SQL_MODE);
+    if let Some(mode) = mode.filter(|mode| here != Some(mode) || on.is_doubtful) {
+        list.set(variables::SQL_MODE, mode, journal);
+    }
+    walk(on, journal, |name, _, wanted| {
+        if wanted.is_none() && !variables::is_compared(name) {
+            list.reset(name, journal);
+        }
+    });
+    let named = names(on, journal, list);
+    walk(on, journal, |name, here, wanted| match wanted {
+        // Another server, of another version, does not know it.
+        Some(_) if here.is_none() && variables::is_compared(name) && !is_charset(name) => {}
+        Some(_) if named && NAMES.contains(&name) => {}
+        Some(value) if name != variables::SQL_MODE => list.set(name, value, journal),
+        _ => {}
+    });
+    for (first, second) in variables::IMPLIED {
+        let differs = |name: &[u8]| on.now.get(name) != journal.now.get(name);
+        if differs(first) || differs(second) {
+            for name in [first, second] {
+                if let Some(value) = journal.now.get(name) {
+                    list.set(name, value, journal);
+                }
+            }
+        }
+    }
+    let client = journal.now.get(variables::CLIENT);
+    if let (None, Some(client)) = (journal.now.get(variables::COLLATION), client) {
+        // Its collation was lost with a connection: that of SET NAMES is the likely one.
+        list.set(b"character_set_connection", client, journal);
+    }
+}
+
+/// What SET NAMES sets.
+const NAMES: [&[u8]; 3] = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
+
+/// SET NAMES, where it says all: it sets the collation of results, too, which no variable shows but
+/// the definitions of columns do.
+fn names(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) -> bool {
+    let differs = |name: &&[u8]| on.now.get(name) != journal.now.get(name);
+    let [client, results, collation] = NAMES.map(|name| journal.now.get(name).unwrap_or_default());
+    let is_one = client == results && client == values::charset_of(collation);
+    let is_name = client.first().is_some_and(u8::is_ascii_alphabetic);
+    if !(is_one && is_name && (on.is_doubtful || NAMES.iter().any(differs))) {
+        return false;
+    }
+    list.next();
+    for part in [b"NAMES ".as_slice(), client, b" COLLATE ", collation] {
+        list.sql.extend_from_slice(part);
+    }
+    true
+}
+
+/// Forgotten where only the server knows it.
+fn is_charset(name: &[u8]) -> bool {
+    name == variables::COLLATION
+}
+
+/// Calls for each name that is not alike on both.
+fn walk(
+    on: &ServerSessionState,
+    journal: &SessionState,
+    mut call: impl FnMut(&[u8], Option<&[u8]>, Option<&[u8]>),
+) {
+    let mut from = on.now.iter().peekable();
+    let mut to = journal.now.iter().peekable();
+    loop {
+        let order = match (from.peek(), to.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+        };
+        let before = (order != Ordering::Greater).then(|| from.next()).flatten();
+        let after = (order != Ordering::Less).then(|| to.next()).flatten();
+        let (here, wanted) = (
+            before.map(|(_, value)| value),
+            after.map(|(_, value)| value),
+        );
+        let differs = here != wanted || on.is_doubtful;
+        if let Some((name, _)) = before.or(after).filter(|_| differs) {
+            call(name, here, wanted);
+        }
+    }
+}
+
+/// Puts the insert id back. A statement that uses a table also clears what others have left,
+/// warnings and counts: MariaDB keeps them for all other statements ("SHOW WARNINGS").
+fn leftovers(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
+    list.next();
+    let value = match journal.insert_id {
+        _ if journal.is_insert_id_on(on) => "LAST_INSERT_ID()".to_owned(),
+        InsertId::Exact(value) | InsertId::Likely(value) => value.to_string(),
+        InsertId::Unknown => "0".to_owned(),
+    };
+    let text = format!("@@session.last_insert_id=(SELECT {value} FROM (SELECT 1) evenkeel)");
+    list.sql.extend_from_slice(text.as_bytes());
+}

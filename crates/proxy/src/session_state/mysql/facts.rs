@@ -1,0 +1,38 @@
+//! What is asked of a set of settings with every statement: looked up once for all who have it.
+
+use evenkeel_policy::route::{Isolation, TransactionModes};
+
+use super::{values, variables};
+use crate::session_state::settings::SettingSet;
+
+/// Of one set.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::session_state) struct Facts {
+    /// Each statement is a transaction of its own.
+    pub(super) autocommit: bool,
+    /// What a transaction begins with that does not say.
+    pub(super) modes: TransactionModes,
+    /// The collation of the connection is known.
+    pub(super) has_collation: bool,
+}
+
+impl Facts {
+    pub(in crate::session_state) fn of(set: &SettingSet) -> Facts {
+        let boolean = |name| set.get(name).and_then(values::boolean);
+        let isolation = set.get(variables::ISOLATION);
+        let modes = TransactionModes {
+            read_only: boolean(variables::READ_ONLY),
+            isolation: isolation.map(|isolation| {
+                match isolation.eq_ignore_ascii_case(b"serializable") {
+                    true => Isolation::Serializable,
+                    false => Isolation::Weaker,
+                }
+            }),
+        };
+        Facts {
+            autocommit: boolean(variables::AUTOCOMMIT) != Some(false),
+            modes,
+            has_collation: set.get(variables::COLLATION).is_some(),
+        }
+    }
+}

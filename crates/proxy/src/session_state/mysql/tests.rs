@@ -1,0 +1,226 @@
+//! Sessions that share server connections, against a model of a server.
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_wire::mysql::flags::Status;
+use evenkeel_wire::mysql::trackers::Change;
+
+use super::*;
+use crate::session_state::settings::Interner;
+
+mod following;
+mod leaving;
+mod model;
+mod sharing;
+
+use model::{Answer, Model};
+
+const MARIADB: u32 = 101_119;
+
+/// Clients and server connections, as a session of the proxy has them.
+struct Scene {
+    interner: Interner,
+    asked: InfoUsage,
+    lent: Vec<Lent>,
+    clients: Vec<Client>,
+}
+
+struct Lent {
+    model: Model,
+    on: ServerSessionState,
+}
+
+struct Client {
+    journal: SessionState,
+    /// The server connection that it has, or had last.
+    at: usize,
+    is_held: bool,
+}
+
+impl Scene {
+    fn new(clients: usize, connections: usize) -> Scene {
+        let interner = Interner::new();
+        let lent = (0..connections).map(|_| {
+            let model = Model::default();
+            let on = ServerSessionState::new(model.fresh(), None, &interner);
+            Lent { model, on }
+        });
+        let lent = lent.collect();
+        let mut scene = Scene {
+            interner,
+            asked: InfoUsage::default(),
+            lent,
+            clients: Vec::new(),
+        };
+        for _ in 0..clients {
+            scene.join(0);
+        }
+        scene
+    }
+
+    fn join(&mut self, collation: u16) {
+        self.join_at(MARIADB, collation);
+    }
+
+    fn join_at(&mut self, version: u32, collation: u16) {
+        let begin = InitialSettings {
+            collation,
+            schema: Some(b"app"),
+            mariadb: true,
+            version,
+        };
+        let fresh = Model::default();
+        let fresh: Vec<_> = fresh.fresh().collect();
+        self.clients.push(Client {
+            journal: SessionState::new(fresh, begin, &self.interner),
+            at: 0,
+            is_held: false,
+        });
+    }
+
+    fn is_bound(&self, client: usize) -> bool {
+        !self.clients[client].journal.pins.is_empty()
+    }
+
+    fn pins(&self, client: usize) -> String {
+        self.clients[client].journal.pins.to_string()
+    }
+
+    /// Server connections that no client has.
+    fn free(&self) -> Vec<usize> {
+        let taken = |at: usize| {
+            let mut clients = self.clients.iter();
+            clients.any(|client| {
+                client.at == at && (client.is_held || !client.journal.pins.is_empty())
+            })
+        };
+        (0..self.lent.len()).filter(|at| !taken(*at)).collect()
+    }
+
+    /// Runs a text of a client: on the connection that it has, else on the `any`th that is free.
+    fn run(&mut self, client: usize, text: &str, any: usize) -> Answer {
+        let meaning = self.clients[client].journal.read(text.as_bytes(), None);
+        self.asked.note(meaning.needs);
+        let needs = self.asked.needs(&meaning);
+        if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
+            self.ask(client);
+        }
+        if !self.is_bound(client) && !self.clients[client].is_held {
+            let free = self.free();
+            self.clients[client].at = free[any % free.len()];
+            self.fit(client, needs);
+        } else if !needs.is_empty() {
+            self.fit(client, needs);
+        }
+        let answer = self.send(client, text, &meaning);
+        let hold = self.clients[client].journal.hold(&self.asked);
+        self.clients[client].is_held = hold != HoldPolicy::No;
+        if hold == HoldPolicy::No {
+            self.ask(client);
+        }
+        answer
+    }
+
+    /// What it wants is not run after all, though a connection was made ready for it.
+    fn give_up(&mut self, client: usize, any: usize) {
+        if !self.is_bound(client) && !self.clients[client].is_held {
+            let free = self.free();
+            self.clients[client].at = free[any % free.len()];
+            self.fit(client, InfoNeeds::NONE);
+        }
+    }
+
+    fn fit(&mut self, client: usize, needs: InfoNeeds) {
+        let client = &mut self.clients[client];
+        let Lent { model, on } = &mut self.lent[client.at];
+        let mut sql = Vec::new();
+        let SettingsDiff::Put { schema } = settings_diff(on, &mut client.journal, needs, &mut sql)
+        else {
+            return;
+        };
+        if let Some(schema) = schema {
+            let name = String::from_utf8(schema.into_vec()).unwrap();
+            hear(&model.run(&format!("USE {name}")), on, None, &self.interner);
+        }
+        if !sql.is_empty() {
+            let sql = String::from_utf8(sql).unwrap();
+            let answer = model.run(&sql);
+            assert_eq!(answer.error, None, "{sql}");
+            hear(&answer, on, None, &self.interner);
+        }
+        client.journal.restored(on, &self.interner);
+    }
+
+    fn send(&mut self, client: usize, text: &str, meaning: &TextAnalysis) -> Answer {
+        let Client { journal, at, .. } = &mut self.clients[client];
+        let Lent { model, on } = &mut self.lent[*at];
+        journal.sent(meaning, on);
+        let answer = model.run(text);
+        hear(&answer, on, Some(&mut *journal), &self.interner);
+        let mut status = None;
+        match answer.error {
+            Some(code) => journal.failed(meaning, code, on),
+            None => {
+                let reply = StatementReply {
+                    status: answer.status,
+                    insert_id: answer.insert_id,
+                    warnings: answer.warnings,
+                    tells: true,
+                    is_result: false,
+                };
+                status = Some(answer.status);
+                journal.succeeded(meaning, 0, &reply, on, &self.interner);
+            }
+        }
+        journal.ready(status, on, &self.interner);
+        answer
+    }
+
+    /// Before the connection is given back.
+    fn ask(&mut self, client: usize) {
+        let pins = self.clients[client].journal.pins;
+        let is_open = |pin: &Pin| matches!(pin, Pin::Settings | Pin::InsertId);
+        if !pins.iter().all(|pin| is_open(&pin)) {
+            return;
+        }
+        let Client { journal, at, .. } = &mut self.clients[client];
+        let Lent { model, on } = &mut self.lent[*at];
+        let Some(question) = journal.question(&self.asked) else {
+            return;
+        };
+        let answer = model.run(str::from_utf8(question.text()).unwrap());
+        assert_eq!(answer.error, None);
+        hear(&answer, on, Some(&mut *journal), &self.interner);
+        journal.answered(on, &self.interner);
+    }
+}
+
+fn hear(
+    answer: &Answer,
+    on: &mut ServerSessionState,
+    journal: Option<&mut SessionState>,
+    interner: &Interner,
+) {
+    let changes = || {
+        let variables = answer.variables.iter().map(|(name, value)| {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            Change::Variable { name, value }
+        });
+        let schema = answer.schema.iter();
+        variables.chain(schema.map(|name| Change::Schema(name.as_bytes())))
+    };
+    changes().for_each(|change| on.hear(&change, interner));
+    if let Some(journal) = journal {
+        changes().for_each(|change| journal.hear(&change, interner));
+    }
+}
+
+fn status(in_transaction: bool, autocommit: bool) -> Status {
+    let mut status = Status::default();
+    if in_transaction {
+        status = status.with(Status::IN_TRANSACTION);
+    }
+    if autocommit {
+        status = status.with(Status::AUTOCOMMIT);
+    }
+    status
+}

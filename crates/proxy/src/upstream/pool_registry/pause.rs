@@ -1,0 +1,85 @@
+//! Databases whose clients are made to wait by an operator, and pools that are opened anew.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{MutexGuard, PoisonError};
+
+use evenkeel_policy::connection_pool::{WaitTicket, WorkerTask};
+
+use super::{NameId, PoolHandle, PoolRegistry};
+use crate::clock;
+
+/// What an operator has paused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paused {
+    /// Everything.
+    pub all: bool,
+    /// Databases by name.
+    pub databases: BTreeSet<String>,
+}
+
+impl Paused {
+    /// Nobody is made to wait.
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.databases.is_empty()
+    }
+}
+
+impl PoolRegistry {
+    /// What is paused now.
+    pub(crate) fn paused(&self) -> Paused {
+        self.lock_paused().clone()
+    }
+
+    /// Clients of a database wait from now on; `None`: all.
+    pub(crate) fn pause(&self, database: Option<&str>) {
+        let mut paused = self.lock_paused();
+        match database {
+            Some(name) => {
+                let number = self.number(name.as_bytes());
+                self.books.pause(number.get());
+                self.lock_numbers().insert(name.to_owned(), number);
+                paused.databases.insert(name.to_owned());
+            }
+            None => {
+                self.books.pause_all();
+                paused.all = true;
+            }
+        }
+    }
+
+    /// Ends a pause; `None`: every one. False: there was none.
+    pub(crate) fn resume(&self, database: Option<&str>, orders: &mut Vec<WorkerTask>) -> bool {
+        let mut paused = self.lock_paused();
+        let now_ms = clock::now_ms();
+        match database {
+            Some(name) => {
+                if let Some(number) = self.lock_numbers().remove(name) {
+                    self.books.resume(number.get(), now_ms, orders);
+                }
+                paused.databases.remove(name)
+            }
+            None => {
+                self.books.resume_all(now_ms, orders);
+                self.lock_numbers().clear();
+                !std::mem::take(&mut *paused).is_empty()
+            }
+        }
+    }
+
+    /// These pools get no new clients, and their connections close when they are free. Who waited
+    /// for one, and must ask again.
+    pub(crate) fn outdate(&self, is_meant: impl Fn(&PoolHandle) -> bool) -> Vec<WaitTicket> {
+        let all = self.all();
+        let meant = all.iter().filter(|one| is_meant(one));
+        meant.flat_map(|one| self.books.retire(&one.pool)).collect()
+    }
+
+    fn lock_numbers(&self) -> MutexGuard<'_, HashMap<String, NameId>> {
+        let numbers = self.paused_numbers.lock();
+        numbers.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_paused(&self) -> MutexGuard<'_, Paused> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

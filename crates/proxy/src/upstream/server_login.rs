@@ -1,0 +1,164 @@
+//! Why a server connection could not be opened, and what opening one takes in every protocol.
+
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+
+use super::cancel_target::CancelTarget;
+use super::connect::connect;
+use crate::engine::event::{Event, PassiveFailure};
+use crate::engine::worker::Worker;
+use crate::server::{Endpoint, Server};
+use crate::service::{Service, ServiceSnapshot};
+use crate::stream::Stream;
+
+/// Why there is no connection.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectError {
+    pub(crate) kind: ConnectErrorKind,
+    /// What the server has called it; `None`: it has not said anything.
+    pub(crate) code: Option<ErrorCode>,
+    /// Says which server.
+    pub(crate) message: String,
+    pub(crate) server_id: u64,
+}
+
+/// What to make of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectErrorKind {
+    /// It could not be reached, or went silent.
+    Unreachable,
+    /// It has no more connections to give: later perhaps.
+    Full,
+    /// It starts or stops: later perhaps.
+    NotReady,
+    /// It does not want this user, or has no such database.
+    Refused,
+    /// The pool is no longer current.
+    Outdated,
+}
+
+/// What a server calls an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ErrorCode {
+    /// MySQL's; PostgreSQL has none.
+    pub(crate) number: u16,
+    pub(crate) sqlstate: [u8; 5],
+}
+
+impl ConnectError {
+    pub(crate) fn outdated() -> Self {
+        Self {
+            kind: ConnectErrorKind::Outdated,
+            code: None,
+            message: "the pool has been replaced".to_owned(),
+            server_id: 0,
+        }
+    }
+
+    pub(crate) fn unreachable(server: &Server, why: impl fmt::Display) -> Self {
+        Self {
+            kind: ConnectErrorKind::Unreachable,
+            code: None,
+            message: format!("server {}: {why}", server.name),
+            server_id: server.id,
+        }
+    }
+
+    /// The server says so.
+    pub(crate) fn refused(
+        server: &Server,
+        kind: ConnectErrorKind,
+        code: ErrorCode,
+        text: &str,
+    ) -> Self {
+        Self {
+            kind,
+            code: Some(code),
+            message: format!("server {}: {text}", server.name),
+            server_id: server.id,
+        }
+    }
+
+    /// It lets us in, but not as the clients of this pool need it.
+    pub(crate) fn unsuitable(server: &Server, why: impl fmt::Display) -> Self {
+        Self {
+            kind: ConnectErrorKind::NotReady,
+            ..Self::unreachable(server, why)
+        }
+    }
+
+    /// The server has no more connections to give.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kind == ConnectErrorKind::Full
+    }
+
+    /// Another server might do, or this one later.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self.kind,
+            ConnectErrorKind::Unreachable | ConnectErrorKind::Full | ConnectErrorKind::NotReady
+        )
+    }
+}
+
+/// Connects to a server; a failure is counted and told.
+pub(crate) async fn reach(
+    worker: &Rc<Worker>,
+    service: &Service,
+    server: &Server,
+) -> Result<Stream, ConnectError> {
+    let view = service.view_owned();
+    let endpoint = server.endpoint();
+    let failed = match connect(worker, endpoint.as_ref(), &view.settings).await {
+        Ok(socket) => {
+            socket.keep_alive(&view.settings.keepalive);
+            return Ok(Stream::plain(socket));
+        }
+        Err(failed) => failed,
+    };
+    let error = ConnectError::unreachable(server, &failed.why);
+    if !failed.is_resource_exhausted {
+        service.counters.connect_errors.add(1);
+        server.counters.connect_errors.add(1);
+        server.endpoint_failed();
+        let sign = PassiveFailure::ConnectFailed(error.message.clone());
+        let server_id = server.id;
+        worker.shared.tell(Event::Sign { server_id, sign });
+    }
+    Err(error)
+}
+
+/// Connects to where a connection leads, which may be no longer where its server's name does.
+pub(crate) async fn reach_again(
+    worker: &Rc<Worker>,
+    service: &Service,
+    one: &CancelTarget,
+) -> Result<Stream, ConnectError> {
+    let (view, server) = (service.view_owned(), &one.pooled.server);
+    let endpoint = one.peer.map(Endpoint::Tcp).or_else(|| server.endpoint());
+    match connect(worker, endpoint.as_ref(), &view.settings).await {
+        Ok(socket) => Ok(Stream::plain(socket)),
+        Err(failed) => Err(ConnectError::unreachable(server, failed.why)),
+    }
+}
+
+/// The time that opening a connection may take is the connect timeout twice, once for the login.
+pub(crate) async fn in_time<T>(
+    view: &ServiceSnapshot,
+    server: &Server,
+    joining: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    let limit = view.settings.connect_timeout * 2;
+    match compio::time::timeout(limit, joining).await {
+        Ok(joined) => joined,
+        Err(_) => {
+            let limit_ms = limit.as_millis();
+            let why = format!(
+                "login not completed within {limit_ms} ms (twice \
+                 connect_timeout_ms)"
+            );
+            Err(ConnectError::unreachable(server, why))
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Lends logged-in server connections to sessions, a transaction or a session at a time.
+//!
+//! Who is next is decided by the books that the workers of a service share
+//! ([`evenkeel_policy::lending`]); here the connections are: each worker has the idle ones that it
+//! was given last, and hands them on when a client of another worker is to have one. All protocols
+//! share this: a [`Connection`] says what its protocol does otherwise.
+
+mod connection;
+mod cross_service;
+mod idle;
+mod maintenance;
+mod message;
+mod replace;
+mod user_pools;
+mod wait_slot;
+mod worker_pools;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::connection_pool::{
+    AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, IdlePool, OpenFailure,
+    PoolRefusal, ReleaseDecision, TaskKind, WaitTicket, WorkerTask,
+};
+use slab::Slab;
+
+pub(crate) use connection::{
+    ConnectionCore, ConnectionTransfer, PoolableConnection, TransferState,
+};
+pub(crate) use message::PoolMessage;
+pub(crate) use user_pools::UserPools;
+pub(crate) use wait_slot::{WaitResult, WaitSlot};
+pub(crate) use worker_pools::{ById, WorkerPools};
+
+use crate::clock;
+use crate::engine::worker::Worker;
+use crate::fast_random::fast_random;
+use crate::service::Service;
+use crate::service::database::DatabaseService;
+use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
+use crate::upstream::server_login::ConnectError;
+
+/// How long a server that said it is full is left alone.
+const FULL_PAUSE_MS: u64 = 500;
+
+/// One worker's part of one service's pools.
+pub(crate) struct WorkerPool<C: PoolableConnection> {
+    service: Arc<Service>,
+    lender: Arc<PoolRegistry>,
+    worker: Weak<Worker>,
+    desk: RefCell<IdlePool>,
+    /// Every connection of this worker by its number; empty while it is lent.
+    connections: RefCell<Slab<Option<Box<C>>>>,
+    /// Clients in line, by their ticket's number.
+    waiting: RefCell<HashMap<u64, Rc<WaitSlot<C>>>>,
+    /// What sessions of one user in one database share, for as long as there are any.
+    accounts: RefCell<HashMap<AccountKey, Weak<UserPools<C>>>>,
+    upkept_ms: Cell<u64>,
+}
+
+/// User, database, generation and identity.
+type AccountKey = (u64, u64, u64, u64);
+
+/// The answer to a session that wants a connection.
+pub(crate) enum AcquireResult<C> {
+    Now(Box<C>),
+    /// It will be delivered to the place; until then, in milliseconds of the clock.
+    Later(u64),
+    Refused(PoolRefusal),
+}
+
+impl<C: PoolableConnection> WorkerPool<C> {
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        service: &Arc<Service>,
+        lender: &Arc<PoolRegistry>,
+    ) -> Self {
+        let desk = IdlePool::new(worker.index, Arc::clone(&lender.books));
+        Self {
+            service: Arc::clone(service),
+            lender: Arc::clone(lender),
+            worker: Rc::downgrade(worker),
+            desk: RefCell::new(desk),
+            connections: RefCell::default(),
+            waiting: RefCell::default(),
+            accounts: RefCell::default(),
+            upkept_ms: Cell::new(0),
+        }
+    }
+
+    /// What the sessions of a user in a database share.
+    pub(crate) fn account(&self, who: PoolUser, service: &DatabaseService) -> Rc<UserPools<C>> {
+        let key = (
+            who.user_number.get(),
+            who.database_number.get(),
+            who.generation,
+            who.identity,
+        );
+        let mut accounts = self.accounts.borrow_mut();
+        if let Some(known) = accounts.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        accounts.retain(|_, account| account.strong_count() > 0);
+        let account = UserPools::new(who, service);
+        accounts.insert(key, Rc::downgrade(&account));
+        account
+    }
+
+    /// A session wants a connection of a pool; if it must wait, it does so at its place.
+    pub(crate) fn borrow(
+        self: &Rc<Self>,
+        pooled: &PoolHandle,
+        place: &Rc<WaitSlot<C>>,
+    ) -> AcquireResult<C> {
+        loop {
+            let mut orders = Vec::new();
+            let lent = self
+                .desk
+                .borrow_mut()
+                .acquire(&pooled.pool, clock::now_ms(), &mut orders);
+            let borrowed = match lent {
+                AcquireDecision::Take(loan) => self.take(loan).map(AcquireResult::Now),
+                AcquireDecision::Refuse(refusal) => Some(AcquireResult::Refused(refusal)),
+                AcquireDecision::Wait { ticket, until_ms } => {
+                    place.enqueue(ticket);
+                    self.waiting
+                        .borrow_mut()
+                        .insert(ticket.number, Rc::clone(place));
+                    Some(AcquireResult::Later(until_ms))
+                }
+            };
+            self.give_out(orders);
+            if let Some(borrowed) = borrowed {
+                return borrowed;
+            }
+        }
+    }
+
+    /// Whether a client need not wait for another one's connection of this pool.
+    pub(crate) fn has_room(&self, pooled: &PoolHandle) -> bool {
+        self.desk.borrow().has_room(&pooled.pool, clock::now_ms())
+    }
+
+    /// The connection of a loan; `None`: it has ended meanwhile and is closed.
+    fn take(self: &Rc<Self>, loan: Checkout) -> Option<Box<C>> {
+        let mut connection = self.lift(&loan)?;
+        let lent = connection.lent_mut();
+        lent.loan = Some(loan);
+        if lent.stream.has_arrived() {
+            self.give_back(connection, Condition::Unclean);
+            return None;
+        }
+        Some(connection)
+    }
+
+    fn lift(&self, loan: &Checkout) -> Option<Box<C>> {
+        let mut connections = self.connections.borrow_mut();
+        connections.get_mut(loan.connection as usize)?.take()
+    }
+
+    /// A session does not want one any more. True: a delivery was under way and will go on.
+    pub(crate) fn leave_line(&self, place: &WaitSlot<C>) -> bool {
+        let Some(ticket) = place.leave_line() else {
+            return false;
+        };
+        self.waiting.borrow_mut().remove(&ticket.number);
+        self.lender.books.cancel(ticket) == CancelOutcome::Answered
+    }
+
+    /// Whether a session that has waited too long really gets nothing.
+    pub(crate) fn give_up(&self, place: &WaitSlot<C>) -> bool {
+        let Some(ticket) = place.ticket() else {
+            place.leave_line();
+            return true;
+        };
+        if self.lender.books.cancel(ticket) == CancelOutcome::Answered {
+            return false;
+        }
+        place.leave_line();
+        self.waiting.borrow_mut().remove(&ticket.number);
+        true
+    }
+
+    /// A connection comes back from a session.
+    pub(crate) fn give_back(self: &Rc<Self>, mut connection: Box<C>, condition: Condition) {
+        let lent = connection.lent_mut();
+        let Some(loan) = lent.loan.take() else {
+            return;
+        };
+        if condition == Condition::Clean && lent.cancels.get() > 0 {
+            lent.loan = Some(loan);
+            return self.give_back_after_cancels(connection);
+        }
+        lent.stream.watch();
+        if let Some(shelf) = self
+            .connections
+            .borrow_mut()
+            .get_mut(loan.connection as usize)
+        {
+            *shelf = Some(connection);
+        }
+        let mut orders = Vec::new();
+        let returned =
+            self.desk
+                .borrow_mut()
+                .release(loan, condition, clock::now_ms(), &mut orders);
+        self.settle(returned);
+        self.give_out(orders);
+    }
+
+    /// A cancel request that is still on its way could hit the next client's query.
+    fn give_back_after_cancels(self: &Rc<Self>, connection: Box<C>) {
+        let lending = Rc::clone(self);
+        let Some(worker) = self.worker.upgrade() else {
+            return;
+        };
+        worker.spawn(async move {
+            let clean = connection.lent().cancels.none_left().await;
+            let condition = if clean {
+                Condition::Clean
+            } else {
+                Condition::Unclean
+            };
+            lending.give_back(connection, condition);
+        });
+    }
+
+    fn settle(self: &Rc<Self>, returned: ReleaseDecision) {
+        match returned {
+            ReleaseDecision::Idle => {}
+            ReleaseDecision::Hand(ticket, loan) => self.hand(ticket, loan),
+            ReleaseDecision::Close(closing) => self.close(closing),
+        }
+    }
+
+    /// A connection belongs to who holds the ticket.
+    fn hand(self: &Rc<Self>, ticket: WaitTicket, loan: Checkout) {
+        let Some(worker) = self.worker.upgrade() else {
+            return;
+        };
+        if ticket.worker != worker.index {
+            return self.send_away(&worker, ticket, loan);
+        }
+        let Some(mut connection) = self.lift(&loan) else {
+            return;
+        };
+        let lent = connection.lent_mut();
+        lent.loan = Some(loan);
+        let has_spoken = lent.stream.has_arrived();
+        let place = self.waiting.borrow_mut().remove(&ticket.number);
+        match place {
+            Some(place) if !has_spoken => place.deliver(WaitResult::Connection(connection)),
+            Some(place) => {
+                self.give_back(connection, Condition::Unclean);
+                place.deliver(WaitResult::Again);
+            }
+            None if has_spoken => self.give_back(connection, Condition::Unclean),
+            None => self.give_back(connection, Condition::Clean),
+        }
+    }
+
+    fn send_away(self: &Rc<Self>, worker: &Rc<Worker>, ticket: WaitTicket, mut loan: Checkout) {
+        let Some(connection) = self.lift(&loan) else {
+            return;
+        };
+        let (lending, home) = (Rc::clone(self), Rc::clone(worker));
+        worker.spawn(async move {
+            let number = loan.connection;
+            let packed = ConnectionTransfer::pack(connection, &home).await;
+            let errand = match packed {
+                Some(parcel) => {
+                    lending.connections.borrow_mut().remove(number as usize);
+                    PoolMessage::Take {
+                        ticket,
+                        loan,
+                        parcel: Box::new(parcel),
+                    }
+                }
+                None => {
+                    loan.connection = number;
+                    lending.lose(loan);
+                    PoolMessage::Again(ticket)
+                }
+            };
+            lending.send_message(&home, ticket.worker, errand);
+        });
+    }
+
+    /// A connection that was ours has ended without coming back.
+    fn lose(self: &Rc<Self>, loan: Checkout) {
+        let mut orders = Vec::new();
+        let now_ms = clock::now_ms();
+        let returned =
+            self.desk
+                .borrow_mut()
+                .release(loan, Condition::Unclean, now_ms, &mut orders);
+        self.settle(returned);
+        self.give_out(orders);
+    }
+
+    fn close(self: &Rc<Self>, closing: ClosingConnection) {
+        let mut connections = self.connections.borrow_mut();
+        let gone = connections
+            .try_remove(closing.connection as usize)
+            .flatten();
+        drop(connections);
+        let server = gone.map(|connection| {
+            let server = Arc::clone(&connection.lent().pooled.server);
+            connection.disconnect(closing.why.as_str());
+            server
+        });
+        let mut orders = Vec::new();
+        self.desk
+            .borrow_mut()
+            .closed(closing, clock::now_ms(), &mut orders);
+        self.give_out(orders);
+        if let (Some(worker), Some(server)) = (self.worker.upgrade(), server) {
+            self.place_freed(&worker, &server);
+        }
+    }
+
+    /// Delivers what the books want done.
+    pub(crate) fn give_out(self: &Rc<Self>, orders: Vec<WorkerTask>) {
+        if orders.is_empty() {
+            return;
+        }
+        let Some(worker) = self.worker.upgrade() else {
+            return;
+        };
+        for order in orders {
+            let to = order.worker;
+            if to == worker.index {
+                self.obey(&worker, order);
+            } else {
+                self.send_message(&worker, to, PoolMessage::Order(order));
+            }
+        }
+    }
+
+    fn send_message(&self, worker: &Worker, to: usize, errand: PoolMessage) {
+        let service_id = self.service.id;
+        let order = crate::engine::WorkerCommand::Lending { service_id, errand };
+        // A worker that is gone has no clients either.
+        let _ = worker.shared.orders[to].send(order);
+    }
+
+    fn obey(self: &Rc<Self>, worker: &Rc<Worker>, order: WorkerTask) {
+        let mut orders = Vec::new();
+        let now_ms = clock::now_ms();
+        match order.task {
+            TaskKind::Connect => self.connect(worker, order.pool),
+            TaskKind::Recheck { at_ms } => self.look_again(worker, order.pool, at_ms),
+            TaskKind::HandOverIdle => {
+                let given = self
+                    .desk
+                    .borrow_mut()
+                    .give_idle(&order.pool, now_ms, &mut orders);
+                if let Some((ticket, loan)) = given {
+                    self.hand(ticket, loan);
+                }
+            }
+            TaskKind::Evict { on_behalf } => {
+                let evicted =
+                    self.desk
+                        .borrow_mut()
+                        .evict(&order.pool, on_behalf, now_ms, &mut orders);
+                if let Some(closing) = evicted {
+                    self.close(closing);
+                }
+            }
+        }
+        self.give_out(orders);
+    }
+
+    fn look_again(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        pool: Arc<evenkeel_policy::connection_pool::Pool>,
+        at_ms: u64,
+    ) {
+        let lending = Rc::clone(self);
+        worker.spawn(async move {
+            let pause_ms = at_ms.saturating_sub(clock::now_ms());
+            compio::time::sleep(Duration::from_millis(pause_ms)).await;
+            let mut orders = Vec::new();
+            lending
+                .desk
+                .borrow_mut()
+                .look_again(&pool, clock::now_ms().max(at_ms), &mut orders);
+            lending.give_out(orders);
+        });
+    }
+
+    fn connect(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        pool: Arc<evenkeel_policy::connection_pool::Pool>,
+    ) {
+        let (lending, home) = (Rc::clone(self), Rc::clone(worker));
+        worker.spawn(async move {
+            let opened = match lending.lender.pooled(pool.key()) {
+                Some(pooled) => Box::pin(C::open(&home, &lending.service, &pooled)).await,
+                None => Err(ConnectError::outdated()),
+            };
+            match opened {
+                Ok(connection) => lending.opened(&pool, connection),
+                Err(error) => lending.not_opened(&home, &pool, error),
+            }
+        });
+    }
+
+    fn opened(
+        self: &Rc<Self>,
+        pool: &Arc<evenkeel_policy::connection_pool::Pool>,
+        connection: Box<C>,
+    ) {
+        connection.lent().stream.watch();
+        let number = self.connections.borrow_mut().insert(Some(connection));
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let mut orders = Vec::new();
+        let returned = self.desk.borrow_mut().opened(
+            pool,
+            number,
+            clock::now_ms(),
+            fast_random(),
+            &mut orders,
+        );
+        self.settle(returned);
+        self.give_out(orders);
+    }
+
+    fn not_opened(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        pool: &Arc<evenkeel_policy::connection_pool::Pool>,
+        error: ConnectError,
+    ) {
+        let failure = if error.is_full() {
+            let pause_ms = FULL_PAUSE_MS;
+            OpenFailure::Full { pause_ms }
+        } else {
+            OpenFailure::Failed
+        };
+        let mut orders = Vec::new();
+        let now_ms = clock::now_ms();
+        let told = self
+            .desk
+            .borrow_mut()
+            .connect_failed(pool, failure, now_ms, &mut orders);
+        if let Some(ticket) = told {
+            self.tell(worker, ticket, Arc::new(error));
+        }
+        self.give_out(orders);
+    }
+
+    fn tell(self: &Rc<Self>, worker: &Rc<Worker>, ticket: WaitTicket, error: Arc<ConnectError>) {
+        if ticket.worker != worker.index {
+            return self.send_message(worker, ticket.worker, PoolMessage::Failed(ticket, error));
+        }
+        let place = self.waiting.borrow_mut().remove(&ticket.number);
+        if let Some(place) = place {
+            place.deliver(WaitResult::Failed(error));
+        }
+    }
+
+    /// Another worker wants something done, or brings something.
+    pub(crate) fn handle_message(self: &Rc<Self>, worker: &Rc<Worker>, errand: PoolMessage) {
+        match errand {
+            PoolMessage::Order(order) => self.obey(worker, order),
+            PoolMessage::Failed(ticket, error) => self.tell(worker, ticket, error),
+            PoolMessage::Vacate { server, database } => self.vacate(server, database),
+            PoolMessage::Again(ticket) => {
+                let place = self.waiting.borrow_mut().remove(&ticket.number);
+                if let Some(place) = place {
+                    place.deliver(WaitResult::Again);
+                }
+            }
+            PoolMessage::Take {
+                ticket,
+                mut loan,
+                parcel,
+            } => match parcel.unpack::<C>(worker) {
+                Some(connection) => {
+                    connection.lent().stream.watch();
+                    let number = self.connections.borrow_mut().insert(Some(connection));
+                    loan.connection = u32::try_from(number).unwrap_or(u32::MAX);
+                    self.hand(ticket, loan);
+                }
+                None => {
+                    loan.connection = u32::MAX;
+                    self.lose(loan);
+                    self.handle_message(worker, PoolMessage::Again(ticket));
+                }
+            },
+        }
+    }
+}

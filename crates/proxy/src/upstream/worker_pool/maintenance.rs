@@ -1,0 +1,70 @@
+//! What a worker's part of a service's pools needs from time to time.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_policy::connection_pool::PoolKey;
+
+use super::{PoolMessage, PoolableConnection, WorkerPool};
+use crate::clock;
+use crate::engine::worker::Worker;
+
+impl<C: PoolableConnection> WorkerPool<C> {
+    /// Twice a second: closes what has ended, is old or not needed, and opens what is missing.
+    pub(super) fn upkeep(self: &Rc<Self>) {
+        self.close_ended();
+        let now_ms = clock::now_ms();
+        if now_ms.saturating_sub(self.upkept_ms.get()) < 1_000 {
+            return;
+        }
+        self.upkept_ms.set(now_ms);
+        if let Some(shared) = &self.service.database {
+            shared.failover_queue.upkeep(now_ms);
+        }
+        self.lender.tidy();
+        let mut orders = Vec::new();
+        let closings = self.desk.borrow_mut().maintain(now_ms, &mut orders);
+        for closing in closings {
+            self.close(closing);
+        }
+        self.give_out(orders);
+        if let Some(worker) = self.worker.upgrade() {
+            self.make_room(&worker);
+        }
+    }
+
+    /// Every connection to a server closes as soon as nobody uses it, and new ones are opened.
+    pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
+        for ticket in self.lender.outdate(|one| one.server.id == server_id) {
+            self.send_message(worker, ticket.worker, PoolMessage::Again(ticket));
+        }
+    }
+
+    /// Idle connections to a database of a server close.
+    pub(super) fn vacate(self: &Rc<Self>, server: u64, database: u64) {
+        let is_meant = |key: &PoolKey| key.server == server && key.database == database;
+        let closings = self.desk.borrow_mut().vacate(is_meant);
+        for closing in closings {
+            self.close(closing);
+        }
+    }
+
+    /// Idle connections whose server has said something: it was asked nothing, so it is an end.
+    fn close_ended(self: &Rc<Self>) {
+        let connections = self.connections.borrow();
+        let idle = connections.iter();
+        let ended: Vec<_> = idle
+            .filter_map(|(number, connection)| Some((number, connection.as_ref()?.lent())))
+            .filter(|(_, lent)| lent.stream.has_arrived())
+            .map(|(number, lent)| (number, Arc::clone(&lent.pooled)))
+            .collect();
+        drop(connections);
+        for (number, pooled) in ended {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let closing = self.desk.borrow_mut().idle_ended(&pooled.pool, number);
+            if let Some(closing) = closing {
+                self.close(closing);
+            }
+        }
+    }
+}

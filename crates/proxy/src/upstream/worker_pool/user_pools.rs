@@ -1,0 +1,53 @@
+//! Who a session is towards the servers: a user in a database with a credential, and the pools that
+//! belong to it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::PoolableConnection;
+use crate::server::Server;
+use crate::service::database::{DatabaseService, DatabaseSnapshot};
+use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
+
+/// What the sessions of one worker share that are the same user in the same database.
+pub(crate) struct UserPools<C: PoolableConnection> {
+    pub(crate) who: Arc<PoolUser>,
+    /// What else is known, as the protocol has it.
+    pub(crate) known: C::Known,
+    lender: Arc<PoolRegistry>,
+    pooled: RefCell<Vec<Arc<PoolHandle>>>,
+}
+
+impl<C: PoolableConnection> UserPools<C> {
+    pub(super) fn new(who: PoolUser, service: &DatabaseService) -> Rc<Self> {
+        Rc::new(Self {
+            known: C::known(&who, service),
+            who: Arc::new(who),
+            lender: Arc::clone(&service.lender),
+            pooled: RefCell::default(),
+        })
+    }
+
+    /// The pool at a server.
+    pub(crate) fn pooled(&self, server: &Arc<Server>, view: &DatabaseSnapshot) -> Arc<PoolHandle> {
+        let mut pooled = self.pooled.borrow_mut();
+        let known = pooled.iter().position(|one| one.server.id == server.id);
+        if let Some(index) = known {
+            if !pooled[index].pool.is_retired() {
+                return Arc::clone(&pooled[index]);
+            }
+            pooled.swap_remove(index);
+        }
+        let new = self.lender.pool_for(&self.who, server, view);
+        pooled.push(Arc::clone(&new));
+        new
+    }
+
+    /// Nobody is lent a connection of its pools any more: what is free closes, what is not will.
+    pub(crate) fn retire(&self) {
+        for pooled in &*self.pooled.borrow() {
+            self.lender.books.retire(&pooled.pool);
+        }
+    }
+}

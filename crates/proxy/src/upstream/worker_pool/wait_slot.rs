@@ -1,0 +1,114 @@
+//! Where a session waits for what is brought to it: a connection, or word that there is none.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use evenkeel_policy::connection_pool::WaitTicket;
+
+use crate::upstream::server_login::ConnectError;
+
+/// What is brought.
+pub(crate) enum WaitResult<C> {
+    Connection(Box<C>),
+    /// Ask again.
+    Again,
+    /// None could be opened.
+    Failed(Arc<ConnectError>),
+}
+
+/// One session's place; it is in line at most once.
+pub(crate) struct WaitSlot<C> {
+    ticket: Cell<Option<WaitTicket>>,
+    /// What is brought to it alone, by the number of that errand.
+    expected: Cell<Option<u64>>,
+    /// Errands so far.
+    errands: Cell<u64>,
+    delivery: RefCell<Option<WaitResult<C>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl<C> WaitSlot<C> {
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            ticket: Cell::default(),
+            expected: Cell::default(),
+            errands: Cell::default(),
+            delivery: RefCell::default(),
+            waker: RefCell::default(),
+        })
+    }
+
+    pub(super) fn enqueue(&self, ticket: WaitTicket) {
+        self.ticket.set(Some(ticket));
+    }
+
+    /// It waits for what is brought to it alone: the number to bring it with.
+    pub(super) fn expect(&self) -> u64 {
+        let errand = self.errands.get().wrapping_add(1);
+        self.errands.set(errand);
+        self.expected.set(Some(errand));
+        errand
+    }
+
+    /// Whether that is what it still waits for, and nothing that it asked for since.
+    pub(super) fn expects(&self, errand: u64) -> bool {
+        self.expected.get() == Some(errand)
+    }
+
+    pub(super) fn leave_line(&self) -> Option<WaitTicket> {
+        self.expected.set(None);
+        self.ticket.take()
+    }
+
+    pub(super) fn ticket(&self) -> Option<WaitTicket> {
+        self.ticket.get()
+    }
+
+    pub(super) fn deliver(&self, delivery: WaitResult<C>) {
+        self.ticket.set(None);
+        self.expected.set(None);
+        self.delivery.replace(Some(delivery));
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// What was brought.
+    pub(crate) fn take(&self, context: &Context<'_>) -> Option<WaitResult<C>> {
+        let delivery = self.delivery.borrow_mut().take();
+        if delivery.is_none() {
+            let mut waker = self.waker.borrow_mut();
+            if !waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(context.waker()))
+            {
+                *waker = Some(context.waker().clone());
+            }
+        }
+        delivery
+    }
+
+    /// What was brought to a session that has left.
+    pub(crate) fn take_late(&self) -> Option<WaitResult<C>> {
+        self.delivery.borrow_mut().take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_before_it_left_is_not_taken_for_what_it_asks_for_now() {
+        let place = WaitSlot::<()>::new();
+        let first = place.expect();
+        assert!(place.expects(first));
+        place.leave_line();
+        let second = place.expect();
+        assert!(!place.expects(first) && place.expects(second));
+        place.deliver(WaitResult::Again);
+        assert!(!place.expects(second));
+    }
+}
