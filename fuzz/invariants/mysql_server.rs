@@ -3,13 +3,13 @@
 //! An input is what both sides agreed on (8 bytes), the length of what the client sends (4), that,
 //! and what the server sends.
 
-use evenkeel_wire::mysql::boundaries::{End, Event, HELD_LENGTH_MAX, ServerScanner, Step};
 use evenkeel_wire::mysql::conversation::{
     Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken,
 };
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame::{PAYLOAD_LENGTH_MAX, frame};
 use evenkeel_wire::mysql::rewrite::{Rewrite, Transcoder};
+use evenkeel_wire::mysql::server_scanner::{End, Event, HELD_LENGTH_MAX, ServerScanner, Step};
 use evenkeel_wire::mysql::trackers::Trackers;
 use evenkeel_wire::mysql::{Parsed, frontend};
 

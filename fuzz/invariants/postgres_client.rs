@@ -1,12 +1,12 @@
 //! What must hold for any bytes of a PostgreSQL client, for how they are walked and renamed.
 
-use evenkeel_wire::flight::{EditOutcome, StreamEditor};
 use evenkeel_wire::postgres::Parsed;
+use evenkeel_wire::postgres::client_scanner::{ClientScanner, Step};
 use evenkeel_wire::postgres::conversation;
 use evenkeel_wire::postgres::frame::{Frame, HEADER_LENGTH, Header, client_header};
 use evenkeel_wire::postgres::frontend::{Request, Target, request};
 use evenkeel_wire::postgres::names::{Name, Names, names, parse_parts, write_renamed};
-use evenkeel_wire::postgres::requests::{ClientScanner, Step};
+use evenkeel_wire::stream_editor::{EditOutcome, StreamEditor};
 
 /// Panics if reading `bytes` breaks a promise.
 pub(crate) fn check(bytes: &[u8]) {

@@ -4,10 +4,10 @@
 
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::CommandTag;
-use evenkeel_wire::postgres::boundaries::{Event, ServerScanner, Step};
 use evenkeel_wire::postgres::conversation::{
     Conversation, Delivery, DueAction, LocalReply, Origin, Request, RequestToken, Sending,
 };
+use evenkeel_wire::postgres::server_scanner::{Event, ServerScanner, Step};
 
 const REQUESTS: [Request; 13] = [
     Request::Query,

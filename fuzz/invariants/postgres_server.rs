@@ -1,7 +1,7 @@
 //! What must hold for any bytes of a PostgreSQL server, however they are cut.
 
-use evenkeel_wire::postgres::boundaries::{HELD_LENGTH_MAX, ServerScanner, Step};
 use evenkeel_wire::postgres::frame::{LENGTH_MAX, frame};
+use evenkeel_wire::postgres::server_scanner::{HELD_LENGTH_MAX, ServerScanner, Step};
 use evenkeel_wire::postgres::{Parsed, backend};
 
 /// What is seen of a stream: the events, and the bytes consumed until it ended or became invalid.

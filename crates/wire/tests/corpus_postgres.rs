@@ -72,7 +72,7 @@ fn read(target: &str, name: &str) -> Vec<u8> {
 fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
     let mut conversation = Conversation::new();
     let sent = read("postgres_client", name);
-    let (mut requests, mut at) = (ClientScanner::new(1 << 20), 0);
+    let (mut client_scanner, mut at) = (ClientScanner::new(1 << 20), 0);
     while at < sent.len() {
         let (passed, length) = match client_scanner.next(&sent[at..]) {
             client_scanner::Step::Message {

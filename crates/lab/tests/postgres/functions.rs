@@ -250,7 +250,7 @@ fn the_status_says_where_nobody_can_read_what_functions_do() {
     };
     let monitor = "[service.monitor]\nuser = \"watcher\"\npassword = \"watcher\"\n";
     for (account, said) in [
-        (monitor, "the catalog of the database 'sbtest' is not read"),
+        (monitor, "cannot read the catalog of database 'sbtest'"),
         ("", "no monitor account is configured"),
     ] {
         let stage = TestBed::start(
