@@ -132,78 +132,52 @@ fn these_do_not_only_read() {
 
 #[test]
 fn every_trait_is_seen() {
+    use StatementTraits as Trait;
     for (text, expect) in [
         (
             "WITH x AS (DELETE FROM t RETURNING *) SELECT 1",
-            StatementTraits::WRITES,
+            Trait::WRITES,
         ),
-        ("SELECT 1 FROM t FOR SHARE", StatementTraits::LOCKS_ROWS),
-        ("SELECT 1 INTO x", StatementTraits::SELECT_INTO),
-        ("CREATE TEMP TABLE x (a int)", StatementTraits::TEMPORARY),
+        ("SELECT 1 FROM t FOR SHARE", Trait::LOCKS_ROWS),
+        ("SELECT 1 INTO x", Trait::SELECT_INTO),
+        ("CREATE TEMP TABLE x (a int)", Trait::TEMPORARY),
         (
             "CREATE LOCAL TEMPORARY VIEW x AS SELECT 1",
-            StatementTraits::TEMPORARY,
+            Trait::TEMPORARY,
         ),
-        ("CREATE TABLE pg_temp.x (a int)", StatementTraits::TEMPORARY),
-        (
-            "SELECT 1 INTO TEMPORARY TABLE x",
-            StatementTraits::TEMPORARY,
-        ),
-        (
-            "SET search_path = pg_temp, public",
-            StatementTraits::TEMPORARY,
-        ),
-        (
-            "SELECT pg_advisory_unlock_all()",
-            StatementTraits::ADVISORY_LOCK,
-        ),
-        (
-            "INSERT INTO t VALUES (nextval('s'))",
-            StatementTraits::NEXT_VALUE,
-        ),
-        ("SELECT lastval()", StatementTraits::CURRENT_VALUE),
+        ("CREATE TABLE pg_temp.x (a int)", Trait::TEMPORARY),
+        ("SELECT 1 INTO TEMPORARY TABLE x", Trait::TEMPORARY),
+        ("SET search_path = pg_temp, public", Trait::TEMPORARY),
+        ("SELECT pg_advisory_unlock_all()", Trait::ADVISORY_LOCK),
+        ("INSERT INTO t VALUES (nextval('s'))", Trait::NEXT_VALUE),
+        ("SELECT lastval()", Trait::CURRENT_VALUE),
         (
             "SELECT set_config('a', b, false) FROM t",
-            StatementTraits::SETS_UNKNOWN,
+            Trait::SETS_UNKNOWN,
         ),
-        (
-            "UPDATE pg_settings SET setting = 'x'",
-            StatementTraits::SETS_UNKNOWN,
-        ),
+        ("UPDATE pg_settings SET setting = 'x'", Trait::SETS_UNKNOWN),
         (
             "UPDATE pg_catalog.pg_settings SET setting = 'x'",
-            StatementTraits::SETS_UNKNOWN,
+            Trait::SETS_UNKNOWN,
         ),
-        ("SET a FROM CURRENT", StatementTraits::SETS_UNKNOWN),
-        (
-            "SELECT set_config('a', 'b', true)",
-            StatementTraits::SETS_LITERALS,
-        ),
-        ("SELECT setseed(1)", StatementTraits::SEED),
-        ("SET seed TO 0.5", StatementTraits::SEED),
-        ("SELECT pg_notify('a', 'b')", StatementTraits::NOTIFIES),
-        ("SELECT lo_unlink(1)", StatementTraits::LARGE_OBJECT),
-        (
-            "SELECT pg_current_xact_id()",
-            StatementTraits::TRANSACTION_ID,
-        ),
-        ("SELECT dblink_exec('', '')", StatementTraits::RUNS_TEXT),
-        ("SELECT U&\"\\0061\"()", StatementTraits::OBSCURE),
-        ("SELECT * FROM pg_class", StatementTraits::CATALOG),
-        (
-            "SELECT * FROM pg_catalog.pg_class",
-            StatementTraits::CATALOG,
-        ),
-        (
-            "SELECT * FROM information_schema.tables",
-            StatementTraits::CATALOG,
-        ),
-        ("SELECT \"", StatementTraits::BROKEN),
+        ("SET a FROM CURRENT", Trait::SETS_UNKNOWN),
+        ("SELECT set_config('a', 'b', true)", Trait::SETS_LITERALS),
+        ("SELECT setseed(1)", Trait::SEED),
+        ("SET seed TO 0.5", Trait::SEED),
+        ("SELECT pg_notify('a', 'b')", Trait::NOTIFIES),
+        ("SELECT lo_unlink(1)", Trait::LARGE_OBJECT),
+        ("SELECT pg_current_xact_id()", Trait::TRANSACTION_ID),
+        ("SELECT dblink_exec('', '')", Trait::RUNS_TEXT),
+        ("SELECT U&\"\\0061\"()", Trait::OBSCURE),
+        ("SELECT * FROM pg_class", Trait::CATALOG),
+        ("SELECT * FROM pg_catalog.pg_class", Trait::CATALOG),
+        ("SELECT * FROM information_schema.tables", Trait::CATALOG),
+        ("SELECT \"", Trait::BROKEN),
     ] {
         assert!(one(text).traits.any(expect), "{text}: {:?}", one(text));
     }
     let deep = format!("SELECT {}1{}", "(".repeat(70), ")".repeat(70));
-    assert!(one(&deep).traits.any(StatementTraits::TOO_DEEP));
+    assert!(one(&deep).traits.any(Trait::TOO_DEEP));
 }
 
 #[test]
