@@ -2,6 +2,8 @@
 
 mod acquirer;
 mod blocking;
+#[cfg(test)]
+mod documented;
 pub(crate) mod cancel;
 pub(crate) mod handle;
 mod input;

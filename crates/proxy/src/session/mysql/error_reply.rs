@@ -236,3 +236,64 @@ impl ErrorReply {
         build::error(out, sequence, &error);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::documented;
+    use crate::upstream::server_login::ConnectErrorKind;
+
+    #[test]
+    fn every_error_is_documented() {
+        let ends = [
+            TerminationReason::IdleTimeout,
+            TerminationReason::TransactionTimeout,
+            TerminationReason::IdleInTransaction,
+            TerminationReason::Cut(CutReason::ServerDown),
+            TerminationReason::Cut(CutReason::Command),
+        ];
+        let primary = [
+            PrimaryError::NoPrimary { waited_ms: 5 },
+            PrimaryError::QueueFull,
+            PrimaryError::TransactionLost,
+            PrimaryError::OutcomeUnknown,
+        ];
+        let pool = [
+            PoolRefusal::QueueFull,
+            PoolRefusal::LimitIsZero,
+            PoolRefusal::Outdated,
+        ];
+        let connect = ConnectError {
+            kind: ConnectErrorKind::Unreachable,
+            code: None,
+            message: "server db1 refused the connection".to_owned(),
+            server_id: 1,
+        };
+        let mut replies = vec![
+            ErrorReply::protocol("packet out of order"),
+            ErrorReply::unknown_command(),
+            ErrorReply::unknown_statement(7, "mysqld_stmt_execute"),
+            ErrorReply::too_many_statements(),
+            ErrorReply::must_prepare_again(),
+            ErrorReply::types_left_out(),
+            ErrorReply::data_lost(),
+            ErrorReply::no_cursor(7),
+            ErrorReply::interrupted(),
+            ErrorReply::kill_of_stranger(),
+            ErrorReply::kill_prepared(),
+            ErrorReply::waited(),
+            ErrorReply::from_connect_error(&connect),
+            ErrorReply::pinned_state_lost(),
+            ErrorReply::bound_to_replica(),
+            ErrorReply::by_rule("rejected by rule \"r\": no".to_owned()),
+        ];
+        replies.extend(ends.iter().map(ErrorReply::of_ending));
+        replies.extend(primary.map(ErrorReply::from_primary_error));
+        replies.extend(pool.map(ErrorReply::refused));
+        let replies = replies.into_iter().map(|reply| {
+            let sqlstate = String::from_utf8_lossy(&reply.code.sqlstate).into_owned();
+            (format!("{} ({sqlstate})", reply.code.number), reply.message)
+        });
+        documented::check("MySQL and MariaDB", &replies.collect::<Vec<_>>());
+    }
+}

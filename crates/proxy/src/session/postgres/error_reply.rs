@@ -186,3 +186,56 @@ impl ErrorReply {
         build::error(out, &text);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::documented;
+    use crate::upstream::server_login::ConnectErrorKind;
+
+    #[test]
+    fn every_error_is_documented() {
+        let ends = [
+            TerminationReason::IdleTimeout,
+            TerminationReason::TransactionTimeout,
+            TerminationReason::IdleInTransaction,
+            TerminationReason::Cut(CutReason::ServerDown),
+            TerminationReason::Cut(CutReason::Command),
+        ];
+        let primary = [
+            PrimaryError::NoPrimary { waited_ms: 5 },
+            PrimaryError::QueueFull,
+            PrimaryError::TransactionLost,
+            PrimaryError::OutcomeUnknown,
+        ];
+        let pool = [
+            PoolRefusal::QueueFull,
+            PoolRefusal::LimitIsZero,
+            PoolRefusal::Outdated,
+        ];
+        let connect = ConnectError {
+            kind: ConnectErrorKind::Unreachable,
+            code: None,
+            message: "server db1 refused the connection".to_owned(),
+            server_id: 1,
+        };
+        let mut replies = vec![
+            ErrorReply::protocol("malformed message 'P'"),
+            ErrorReply::undecidable(),
+            ErrorReply::waited(),
+            ErrorReply::too_many_logins(),
+            ErrorReply::out_of_ids(),
+            ErrorReply::from_connect_error(&connect),
+            ErrorReply::too_many_statements(),
+            ErrorReply::by_rule("rejected by rule \"r\": no".to_owned()),
+        ];
+        replies.extend(ends.iter().map(ErrorReply::of_ending));
+        replies.extend(primary.map(ErrorReply::from_primary_error));
+        replies.extend(pool.map(ErrorReply::refused));
+        let replies = replies.into_iter().map(|reply| {
+            let sqlstate = String::from_utf8_lossy(&reply.sqlstate.0).into_owned();
+            (sqlstate, reply.message)
+        });
+        documented::check("PostgreSQL", &replies.collect::<Vec<_>>());
+    }
+}
