@@ -1,7 +1,8 @@
-//! `protocol = "mysql"`: log the client in, then lend it a server connection for each transaction.
+//! Handles sessions of services with `protocol = "mysql"`: logs the client in, then acquires a
+//! server connection for each transaction.
 //!
-//! A client of MySQL waits for each reply, so a session does one command at a time: [`Stage`] says
-//! where that is. What the client sends meanwhile waits.
+//! A MySQL client waits for each reply, so a session processes one command at a time. [`Stage`]
+//! records the progress of that command; input received meanwhile is queued.
 
 mod acquire;
 mod active_request;
@@ -65,33 +66,34 @@ use crate::session_state::mysql::{InitialSettings, SessionState};
 use crate::socket::Socket;
 use crate::stream::Stream;
 
-/// A text longer than this is not read but passed on, and binds its session.
+/// Length in bytes up to which a text is parsed. A longer one is forwarded unparsed and pins its
+/// session.
 const TEXT_LENGTH_MAX: usize = 1024 * 1024;
 
-/// What a client may send ahead.
+/// Maximum length in bytes of input that a client may send in advance.
 const HELD_LENGTH_MAX: usize = 64 * 1024;
 
-/// A command of up to so many bytes is kept until its answer begins, so that it can run elsewhere;
-/// of a longer one that is no text only the beginning is looked at.
+/// Length in bytes up to which a command is kept until its reply begins, so that it can be retried
+/// on another server. Only the beginning of a longer command is parsed, unless it is a text.
 const KEPT_LENGTH_MAX: usize = 16 * 1024;
 
-/// Why a session is over.
+/// Reason why a session ends.
 enum ExitReason {
-    /// The client said so, or left.
+    /// The client sent COM_QUIT or disconnected.
     ClientLeft,
-    /// The client's connection broke.
+    /// The client's connection failed.
     ClientBroke(String),
-    /// The server's connection broke in the middle of a reply: nothing can be said behind that.
+    /// The server connection failed in the middle of a reply, after which no error can be sent.
     ServerBroke(String),
-    /// It is told this as the answer to its command, and that was it.
+    /// An error that is sent as the reply to the command before the session ends.
     Fatal(ErrorReply),
-    /// The same unasked.
+    /// An error that is sent unsolicited before the session ends.
     Unasked(ErrorReply),
-    /// It wants to be somebody else (the payload of COM_CHANGE_USER).
+    /// The client requests another user (the payload of COM_CHANGE_USER).
     ChangesUser(Vec<u8>),
 }
 
-/// One client.
+/// Session of one client.
 struct Session<'a> {
     worker: &'a Rc<Worker>,
     permit: &'a ClientPermit,
@@ -100,25 +102,25 @@ struct Session<'a> {
     shared: Arc<PostgresService>,
     account: Rc<Account>,
     card: Rc<SessionHandle>,
-    /// Taken only when the session is over.
+    /// Client connection; `None` only after the session has ended.
     client: Option<Stream>,
     entrance: ClientHandshake,
-    /// What it began with, and is again after COM_RESET_CONNECTION.
+    /// State after login, restored by COM_RESET_CONNECTION.
     begin: InitialState,
     stage: Stage<'a>,
-    /// Bytes of the client that wait.
+    /// Client bytes that have not been processed.
     pending_input: PendingInput,
-    /// What is still to come of the command, or of the file, that is under way.
+    /// Remainder of the current command or file that has not been received.
     rest: RemainingPayload,
-    /// What the command is told whose rest is still to come.
+    /// Error to send for the current command after its remainder has been received.
     refusal: Option<ErrorReply>,
-    /// What the next command is told instead of being run.
+    /// Error that the next command receives instead of being executed.
     lost: Option<ErrorReply>,
-    /// Answers of ours that have not gone out.
+    /// Replies of Evenkeel that have not been sent.
     answers: Vec<u8>,
-    /// The command that is under way.
+    /// Command that is being processed.
     unit: ActiveRequest,
-    /// What the rules say of it.
+    /// Effect of the rules on the current command.
     ruling: Option<Ruling>,
     server: Option<Box<ServerConnection>>,
     borrower: Acquirer<'a, ServerConnection>,
@@ -126,55 +128,56 @@ struct Session<'a> {
     numbers: ClientStatements,
     journal: SessionState,
     token: causality::CausalityToken,
-    /// An error does not say whether its transaction is still open, or was committed.
+    /// True if an error left open whether the transaction is still active or was committed.
     is_doubtful: bool,
-    /// Until then its connection is kept for a question.
+    /// Time until which the connection is held for a follow-up query of the client.
     holding: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// A replica could not be made fit for it then.
+    /// Time at which a replica could not be prepared for this session.
     unfit_since_ms: Option<u64>,
-    /// It has changed the catalog while this was known of it.
+    /// Catalog version at the time when this session changed the catalog.
     changed_catalog: Option<u64>,
-    /// Its client may send several statements in one text.
+    /// True if the client may send several statements in one text.
     takes_several: bool,
 }
 
-/// Where a session is with its command.
+/// Progress of a session with its current command.
 enum Stage<'a> {
-    /// Its client is to say what it wants.
+    /// No command is active; the client's next command is awaited.
     Command,
-    /// It waits for a connection, or for a primary.
+    /// The session waits for a connection, or for a primary.
     Waiting,
-    /// The server is told what must be in place before the command is sent.
+    /// The server receives the required state before the command is sent.
     Preparing,
-    /// The command is sent, as far as it is here, and the server answers it.
+    /// The command is sent, as far as received, and the server's reply is awaited.
     Answer,
-    /// The server reads a file of the client's.
+    /// The server reads a file from the client.
     File,
-    /// Whatever the server still says is nobody's; then this.
+    /// Remaining server output is discarded; the given action follows.
     DiscardReply(AfterDiscard),
-    /// A session is being killed for it.
+    /// A KILL of another session is being executed.
     Killing(Pin<Box<dyn Future<Output = KillOutcome> + 'a>>, u64),
-    /// Both sides talk without replies (replication).
+    /// Both sides send without replies (replication).
     Streaming,
 }
 
-/// What follows once the server has nothing more to say.
+/// Action after the server has sent its last reply.
 enum AfterDiscard {
-    /// The command is run elsewhere.
+    /// The command is retried on another server.
     RunAgain,
-    /// Its client is told this; the connection is not used again.
+    /// The client receives this error, and the connection is not used again.
     Tell(ErrorReply),
-    /// Its client is told that its session is as new; whether the connection is.
+    /// The client is notified that its session was reset; `is_clean`: the connection was reset too.
     Renewed { is_clean: bool },
-    /// What it was asked about the session is known: by a question, or by its status alone.
+    /// The session state is known, from a state query or from the server status alone.
     Answered { is_question: bool },
-    /// Our trackers are on again, if all of what was asked succeeded.
+    /// Session tracking is enabled again; `is_whole`: all statements for it succeeded.
     TookBack { is_whole: bool },
-    /// The question failed, be it by a KILL QUERY of what ran before it: what binds stays.
+    /// The state query failed, possibly due to a KILL QUERY of the command before it. The session
+    /// stays pinned.
     Unanswered,
 }
 
-/// One conversation; what is left to say is why it ended.
+/// Serves one client until the session ends, and returns the reason for its end.
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     seat: &ClientPermit,
@@ -197,7 +200,7 @@ pub(super) async fn serve_session(
     {
         return ending;
     }
-    // No other client has it until this one is gone.
+    // The number is exclusive to this client until it disconnects.
     let place = Place::new(worker.index, slot);
     let Some(number) = worker.shared.connection_numbers.draw(place) else {
         return TerminationReason::NoServer;
@@ -228,7 +231,7 @@ pub(super) async fn serve_session(
             Ok(end) => return session.end(end).await,
             Err(interrupt) => return session.end_cut(interrupt.ending()).await,
         };
-        // Whoever it is then, what it wrote is to be seen.
+        // Writes of the previous user must be visible to the new user.
         session.counts_writes(Status::default());
         let token = session.token.clone();
         let Some(changing) = session.leave_as_user(payload) else {
@@ -244,7 +247,7 @@ pub(super) async fn serve_session(
     }
 }
 
-/// What a session's settings begin with.
+/// Returns the initial settings of a session.
 fn beginning(begin: &InitialState) -> InitialSettings<'_> {
     InitialSettings {
         collation: begin.collation,
@@ -255,7 +258,7 @@ fn beginning(begin: &InitialState) -> InitialSettings<'_> {
 }
 
 impl<'a> Session<'a> {
-    /// Of a client that was let in.
+    /// Creates the session of a client that has logged in.
     fn new(parts: SessionParts<'a>) -> Self {
         let agreed = parts.entrance.agreed;
         let begin = &parts.begin;
@@ -303,7 +306,7 @@ impl<'a> Session<'a> {
         session
     }
 
-    /// Its client has not asked for anything.
+    /// Returns whether no command of the client is active or pending.
     fn is_waiting_idle(&self) -> bool {
         matches!(self.stage, Stage::Command) && self.pending_input.is_empty() && self.rest.is_over()
     }
@@ -312,7 +315,7 @@ impl<'a> Session<'a> {
         self.pending_input.push(bytes, || self.worker.spare());
     }
 
-    /// So many bytes have come from the client.
+    /// Counts `length` bytes received from the client.
     fn count_received(&self, length: usize) {
         let length = length as u64;
         let server = self.borrower.server();
@@ -325,7 +328,7 @@ impl<'a> Session<'a> {
         self.client.as_mut().ok_or(ExitReason::ClientLeft)
     }
 
-    /// Sends what we have to say ourselves.
+    /// Sends the pending replies of Evenkeel.
     fn send_answers(&mut self) -> Result<(), ExitReason> {
         let worker = self.worker;
         let out = std::mem::take(&mut self.answers);
@@ -337,7 +340,7 @@ impl<'a> Session<'a> {
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
-    /// Where answers of ours go.
+    /// Returns the buffer for replies of Evenkeel.
     fn answers(&mut self) -> &mut Vec<u8> {
         if self.answers.capacity() == 0 {
             self.answers = self.worker.spare();
@@ -353,7 +356,7 @@ impl<'a> Session<'a> {
         self.card.set_activity(doing, self.worker);
     }
 
-    /// `mode = "session"`.
+    /// Returns whether the service has `mode = "session"`.
     fn keeps_connection(&self) -> bool {
         let view = self.permit.service().snapshot();
         view.database.as_ref().is_some_and(|own| own.session_mode)

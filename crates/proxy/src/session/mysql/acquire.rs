@@ -1,5 +1,5 @@
-//! What follows when a session asks for a server connection, and what must be in place there before
-//! its command.
+//! Acquires a server connection for a session, and sends the state that the connection requires
+//! before the command.
 
 use evenkeel_policy::causality::Consistency;
 use evenkeel_policy::route::{RoutedStatement, StatementClass};
@@ -20,7 +20,7 @@ use crate::session_state::mysql::{InfoNeeds, SettingsDiff, settings_diff};
 use crate::upstream::server_login;
 
 impl Session<'_> {
-    /// Asks for a connection for the command. True: it is there.
+    /// Requests a connection for the command. Returns true if one was acquired.
     pub(super) fn acquire(
         &mut self,
         wanted: PlacementTarget,
@@ -39,8 +39,8 @@ impl Session<'_> {
         }
     }
 
-    /// Whether it has come to a primary that has followed the one that the session wrote on, and
-    /// that may still have to apply what it wrote there (Galera).
+    /// Returns whether the session reached a new primary that may not have applied its earlier
+    /// writes (Galera).
     fn must_catch_up(&self, view: &ServiceSnapshot) -> bool {
         let (Some(own), Some(at)) = (&view.database, &self.borrower.at) else {
             return false;
@@ -60,7 +60,7 @@ impl Session<'_> {
         may_lack && !at.is_replica && positions().is_causal(at.server.id)
     }
 
-    /// Decides anew where the command goes, whose bytes are kept, and sends it there.
+    /// Routes the command, whose bytes are kept, again and sends it to the chosen server.
     pub(super) fn try_again(&mut self) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);
@@ -70,7 +70,7 @@ impl Session<'_> {
         }
     }
 
-    /// What follows for the command.
+    /// Continues the command according to the outcome of an acquisition.
     pub(super) fn follow(
         &mut self,
         got: AcquireOutcome<ServerConnection>,
@@ -94,7 +94,7 @@ impl Session<'_> {
     fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
         let complaint = ErrorReply::from_acquire_error(denial);
         match denial {
-            // What the session is made of is good no more.
+            // The credentials of the session are no longer valid.
             AcquireError::ConnectFailed(error)
                 if error.kind == server_login::ConnectErrorKind::Refused
                     && complaint.code.sqlstate == *b"28000" =>
@@ -105,14 +105,15 @@ impl Session<'_> {
         }
     }
 
-    /// Nothing of the command was sent.
+    /// Retries on another server after none of the command was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
         let is_read = self.unit.is_read && !self.unit.primary_only && !self.unit.is_late;
         let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
         self.follow(got)
     }
 
-    /// A connection is ours. False: it cannot be made as this client's, and a new one comes.
+    /// Takes over an acquired connection. Returns false if the connection cannot be prepared for
+    /// this client; a replacement is then requested.
     fn lent(&mut self, server: Box<ServerConnection>) -> bool {
         if !self.compare(&server) {
             self.borrower.exchange(server);
@@ -127,8 +128,8 @@ impl Session<'_> {
         true
     }
 
-    /// Finds out what the session has set and the connection has not. False: nothing can make it
-    /// this client's.
+    /// Determines the settings that the session has and the connection lacks. Returns false if the
+    /// connection cannot be prepared for this client.
     pub(super) fn compare(&mut self, server: &ServerConnection) -> bool {
         let meaning = self.unit.sense.meaning();
         let asked = &self.shared.asked;
@@ -137,7 +138,7 @@ impl Session<'_> {
         self.unit.missing =
             match settings_diff(&server.settings, &mut self.journal, needs, &mut sql) {
                 SettingsDiff::Nothing => None,
-                // Where it comes from does not matter to whoever goes elsewhere.
+                // The current schema does not matter to a command that changes it.
                 SettingsDiff::Put { .. } if sql.is_empty() && self.goes_to_other_schema() => None,
                 SettingsDiff::Put { schema } => Some(Missing {
                     schema,
@@ -149,7 +150,7 @@ impl Session<'_> {
         true
     }
 
-    /// It goes to another schema, and its own may be there no more.
+    /// Returns whether the command changes the schema; the current schema may no longer exist.
     fn goes_to_other_schema(&self) -> bool {
         if self.keeps_connection() {
             return false;
@@ -168,7 +169,8 @@ impl Session<'_> {
         }
     }
 
-    /// Asks for what must be in place before the command. True: the command has to wait for it.
+    /// Sends the requests that must precede the command. Returns true if the command must wait for
+    /// their replies.
     pub(super) fn ask_ahead(&mut self, out: &mut Vec<u8>) -> Result<bool, ExitReason> {
         let is_harmless = self.is_harmless();
         let several = self.wants_several();
@@ -210,7 +212,7 @@ impl Session<'_> {
             let text = super::catch_up::text(server.version.mariadb, awaited, wait_ms);
             server.ask(Ask::Wait, text.as_bytes(), out);
             must_wait |= !self.unit.is_read;
-            // The cluster's own limit is half a minute, and no statement can say otherwise.
+            // The cluster's own limit is 30 seconds, and no statement can change it.
             if *awaited == CatchUpTarget::Everything && self.borrower.is_at_replica() {
                 self.unit.patience = Some(after(wait_ms));
             }
@@ -219,15 +221,15 @@ impl Session<'_> {
         Ok(must_wait)
     }
 
-    /// Whether its server must take several statements in one text, or must not; `None`: it does
-    /// not matter.
+    /// Returns whether the server must accept several statements in one text; `None` if either is
+    /// acceptable.
     fn wants_several(&self) -> Option<bool> {
         let (CommandKind::Query, CommandStatement::Text(meaning)) =
             (&self.unit.what, &self.unit.sense)
         else {
             return None;
         };
-        // What cannot be read may be several.
+        // An unparsable text may contain several statements.
         let is_known = |one: &RoutedStatement| {
             one.kind != StatementClass::Unknown && !meaning.defines_stored_program
         };
@@ -235,7 +237,7 @@ impl Session<'_> {
         (!is_one).then_some(self.takes_several)
     }
 
-    /// A setting of ours is in place.
+    /// Records that the server applied one setting request.
     pub(super) fn setting_placed(&mut self, server: &mut ServerConnection) {
         let Some(missing) = &mut self.unit.missing else {
             return;
@@ -248,7 +250,7 @@ impl Session<'_> {
         }
     }
 
-    /// The command is not run: its client is told why, and goes on with the next.
+    /// Rejects the command without executing it; the session continues with the next command.
     pub(super) fn refuse(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
         self.stage = Stage::Command;
         let command = std::mem::take(&mut self.unit.command);
@@ -261,7 +263,8 @@ impl Session<'_> {
             self.does(SessionActivity::Idle);
         }
         match what {
-            // That one is never answered, not even where it fails: the execution is.
+            // COM_STMT_SEND_LONG_DATA has no reply, even on failure; the execution receives the
+            // error.
             CommandKind::LongData(number) => {
                 if let Some(named) = self.numbers.get_mut(number) {
                     named.lacks_data = true;
@@ -276,7 +279,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A peer may be gone without a word; says why, if it is the server.
+    /// Checks for peers that vanished without closing the connection. Returns the reason if the
+    /// server did.
     fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
         let limit = self
             .permit
@@ -294,7 +298,7 @@ impl Session<'_> {
         Ok(dead.map(|_| why()))
     }
 
-    /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
+    /// Handles a notification: an expired limit, a cancellation, or a wakeup.
     pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
         if self.card.take_server_abandoned() && self.server.is_some() {
             return self.server_lost("went down or is no longer the primary");
@@ -321,7 +325,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes elsewhere if that is better by now than to wait on.
+    /// Reroutes the command if another server is now better than waiting on.
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);

@@ -1,4 +1,4 @@
-//! The command that is under way, and where it is to run.
+//! Represents the command being processed, and routes it.
 
 use std::sync::Arc;
 
@@ -20,62 +20,63 @@ use crate::service::rules::Ruling;
 use crate::session::placement::{CatchUpTarget, PlacementTarget, ReadRequest};
 use crate::session_state::mysql::TextAnalysis;
 
-/// So long a session reads at the primary that no replica could be made fit for.
+/// Time in milliseconds for which a session reads on the primary after a replica could not be
+/// prepared for it.
 const UNFIT_MS: u64 = 1_000;
 
-/// One command of a client, and how it fares.
+/// One command of a client, and its progress.
 #[derive(Default)]
 pub(super) struct ActiveRequest {
-    /// Its bytes, as far as they are kept.
+    /// Bytes of the command, as far as they are kept.
     pub(super) command: Vec<u8>,
-    /// All of it is there, and can be sent again.
+    /// True if the whole command is kept and can be sent again.
     pub(super) is_kept: bool,
-    /// What bound the session before it.
+    /// Reasons why the session was pinned before the command.
     pub(super) bonds_before: Pins,
-    /// What the session has set and the connection that it has got has not.
+    /// Settings of the session that its server connection lacks.
     pub(super) missing: Option<Missing>,
     pub(super) what: CommandKind,
     pub(super) sense: CommandStatement,
     pub(super) is_read: bool,
     pub(super) may_write: bool,
-    /// If it was turned away, nothing of it was run.
+    /// True if a rejection means that no part of the command was executed.
     pub(super) is_atomic: bool,
     pub(super) reached_server: bool,
     pub(super) reached_client: bool,
-    /// The server has answered by an error.
+    /// True if the server replied with an error.
     pub(super) has_failed: bool,
-    /// Rows that it has changed.
+    /// Number of rows changed.
     pub(super) rows_affected: u64,
-    /// Results that have come, so that each is told to its statement.
+    /// Number of results received; assigns each result to its statement.
     pub(super) results: usize,
-    /// What a replica must have before it reads; what it says of that.
+    /// Position that the server must reach before the command runs.
     pub(super) wait: Option<CatchUpTarget>,
-    /// Until then it may take, where no server sets a limit.
+    /// Time limit of the wait if the server enforces none.
     pub(super) patience: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
     pub(super) word: Vec<u8>,
-    /// Servers that failed it.
+    /// Ids of servers on which the command failed.
     pub(super) tried: SmallVec<[u64; 2]>,
-    /// How often it was run again.
+    /// Number of retries.
     pub(super) retries: u32,
-    /// It must not go to a replica (again).
+    /// True if the command must not be sent to a replica (again).
     pub(super) primary_only: bool,
-    /// No replica has in time what it must see, or one could not be made fit for it: it reads, but
-    /// at the primary.
+    /// True if no replica reached the required position in time, or could be prepared for the
+    /// session. The command is a read, but runs on the primary.
     pub(super) is_late: bool,
     pub(super) since_us: u64,
 }
 
-/// What is to be set on a connection.
+/// Settings to apply to a connection.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub(super) schema: Option<Box<[u8]>>,
-    /// One SET; empty: none.
+    /// A single SET statement; empty if none is needed.
     pub(super) sql: Vec<u8>,
-    /// Replies to it that have not come.
+    /// Number of outstanding replies.
     pub(super) owed: u8,
 }
 
-/// What a command wants. Numbers of statements are the client's.
+/// Kind of a command. Statement ids are those of the client.
 #[derive(Debug, Clone, Default)]
 pub(super) enum CommandKind {
     /// COM_QUERY, COM_PROCESS_INFO.
@@ -95,12 +96,12 @@ pub(super) enum CommandKind {
     /// COM_REGISTER_SLAVE.
     Replica,
     Binlog,
-    /// Whatever else OK, EOF or ERR answers.
+    /// Any other command with an OK, EOF or ERR reply.
     Simple,
 }
 
 impl CommandKind {
-    /// Whether a statement is run.
+    /// Returns whether the command executes a statement.
     pub(super) fn is_run(&self) -> bool {
         matches!(
             self,
@@ -108,7 +109,7 @@ impl CommandKind {
         )
     }
 
-    /// Whose statement it is about.
+    /// Returns the client's id of the statement that the command refers to.
     pub(super) fn number(&self) -> Option<u32> {
         match self {
             CommandKind::Execute(number)
@@ -121,15 +122,15 @@ impl CommandKind {
     }
 }
 
-/// What a command means.
+/// Statement that a command contains or refers to.
 #[derive(Default)]
 pub(super) enum CommandStatement {
-    /// Nothing that is a text.
+    /// The command contains no text.
     #[default]
     Nothing,
-    /// Its text was read.
+    /// Analysis of the command's text.
     Text(Arc<TextAnalysis>),
-    /// It executes what was prepared.
+    /// Prepared statement that the command refers to.
     Statement(Arc<statements::Statement>),
 }
 
@@ -144,18 +145,19 @@ impl CommandStatement {
 }
 
 impl Session<'_> {
-    /// Where the command ahead is to run, for a session that has no server connection.
+    /// Chooses the server for the next command of a session without a server connection.
     pub(super) fn decide(&mut self, view: &ServiceSnapshot) -> PlacementTarget {
         self.unit.is_read = false;
         let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
             return PlacementTarget::Primary;
         };
-        // Of what a replica could not run, or found to write, it is not known that it only reads.
+        // A command that a replica could not execute, or reported as a write, is not known to be a
+        // read.
         if self.unit.primary_only || !self.takes_part_in_split() {
             return PlacementTarget::Primary;
         }
         if self.is_better_at_primary(view, own) {
-            // What a setting did has ended with the connection on which it was made.
+            // The effect of a setting ended with the connection on which it was made.
             self.unit.is_read =
                 self.may_be_set_again() || matches!(self.unit.what, CommandKind::InitDb);
             return PlacementTarget::Primary;
@@ -179,16 +181,16 @@ impl Session<'_> {
         found.place(decision.target, own, key, has_room)
     }
 
-    /// A replica has refused its schema or settings: another try would cost a connection for each
-    /// read.
+    /// Returns whether a replica recently rejected the schema or settings of this session. Another
+    /// attempt would cost a connection for each read.
     fn was_just_unfit(&mut self) -> bool {
         let is_recent = |since_ms: &u64| clock::now_ms().saturating_sub(*since_ms) < UNFIT_MS;
         self.unfit_since_ms = self.unfit_since_ms.filter(is_recent);
         self.unfit_since_ms.is_some()
     }
 
-    /// A session that is at a replica for a question or a READ ONLY transaction, and wants to do
-    /// what is not for a replica: even where that would let it.
+    /// Leaves a replica that is held for follow-up queries or a READ ONLY transaction if the
+    /// command does not belong on a replica, even if the replica would accept it.
     pub(super) fn leave_replica(&mut self) -> Result<(), ErrorReply> {
         let Some(meaning) = self.unit.sense.meaning() else {
             return Ok(());
@@ -207,9 +209,9 @@ impl Session<'_> {
             return Ok(());
         }
         let is_over = |pin| match pin {
-            // It ends the one before, which has done nothing that could be lost.
+            // The statement ends the previous transaction, which has changed nothing.
             Pin::Transaction => begins,
-            // Closed, which the server has not answered yet.
+            // Closed by the client; the server has not confirmed it yet.
             Pin::Cursor | Pin::LongData => !self.numbers.hold(),
             _ => false,
         };
@@ -221,12 +223,13 @@ impl Session<'_> {
         let is_by_name = meaning.locks_by_name();
         match is_by_name || is_harmful && !(is_one && self.is_in_read_only()) {
             true => Err(ErrorReply::bound_to_replica()),
-            // The server has an answer to it.
+            // The server replies with the appropriate error.
             false => Ok(()),
         }
     }
 
-    /// What a replica would do, and nobody else know of.
+    /// Returns whether a statement takes locks or begins a writable transaction, which on a replica
+    /// would be invisible to other servers.
     fn locks_or_begins(&self, statements: &[RoutedStatement]) -> bool {
         let defaults = self.journal.transaction_defaults();
         statements.iter().any(|one| match one.kind {
@@ -235,21 +238,21 @@ impl Session<'_> {
         })
     }
 
-    /// Its transaction is READ ONLY, as its server says.
+    /// Returns whether the server reports a READ ONLY transaction.
     fn is_in_read_only(&self) -> bool {
         let status = self.server.as_ref().map(|one| one.conversation.status());
         status.is_some_and(|status| status.has(Status::READ_ONLY))
     }
 
-    /// Whether the command is known to read and nothing else.
+    /// Returns whether the command is known to only read.
     fn only_reads(&self) -> bool {
         let meaning = self.unit.sense.meaning();
         meaning.is_some_and(|meaning| only_read(&meaning.statements))
     }
 
-    /// What binds when it does not follow had better bind to the primary, while there is one; so
-    /// does COMMIT, which by `completion_type` begins a transaction. A schema may not be at
-    /// replicas.
+    /// Returns whether the command should run on the primary while one is available. A command that
+    /// may pin the session should pin it to the primary. COMMIT is included since it begins a
+    /// transaction with `completion_type`; a schema may be missing on replicas.
     fn is_better_at_primary(&self, view: &ServiceSnapshot, own: &DatabaseSnapshot) -> bool {
         let meaning = self.unit.sense.meaning();
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
@@ -259,7 +262,7 @@ impl Session<'_> {
         may_bind && is_untried && self.service.failover_queue.is_calm()
     }
 
-    /// Settings to literals, and nothing else.
+    /// Returns whether the command only assigns literals to settings.
     fn may_be_set_again(&self) -> bool {
         let is_plain = |one: &RoutedStatement| {
             let calls_nothing = one.calls == Volatility::None && one.traits == RoutingTraits::NONE;
@@ -275,8 +278,9 @@ impl Session<'_> {
         meaning.is_some_and(|meaning| meaning.statements.iter().all(sets))
     }
 
-    /// Texts, what was prepared, and what prepares it; but not what leaves a cursor, or values,
-    /// where it runs: its session may write next.
+    /// Returns whether the command may be routed to a replica: texts, prepared statements and their
+    /// preparation. Commands that leave a cursor or values on the server are excluded, since their
+    /// session may write next.
     fn takes_part_in_split(&self) -> bool {
         let number = self.unit.what.number();
         let named = number.and_then(|number| self.numbers.get(number));
@@ -302,8 +306,8 @@ impl Session<'_> {
         route::decide(&unit, &session, &own.split, &seen)
     }
 
-    /// Whether it does no harm with other settings than its session's, so that it may be sent
-    /// before the server has taken them.
+    /// Returns whether the command is safe to send before the server has applied the session's
+    /// settings.
     pub(super) fn is_harmless(&self) -> bool {
         let begins = self
             .unit
@@ -324,8 +328,8 @@ fn only_read(statements: &[RoutedStatement]) -> bool {
     route::obstacles(&unit, &session).next().is_none()
 }
 
-/// Whether it asks about the statement before, which only the server that ran that can answer, and
-/// does nothing else but read.
+/// Returns whether the statements only read, and refer to the previous statement, which only its
+/// server can answer for.
 fn only_asks(meaning: &TextAnalysis) -> bool {
     const ASKS: RoutingTraits = RoutingTraits::REMEMBERS;
     let asked = meaning.statements.iter().map(|one| RoutedStatement {
@@ -343,7 +347,7 @@ fn only_asks(meaning: &TextAnalysis) -> bool {
     !meaning.needs.is_empty() && only_read(&asked)
 }
 
-/// Whether a transaction ends that none of the statements has begun.
+/// Returns whether a transaction ends that none of the statements has begun.
 fn ends_another_s(statements: &[RoutedStatement]) -> bool {
     let mut kinds = statements.iter().map(|one| one.kind);
     let first = kinds.find(|kind| {

@@ -1,5 +1,5 @@
-//! How a query is cancelled: KILL QUERY on another connection of the same account. It is opened for
-//! that and is no part of a pool, so that it comes through when the pool is in use to the last.
+//! Cancels queries with KILL QUERY on a separate connection of the same account, opened outside the
+//! pool so that it works while the pool is exhausted.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::service::Service;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::worker_pool::PoolableConnection;
 
-/// A server that has no connection to give is asked again, so often in all.
+/// Maximum number of attempts to connect to a server that has no free connection.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// False: it may still be carried out.
+/// Sends KILL QUERY. Returns false if the server may still execute it.
 pub(in crate::session) async fn send(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
@@ -28,7 +28,7 @@ pub(in crate::session) async fn send(
     let Some(mut connection) = open(worker, service, target).await else {
         return true;
     };
-    // Another server has connections of the same numbers.
+    // Connection ids of another server are unrelated.
     if !connection.lent().cancels.is_of_the_same_server(target) {
         connection.disconnect("host name now resolves to another server");
         return true;
@@ -44,7 +44,7 @@ pub(in crate::session) async fn send(
     is_over
 }
 
-/// `None`: it was not to be had, which an operator can read.
+/// Opens the connection. Returns `None` on failure, which is logged.
 async fn open(
     worker: &Rc<Worker>,
     service: &Arc<Service>,

@@ -1,4 +1,5 @@
-//! What a server is told to wait for before a read, and whether it says that it is there.
+//! Makes a server wait before a read until it has applied the required writes, and checks the
+//! result.
 
 use evenkeel_policy::causality::Position;
 use evenkeel_wire::mysql::backend;
@@ -9,16 +10,17 @@ use super::tracked::last_row;
 use crate::session::placement::CatchUpTarget;
 
 impl Session<'_> {
-    /// The server has what the session must see.
+    /// Records that the server has applied the writes that the session must see.
     pub(super) fn caught_up(&mut self) {
         self.unit.patience = None;
         if self.borrower.is_at_primary() {
-            // As if it had written there: that is of this primary's time, and nobody waits again.
+            // Counted as a write on the primary, so that the new position belongs to this primary's
+            // epoch and no session waits for it again.
             self.wrote();
         }
     }
 
-    /// Whether the row that a wait gave says that all is there.
+    /// Returns whether the result row of the wait reports that the position was reached.
     pub(super) fn is_caught_up(&self) -> bool {
         let row = last_row(&self.unit.word);
         let said = self.unit.wait.as_ref().map(|awaited| said(awaited, row));
@@ -33,12 +35,12 @@ impl Session<'_> {
     }
 }
 
-/// Waits on a server until it has what the session must see.
+/// Returns the statement that waits until a server has applied the writes that the session must
+/// see.
 ///
-/// MariaDB's answer is not taken at its word: MASTER_GTID_WAIT compares numbers, and not which
-/// server counted them. A primary that gives up logs a DROP for the temporary tables of those it
-/// cuts off; a replica that still follows it has then come further than its successor, which goes
-/// on with the same numbers.
+/// MariaDB's result needs verification: MASTER_GTID_WAIT compares sequence numbers, but not server
+/// ids. A primary that is demoted logs a DROP for the temporary tables of terminated sessions. A
+/// replica that still follows it is then ahead of its successor, which assigns the same numbers.
 pub(super) fn text(is_mariadb: bool, awaited: &CatchUpTarget, wait_ms: u64) -> String {
     let (whole, thousandths) = (wait_ms / 1_000, wait_ms % 1_000);
     let limit = format!("{whole}.{thousandths:03}");
@@ -50,18 +52,18 @@ pub(super) fn text(is_mariadb: bool, awaited: &CatchUpTarget, wait_ms: u64) -> S
         CatchUpTarget::Position(Position::Gtids(gtids)) => {
             format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {limit})")
         }
-        // Another database's: it is never reached.
+        // A position of another database type is never reached.
         CatchUpTarget::Position(_) => "SELECT 1".to_owned(),
     }
 }
 
-/// What a row says that answers a wait.
+/// Result of a wait for a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CatchUpResult {
     There,
-    /// Its time was over first.
+    /// The wait timed out.
     Late,
-    /// That all is there, which it is not.
+    /// The server reported the position as reached, which is wrong.
     Untrue,
 }
 

@@ -1,4 +1,4 @@
-//! The end of a command: what the session is like behind it, and what becomes of its connection.
+//! Ends a command: updates the session state, and releases or keeps the server connection.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,17 +19,19 @@ use crate::session::handle::SessionActivity;
 use crate::session::placement::Placement;
 use crate::session_state::mysql::{HoldPolicy, StateQuery};
 
-/// How long a client that asks at all has time to ask, while others wait for a connection.
+/// Time in milliseconds that a client which sends follow-up queries has for the next one, while
+/// other clients wait for a connection.
 const ASKED_MS: u64 = 50;
 
-/// The same of one that will ask: it may be far away.
+/// Time in milliseconds for a client that is certain to send a follow-up query; its network latency
+/// may be high.
 const PROMISED_MS: u64 = 1_000;
 
-/// How often it is looked whether others wait.
+/// Interval in milliseconds of checks for waiting clients.
 const LOOK_MS: u64 = 250;
 
 impl Session<'_> {
-    /// What follows from it.
+    /// Continues the session after a scan of server output.
     pub(super) fn after(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
         if walked.wants_file {
             self.rest = RemainingPayload::of_file();
@@ -47,17 +49,17 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The command is over: its client may send the next one.
+    /// Ends the command, so that the client may send the next one.
     pub(super) fn end_unit(&mut self) -> Result<(), ExitReason> {
         let unit = std::mem::take(&mut self.unit);
         self.worker.keep_spare(unit.command);
         self.stage = Stage::Command;
         if !self.rest.is_over() {
-            // It waits for the rest of a command that it has answered already.
+            // The server waits for the rest of a command to which it has already replied.
             return self.server_lost("answered before it received the whole command");
         }
         if matches!(unit.what, CommandKind::Binlog) {
-            // It is no use for anything else.
+            // The connection cannot be used for anything else.
             self.forget_work();
             self.let_go(Condition::Unclean);
             return Ok(());
@@ -73,14 +75,14 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// As its server has said last.
+    /// Returns whether the server's last status reports an open transaction.
     fn is_in_transaction(&self) -> bool {
         let is_open =
             |server: &ServerConnection| server.conversation.status().has(Status::IN_TRANSACTION);
         self.server.as_deref().is_some_and(is_open)
     }
 
-    /// What it does between two commands.
+    /// Updates the session's activity between two commands.
     pub(super) fn shows(&self) {
         self.does(match self.is_in_transaction() {
             true => SessionActivity::InTransaction,
@@ -89,14 +91,15 @@ impl Session<'_> {
         });
     }
 
-    /// A server ends a session by its `wait_timeout`; one that has none is ended by us.
+    /// Sets the idle limit: the session's `wait_timeout`, which a server would enforce. Evenkeel
+    /// enforces it for a session without a server connection.
     pub(super) fn limit_idleness(&self) {
         let limit_ms = self.journal.wait_timeout_ms();
         self.card.set_idle_limit(limit_ms.unwrap_or_default());
     }
 
-    /// Perhaps its client asks next what the statement has left on the connection: that is kept for
-    /// a moment, and longer where clients do ask and nobody waits for one.
+    /// Holds the connection briefly in case the client queries state left by the statement next.
+    /// The hold is longer if clients do query it and no other client waits for a connection.
     fn hold_for_follow_up(&mut self) {
         self.holding = match self.journal.hold(&self.shared.asked) {
             HoldPolicy::No => None,
@@ -107,23 +110,24 @@ impl Session<'_> {
         };
     }
 
-    /// That moment is over.
+    /// Ends or extends the hold after its time has expired.
     pub(super) fn hold_expired(&mut self) {
         let hold = self.journal.hold(&self.shared.asked);
         let is_asked = matches!(hold, HoldPolicy::UntilNext | HoldPolicy::Promised);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
-            // An error may have kept it, and its question was put off.
+            // The hold may have postponed a state query that an error requires.
             self.asks_between(true);
         }
     }
 
-    /// Whether another client waits for a connection. Looks under a lock: not after each command.
+    /// Returns whether another client waits for a connection. Takes a lock, so it must not be
+    /// called after each command.
     fn others_wait(&self) -> bool {
         self.service.lender.books.waiting() > 0
     }
 
-    /// Whether nothing of this client is on its connection.
+    /// Returns whether the server connection holds no state of this client.
     pub(super) fn is_free(&self) -> bool {
         let Some(server) = &self.server else {
             return false;
@@ -133,12 +137,13 @@ impl Session<'_> {
         is_quiet && self.journal.pins.is_empty() && !self.keeps_connection() && !self.holds()
     }
 
-    /// What the last statement left there may be asked for by the next one.
+    /// Returns whether the connection is held for a follow-up query of the client.
     fn holds(&self) -> bool {
         self.holding.is_some()
     }
 
-    /// Only that keeps it: the next command wants something else, and goes where it belongs.
+    /// Returns whether the connection is held only for a follow-up query. Any other command is
+    /// routed again.
     pub(super) fn is_held_for_questions(&self) -> bool {
         let server = self.server.as_ref();
         server.is_some_and(|server| server.is_idle())
@@ -146,15 +151,16 @@ impl Session<'_> {
             && !self.keeps_connection()
     }
 
-    /// What its server knows better is asked, if nothing else binds the session. False: nothing is.
+    /// Queries state that only the server knows, unless the session is pinned for another reason.
+    /// Returns false if no query is sent.
     fn asks_before_release(&mut self, has_failed: bool) -> bool {
-        // It would take away what the connection is kept for.
+        // A query would remove the state for which the connection is held.
         let may_ask = self.holding.is_none();
         let question = self
             .journal
             .question(&self.shared.asked)
             .filter(|_| may_ask);
-        // An error does not say whether a transaction is open.
+        // An error does not indicate whether a transaction is open.
         let is_open = |pin| has_failed && pin == Bond::Transaction;
         let is_unsure = may_ask && self.journal.pins.iter().any(is_open);
         let is_nothing_asked = question.is_none() && !is_unsure;
@@ -169,7 +175,8 @@ impl Session<'_> {
         self.server.as_deref().is_some_and(is_idle) && self.asks(question)
     }
 
-    /// Between two commands its server is asked what only that knows. False: it is not.
+    /// Queries the server between two commands for state that only it knows. Returns false if no
+    /// query is sent.
     pub(super) fn asks_between(&mut self, has_failed: bool) -> bool {
         match self.is_in_transaction() {
             true => self.is_doubtful && self.asks_status(),
@@ -177,15 +184,17 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a transaction is still open, behind an error of what may have ended it. It would
-    /// take away what the connection is kept for; and mostly the next command tells.
+    /// Queries whether a transaction is still open after an error of a statement that may have
+    /// ended it. A hold prevents the query, which would remove the held state; usually the next
+    /// command's reply answers it.
     fn asks_status(&mut self) -> bool {
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         let is_quiet = self.server.as_deref().is_some_and(is_quiet);
         is_quiet && self.holding.is_none() && !self.keeps_connection() && self.asks(None)
     }
 
-    /// Asks its server, of which nothing is owed; without a question only how the session is.
+    /// Sends a state query, or a status query if `question` is `None`. Requires a server without
+    /// outstanding replies.
     fn asks(&mut self, question: Option<StateQuery>) -> bool {
         let Some(server) = &mut self.server else {
             return false;
@@ -198,14 +207,14 @@ impl Session<'_> {
             Some(question) => server.ask_question(question, &mut out),
             None => server.ask_status(&mut out),
         }
-        // If it fails, the next receive says so.
+        // A failure is reported by the next receive.
         let _ = server.lent.stream.send_own(self.worker, out);
         let is_question = question.is_some();
         self.stage = Stage::DiscardReply(AfterDiscard::Answered { is_question });
         true
     }
 
-    /// The server has told what it was asked.
+    /// Handles the reply to a state or status query.
     pub(super) fn told(&mut self, is_question: bool) {
         self.is_doubtful = false;
         if let Some(server) = &mut self.server {
@@ -233,14 +242,14 @@ impl Session<'_> {
         self.does(SessionActivity::Idle);
     }
 
-    /// The command's bytes are not needed any more.
+    /// Releases the memory of the command and returns the request.
     pub(super) fn drop_unit(&mut self) -> ActiveRequest {
         let mut unit = std::mem::take(&mut self.unit);
         self.worker.keep_spare(std::mem::take(&mut unit.command));
         unit
     }
 
-    /// The last packet of an answer: what the session is like behind it, before its client knows.
+    /// Handles the last packet of a reply, before the client receives it.
     pub(super) fn answered(&mut self, server: &mut ServerConnection, is_ok: bool) {
         let status = server.conversation.status();
         let interner = self.worker.interner();
@@ -259,7 +268,7 @@ impl Session<'_> {
         self.borrower.ends_work(self.unit.since_us, &ran, !is_open);
     }
 
-    /// Behind a transaction its next read must find what it wrote.
+    /// Records the writes of an ended transaction, so that the session's next read sees them.
     pub(super) fn counts_writes(&mut self, status: Status) {
         let has_written = |at: &Placement| at.written.is_some && !at.is_replica;
         let is_open = status.has(Status::IN_TRANSACTION);
@@ -268,8 +277,7 @@ impl Session<'_> {
         }
     }
 
-    /// What the command was, for the figures. To prepare a statement counts as one only if it
-    /// fails.
+    /// Returns the statistics of the command. A preparation counts as a statement only if it fails.
     fn ran(&self, server: &mut ServerConnection, is_ok: bool) -> StatementResult {
         let what = &self.unit.what;
         let is_statement = what.is_run() || !is_ok && matches!(what, CommandKind::Prepare(_));

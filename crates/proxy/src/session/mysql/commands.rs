@@ -1,4 +1,4 @@
-//! What a client wants, command by command: what needs no server is done and answered here.
+//! Dispatches client commands, and executes and answers those that need no server.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::session::cancel::{KillOutcome, KillRequest, forward_kill, kill};
 use crate::session_state::mysql::TextAnalysis;
 
-/// What becomes of a command.
+/// Result of the dispatch of a command.
 pub(super) enum RequestDisposition {
-    /// It was answered, or needs no answer, or is waited for.
+    /// The command was answered, needs no reply, or is being executed.
     Done,
-    /// A server has to see it.
+    /// The command must be sent to a server.
     Send(CommandKind, CommandStatement),
-    /// It cannot be done.
+    /// The command is rejected with this error.
     Refuse(ErrorReply),
 }
 
 impl<'a> Session<'a> {
-    /// Does what needs no server.
+    /// Dispatches a command, and executes it if it needs no server.
     pub(super) fn look(&mut self, payload: &[u8]) -> Result<RequestDisposition, ExitReason> {
         use frontend::Request as Command;
         let command = match frontend::request(payload, self.entrance.agreed) {
@@ -82,12 +82,12 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// COM_INIT_DB is as a text that names a schema, whichever.
+    /// Returns the analysis of COM_INIT_DB: that of a USE statement, for whichever schema.
     fn of_schema(&self) -> CommandStatement {
         CommandStatement::Text(Arc::new(self.journal.read(b"USE any", None)))
     }
 
-    /// COM_QUERY; all of the text is here, or it is too long to be read.
+    /// Handles COM_QUERY. The text is complete, or too long to be parsed.
     fn look_at_text(&mut self, text: &[u8]) -> RequestDisposition {
         let is_whole = self.rest.is_over();
         let meaning = match is_whole {
@@ -107,10 +107,10 @@ impl<'a> Session<'a> {
         RequestDisposition::Send(CommandKind::Query, CommandStatement::Text(meaning))
     }
 
-    /// COM_STMT_PREPARE.
+    /// Handles COM_STMT_PREPARE.
     fn look_at_prepare(&mut self, text: &[u8]) -> RequestDisposition {
         if !self.rest.is_over() {
-            // ER_TOO_BIG_... has no nearer number than that of a packet that is too large.
+            // ER_TOO_BIG_... offers no closer match than the code for an oversized packet.
             let text = format!("statement to prepare exceeds {TEXT_LENGTH_MAX} bytes");
             return RequestDisposition::Refuse(ErrorReply::new(1153, b"08S01", text));
         }
@@ -129,14 +129,15 @@ impl<'a> Session<'a> {
         RequestDisposition::Send(CommandKind::Prepare(statement), sense)
     }
 
-    /// COM_STMT_EXECUTE.
+    /// Handles COM_STMT_EXECUTE.
     fn look_at_execute(&mut self, execute: &frontend::Execute<'_>) -> RequestDisposition {
         let look = self.look_at(execute.statement, "EXECUTE", CommandKind::Execute);
         self.notes_holding(&look, execute.wants_cursor());
         look
     }
 
-    /// The statement will have something at the server, or nothing any more.
+    /// Records whether the statement will hold a cursor or long data on the server after the
+    /// command.
     fn notes_holding(&mut self, look: &RequestDisposition, holds: bool) {
         let RequestDisposition::Send(what, _) = look else {
             return;
@@ -146,7 +147,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Something about a statement that the client has prepared.
+    /// Handles a command that refers to a prepared statement of the client.
     fn look_at(
         &mut self,
         statement: StatementId,
@@ -177,9 +178,12 @@ impl<'a> Session<'a> {
         RequestDisposition::Send(what, CommandStatement::Statement(current))
     }
 
-    /// A part of a value was lost. Its other parts reach no server, where a later execution would
-    /// take them for the beginning of its own; what has reached one is taken away with the
-    /// execution that lacks it. False: the command has nothing to do with it.
+    /// Handles a command on a statement of whose long data a part was lost. Returns whether the
+    /// command must be rejected.
+    ///
+    /// The remaining parts are not sent to a server, where a later execution would take them for
+    /// the beginning of its own value. Parts that reached a server are discarded with the execution
+    /// that lacks the lost part.
     fn goes_without(&mut self, number: u32, what: &CommandKind) -> bool {
         if matches!(what, CommandKind::LongData(_)) {
             return true;
@@ -191,8 +195,8 @@ impl<'a> Session<'a> {
         is_run
     }
 
-    /// What was sent in advance is gone with the execution, also with one that is not run: as at a
-    /// server.
+    /// Discards long data of the statement. As on a server, an execution discards it even if it is
+    /// rejected.
     pub(super) fn takes_data_away(&mut self, number: u32) {
         let Some(named) = self.numbers.get_mut(number) else {
             return;
@@ -206,7 +210,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.
+    /// Handles COM_STMT_SEND_LONG_DATA, which has no reply, even on failure.
     fn look_at_long_data(&mut self, statement: StatementId) -> RequestDisposition {
         let server = self.server.as_ref();
         let is_held = server.is_some_and(|server| server.holds_for_statements());
@@ -229,7 +233,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Without a server there is nothing that a reset could reset.
+    /// Handles COM_STMT_RESET. A statement that the server does not have needs no reset.
     fn look_at_reset(&mut self, statement: StatementId) -> RequestDisposition {
         let look = self.look_at(statement, "RESET", CommandKind::ResetStatement);
         if let RequestDisposition::Send(what, _) = &look
@@ -241,8 +245,8 @@ impl<'a> Session<'a> {
         look
     }
 
-    /// COM_STMT_CLOSE: the server's own statement is everybody's and stays; what this client has
-    /// open with it ends.
+    /// Handles COM_STMT_CLOSE. The server's statement is shared and stays open, but is reset if it
+    /// holds a cursor or long data of this client.
     fn close_statement(&mut self, statement: StatementId) -> RequestDisposition {
         let number = self.numbers.number(statement);
         let Some(named) = self.numbers.remove(number) else {
@@ -257,17 +261,17 @@ impl<'a> Session<'a> {
         RequestDisposition::Done
     }
 
-    /// The server is told what the client has closed.
+    /// Sends the resets and closes that result from statements the client has closed.
     pub(super) fn tell_closed(&mut self) {
         let mut out = self.worker.spare();
         if let Some(server) = &mut self.server {
             server.close_statements(&mut out);
-            // If it fails, the next receive says so.
+            // A failure is reported by the next receive.
             let _ = server.lent.stream.send_own(self.worker, out);
         }
     }
 
-    /// COM_RESET_CONNECTION: at the server, if the session has one, else only here.
+    /// Handles COM_RESET_CONNECTION: on the server if the session has one, otherwise only locally.
     fn renew(&mut self) -> Result<(), ExitReason> {
         self.numbers.clear();
         let Some(server) = &mut self.server else {
@@ -281,7 +285,7 @@ impl<'a> Session<'a> {
         self.send_to_server(out)
     }
 
-    /// KILL of one of our numbers.
+    /// Handles KILL of a connection id assigned by Evenkeel.
     fn kill(&mut self, id: u64, only_query: bool) -> RequestDisposition {
         let user = Arc::clone(&self.account.who.user);
         let wanted = KillRequest {
@@ -314,7 +318,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What a server would say of the session, if it had one.
+    /// Returns the status of the session's server, or the equivalent if it has none.
     fn status(&self) -> Status {
         match &self.server {
             Some(server) => server.conversation.status(),
@@ -347,8 +351,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether it asks for nothing but what its server connection has another of: the number that
-    /// KILL takes, and the position of its own last write.
+    /// Answers a query for a single value that differs on the server connection: the connection id
+    /// of KILL, or the GTID of the session's last write. Returns false for any other query.
     fn answers_alone(&mut self, text: &[u8]) -> bool {
         let Some(asked) = selected(text) else {
             return false;
@@ -371,7 +375,7 @@ impl<'a> Session<'a> {
         name.is_some()
     }
 
-    /// A result of one row with one column.
+    /// Sends a result set of one row and one column.
     fn answer_value(&mut self, name: &[u8], kind: Definition, value: &[u8]) {
         let (first, agreed) = (self.rest.sequence, self.entrance.agreed);
         let status = self.status();
@@ -387,17 +391,17 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The end of a column's definition: its length, the character set, how long values are, their
-/// type, flags, decimals.
+/// End of a column definition: length of these fields, character set, maximum value length, type,
+/// flags and decimals.
 type Definition = [u8; 13];
 
-/// Binary, 21 digits, BIGINT, NOT NULL and UNSIGNED and BINARY.
+/// Binary, 21 digits, BIGINT; flags NOT NULL, UNSIGNED and BINARY.
 const NUMBER: Definition = [12, 63, 0, 21, 0, 0, 0, 8, 0xa1, 0, 0, 0, 0];
 
-/// utf8mb4_general_ci, 1,024 bytes, VARCHAR.
+/// Character set utf8mb4_general_ci, 1,024 bytes, VARCHAR.
 const TEXT: Definition = [12, 45, 0, 0, 4, 0, 0, 253, 0, 0, 39, 0, 0];
 
-/// The definition of a column that belongs to no table; the name is short.
+/// Writes the definition of a column without a table; `name` has fewer than 256 bytes.
 fn column(
     out: &mut Vec<u8>,
     sequence: u8,
@@ -417,7 +421,7 @@ fn column(
     })
 }
 
-/// Servers know no such command either, or no such option.
+/// Returns whether servers reject the command, or its option, as unknown too.
 fn is_no_command(fault: ProtocolError) -> bool {
     const OPTION: Malformed = Malformed::Command(Code::SetOption as u8);
     let is_unknown = matches!(fault, ProtocolError::UnknownCommand(_));
@@ -426,15 +430,15 @@ fn is_no_command(fault: ProtocolError) -> bool {
         || fault == ProtocolError::Malformed(OPTION)
 }
 
-/// What a text selects.
+/// Returns the select list and the rest of a SELECT statement.
 fn selected(text: &[u8]) -> Option<&[u8]> {
     let text = text.trim_ascii();
     let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii();
     Some(after(text, b"SELECT ")?.trim_ascii_start())
 }
 
-/// The name of the only column if `what` is selected and nothing else; within anything else it is
-/// the server's own.
+/// Returns the column name if the text selects only `what`. Any other name or expression is left to
+/// the server.
 fn alone<'t>(asked: &'t [u8], what: &[u8]) -> Option<&'t [u8]> {
     let (written, rest) = asked.split_at_checked(what.len())?;
     if !written.eq_ignore_ascii_case(what) {
@@ -449,7 +453,7 @@ fn alone<'t>(asked: &'t [u8], what: &[u8]) -> Option<&'t [u8]> {
     is_name.then_some(name)
 }
 
-/// What stands behind a word.
+/// Returns the text after `word` if `text` begins with it.
 fn after<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     let (first, rest) = text.split_at_checked(word.len())?;
     first.eq_ignore_ascii_case(word).then_some(rest)

@@ -1,4 +1,4 @@
-//! What a client of a MySQL service is told when it is we who have something to say.
+//! Defines the errors that Evenkeel itself sends to MySQL clients.
 
 use evenkeel_policy::connection_pool::PoolRefusal;
 use evenkeel_policy::failover_queue::PrimaryError;
@@ -10,10 +10,10 @@ use crate::session::acquirer::AcquireError;
 use crate::session::statement_interner::OF_CLIENT_MAX;
 use crate::upstream::server_login::{ConnectError, ErrorCode};
 
-/// An error in the making. Every text names what happened, and what to do if there is anything.
+/// Error to send to a client. Every text states what happened, and the remedy if there is one.
 ///
-/// The numbers are those of the servers' "Error Message Reference" that say nearest the same, so
-/// that clients do what they would do without us.
+/// The codes are the closest matches in the servers' "Error Message Reference", so that clients
+/// react as they would without Evenkeel.
 #[derive(Debug, Clone)]
 pub(crate) struct ErrorReply {
     pub(crate) code: ErrorCode,
@@ -32,36 +32,37 @@ impl ErrorReply {
         }
     }
 
-    /// What else is known of it.
+    /// Appends a detail to the message.
     pub(crate) fn detail(mut self, detail: impl std::fmt::Display) -> Self {
         self.message = format!("{} ({detail})", self.message);
         self
     }
 
-    /// As a server said it.
+    /// Creates an error from a server's report, prefixed with `why`.
     pub(crate) fn of_report(report: &ErrorReport<'_>, why: &str) -> Self {
         let sqlstate = report.sqlstate.unwrap_or(SqlState::GENERAL);
         let text = String::from_utf8_lossy(report.message);
         Self::new(report.code, &sqlstate.0, format!("{why}{text}"))
     }
 
-    /// The client does not keep to the protocol: ER_MALFORMED_PACKET.
+    /// Returns ER_MALFORMED_PACKET: the client violated the protocol.
     pub(crate) fn protocol(what: impl std::fmt::Display) -> Self {
         Self::new(1835, b"HY000", format!("protocol violation: {what}"))
     }
 
-    /// ER_UNKNOWN_COM_ERROR.
+    /// Returns ER_UNKNOWN_COM_ERROR.
     pub(crate) fn unknown_command() -> Self {
         Self::new(1047, b"08S01", "Unknown command")
     }
 
-    /// ER_UNKNOWN_STMT_HANDLER, in the servers' words.
+    /// Returns ER_UNKNOWN_STMT_HANDLER with the servers' text.
     pub(crate) fn unknown_statement(number: u32, to: &str) -> Self {
         let text = format!("Unknown prepared statement handler ({number}) given to {to}");
         Self::new(1243, b"HY000", text)
     }
 
-    /// ER_MAX_PREPARED_STMT_COUNT_REACHED: it would take the memory of all others.
+    /// Returns ER_MAX_PREPARED_STMT_COUNT_REACHED: one client must not exhaust the memory for all
+    /// others.
     pub(crate) fn too_many_statements() -> Self {
         let text = format!(
             "Can't create more than {OF_CLIENT_MAX} prepared statements, or more than 64 MiB of \
@@ -70,52 +71,55 @@ impl ErrorReply {
         Self::new(1461, b"42000", text)
     }
 
-    /// ER_NEED_REPREPARE: what the statement was prepared in is not to be had any more.
+    /// Returns ER_NEED_REPREPARE: the settings of the statement's preparation can no longer be
+    /// restored.
     pub(crate) fn must_prepare_again() -> Self {
         let text = "Prepared statement needs to be re-prepared: SQL mode, character set or schema \
                     changed since it was prepared";
         Self::new(1615, b"HY000", text)
     }
 
-    /// The same of an execution whose full packet has no room for the types of its parameters.
+    /// Returns ER_NEED_REPREPARE for an execution whose full packet cannot take the parameter
+    /// types.
     pub(crate) fn types_left_out() -> Self {
         let text = "Prepared statement needs to be re-prepared: an execution of 16 MiB or more \
                     does not include its parameter types; not executed";
         Self::new(1615, b"HY000", text)
     }
 
-    /// A value that was sent in advance has reached no server.
+    /// Returns the error for an execution with long data that reached no server.
     pub(crate) fn data_lost() -> Self {
         let text = "parameter data sent with COM_STMT_SEND_LONG_DATA was lost; statement not \
                     executed, send the data again and retry";
         Self::new(1205, b"HY000", text)
     }
 
-    /// ER_STMT_HAS_NO_OPEN_CURSOR, in the servers' words.
+    /// Returns ER_STMT_HAS_NO_OPEN_CURSOR with the servers' text.
     pub(crate) fn no_cursor(number: u32) -> Self {
         let text = format!("The statement ({number}) has no open cursor");
         Self::new(1421, b"HY000", text)
     }
 
-    /// ER_QUERY_INTERRUPTED.
+    /// Returns ER_QUERY_INTERRUPTED.
     pub(crate) fn interrupted() -> Self {
         Self::new(1317, b"70100", "Query execution was interrupted")
     }
 
-    /// ER_NOT_SUPPORTED_YET: the number would be taken for that of somebody else's connection.
+    /// Returns ER_NOT_SUPPORTED_YET: the server could apply the id to the connection of another
+    /// client.
     pub(crate) fn kill_of_stranger() -> Self {
         let text = "KILL CONNECTION must be the only statement and name a connection id assigned \
                     by Evenkeel; ids reported by the servers are not valid here";
         Self::new(1235, b"42000", text)
     }
 
-    /// ER_UNSUPPORTED_PS, at which clients send the text as it is.
+    /// Returns ER_UNSUPPORTED_PS, after which clients send the statement as text.
     pub(crate) fn kill_prepared() -> Self {
         let text = "KILL CONNECTION cannot be prepared; send it as a text statement";
         Self::new(1295, b"HY000", text)
     }
 
-    /// The client has waited for a connection in vain.
+    /// Returns the error for a wait for a connection that timed out.
     pub(crate) fn waited() -> Self {
         Self::new(
             1040,
@@ -125,7 +129,7 @@ impl ErrorReply {
         )
     }
 
-    /// There is no use in waiting for a connection.
+    /// Returns the error for a connection request that the pool rejected.
     pub(crate) fn refused(refusal: PoolRefusal) -> Self {
         match refusal {
             PoolRefusal::QueueFull => Self::new(
@@ -148,7 +152,7 @@ impl ErrorReply {
         }
     }
 
-    /// Its work is not run.
+    /// Returns the error for a failed acquisition; the command was not executed.
     pub(super) fn from_acquire_error(denial: &AcquireError) -> Self {
         match denial {
             AcquireError::Refused(refusal) => Self::refused(*refusal),
@@ -158,7 +162,7 @@ impl ErrorReply {
         }
     }
 
-    /// No connection could be opened.
+    /// Returns the error for a failed connection attempt to a server.
     pub(crate) fn from_connect_error(error: &ConnectError) -> Self {
         match error.code {
             Some(code) => Self {
@@ -169,38 +173,38 @@ impl ErrorReply {
         }
     }
 
-    /// What the session had on its connection is gone with it.
+    /// Returns the error for the loss of a server connection that held session state.
     pub(crate) fn pinned_state_lost() -> Self {
         let text = "lost the server connection that this session was pinned to; reconnect";
         Self::new(1053, b"08S01", text)
     }
 
-    /// ER_OPTION_PREVENTS_STATEMENT, as the replica would say it.
+    /// Returns ER_OPTION_PREVENTS_STATEMENT, as a replica would.
     pub(crate) fn bound_to_replica() -> Self {
         let text = "session is pinned to a read-only replica, and the statement may write or lock; \
                     not executed. End the READ ONLY transaction or reset the connection first";
         Self::new(1290, b"HY000", text)
     }
 
-    /// ER_NOT_ALLOWED_COMMAND: a rule refuses it.
+    /// Returns ER_NOT_ALLOWED_COMMAND: a rule rejects the command.
     pub(crate) fn by_rule(why: String) -> Self {
         Self::new(1148, b"42000", why)
     }
 
-    /// There is no primary, or was none any more.
+    /// Returns the error for a primary that is missing or was lost.
     pub(crate) fn from_primary_error(trouble: PrimaryError) -> Self {
         let (number, sqlstate) = match trouble {
-            // ER_OPTION_PREVENTS_STATEMENT: as a replica would say it.
+            // ER_OPTION_PREVENTS_STATEMENT, as a replica would return it.
             PrimaryError::NoPrimary { .. } => (1290, b"HY000"),
             PrimaryError::QueueFull => (1040, b"08004"),
-            // ER_LOCK_DEADLOCK: all of the transaction is rolled back, and may be done again.
+            // ER_LOCK_DEADLOCK: the whole transaction is rolled back and may be retried.
             PrimaryError::TransactionLost => (1213, b"40001"),
             PrimaryError::OutcomeUnknown => (2013, b"08S01"),
         };
         Self::new(number, sqlstate, trouble.to_string())
     }
 
-    /// A session that is ended from outside.
+    /// Returns the error for a session that is terminated by Evenkeel.
     pub(crate) fn of_ending(ending: &TerminationReason) -> Self {
         let text = match ending {
             TerminationReason::IdleTimeout => {
@@ -226,7 +230,7 @@ impl ErrorReply {
         Self::new(1053, b"08S01", text)
     }
 
-    /// As an ERR packet with this number.
+    /// Writes the error as an ERR packet with this sequence number.
     pub(crate) fn write(&self, sequence: u8, out: &mut Vec<u8>) {
         let error = build::ErrorText {
             code: self.code.number,

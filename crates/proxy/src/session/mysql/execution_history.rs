@@ -1,22 +1,24 @@
-//! Who has executed a statement of a server, and with which types. MySQL infers what a `?` is from
-//! executions, and keeps that with the statement: where somebody has given a DOUBLE, it compares an
-//! integer as one from then on. That must have been the same client, as it would be there.
+//! Records which clients executed a server's statement, and with which parameter types.
+//!
+//! MySQL infers the type of each `?` from executions and keeps it with the statement. After a
+//! DOUBLE, it compares an integer as a DOUBLE too. Only types from the same client may have this
+//! effect, as they would on a direct connection.
 
 use evenkeel_wire::mysql::frontend::typed;
 
-/// The first MySQL that does so.
+/// First MySQL version with this behavior.
 const SINCE: u32 = 80_022;
 
-/// NULL, which is of no type.
+/// Type code of NULL, which is compatible with any type.
 const NULL: u16 = 6;
 
-/// The executions of a statement since its server has prepared it.
+/// Executions of a statement since its server prepared it.
 #[derive(Debug, Default)]
 pub(crate) struct ExecutionHistory {
     by: ExecutedBy,
-    /// The type of each parameter, as it was given last.
+    /// Type of each parameter in the last execution.
     kinds: Box<[u16]>,
-    /// They were not the same each time, which one client alone may do.
+    /// True if the types have varied, which is only safe for a single client.
     are_mixed: bool,
 }
 
@@ -28,25 +30,27 @@ enum ExecutedBy {
     Several,
 }
 
-/// Whether a server keeps what it infers.
+/// Returns whether a server keeps the types that it infers.
 pub(super) fn is_kept_by(is_mariadb: bool, version: u32) -> bool {
     !is_mariadb && version >= SINCE
 }
 
 impl ExecutionHistory {
-    /// Whether nobody but this client has executed it: the server may remember anything.
+    /// Returns whether no other client has executed the statement, so that any inferred type is
+    /// acceptable.
     pub(super) fn is_only_by(&self, client: u64) -> bool {
         self.by == ExecutedBy::Nobody || self.by == ExecutedBy::One(client)
     }
 
-    /// Whether others have executed it with these types only. `named`: each has a name.
+    /// Returns whether the statement was executed only with these types. `named`: each type has a
+    /// name.
     pub(super) fn was_so(&self, types: &[u8], named: bool) -> bool {
         let mut both = self.kinds.iter().zip(typed(types, named));
         let is_so = |known: u16, kind: u16| known == kind || known == NULL || kind == NULL;
         !self.are_mixed && both.all(|(known, (kind, _))| is_so(*known, kind))
     }
 
-    /// This client executes it with these types.
+    /// Records an execution by this client with these types.
     pub(super) fn note(&mut self, client: u64, types: &[u8], named: bool) {
         if self.by == ExecutedBy::Nobody {
             self.by = ExecutedBy::One(client);
@@ -74,7 +78,7 @@ mod tests {
     const UNSIGNED: [u8; 2] = [8, 128];
     const NONE: [u8; 2] = [6, 0];
 
-    /// Whether a client may execute it as it is there, behind executions of clients.
+    /// Returns whether a client may execute the server's statement after the given executions.
     fn may(before: &[(u64, [u8; 2])], client: u64, types: [u8; 2]) -> bool {
         let mut executed = ExecutionHistory::default();
         for (client, types) in before {

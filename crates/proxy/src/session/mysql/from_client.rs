@@ -1,5 +1,5 @@
-//! From the client: one command at a time. What needs no server is answered at once; the rest goes
-//! to the server as it came, but for numbers of statements, which are ours.
+//! Handles client input, one command at a time: answers what needs no server immediately, and
+//! forwards the rest with statement ids replaced by those of the server.
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::mysql::conversation::{Origin, Request};
@@ -15,26 +15,26 @@ use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
 use crate::session::input::Input;
 use crate::socket::Chunk;
 
-/// In the beginning of an execution are the types of its parameters: 65,535 at most, of three bytes
-/// if they have no names.
+/// Length in bytes of the beginning of an execution that contains its parameter types: up to
+/// 65,535, with three bytes each if they have no names.
 const TYPES_LENGTH_MAX: usize = 256 * 1024;
 
-/// What is still to come of a payload that may go on over several packets, or of a file.
+/// Remainder of a payload, possibly of several packets, or of a file that has not been received.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RemainingPayload {
-    /// Bytes of the current packet.
+    /// Remaining bytes of the current packet.
     left: usize,
-    /// Another packet of the same payload follows.
+    /// True if another packet of the same payload follows.
     goes_on: bool,
-    /// Payload after payload, up to an empty one.
+    /// True for a file: payloads follow until an empty one.
     is_file: bool,
-    /// What the answer's number is.
+    /// Sequence number of the reply.
     pub(super) sequence: u8,
     renumber: Renumber,
 }
 
 impl RemainingPayload {
-    /// A file is to come.
+    /// Returns the remainder of a file whose transfer begins.
     pub(super) fn of_file() -> Self {
         Self {
             is_file: true,
@@ -42,12 +42,12 @@ impl RemainingPayload {
         }
     }
 
-    /// Nothing is to come.
+    /// Returns whether nothing remains.
     pub(super) fn is_over(&self) -> bool {
         self.left == 0 && !self.goes_on && !self.is_file
     }
 
-    /// Begins with the packet whose header is at the beginning of `bytes`.
+    /// Begins with the packet that has this header.
     fn begin(header: frame::Header) -> Self {
         Self {
             left: header.frame_length(),
@@ -57,7 +57,7 @@ impl RemainingPayload {
         }
     }
 
-    /// How many of these bytes belong to it; they count as come.
+    /// Returns how many of these bytes belong to the payload, and counts them as received.
     fn span(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
@@ -80,7 +80,7 @@ impl RemainingPayload {
 }
 
 impl Session<'_> {
-    /// A command, perhaps. False: not enough of it is here to tell.
+    /// Begins a command. Returns false if more input is required to process it.
     pub(super) fn begin(&mut self, input: Input<'_>) -> Result<bool, ExitReason> {
         if !self.rest.is_over() {
             return Ok(self.pass_over(&input));
@@ -96,7 +96,8 @@ impl Session<'_> {
         }
         let first = bytes.get(HEADER_LENGTH).copied();
         if first == Some(Code::StmtPrepare as u8) {
-            // Whoever refuses it: an execution of the last one must not run the one before.
+            // Applies even if the preparation fails: an execution of LAST must not run the previous
+            // statement.
             self.numbers.not_prepared();
         }
         self.rest = RemainingPayload::begin(header);
@@ -112,7 +113,7 @@ impl Session<'_> {
                 self.ruling = None;
                 let look = self.look(&packet[HEADER_LENGTH..]);
                 if look.is_err() {
-                    // Commands after a COM_CHANGE_USER are the new user's.
+                    // Commands after a COM_CHANGE_USER belong to the new user.
                     self.hold(&bytes[length..]);
                 }
                 look?
@@ -141,13 +142,13 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// Whether what is held is only the beginning of a command.
+    /// Returns whether the pending input is only the beginning of a command.
     pub(super) fn holds_too_little(&self) -> bool {
         let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
         is_between && command_of(self.pending_input.bytes()).is_none()
     }
 
-    /// The rest of a command that was refused. False: nothing of it is here.
+    /// Skips the rest of a rejected command. Returns false if none of it has been received.
     fn pass_over(&mut self, input: &Input<'_>) -> bool {
         let bytes = input.bytes();
         let length = self.rest.span(bytes);
@@ -160,7 +161,7 @@ impl Session<'_> {
         length > 0
     }
 
-    /// The command is answered by an error of ours, once all of it has come.
+    /// Answers the command with an error, after all of it has been received.
     pub(super) fn tell(&mut self, complaint: ErrorReply) {
         if self.rest.is_over() {
             let sequence = self.rest.sequence;
@@ -179,7 +180,7 @@ impl Session<'_> {
         };
     }
 
-    /// To the server that the session has, or one that it gets.
+    /// Sends the command to the session's server, or to one that it acquires.
     fn send_on(&mut self, input: Input<'_>, length: usize) -> Result<(), ExitReason> {
         let is_all = length == input.bytes().len();
         self.hold(&input.bytes()[length..]);
@@ -208,8 +209,8 @@ impl Session<'_> {
             return self.refuse(complaint);
         }
         if let Some(server) = self.server.take() {
-            // What it asks of the statement before may be another client's there; and a reset that
-            // its client has asked for has made the settings the server's.
+            // The state of the previous statement that the command queries may be another client's
+            // on this connection. A reset by the client has restored the server's own settings.
             let meaning = self.unit.sense.meaning();
             let asks = meaning.is_some_and(|meaning| !self.shared.asked.needs(meaning).is_empty());
             let _ = (asks || server.settings.is_doubtful()) && self.compare(&server);
@@ -225,8 +226,8 @@ impl Session<'_> {
         }
     }
 
-    /// The connection is there: what must be in place is asked for, and the command is sent with
-    /// that if it does no harm without. `chunk`: the command as it came, and nothing else.
+    /// Sends the required state to the acquired connection. The command is included if it may
+    /// precede that state. `chunk`: the command as received, without other input.
     pub(super) fn launch(&mut self, chunk: Option<Chunk<'_>>) -> Result<(), ExitReason> {
         if !self.has_room_for_types() {
             return self.refuse(ErrorReply::types_left_out());
@@ -242,7 +243,7 @@ impl Session<'_> {
         self.send_command(out, chunk)
     }
 
-    /// The command itself, behind what is in `out`.
+    /// Sends the command itself, after the contents of `out`.
     pub(super) fn send_command(
         &mut self,
         mut out: Vec<u8>,
@@ -288,7 +289,7 @@ impl Session<'_> {
         self.sent_part()
     }
 
-    /// What is to be said of a command in the conversation with the server.
+    /// Returns the entry for the command in the conversation with the server.
     fn request(&mut self) -> Option<Request> {
         let there = match self.unit.what.number() {
             Some(number) => self.there(number)?,
@@ -311,7 +312,7 @@ impl Session<'_> {
         })
     }
 
-    /// More of the command, or of the file.
+    /// Forwards more of the command or of the file.
     pub(super) fn forward(&mut self, input: Input<'_>) -> Result<bool, ExitReason> {
         let bytes = input.bytes();
         let is_streaming = matches!(self.stage, Stage::Streaming);
@@ -355,7 +356,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// A part of the command has gone, perhaps the last.
+    /// Updates the stage after a part of the command, possibly the last, was sent.
     fn sent_part(&mut self) -> Result<(), ExitReason> {
         if !self.rest.is_over() {
             return Ok(());
@@ -397,8 +398,8 @@ impl Session<'_> {
     }
 }
 
-/// Whether a command is told that a transaction was lost before it: not one that has no answer, nor
-/// one that ends a transaction and begins anew.
+/// Returns whether a command receives the error about a transaction lost before it. Excluded are
+/// commands without a reply, and those that end a transaction and reset the session.
 fn hears_of_loss(first: Option<u8>) -> bool {
     let others = [
         Code::Quit,
@@ -412,7 +413,7 @@ fn hears_of_loss(first: Option<u8>) -> bool {
         .is_none_or(|code| !others.contains(&code))
 }
 
-/// The header of the command that begins here, if enough of it is here to look at it.
+/// Returns the header of the command that begins here, if enough of the command has been received.
 pub(super) fn command_of(bytes: &[u8]) -> Option<frame::Header> {
     let Parsed::Frame(header, _) = frame::header(bytes) else {
         return None;
@@ -422,8 +423,8 @@ pub(super) fn command_of(bytes: &[u8]) -> Option<frame::Header> {
     is_enough.then_some(header)
 }
 
-/// How much of a command must be here before it can be looked at: texts are read, of others only
-/// the beginning matters.
+/// Returns how many bytes of a command are required to process it: texts are parsed whole, of other
+/// commands only the beginning matters.
 fn needed(first: Option<u8>) -> usize {
     match first.and_then(Code::of) {
         Some(Code::Query | Code::StmtPrepare) => HEADER_LENGTH + TEXT_LENGTH_MAX,
@@ -433,7 +434,7 @@ fn needed(first: Option<u8>) -> usize {
     }
 }
 
-/// A packet that is not full has room for more.
+/// Returns whether a packet can take `more` bytes without becoming full.
 pub(super) fn has_room(header: frame::Header, more: usize) -> bool {
     header.payload_length as usize + more < PAYLOAD_LENGTH_MAX as usize
 }

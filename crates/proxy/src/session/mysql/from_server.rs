@@ -1,6 +1,5 @@
-//! From the server to the client: the bytes as they came, but for the replies to what we have asked
-//! ourselves and the forms that the two sides have agreed on otherwise; and what they tell about
-//! the session.
+//! Forwards server output to the client: removes replies to Evenkeel's own commands, converts
+//! formats that differ between both sides, and tracks the session state.
 
 use std::sync::Arc;
 
@@ -22,21 +21,20 @@ use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::socket::Chunk;
 
-/// What a replica says of what it was told to wait for, at most.
+/// Maximum length in bytes of the kept result of a wait or tracker query.
 const WORD_LENGTH_MAX: usize = 4 * 1024;
 
-/// What a walk through a server's bytes has led to.
+/// Result of a scan of server output.
 #[derive(Default)]
 pub(super) struct ScanResult {
-    /// The client's command has got its whole answer.
+    /// True if the client's command has received its complete reply.
     pub(super) is_answered: bool,
-    /// Something failed that may be run elsewhere.
+    /// Failure that may permit a retry on another server.
     pub(super) mishap: Option<FailureKind>,
-    /// A command of ours was refused.
+    /// Error with which the server rejected a command of Evenkeel.
     pub(super) refused: Option<ErrorReply>,
-    /// The connection ends, or cannot be followed any more.
+    /// Reason why the connection ends or cannot be parsed further.
     pub(super) broken: Option<String>,
-    /// The server wants the client's file.
     pub(super) wants_file: bool,
 }
 
@@ -81,7 +79,8 @@ impl Session<'_> {
         }
     }
 
-    /// Decides what becomes of each byte. True: the input goes on as it is.
+    /// Decides for each byte whether to forward it. Returns true if the input is forwarded
+    /// unchanged.
     fn scan(
         &mut self,
         server: &mut ServerConnection,
@@ -123,14 +122,14 @@ impl Session<'_> {
         flight.settle(&mut server.held)
     }
 
-    /// The rest of a packet of which only the beginning was held.
+    /// Forwards or drops the rest of a packet of which only the beginning was held.
     fn cut_rest(&mut self, server: &mut ServerConnection, flight: &mut StreamEditor<'_, '_>) {
         let length = server.remainder.min(flight.rest().len());
         if length == 0 {
             return;
         }
         server.remainder -= length;
-        // What answer is due does not matter within a packet.
+        // The expected reply does not matter within a packet.
         let rest = flight.rest().get(..length).unwrap_or_default();
         let _ = server.boundaries.next(rest, ExpectedReply::Simple);
         match server.passing {
@@ -139,7 +138,7 @@ impl Session<'_> {
         }
     }
 
-    /// Rows and definitions.
+    /// Forwards or drops rows and definitions.
     fn pass(
         &mut self,
         server: &ServerConnection,
@@ -163,7 +162,6 @@ impl Session<'_> {
         flight.drop(passed);
     }
 
-    /// Where bytes go that come now.
     fn delivery(&self, server: &ServerConnection, walked: &ScanResult) -> Delivery {
         let is_nobody_s = matches!(self.stage, Stage::DiscardReply(_))
             || walked.refused.is_some()
@@ -174,7 +172,7 @@ impl Session<'_> {
         }
     }
 
-    /// A packet that matters, or a place between two.
+    /// Handles a packet that affects the state, or a boundary between packets.
     fn event(
         &mut self,
         server: &mut ServerConnection,
@@ -202,7 +200,7 @@ impl Session<'_> {
         }
         if delivery == Delivery::Discard {
             if let ReplyOutcome::Prepared { statement, .. } = settled {
-                // It is prepared elsewhere; here nobody would ever close it.
+                // The retry prepares it on another server; no session would close it here.
                 server.closing.push(statement);
             }
             note_end(event, walked);
@@ -212,7 +210,6 @@ impl Session<'_> {
         self.rewrite(flight, event, packet, walked);
     }
 
-    /// A reply to a command of ours.
     fn own_event(
         &mut self,
         server: &mut ServerConnection,
@@ -243,7 +240,7 @@ impl Session<'_> {
                 let is_right = walked.refused.is_none() && matches!(self.stage, Stage::Preparing);
                 match self.unit_statement().filter(|_| is_right) {
                     Some(id) => self.prepared_there(server, id, statement),
-                    // In which schema is not certain.
+                    // The schema of the preparation is uncertain.
                     None => server.closing.push(statement),
                 }
             }
@@ -280,7 +277,6 @@ impl Session<'_> {
         }
     }
 
-    /// A part of the answer to the client's command.
     fn client_event(
         &mut self,
         server: &mut ServerConnection,
@@ -337,7 +333,7 @@ impl Session<'_> {
         }
     }
 
-    /// Puts a packet into the form that the client has agreed on.
+    /// Converts a packet to the format agreed on with the client.
     fn rewrite(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -370,7 +366,7 @@ impl Session<'_> {
             }
             Rewrite::Impossible => {
                 walked.broken = Some("sent a packet that is too long to rewrite".to_owned());
-                // Its client still waits, and hears of it.
+                // The client still waits, and receives the error.
                 walked.is_answered = false;
                 flight.drop(packet.len());
             }
@@ -378,7 +374,6 @@ impl Session<'_> {
         self.worker.keep_spare(own);
     }
 
-    /// Sends on what is the client's.
     fn pass_on(
         &mut self,
         input: Input<'_>,
@@ -415,7 +410,6 @@ impl Session<'_> {
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
-    /// The statement that the command is about.
     fn unit_statement(&self) -> Option<u64> {
         match (&self.unit.what, self.unit.what.number()) {
             (CommandKind::Prepare(statement), _) => Some(statement.id),
@@ -424,7 +418,6 @@ impl Session<'_> {
         }
     }
 
-    /// The client's COM_STMT_PREPARE succeeded.
     fn prepared(
         &mut self,
         server: &mut ServerConnection,
@@ -445,14 +438,13 @@ impl Session<'_> {
     }
 }
 
-/// Gives a packet another number.
 fn set_sequence(packet: &mut [u8], sequence: u8) {
     if let Some(number) = packet.get_mut(HEADER_LENGTH - 1) {
         *number = sequence;
     }
 }
 
-/// What is kept of the input goes on, renumbered if the client has got other packets before.
+/// Keeps bytes of the input; renumbers them if the client has received additional packets.
 fn keep(
     transcoder: &mut evenkeel_wire::mysql::rewrite::Transcoder,
     flight: &mut StreamEditor<'_, '_>,
@@ -469,7 +461,7 @@ fn keep(
     flight.drop(length);
 }
 
-/// What is still to come of a packet that is longer than we hold.
+/// Returns how much of a packet longer than the hold limit has not been received.
 fn remainder(packet: &[u8]) -> usize {
     if packet.len() < HELD_LENGTH_MAX {
         return 0;
@@ -480,7 +472,6 @@ fn remainder(packet: &[u8]) -> usize {
     }
 }
 
-/// An error that ends the connection.
 fn note_end(event: &Event<'_>, walked: &mut ScanResult) {
     if let Event::Error(report) = event
         && report.is_fatal()
@@ -492,7 +483,7 @@ fn note_end(event: &Event<'_>, walked: &mut ScanResult) {
     }
 }
 
-/// What a server says that was asked nothing is why it ends the connection.
+/// Returns the reason why the server ends the connection, from an unsolicited packet.
 fn last_word(bytes: &[u8]) -> String {
     let report = match frame::frame(bytes, frame::PRE_AUTH_LENGTH_MAX) {
         Parsed::Frame(packet, _) => ErrorReport::read(packet.payload),

@@ -1,9 +1,11 @@
-//! Connection ids of clients: those of our greeting, of CONNECTION_ID() and of KILL.
+//! Assigns connection ids to clients, for the greeting, CONNECTION_ID() and KILL.
 //!
-//! Many drivers keep them in a signed int, so they are below 2^31. They are above all ids that a
-//! server has given to its connections unless it has had 2^30 of them: clients hear of those in
-//! SHOW PROCESSLIST, and KILL takes none of them for ours. Two bits are of the process, so that
-//! one which has taken over knows its own; in the rest another Evenkeel behind the same address
+//! Many drivers keep ids in a signed int, so they are below 2^31. They exceed all ids that a server
+//! assigns until it has had 2^30 connections. Clients see those in SHOW PROCESSLIST; KILL must not
+//! take them for ids of Evenkeel.
+//!
+//! Two bits belong to the process, so that a successor recognizes its own ids. The other bits of
+//! another Evenkeel behind the same address most likely begin elsewhere.
 //! begins elsewhere, but for a rare chance.
 
 use std::sync::Arc;
@@ -13,22 +15,22 @@ use crate::numbers::{Number, Numbers};
 const MARK_BIT: u32 = 30;
 const NUMBER_BITS: u32 = 28;
 
-/// What the ids of a process are made of.
+/// Returns the pool of numbers for the ids of a process.
 pub(crate) fn numbers() -> Arc<Numbers> {
     Numbers::below(1 << NUMBER_BITS)
 }
 
-/// The id is the lower half; with the upper one, nobody else in this process ever has it again.
+/// Returns an id in the lower half. Together with the upper half, it is unique within this process.
 pub(super) fn of(number: &Number, generation: u32) -> u64 {
     u64::from(number.round()) << 32 | u64::from(first(generation) | number.value())
 }
 
-/// Whether a process of that generation has given the id out.
+/// Returns whether a process of that generation assigned the id.
 pub(in crate::session) fn is_of(id: u32, generation: u32) -> bool {
     id >> NUMBER_BITS == first(generation) >> NUMBER_BITS
 }
 
-/// The lowest id of a process.
+/// Returns the lowest id of a process.
 fn first(generation: u32) -> u32 {
     1 << MARK_BIT | (generation & 3) << NUMBER_BITS
 }

@@ -1,13 +1,13 @@
-//! What a client has sent ahead.
+//! Buffers input that a client has sent in advance.
 
 use std::mem::take;
 
-/// Bytes that wait. Of very many commands one is taken after the other: those behind it stay where
-/// they are.
+/// Bytes that have not been processed. Commands are taken one at a time without moving the bytes
+/// after them.
 #[derive(Debug, Default)]
 pub(super) struct PendingInput {
     bytes: Vec<u8>,
-    /// So many at their beginning are gone.
+    /// Number of bytes at the beginning that have been taken.
     taken: usize,
 }
 
@@ -24,7 +24,7 @@ impl PendingInput {
         self.bytes().is_empty()
     }
 
-    /// More has come. `spare`: memory for it if there is none.
+    /// Appends input. `spare`: provides a buffer if there is none.
     pub(super) fn push(&mut self, more: &[u8], spare: impl FnOnce() -> Vec<u8>) {
         if more.is_empty() {
             return;
@@ -38,7 +38,8 @@ impl PendingInput {
         self.bytes.extend_from_slice(more);
     }
 
-    /// The first ones, if there are so many. `spare`: memory for them if others stay.
+    /// Takes the first `count` bytes, or all if there are fewer. `spare`: provides a buffer if
+    /// bytes remain.
     pub(super) fn take(&mut self, count: usize, spare: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
         let first = self.bytes().get(..count);
         if let Some(first) = first.filter(|first| first.len() < self.len()) {
@@ -73,7 +74,7 @@ mod tests {
         assert!(taken.len() > 500 && counted.clone().all(|(one, count)| *one == count));
     }
 
-    /// Not a measurement: an upper bound that copying the rest each time would break.
+    /// Not a measurement: an upper bound that copying the rest each time would exceed.
     #[test]
     fn taking_little_of_much_costs_little() {
         let mut held = PendingInput::default();
