@@ -6,7 +6,6 @@
 //!
 //! Two bits belong to the process, so that a successor recognizes its own ids. The other bits of
 //! another Evenkeel behind the same address most likely begin elsewhere.
-//! begins elsewhere, but for a rare chance.
 
 use std::sync::Arc;
 

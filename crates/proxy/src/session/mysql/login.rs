@@ -1,5 +1,5 @@
-//! The door: from our greeting to the OK of a login. Nothing of a client that has not proved who it
-//! is reaches a server.
+//! Handles client logins, from the greeting to the OK. No data of an unauthenticated client is sent
+//! to a server.
 
 mod check;
 mod client_packets;
@@ -43,23 +43,23 @@ use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::stream::Stream;
 use crate::upstream::worker_pool::WorkerPool;
 
-/// Right behind the start a client waits for what routines and triggers do; where servers do not
-/// tell, not for ever.
+/// Limit of the wait for the catalog of routines and triggers, which a client's login waits for
+/// right after startup. Servers that do not report it must not block logins.
 const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 
-/// What the workers of a service share for logins.
+/// Login state shared by the workers of a service.
 #[derive(Debug, Default)]
 pub(crate) struct Logins {
     pub(super) faces: ServerGreetings,
     pub(super) greetings: BaselineCache,
     pub(super) vault: password_cache::PasswordCache,
     pace: PasswordRateLimit,
-    /// The servers look up the names of who connects.
+    /// True if the servers resolve client addresses to names.
     by_name: AtomicBool,
     mock_secret: MockSecret,
 }
 
-/// What unknown users are made of: the same ones as long as the service lives.
+/// Secret for the mock credentials of unknown users, which stay the same while the service lives.
 #[derive(Debug)]
 struct MockSecret([u8; 32]);
 
@@ -69,7 +69,7 @@ impl Default for MockSecret {
     }
 }
 
-/// A client that wants in.
+/// Handles the login of one client.
 #[derive(Clone)]
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
@@ -79,31 +79,31 @@ pub(super) struct LoginHandler<'a> {
     pub(super) shared: Arc<PostgresService>,
     pub(super) lending: Rc<WorkerPool<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
-    /// The client's connection id is the lower half.
+    /// Value whose lower half is the client's connection id.
     pub(super) id: u64,
 }
 
-/// What a client and we agreed on at the beginning; it stays as long as the connection.
+/// Parameters negotiated with a client at its handshake; constant for the whole connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientHandshake {
-    /// CONNECTION_ID() is its lower half.
+    /// Value whose lower half is CONNECTION_ID().
     pub(super) id: u64,
     pub(super) agreed: Capabilities,
-    /// Of the greeting.
+    /// Nonce of the greeting.
     pub(super) nonce: Nonce,
 }
 
-/// COM_CHANGE_USER: a new login on the same connection.
+/// Data for COM_CHANGE_USER, a new login on the same connection.
 pub(super) struct UserChange {
     pub(super) client: Stream,
     pub(super) entrance: ClientHandshake,
-    /// The packet's payload.
+    /// Payload of the packet.
     pub(super) payload: Vec<u8>,
-    /// What the client has sent after it.
+    /// Bytes that the client has sent after the packet.
     pub(super) ahead: Vec<u8>,
 }
 
-/// What a session is made of.
+/// Components of a new session.
 pub(super) struct SessionParts<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) seat: &'a ClientPermit,
@@ -114,29 +114,29 @@ pub(super) struct SessionParts<'a> {
     pub(super) account: Rc<Account>,
     pub(super) card: Rc<SessionHandle>,
     pub(super) client: Stream,
-    /// What the client has sent after its login.
+    /// Bytes that the client has sent after its login.
     pub(super) ahead: Vec<u8>,
     pub(super) entrance: ClientHandshake,
     pub(super) begin: InitialState,
 }
 
-/// What a session begins with.
+/// Initial state of a session.
 pub(super) struct InitialState {
-    /// A server has been asked: it exists, and the user may use it.
+    /// Initial schema; a server has confirmed that it exists and that the user may use it.
     pub(super) schema: Option<Box<[u8]>>,
-    /// The number of a collation, as the client named it; 0: none.
+    /// Collation id as sent by the client; 0 for none.
     pub(super) collation: u16,
-    /// What a server connection has right behind its login.
+    /// State of a server connection right after its login.
     pub(super) fresh: Arc<Baseline>,
-    /// Of the server that told it.
+    /// Version of the server that reported the state.
     pub(super) version: Arc<Version>,
 }
 
-/// Why a client does not come in.
+/// Reason why a login fails.
 pub(super) enum LoginError {
-    /// It left, or its connection broke.
+    /// The client disconnected, or its connection failed.
     Disconnected,
-    /// It is told this.
+    /// The client receives this error.
     Rejected(ErrorReply),
 }
 
@@ -152,35 +152,35 @@ impl From<std::io::Error> for LoginError {
     }
 }
 
-/// What the client has said so far.
+/// Login data that the client has sent so far.
 struct LoginRequest {
     entrance: ClientHandshake,
     user: String,
     claim: ClaimedIdentity,
-    /// The plugin of the claim.
+    /// Authentication plugin of the claim.
     plugin: Option<Vec<u8>>,
-    /// It says that it has a password.
+    /// True if the client claims to have a password.
     has_proof: bool,
-    /// What its proof is made with.
+    /// Nonce on which the client's proof is based.
     nonce: Nonce,
     schema: Option<Box<[u8]>>,
     collation: u16,
-    /// The plugin that users have as a rule.
+    /// Default authentication plugin of users.
     usual: &'static [u8],
-    /// The servers tell clients by their passwords that certificates are theirs.
+    /// True if the servers prove their certificates to clients by the password.
     wants_certificate_proof: bool,
 }
 
-/// How a login begins.
+/// Start of a login.
 enum LoginOrigin {
-    /// With our greeting.
+    /// A new connection, which receives the greeting.
     Greeting,
-    /// On a connection that is logged in.
+    /// COM_CHANGE_USER on a logged-in connection.
     Change(ClientHandshake, Vec<u8>),
 }
 
 impl<'a> LoginHandler<'a> {
-    /// Lets a client in, within the limit of a login.
+    /// Logs a client in, within the time limit for logins.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, TerminationReason> {
         let talk = ClientPackets::new(client, 0, Vec::new());
         let session = self.hear(talk, LoginOrigin::Greeting).await?;
@@ -194,7 +194,7 @@ impl<'a> LoginHandler<'a> {
         limit.unwrap_or_default()
     }
 
-    /// COM_CHANGE_USER. A failure ends the connection, as it does at a server.
+    /// Handles COM_CHANGE_USER. A failure ends the connection, as on a server.
     pub(super) async fn change_user(
         self,
         changing: UserChange,
@@ -280,7 +280,7 @@ impl<'a> LoginHandler<'a> {
         Ok(self.enter(talk, wish.entrance, account, begin))
     }
 
-    /// Greets, and hears what the client wants.
+    /// Sends the greeting and receives the client's response.
     async fn begin(
         &self,
         talk: &mut ClientPackets,
@@ -310,7 +310,8 @@ impl<'a> LoginHandler<'a> {
         Ok(wish_of(entrance, &response, least))
     }
 
-    /// A client that wants to be somebody else may have come before TLS was required.
+    /// Rejects a plain connection if TLS is required; COM_CHANGE_USER may come on a connection
+    /// older than that requirement.
     fn check_channel(
         &self,
         talk: &ClientPackets,
@@ -324,7 +325,7 @@ impl<'a> LoginHandler<'a> {
         }
     }
 
-    /// Whether others can listen: a Unix socket is as good as TLS.
+    /// Returns whether the channel is safe from eavesdropping; a Unix socket is as safe as TLS.
     fn channel(&self, talk: &ClientPackets) -> Channel {
         match talk.is_encrypted() || self.peer.is_none() {
             true => Channel::Secure,
@@ -337,8 +338,8 @@ impl<'a> LoginHandler<'a> {
     }
 }
 
-/// A client that begins with another plugin than our greeting may have left the greeting's random
-/// bytes aside, and have proved nothing yet: it is asked.
+/// Creates the request from a handshake response. A client that starts with another plugin than the
+/// greeting's may not have used its nonce, so its response proves nothing yet and it is challenged.
 fn wish_of(
     entrance: ClientHandshake,
     response: &Response<'_>,
@@ -365,8 +366,9 @@ fn wish_of(
     }
 }
 
-/// The proof is made with the random bytes of the greeting, as at the servers: libraries made of
-/// MariaDB's use no others for it, not even if they are asked anew. Who sends none is asked.
+/// Creates the request from COM_CHANGE_USER. The proof is based on the greeting's nonce, as on a
+/// server: MariaDB's libraries use no other for it, even when challenged again. A client without a
+/// proof is challenged.
 fn changed(
     entrance: ClientHandshake,
     payload: &[u8],

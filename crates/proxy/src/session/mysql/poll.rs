@@ -1,4 +1,4 @@
-//! One step of a session after the other, as the outside has something for it.
+//! Polls a session and runs its next steps, up to `STEPS_MAX` at a time.
 
 use std::task::{Context, Poll};
 
@@ -23,7 +23,7 @@ impl Session<'_> {
         Poll::Pending
     }
 
-    /// One thing that can be done now. False: nothing can.
+    /// Runs one step that is possible now. Returns false if none is.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         let service = self.permit.service();
         if let Some(got) = self.borrower.poll_connection(context, service) {
@@ -55,7 +55,7 @@ impl Session<'_> {
         self.step_client(context, is_client_ready)
     }
 
-    /// What comes from other threads.
+    /// Handles timers and results from other threads.
     fn step_waiting(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         if let Some(holding) = &mut self.holding
             && holding.as_mut().poll(context).is_ready()
@@ -83,7 +83,7 @@ impl Session<'_> {
         Ok(false)
     }
 
-    /// Takes what the server says. False: it says nothing.
+    /// Receives server output. Returns false if there is none.
     fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         let worker = self.worker;
         let Some(server) = &mut self.server else {
@@ -100,8 +100,9 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// Between two commands: what its client has closed is closed at the server, and the connection
-    /// goes back when nothing of this client is on it. All that was sent is with the kernel then.
+    /// Runs between two commands: closes statements at the server that the client has closed, and
+    /// releases the connection if it holds no state of this client. Requires that the kernel has
+    /// accepted all data sent to the server.
     fn step_between(&mut self, context: &mut Context<'_>) -> bool {
         let Some(server) = &self.server else {
             return false;
@@ -124,13 +125,13 @@ impl Session<'_> {
         true
     }
 
-    /// Whether the server has all that was sent to it; a failure is found by the next receive.
+    /// Returns whether all data was sent to the server; a failure is reported by the next receive.
     fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
         let server = self.server.as_mut();
         server.is_none_or(|server| server.lent.stream.poll_sent(context).is_ready())
     }
 
-    /// Takes what the client says. False: it says nothing, or must wait.
+    /// Receives client input. Returns false if there is none, or it must wait.
     fn step_client(
         &mut self,
         context: &mut Context<'_>,
@@ -147,7 +148,7 @@ impl Session<'_> {
         if takes && !self.pending_input.is_empty() && !self.holds_too_little() && self.go_on()? {
             return Ok(true);
         }
-        // Who has not taken his answer yet is not asked for more.
+        // No more input is received from a client that has not yet read its reply.
         let is_slow = matches!(self.stage, Stage::Command) && !takes;
         let is_full = !takes && self.pending_input.len() >= HELD_LENGTH_MAX;
         if is_slow || is_full {
@@ -169,7 +170,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// Goes on with what was held. False: it is only the beginning of something.
+    /// Continues with the pending input. Returns false if it is incomplete.
     fn go_on(&mut self) -> Result<bool, ExitReason> {
         let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
         let first = command_of(self.pending_input.bytes()).filter(|_| is_between);
@@ -178,8 +179,8 @@ impl Session<'_> {
         self.take(Input::Owned(taken))
     }
 
-    /// Bytes of the client, from where the last ones ended. False: they are only the beginning of
-    /// something, and held.
+    /// Processes client input that continues the previous one. Returns false if it is incomplete,
+    /// and keeps it.
     fn take(&mut self, input: Input<'_>) -> Result<bool, ExitReason> {
         match self.stage {
             Stage::Command => self.begin(input),

@@ -1,5 +1,5 @@
-//! Prepared statements on their way to the server: their numbers are ours towards the client, and a
-//! server that lacks a statement gets it first.
+//! Executes prepared statements: translates the client's statement ids, and prepares statements
+//! that the server connection lacks.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use super::from_client::has_room;
 use super::server::{Ask, ServerConnection};
 use super::statements::{PrepareContext, Statement};
 
-/// COM_STMT_BULK_EXECUTE: the types of the parameters are there (MariaDB's
+/// Flag of COM_STMT_BULK_EXECUTE: the parameter types are included (MariaDB's
 /// `STMT_BULK_FLAG_CLIENT_SEND_TYPES`).
 const BULK_TYPES: u16 = 128;
 
 impl Session<'_> {
-    /// What the server calls a statement of the client's, which counts as a use of it.
+    /// Returns the server's id of a statement of the client, and counts as a use of it.
     pub(super) fn there(&mut self, number: u32) -> Option<StatementId> {
         let id = self.numbers.get(number)?.statement.id;
         let server = self.server.as_mut()?;
         server.prepared.get(id).map(|there| there.number)
     }
 
-    /// Whether the server has a statement of the client's.
+    /// Returns whether the server has a statement of the client.
     pub(super) fn is_there(&self, number: u32) -> bool {
         let named = self.numbers.get(number);
         let id = named.map(|named| named.statement.id);
@@ -39,7 +39,7 @@ impl Session<'_> {
             .is_some_and(|(id, server)| server.prepared.number(id).is_some())
     }
 
-    /// The statement that the server must prepare before the command.
+    /// Returns the statement that the server must prepare before the command.
     pub(super) fn lacks_statement(&self) -> Option<Arc<Statement>> {
         let number = self.unit.what.number()?;
         if self.is_there(number) && !self.is_other_there(number) {
@@ -48,7 +48,8 @@ impl Session<'_> {
         Some(Arc::clone(&self.numbers.get(number)?.statement))
     }
 
-    /// Whether the server infers what a `?` is from other types than those that its client gives.
+    /// Returns whether the server has inferred parameter types from executions with other types
+    /// than this client's.
     fn is_other_there(&self, number: u32) -> bool {
         let (Some(server), CommandKind::Execute(_)) = (&self.server, &self.unit.what) else {
             return false;
@@ -69,7 +70,8 @@ impl Session<'_> {
         !executed.was_so(types, self.names_parameters()) && self.is_read_as_then(&named.statement)
     }
 
-    /// Whether the statement that the server lacks can be prepared there as it was before.
+    /// Returns whether a statement that the server lacks can be prepared there as it was
+    /// originally.
     pub(super) fn can_be_prepared(&self) -> bool {
         let statement = self.lacks_statement();
         statement.is_none_or(|statement| self.is_read_as_then(&statement))
@@ -81,8 +83,8 @@ impl Session<'_> {
         can_be_read && (then.schema.is_none() || now.schema.is_some())
     }
 
-    /// Has the server prepare a statement as its client has had it prepared first: names and
-    /// strings in it mean what they meant then.
+    /// Makes the server prepare a statement in its original context, so that names and strings in
+    /// it keep their meaning.
     pub(super) fn prepare_as_then(
         server: &mut ServerConnection,
         statement: &Statement,
@@ -109,14 +111,14 @@ impl Session<'_> {
         }
     }
 
-    /// The server has prepared a statement.
+    /// Records that the server has prepared a statement.
     pub(super) fn prepared_there(
         &self,
         server: &mut ServerConnection,
         id: u64,
         number: StatementId,
     ) {
-        // None that may be held goes.
+        // A statement that may hold a cursor or long data must not be evicted.
         let mut stay: SmallVec<[u64; 4]> = SmallVec::new();
         if server.holds_for_statements() {
             if server.prepared.number(id).is_some() {
@@ -133,15 +135,15 @@ impl Session<'_> {
         }
     }
 
-    /// Puts the client's number into the answer to its COM_STMT_PREPARE.
+    /// Replaces the statement id in the reply to COM_STMT_PREPARE with the client's.
     pub(super) fn rename(&self, packet: &mut [u8]) {
         let is_whole = set_statement(packet, self.numbers.last());
         debug_assert!(is_whole, "it was read");
     }
 
-    /// Makes a command about a statement the server's: the number, and the types of its parameters
-    /// if the client has left them out and the server has last seen others. `command` begins at
-    /// `begin`.
+    /// Adapts a command on a prepared statement to the server, beginning at offset `begin`.
+    /// Replaces the statement id, and inserts the parameter types if the client omitted them and
+    /// the server last received others.
     pub(super) fn edit(&mut self, command: &mut Vec<u8>, begin: usize) -> Result<(), ErrorReply> {
         let Some(number) = self.unit.what.number() else {
             return Ok(());
@@ -158,7 +160,7 @@ impl Session<'_> {
             _ => return Ok(()),
         };
         match given {
-            // What is malformed the server refuses in its own words.
+            // The server rejects a malformed command with its own error.
             None | Some(Given::Nothing) => return Ok(()),
             Some(Given::Types(types)) => self.bound(number, types)?,
             Some(Given::Missing { at, mark }) => {
@@ -170,7 +172,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The server may infer from its types what a `?` is.
+    /// Records the execution if the server may infer parameter types from it.
     fn executes(&mut self, number: u32) {
         let named = self.names_parameters();
         let (client, own) = (self.entrance.id, self.numbers.get(number));
@@ -186,8 +188,8 @@ impl Session<'_> {
         self.entrance.agreed.has(Capabilities::QUERY_ATTRIBUTES)
     }
 
-    /// Whether the types that the server lacks can be put into the command if its client has left
-    /// them out: a full packet has no room for them.
+    /// Returns whether omitted parameter types that the server lacks can be inserted. A full packet
+    /// has no capacity for them.
     pub(super) fn has_room_for_types(&self) -> bool {
         let (command, what) = (&self.unit.command, &self.unit.what);
         let named = what.number().and_then(|number| self.numbers.get(number));
@@ -222,7 +224,7 @@ impl Session<'_> {
         let found = parameters(&execute, named.parameters, self.entrance.agreed)?;
         let own = usize::from(named.parameters);
         if found.types.is_some() {
-            // Those of query attributes count for this execution alone.
+            // The types of query attributes apply to this execution only.
             return found.types_of_first(own).map(Given::Types);
         }
         let mark = match found.count > own {
@@ -233,7 +235,7 @@ impl Session<'_> {
         Some(Given::Missing { at, mark })
     }
 
-    /// The number, flags, types, rows.
+    /// Finds the types after the statement id and flags; the rows follow.
     fn types_of_bulk<'a>(&self, command: &'a [u8], number: u32) -> Option<Given<'a>> {
         let named = self.numbers.get(number)?;
         let begin = HEADER_LENGTH + 1 + 4;
@@ -248,7 +250,7 @@ impl Session<'_> {
         Some(Given::Types(command.get(at..at + length)?))
     }
 
-    /// The command reaches no server, whatever it is.
+    /// Updates the statement of a command that is sent to no server.
     pub(super) fn is_not_executed(&mut self, packet: &[u8]) {
         use frontend::Request as Command;
         let payload = packet.get(HEADER_LENGTH..).unwrap_or_default();
@@ -265,8 +267,8 @@ impl Session<'_> {
         }
     }
 
-    /// An execution is not run, and its client may leave out the types that came with it from now
-    /// on, as MariaDB's libraries do.
+    /// Records the types of an execution that is not run. The client may omit them from now on, as
+    /// MariaDB's libraries do.
     pub(super) fn learn_types(&mut self, what: &CommandKind, packet: &[u8]) {
         let given = match *what {
             CommandKind::Execute(number) => self.types_of_execute(packet, number),
@@ -274,12 +276,12 @@ impl Session<'_> {
             _ => None,
         };
         if let (Some(number), Some(Given::Types(types))) = (what.number(), given) {
-            // Without room for them they are asked for when it is run.
+            // If the budget has no capacity, the client must send them with the next execution.
             let _ = self.numbers.bind(number, types);
         }
     }
 
-    /// The types of an execution count for those behind it.
+    /// Records the types of an execution, which apply to later executions too.
     fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), ErrorReply> {
         if !self.numbers.bind(number, types) {
             return Err(ErrorReply::too_many_statements());
@@ -295,7 +297,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The types that the client gave with an earlier execution.
+    /// Inserts the types of an earlier execution. Returns false if that is impossible.
     fn add_types(
         &mut self,
         command: &mut Vec<u8>,
@@ -308,7 +310,7 @@ impl Session<'_> {
         let Some(there) = server.prepared.get(named.statement.id) else {
             return false;
         };
-        // Without any, the server says what it thinks of that.
+        // If none are known, the server reports its own error.
         if there.types == named.types || named.types.is_empty() {
             return true;
         }
@@ -340,25 +342,25 @@ fn keeps_types(server: &ServerConnection) -> bool {
     execution_history::is_kept_by(server.version.mariadb, server.version.number())
 }
 
-/// What an execution says of its parameters' types.
+/// Parameter types in an execution.
 enum Given<'a> {
-    /// It has none.
+    /// The statement has no parameters.
     Nothing,
     Types(&'a [u8]),
-    /// They would be here in the command.
+    /// The types are omitted; `at` is the offset at which they belong.
     Missing {
         at: usize,
         mark: Mark,
     },
 }
 
-/// What says that the types are there.
+/// Place in the packet that marks the types as included.
 #[derive(Clone, Copy)]
 enum Mark {
-    /// The byte before them.
+    /// The byte before the types.
     Byte,
-    /// A flag in the two bytes before them.
+    /// A flag in the two bytes before the types.
     Flags,
-    /// Nothing can: those of query attributes are missing too, which nobody knows.
+    /// No mark is possible: the types of query attributes are missing too, and they are unknown.
     Nowhere,
 }

@@ -1,4 +1,4 @@
-//! What a client's SQL texts mean for its session, and what the replies to them say of it.
+//! Analyzes SQL texts, and applies them and their replies to the session state.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::session_state::settings::SettingSet;
 use crate::session_state::templates;
 
 impl Session<'_> {
-    /// What a text means.
+    /// Returns the analysis of a text.
     pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
         let routines = self.service.knowledge.routines();
         let lookup = routines
@@ -38,7 +38,7 @@ impl Session<'_> {
         meaning
     }
 
-    /// The same of a text that is run, and counted under its digest.
+    /// Returns the analysis of a text that is executed, and counts it under its digest.
     pub(super) fn read_query(&self, text: &[u8]) -> Arc<TextAnalysis> {
         let Some(dialect) = self.journal.dialect() else {
             return Arc::new(self.read(text));
@@ -60,7 +60,7 @@ impl Session<'_> {
         meaning
     }
 
-    /// What a text means that was prepared within these.
+    /// Returns the analysis of a text that was prepared in this context.
     fn read_prepared(&self, text: &[u8], within: &PrepareContext) -> TextAnalysis {
         let [mode, client, collation, ..] = &within.reading;
         let [mode, client, collation] =
@@ -83,7 +83,7 @@ impl Session<'_> {
         meaning
     }
 
-    /// Which state of what is known of stored functions and views; zero: nothing is.
+    /// Returns the version of the known stored functions and views; zero if none are known.
     pub(super) fn catalog(&self) -> u64 {
         self.service.knowledge.routines_version()
     }
@@ -101,13 +101,14 @@ impl Session<'_> {
         }
     }
 
-    /// What its texts are prepared in.
+    /// Returns the context in which the session's texts are prepared.
     pub(super) fn within(&self) -> PrepareContext {
         within(self.journal.schema(), self.journal.settings())
     }
 
-    /// The statement with what is known of the catalog now, but read as it was when it was
-    /// prepared: what it means is told to all who have it, and kept at the client's number.
+    /// Returns the statement with its analysis updated to the current catalog, but parsed in its
+    /// original context. The analysis is shared with all users of the statement, and kept with the
+    /// client's statement id.
     pub(super) fn current(&mut self, number: u32, statement: &Arc<Statement>) -> Arc<Statement> {
         let catalog = self.catalog();
         if statement.catalog == catalog {
@@ -132,7 +133,7 @@ impl Session<'_> {
         pinning::pin(self.permit.service(), &self.card, self.journal.pins, source);
     }
 
-    /// What the command leaves behind takes hold as it is sent.
+    /// Applies the effects of the command to the session state as it is sent.
     pub(super) fn meant(&mut self) {
         self.unit.bonds_before = self.journal.pins;
         let Some(server) = &mut self.server else {
@@ -156,7 +157,7 @@ impl Session<'_> {
         self.pins_changed();
     }
 
-    /// What prepared statements hold binds as long as they do.
+    /// Pins the session while prepared statements hold cursors or long data.
     pub(super) fn statements_hold(&mut self, server: &ServerConnection) {
         match server.conversation.has_cursors() {
             true => self.journal.pins.add(Pin::Cursor),
@@ -169,7 +170,7 @@ impl Session<'_> {
         self.pins_changed();
     }
 
-    /// A result, or an OK, of the client's command.
+    /// Applies a result, or an OK, of the client's command.
     pub(super) fn result_came(&mut self, server: &mut ServerConnection, event: &Event<'_>) {
         let Some(reply) = reply_of(event, server.conversation.status()) else {
             return;
@@ -197,21 +198,21 @@ impl Session<'_> {
         }
     }
 
-    /// The client's command failed.
+    /// Applies the failure of the client's command.
     pub(super) fn text_failed(&mut self, server: &mut ServerConnection, code: u16) {
         let nothing = TextAnalysis::default();
         let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
         self.journal.failed(meaning, code, &mut server.settings);
         if let Some(at) = &mut self.borrower.at {
-            // An error has no trackers.
+            // An error contains no session trackers.
             at.written.is_partial |= self.unit.may_write;
         }
     }
 
-    /// What a reply tells about the session.
+    /// Applies the session trackers of a reply.
     pub(super) fn hear_trackers(&mut self, event: &Event<'_>) {
         if is_cut(event) {
-            // What it says of the session is not known.
+            // The truncated part may contain any change of the session.
             self.journal.pins.add(Pin::Unknown);
             if let Some(at) = &mut self.borrower.at {
                 at.written.is_partial = true;
@@ -237,7 +238,7 @@ impl Session<'_> {
         }
     }
 
-    /// The server tells where in its log the session's write is.
+    /// Records the log position of the session's write, as reported by the server.
     fn committed(&mut self, gtids: Option<Gtids>) {
         let gtids = gtids.filter(|gtids| !gtids.is_empty());
         let (Some(gtids), Some(at)) = (gtids, &mut self.borrower.at) else {
@@ -249,7 +250,8 @@ impl Session<'_> {
         }
     }
 
-    /// Before the answer goes to the client: its next read must find what it wrote.
+    /// Records a write of the session, before the reply is sent to the client, so that its next
+    /// read sees it.
     pub(super) fn wrote(&mut self) {
         let view = self.permit.service().snapshot();
         let Some(own) = view.database.as_ref() else {
@@ -259,7 +261,7 @@ impl Session<'_> {
             return;
         };
         let written = std::mem::take(&mut at.written);
-        // It may have begun a transaction that is still open.
+        // The statement may have begun a transaction that is still open.
         at.written.is_some = self.is_doubtful;
         let is_causal = self.service.knowledge.positions().is_causal(at.server.id);
         if !(own.split.reads || is_causal) || own.consistency == Consistency::Eventual {
@@ -268,7 +270,7 @@ impl Session<'_> {
         let now_us = clock::now_us();
         self.token
             .assume_writes_before(own.noted_since_us, at.epoch);
-        // In Galera each node counts its log by itself.
+        // In Galera, each node counts log positions on its own.
         let is_known = !is_causal && !written.is_partial;
         match written.told.filter(|_| is_known) {
             Some(gtids) => self
@@ -279,20 +281,20 @@ impl Session<'_> {
         self.service.knowledge.wrote(self.worker.index, now_us);
     }
 
-    /// KILL of a connection by its number, as the client knows it.
+    /// Returns the connection id and mode of a KILL of an id assigned by Evenkeel.
     pub(super) fn kill_of(&self, meaning: &TextAnalysis) -> Option<(u64, bool)> {
         let kill = meaning.kill.as_ref()?;
         Some((kill.connection, kill.query))
     }
 
-    /// Its session is as new: COM_RESET_CONNECTION. The schema stays.
+    /// Resets the session state after COM_RESET_CONNECTION; the schema stays.
     pub(super) fn begin_anew(&mut self) {
         let interner = self.worker.interner();
         let schema = self.journal.schema().map(Box::<[u8]>::from);
         let mut beginning = super::beginning(&self.begin);
         beginning.schema = schema.as_deref();
         if !beginning.mariadb {
-            // MySQL goes back to its own character set, MariaDB to that of the login.
+            // MySQL returns to its own character set, MariaDB to that of the login.
             beginning.collation = 0;
         }
         self.journal = SessionState::new(self.begin.fresh.pairs(), beginning, interner);
@@ -302,7 +304,7 @@ impl Session<'_> {
     }
 }
 
-/// What texts are prepared in where these are the schema and the settings.
+/// Returns the preparation context for the given schema and settings.
 pub(super) fn within(schema: Option<&[u8]>, settings: &SettingSet) -> PrepareContext {
     PrepareContext {
         schema: schema.map(Box::from),
@@ -310,8 +312,8 @@ pub(super) fn within(schema: Option<&[u8]>, settings: &SettingSet) -> PrepareCon
     }
 }
 
-/// Whether a text names user variables: what types they have, and their collations, a server takes
-/// from the session that prepares it, so that it is shared with nobody.
+/// Returns whether a text names user variables. A server takes their types and collations from the
+/// preparing session, so the statement must not be shared.
 fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
     if !text.contains(&b'@') {
         return false;
@@ -329,7 +331,7 @@ fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
     }
 }
 
-/// What the command does to its session: to prepare a statement does nothing.
+/// Returns the analysis whose effects the command has; preparing a statement has none.
 pub(super) fn effective<'u>(
     what: &CommandKind,
     sense: &'u CommandStatement,
@@ -340,7 +342,7 @@ pub(super) fn effective<'u>(
     }
 }
 
-/// An OK that is longer than is read.
+/// Returns whether the event is an OK packet that was truncated.
 fn is_cut(event: &Event<'_>) -> bool {
     match event {
         Event::Ok(ok) | Event::ResultEnd(ResultEnd::Ok(ok)) => ok.is_cut,
@@ -348,7 +350,7 @@ fn is_cut(event: &Event<'_>) -> bool {
     }
 }
 
-/// As MySQL's tracker tells it; `None`: it is none.
+/// Parses the value of MySQL's GTID tracker; `None` if it is invalid.
 fn of_mysql(text: &[u8]) -> Option<Gtids> {
     let parts: Vec<_> = gtid::mysql(text).collect::<Result<_, _>>().ok()?;
     let parts = parts.iter();
@@ -357,19 +359,19 @@ fn of_mysql(text: &[u8]) -> Option<Gtids> {
     ))
 }
 
-/// As MariaDB's `last_gtid` tells it.
+/// Parses MariaDB's `last_gtid`.
 fn of_mariadb(text: &[u8]) -> Option<Gtids> {
     mariadb_positions(text).map(Gtids::mariadb)
 }
 
-/// (domain, server, sequence); `None`: it is no list of them.
+/// Parses a list of (domain, server, sequence); `None` if it is invalid.
 pub(super) fn mariadb_positions(text: &[u8]) -> Option<Vec<(u32, u32, u64)>> {
     let positions = gtid::mariadb(text);
     let read = positions.map(|one| one.map(|one| (one.domain, one.server, one.sequence)));
     read.collect::<Result<_, _>>().ok()
 }
 
-/// `known`: the status as of the last reply that told.
+/// Returns the statement's reply. `known`: the status from the last reply that contained one.
 fn reply_of(event: &Event<'_>, known: Status) -> Option<StatementReply> {
     let (status, ok, warnings) = match event {
         Event::Ok(ok) => (ok.status, Some(ok), ok.warnings),

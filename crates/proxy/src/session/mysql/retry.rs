@@ -1,5 +1,5 @@
-//! A server that has failed: what it did not do is run again elsewhere where nobody has seen any of
-//! it, and else its client is told the truth.
+//! Handles the failure of a server: retries the command on another server if the client has
+//! received no part of a reply, and otherwise reports the loss.
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::failover_queue::PrimaryError;
@@ -19,10 +19,10 @@ use crate::clock;
 use crate::session::handle::SessionActivity;
 use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};
 
-/// A command that fails again and again has a reason of its own.
+/// Maximum number of retries; a command that fails repeatedly has a cause of its own.
 const RETRIES_MAX: u32 = 3;
 
-/// What an error of a server means for running it elsewhere ("Server Error Message Reference").
+/// Returns whether and how an error affects retries ("Server Error Message Reference").
 pub(super) fn mishap_of(report: &ErrorReport<'_>) -> FailureKind {
     if report.is_read_only() {
         return FailureKind::ReadOnly;
@@ -36,20 +36,20 @@ pub(super) fn mishap_of(report: &ErrorReport<'_>) -> FailureKind {
     match report.code {
         // ER_CON_COUNT_ERROR
         1040 => FailureKind::TurnedAway,
-        // ER_SERVER_SHUTDOWN and ER_CONNECTION_KILLED, which may have come in the middle of it, and
-        // not every engine takes back what was done; ER_NORMAL_SHUTDOWN
+        // ER_SERVER_SHUTDOWN and ER_CONNECTION_KILLED may interrupt a statement, and not every
+        // engine rolls back its changes; ER_NORMAL_SHUTDOWN.
         1053 | 1077 | 1927 => FailureKind::Broken,
         _ => FailureKind::Error,
     }
 }
 
 impl Session<'_> {
-    /// Whether what failed is run again, and the client never hears of it.
+    /// Returns whether a failed command is retried without notifying the client.
     pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
         let Some(at) = &self.borrower.at else {
             return false;
         };
-        // To prepare a statement runs nothing.
+        // Preparing a statement executes nothing.
         let is_read = self.unit.is_read || matches!(self.unit.what, CommandKind::Prepare(_));
         let attempt = Attempt {
             on_replica: at.is_replica,
@@ -59,7 +59,7 @@ impl Session<'_> {
             reached_client: self.unit.reached_client,
             is_kept: self.unit.is_kept,
         };
-        // A write that was refused was not run, unless it could commit some of itself before.
+        // A rejected write was not executed, unless a part of it could have been committed before.
         let may_be_partial = mishap == FailureKind::TurnedAway || !at.is_replica;
         let may_have_run = mishap != FailureKind::NotRead && may_be_partial;
         let is_doubtful = may_have_run && !is_read && !self.unit.is_atomic;
@@ -67,8 +67,7 @@ impl Session<'_> {
         is_new && !is_doubtful && may_run_again(mishap, &attempt)
     }
 
-    /// The session has something on its connection that no other one has, besides what the command
-    /// that is under way would have left there.
+    /// Returns whether the session was pinned to its connection before the current command.
     fn is_bound(&self) -> bool {
         self.keeps_connection() || !self.unit.bonds_before.is_empty()
     }
@@ -82,13 +81,13 @@ impl Session<'_> {
         if let Some(at) = &self.borrower.at
             && mishap != FailureKind::NotRead
         {
-            // That a replica is late is known.
+            // The lag of a replica is already known.
             if mishap != FailureKind::NotFresh {
                 self.service.knowledge.request_role_check(at.server.id);
             }
             self.unit.tried.push(at.server.id);
         }
-        // A write that was turned away by a primary waits for another one.
+        // A write that a primary turned away waits for another primary.
         let is_write = mishap == FailureKind::TurnedAway && !self.unit.is_read;
         self.unit.primary_only |= is_write || mishap == FailureKind::ReadOnly;
         self.unit.is_late |= mishap == FailureKind::NotFresh;
@@ -98,8 +97,8 @@ impl Session<'_> {
         self.swallowed(walked)
     }
 
-    /// The replica does not catch up in time: the read runs on the primary, and nothing that the
-    /// replica still says reaches anybody.
+    /// Retries the read on the primary after the replica failed to catch up in time. Its further
+    /// output is discarded with the connection.
     pub(super) fn waited_long_enough(&mut self) -> Result<(), ExitReason> {
         self.unit.patience = None;
         if !self.may_retry(FailureKind::NotFresh) {
@@ -111,15 +110,15 @@ impl Session<'_> {
         self.begin_retry(FailureKind::NotFresh, ScanResult::default())
     }
 
-    /// What the command would have done to the session it has not done.
+    /// Discards the effects that the command would have had on the session state.
     pub(super) fn forget_work(&mut self) {
         self.journal.lost();
         self.is_doubtful = false;
         self.pins_changed();
     }
 
-    /// Something of ours was refused before the command: it is not run, and if it was sent along,
-    /// its answer is nobody's.
+    /// Handles the rejection of one of Evenkeel's own commands. The client's command is not
+    /// executed; if it was already sent, its reply is discarded.
     pub(super) fn own_refused(
         &mut self,
         complaint: ErrorReply,
@@ -131,7 +130,7 @@ impl Session<'_> {
         let may_move = self.unit.is_kept && !self.was_bound();
         let is_new = self.unit.retries < RETRIES_MAX && may_move;
         let is_over = walked.broken.is_some();
-        // What a replica has not yet, or never will, the primary may have.
+        // The primary may have data that the replica does not have yet, or never will.
         let leaves = is_new && self.borrower.is_at_replica();
         let may_do_otherwise = leaves || self.unit.missing.is_some() && self.can_be_placed();
         let then = match (may_do_otherwise || is_over) && is_new {
@@ -150,8 +149,8 @@ impl Session<'_> {
         self.swallowed(walked)
     }
 
-    /// The same with only a part of the command sent: the server waits for the rest, which must not
-    /// be run.
+    /// Handles such a rejection after only a part of the command was sent. The server waits for the
+    /// rest, which must not be executed.
     fn refused_in_part(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         self.forget_work();
@@ -164,12 +163,12 @@ impl Session<'_> {
         self.refuse(complaint)
     }
 
-    /// Whether settings that were refused can be had in another way.
+    /// Returns whether the rejected settings can be applied in another way.
     fn can_be_placed(&mut self) -> bool {
         self.server.is_some() && self.journal.not_placed(self.worker.interner())
     }
 
-    /// More of what is nobody's has come, and perhaps the end of it.
+    /// Continues after output was discarded, and acts once all of it has been.
     pub(super) fn swallowed(&mut self, walked: ScanResult) -> Result<(), ExitReason> {
         if let Some(why) = walked.broken {
             return self.server_lost(&why);
@@ -211,11 +210,11 @@ impl Session<'_> {
         }
     }
 
-    /// COM_RESET_CONNECTION was answered: what it does not end goes with the connection.
+    /// Completes COM_RESET_CONNECTION. State that the reset keeps is dropped with the connection.
     fn renewed(&mut self, is_clean: bool) -> Result<(), ExitReason> {
         let mut left = self.journal.pins;
         left.release(UnpinEvent::ResetConnection);
-        // A role stays, which no other connection has.
+        // The role remains active, and no other connection has it.
         let has_role = self.journal.pins.has(Pin::Role);
         if has_role {
             left.add(Pin::Role);
@@ -239,7 +238,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Whether the session was bound to its connection before the command.
+    /// Returns whether the session was pinned to its connection before the command.
     fn was_bound(&self) -> bool {
         let bonds = match self.unit.reached_server {
             true => self.unit.bonds_before,
@@ -248,8 +247,8 @@ impl Session<'_> {
         !bonds.is_empty() || self.keeps_connection()
     }
 
-    /// Something of ours was refused. A connection that the session had before stays: its
-    /// transaction is open, and nothing was done to it.
+    /// Reports the rejection of one of Evenkeel's own commands. A connection that the session was
+    /// pinned to is kept: its transaction is open and unaffected.
     fn tell_refusal(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         let wanted = self.within();
@@ -269,7 +268,7 @@ impl Session<'_> {
         self.refuse(complaint)
     }
 
-    /// The command, elsewhere.
+    /// Retries the command on another connection.
     fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
         let was_primary = self.borrower.is_at_primary();
         self.borrower.at = None;
@@ -291,11 +290,12 @@ impl Session<'_> {
             let got = self.borrower.wait_for_another_primary();
             return self.follow(got);
         }
-        // Another connection, perhaps to the same server: if that is down it will be found out.
+        // Another connection, possibly to the same server; if that server is down, the attempt will
+        // fail.
         self.try_again()
     }
 
-    /// The server is gone, or cannot be followed.
+    /// Handles a server connection that failed or can no longer be parsed.
     pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
         let Some(server) = self.server.take() else {
             return Ok(());
@@ -334,11 +334,11 @@ impl Session<'_> {
         }
     }
 
-    /// Its client was not asking for anything.
+    /// Handles the loss of the server connection while no command was active.
     fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
-        // Also one whose modes are set, and that has not begun.
+        // This includes a transaction whose modes are set but which has not begun.
         let is_open = is_open || self.journal.pins.has(Pin::Transaction);
         let trouble = self.trouble_of(is_open);
         self.may_have_written();
@@ -358,7 +358,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A command was under way that cannot be run again.
+    /// Reports the loss of the server connection during a command that cannot be retried.
     fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
         self.may_have_written();
         let detail = self.whereof(why);
@@ -377,7 +377,7 @@ impl Session<'_> {
         self.refuse(ErrorReply::from_primary_error(trouble).detail(detail))
     }
 
-    /// Perhaps it has, at the server that is gone: then the session must see it as well.
+    /// Records a possible write on the lost server, so that the session's next read sees it.
     fn may_have_written(&mut self) {
         let Some(at) = &mut self.borrower.at else {
             return;
@@ -387,7 +387,8 @@ impl Session<'_> {
         self.counts_writes(Status::default());
     }
 
-    /// What is gone with a server. Only what was certainly not committed may be done again.
+    /// Returns the error for a lost transaction. Only one that was certainly not committed may be
+    /// retried.
     fn trouble_of(&self, is_open: bool) -> PrimaryError {
         match is_open && !self.is_doubtful {
             true => PrimaryError::TransactionLost,
@@ -395,7 +396,7 @@ impl Session<'_> {
         }
     }
 
-    /// More than a transaction is gone with the connection.
+    /// Returns whether more than a transaction is lost with the connection.
     fn bonds_besides_transaction(&self) -> bool {
         let of_work = [Pin::Transaction, Pin::AutocommitOff];
         let mut others = Pin::ALL.into_iter().filter(|pin| !of_work.contains(pin));
@@ -409,7 +410,7 @@ impl Session<'_> {
     }
 }
 
-/// Whether a transaction may be over behind it, one way or the other.
+/// Returns whether a transaction may have ended with the statements, by commit or rollback.
 pub(super) fn ends_transactions(meaning: &TextAnalysis) -> bool {
     let goes_on = |one: &RoutedStatement| {
         let kinds = [
@@ -420,7 +421,7 @@ pub(super) fn ends_transactions(meaning: &TextAnalysis) -> bool {
         ];
         kinds.contains(&one.kind)
     };
-    // `SET autocommit = 1` commits.
+    // `SET autocommit = 1` commits the open transaction.
     let commits = |effect: &Effect| effect.does == EffectKind::Told((*b"autocommit").into());
     !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
 }

@@ -1,5 +1,4 @@
-//! What the rules of the service say of a command: of its text when that comes, or when it is
-//! prepared.
+//! Applies the service's rules to a command's text, when it is received or prepared.
 
 use std::sync::Arc;
 
@@ -11,13 +10,14 @@ use super::error_reply::ErrorReply;
 use crate::service::rules::{RuleBook, Ruling, Said};
 
 impl Session<'_> {
-    /// Holds a text against the rules; `None`: it is too long to be read.
+    /// Applies the rules to a text; `None` if it is too long to be parsed.
     pub(super) fn rule(&mut self, text: Option<&[u8]>) {
         let book = self.permit.service().rules();
         self.ruling = book.map(|book| self.ruling_of(book, text, self.journal.schema()));
     }
 
-    /// The same of what was prepared: that was done then, unless there are other rules now.
+    /// Applies the rules to a prepared statement. The result of its preparation is reused unless
+    /// the rules have changed.
     pub(super) fn rule_again(&mut self, number: u32) {
         self.ruling = None;
         let named = self.numbers.get(number);
@@ -38,8 +38,7 @@ impl Session<'_> {
         self.ruling = Some(ruling);
     }
 
-    /// What the client is told instead, if the command is refused. One that is run counts, and one
-    /// that is refused.
+    /// Returns the error if a rule rejects the command. Executed and rejected commands are counted.
     pub(super) fn refused_by_rule(&self, what: &CommandKind) -> Option<ErrorReply> {
         let ruling = self.ruling.as_ref()?;
         let refused = match what {

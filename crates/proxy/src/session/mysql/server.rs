@@ -1,4 +1,4 @@
-//! A logged-in connection to a server, as it goes from session to session.
+//! Defines a logged-in server connection, which passes from session to session.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,33 +32,35 @@ use crate::upstream::worker_pool::{
     ById, ConnectionCore, PoolableConnection, TransferState as AnyLuggage, WorkerPools,
 };
 
-/// One connection; lent as a whole.
+/// Server connection that a session acquires exclusively.
 pub(crate) struct ServerConnection {
     pub(crate) lent: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: ServerScanner,
-    /// The beginning of a packet that is not whole yet.
+    /// Beginning of a packet that is still incomplete.
     pub(crate) held: Vec<u8>,
-    /// How much is still to come of a packet whose beginning was decided on, and where it goes.
+    /// Number of outstanding bytes of a packet whose delivery was decided from its beginning.
     pub(crate) remainder: usize,
     pub(crate) passing: Delivery,
     pub(crate) agreed: Capabilities,
     pub(crate) version: Arc<Version>,
     pub(crate) fresh: Arc<Baseline>,
     pub(crate) prepared: ServerStatements,
-    /// Statements that it is to close before it is told anything else.
+    /// Statements to close before the next command.
     pub(crate) closing: Vec<StatementId>,
-    /// Statements that its client has closed, with something open.
+    /// Statements to reset: the client closed them while they held a cursor or long data.
     pub(crate) resets: Vec<StatementId>,
-    /// What was set on it, and what it reports.
+    /// Settings made on the connection, and the state it reports.
     pub(crate) settings: ServerSessionState,
-    /// It takes several statements in one text.
+    /// True if the server accepts several statements in one text.
     pub(crate) takes_several: bool,
-    /// Its client's trackers are on, or may be: ours tell of nothing.
+    /// True if the client's session trackers are enabled, or may be; then Evenkeel receives no
+    /// reports.
     pub(crate) shows_trackers: bool,
 }
 
-/// What goes along with a connection to another worker, besides what pools look at.
+/// State that is transferred with a connection to another worker, in addition to the pool's own
+/// state.
 pub(crate) struct TransferState {
     conversation: Conversation,
     boundaries: ServerScanner,
@@ -71,27 +73,27 @@ pub(crate) struct TransferState {
     takes_several: bool,
 }
 
-/// What a command of ours is for.
+/// Purpose of a command that Evenkeel itself sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// The settings of the session, its schema among them.
+    /// Applies settings of the session, including its schema.
     Settings,
-    /// Whether several statements may come in one text.
+    /// Sets whether several statements may be sent in one text.
     Several(bool),
-    /// A statement that the session is to execute.
+    /// Prepares a statement that the session will execute.
     Prepare,
-    /// Whether the server has what the session must see.
+    /// Waits until the server has the writes that the session must see.
     Wait,
-    /// Puts our trackers on.
+    /// Enables Evenkeel's session trackers.
     Trackers,
-    /// Has a variable be told of; a failure tells enough.
+    /// Makes a variable be reported; a failure is sufficient information too.
     Telling,
-    /// Anything else, of which only its success counts.
+    /// Any other command, of which only the success matters.
     Other,
 }
 
 impl Ask {
-    /// Of the client's own commands.
+    /// Token of the client's own commands.
     pub(crate) const CLIENT: RequestToken = RequestToken(0);
 
     fn token(self) -> RequestToken {
@@ -107,7 +109,7 @@ impl Ask {
         })
     }
 
-    /// What a token stands for; `None`: the client's.
+    /// Returns the purpose of a token; `None` for the client's commands.
     pub(crate) fn of(token: RequestToken) -> Option<Self> {
         Some(match token.0 {
             0 => return None,
@@ -124,7 +126,7 @@ impl Ask {
 }
 
 impl ServerConnection {
-    /// Whose login has just ended, with the trackers switched on.
+    /// Creates a connection from a completed login with trackers enabled.
     pub(super) fn new(worker: &Worker, joined: ServerLogin, pooled: &Arc<PoolHandle>) -> Box<Self> {
         let ServerLogin {
             stream,
@@ -158,24 +160,24 @@ impl ServerConnection {
         })
     }
 
-    /// Whether another client could have it, as far as its protocol tells.
+    /// Returns whether the protocol state permits use by another client.
     pub(crate) fn is_idle(&self) -> bool {
         let is_quiet = self.conversation.is_idle() && self.is_between_replies();
         is_quiet && !self.shows_trackers && self.lent.stream.is_sent()
     }
 
-    /// Whether it is as good as a new one behind a reset.
+    /// Returns whether a reset restores the state of a new connection.
     pub(crate) fn can_be_renewed(&self) -> bool {
         !self.fresh.is_forgetful
     }
 
-    /// Whether a cursor is open, or a value was sent in advance: which statements have it is the
-    /// client's business, and none of them may go.
+    /// Returns whether a cursor is open or long data was sent. Only the client knows for which
+    /// statements, so none of them may be closed.
     pub(crate) fn holds_for_statements(&self) -> bool {
         self.conversation.has_cursors() || self.conversation.has_long_data()
     }
 
-    /// Whether nothing of a reply waits anywhere.
+    /// Returns whether no part of a reply is buffered.
     pub(crate) fn is_between_replies(&self) -> bool {
         self.held.is_empty()
             && self.remainder == 0
@@ -183,44 +185,44 @@ impl ServerConnection {
             && self.lent.stream.is_at_border()
     }
 
-    /// Whether a client has seen a part of a packet or of a result whose rest has not come.
+    /// Returns whether a client has received only a part of a packet or result.
     pub(crate) fn is_in_reply(&self) -> bool {
         let is_cut = self.remainder > 0 && self.passing == Delivery::Forward;
         is_cut || !self.boundaries.at_border() && self.conversation.delivery() == Delivery::Forward
     }
 
-    /// A query of ours is added to what is to be sent; its replies reach nobody.
+    /// Appends a query of Evenkeel to `out`; its replies are not forwarded.
     pub(crate) fn ask(&mut self, what: Ask, text: &[u8], out: &mut Vec<u8>) {
         self.ours(Request::Query, what);
         rewrite::query(out, &[], text, self.agreed);
     }
 
-    /// The same of COM_INIT_DB.
+    /// Appends COM_INIT_DB of Evenkeel.
     pub(crate) fn ask_schema(&mut self, what: Ask, schema: &[u8], out: &mut Vec<u8>) {
         self.ours(Request::Simple, what);
         build::init_db(out, schema);
     }
 
-    /// The same of COM_PING: the answer tells the status.
+    /// Appends COM_PING of Evenkeel; the reply contains the status.
     pub(crate) fn ask_status(&mut self, out: &mut Vec<u8>) {
         self.ours(Request::Simple, Ask::Other);
         build::command(out, Code::Ping, b"");
     }
 
-    /// The same of COM_SET_OPTION.
+    /// Appends COM_SET_OPTION of Evenkeel.
     pub(crate) fn ask_several(&mut self, wanted: bool, out: &mut Vec<u8>) {
         self.ours(Request::Simple, Ask::Several(wanted));
         build::set_option(out, wanted);
     }
 
-    /// The same of COM_STMT_PREPARE.
+    /// Appends COM_STMT_PREPARE of Evenkeel.
     pub(crate) fn ask_prepare(&mut self, text: &[u8], out: &mut Vec<u8>) {
         self.ours(Request::Prepare, Ask::Prepare);
         build::prepare(out, text);
     }
 
-    /// What is to be closed is closed. COM_STMT_CLOSE is not answered; COM_STMT_RESET is, and takes
-    /// a cursor and what was sent ahead away.
+    /// Appends the due resets and closes. COM_STMT_CLOSE has no reply. COM_STMT_RESET has one, and
+    /// discards the cursor and long data.
     pub(crate) fn close_statements(&mut self, out: &mut Vec<u8>) {
         for statement in std::mem::take(&mut self.resets) {
             self.ours(Request::ResetStatement(statement), Ask::Other);
@@ -236,7 +238,7 @@ impl ServerConnection {
         self.conversation.sent(request, Origin::Ours, what.token());
     }
 
-    /// Runs queries of ours to their end, for a connection that nobody uses.
+    /// Runs queries of Evenkeel on a connection that no session uses.
     pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
@@ -250,7 +252,7 @@ impl ServerConnection {
         finished
     }
 
-    /// COM_RESET_CONNECTION: it is as it was behind its login, but for its schema.
+    /// Appends COM_RESET_CONNECTION, which restores the state after login except for the schema.
     pub(crate) fn ask_renewal(&mut self, out: &mut Vec<u8>) {
         self.ours(Request::ResetConnection, Ask::Other);
         build::command(out, Code::ResetConnection, b"");
@@ -266,13 +268,13 @@ impl ServerConnection {
         self.ask(Ask::Trackers, trackers.as_bytes(), out);
     }
 
-    /// The client's trackers are put on in the place of ours.
+    /// Enables the client's trackers instead of Evenkeel's.
     pub(super) fn show_trackers(&mut self, text: &[u8], out: &mut Vec<u8>) {
         self.shows_trackers = true;
         self.ask(Ask::Other, text, out);
     }
 
-    /// Ours are put on again, and what they have missed is told.
+    /// Restores Evenkeel's trackers, and queries the changes that they have missed.
     pub(super) fn ask_back(&mut self, back: &TakeBack, out: &mut Vec<u8>) {
         if let Some(question) = &back.question {
             self.ask(Ask::Other, question.as_bytes(), out);
@@ -283,7 +285,7 @@ impl ServerConnection {
         }
     }
 
-    /// What only it knows; a question that moves our trackers has them put back behind it.
+    /// Appends a state query; trackers that the query changes are restored after it.
     pub(super) fn ask_question(&mut self, question: StateQuery, out: &mut Vec<u8>) {
         self.ask(Ask::Other, question.text(), out);
         if question.moves_trackers() {
@@ -291,7 +293,7 @@ impl ServerConnection {
         }
     }
 
-    /// The same for a connection that nobody uses; a transaction is rolled back by it.
+    /// Resets a connection that no session uses, which rolls back an open transaction.
     pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), ErrorReply> {
         let mut out = Vec::new();
         self.ask_renewal(&mut out);
@@ -316,7 +318,7 @@ impl ServerConnection {
         refused.map_or(Ok(()), Err)
     }
 
-    /// What the server says to commands of ours; how many bytes of it were whole.
+    /// Handles replies to Evenkeel's commands. Returns how many bytes formed complete packets.
     fn hear(
         &mut self,
         worker: &Worker,
@@ -355,7 +357,7 @@ impl ServerConnection {
         }
     }
 
-    /// What a reply tells about the session at the server.
+    /// Applies the session state that a reply reports.
     pub(crate) fn learn(&mut self, event: &Event<'_>, interner: &Interner) {
         let Some(state) = session_state(event) else {
             return;
@@ -365,7 +367,7 @@ impl ServerConnection {
         }
     }
 
-    /// Its session is as new.
+    /// Resets the recorded state after the session was reset.
     pub(crate) fn renewed(&mut self, interner: &Interner) {
         self.prepared.clear();
         self.closing.clear();
@@ -379,7 +381,7 @@ impl ServerConnection {
     }
 }
 
-/// The trackers in a reply.
+/// Returns the session trackers in a reply.
 pub(crate) fn session_state<'a>(event: &Event<'a>) -> Option<&'a [u8]> {
     use evenkeel_wire::mysql::server_scanner::End;
     match event {

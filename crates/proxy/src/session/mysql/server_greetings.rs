@@ -1,5 +1,5 @@
-//! How the servers greet, and the least of it, with which clients are greeted: what one server
-//! cannot do is offered to nobody, for a session may come to any of them.
+//! Determines the greeting sent to clients: it offers only capabilities that all servers have,
+//! since a session may use any of them.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,13 +23,15 @@ use crate::service::{Service, ServiceSnapshot};
 #[cfg(test)]
 mod tests;
 
-/// A server that did not greet is looked at again after this.
+/// Time in milliseconds after which a server that sent no greeting is queried again.
 const AGAIN_MS: u64 = 500;
 
-/// How long a client waits for the greeting of servers that were never seen, if there are others.
+/// Time in milliseconds that a client waits for the greetings of new servers if those of others are
+/// known.
 const PATIENCE_MS: u64 = 300;
 
-/// What every server of 5.7 or 10.2 and later can do, and what we need or do ourselves.
+/// Capabilities that every server from 5.7 or 10.2 on has, and that Evenkeel needs or implements
+/// itself.
 const BASE: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::SECURE_CONNECTION)
     .with(Capabilities::PLUGIN_AUTH)
@@ -37,8 +39,8 @@ const BASE: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::CONNECT_WITH_DB)
     .with(Capabilities::CONNECT_ATTRS);
 
-/// Never offered. Metadata that is sent once only would be missing for whoever comes to the
-/// connection next; the rest is between a client and one server alone.
+/// Capabilities that are never offered. Metadata sent only once would be missing for the next
+/// session on the connection; the others are meaningful only between a client and a single server.
 const NEVER: Capabilities = Capabilities::SSL
     .with(Capabilities::COMPRESS)
     .with(Capabilities::ZSTD)
@@ -49,28 +51,29 @@ const NEVER: Capabilities = Capabilities::SSL
     .with(Capabilities::PROGRESS)
     .with(Capabilities::COM_MULTI);
 
-/// What a server calls itself.
+/// Version of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// As it greets.
+    /// Version text in the greeting.
     pub(crate) text: Box<[u8]>,
     pub(crate) mariadb: bool,
     pub(crate) numbers: (u32, u32, u32),
 }
 
-/// How one server greets.
+/// Greeting of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerGreeting {
     pub(crate) version: Arc<Version>,
     pub(crate) capabilities: Capabilities,
     pub(crate) collation: u8,
-    /// Outside of a transaction.
+    /// Status flags outside a transaction.
     pub(crate) status: Status,
-    /// The plugin that it begins with, if it is one that we can begin with.
+    /// Plugin with which the server begins, or the default of its family if Evenkeel cannot begin
+    /// with it.
     pub(crate) plugin: &'static [u8],
 }
 
-/// How the servers of a service greet.
+/// Greetings of a service's servers.
 #[derive(Debug, Default)]
 pub(crate) struct ServerGreetings {
     seen: Mutex<HashMap<u64, GreetingState>>,
@@ -80,15 +83,15 @@ pub(crate) struct ServerGreetings {
 #[derive(Debug, Clone)]
 enum GreetingState {
     Face(Arc<ServerGreeting>),
-    /// For the first time.
+    /// The server is queried for the first time.
     Looking,
-    /// It did not greet, at this moment.
+    /// The server sent no greeting at this time in milliseconds.
     Away(u64),
-    /// It did not greet, and is looked at again.
+    /// The server sent no greeting, and is queried again.
     LookingAgain,
 }
 
-/// What clients are greeted with.
+/// Greeting for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommonGreeting {
     pub(super) version: Arc<Version>,
@@ -100,7 +103,7 @@ pub(super) struct CommonGreeting {
 
 impl Version {
     pub(crate) fn read(text: &[u8]) -> Self {
-        // MariaDB up to 10.11 stands behind the version that its first clients knew.
+        // MariaDB up to 10.11 adds a prefix for its earliest clients.
         let own = text.strip_prefix(b"5.5.5-").unwrap_or(text);
         let words = String::from_utf8_lossy(own);
         let mut numbers = words
@@ -114,7 +117,7 @@ impl Version {
         }
     }
 
-    /// As in comments that are meant for some versions: 80403, 101119.
+    /// Returns the number as used in version comments, such as 80403 or 101119.
     pub(crate) fn number(&self) -> u32 {
         let (major, minor, patch) = self.numbers;
         major
@@ -144,7 +147,7 @@ impl ServerGreeting {
 }
 
 impl ServerGreetings {
-    /// A server has greeted.
+    /// Records a server's greeting.
     pub(super) fn learn(&self, server_id: u64, face: ServerGreeting) {
         let mut seen = self.lock();
         if matches!(seen.get(&server_id), Some(GreetingState::Face(known)) if **known == face) {
@@ -155,7 +158,7 @@ impl ServerGreetings {
         self.changed.notify_waiters();
     }
 
-    /// It has not.
+    /// Records that a server sent no greeting.
     fn is_away(&self, server_id: u64) {
         let mut seen = self.lock();
         if !matches!(seen.get(&server_id), Some(GreetingState::Face(_))) {
@@ -165,7 +168,7 @@ impl ServerGreetings {
         self.changed.notify_waiters();
     }
 
-    /// What to greet a client with, as soon as it is known; the caller limits the time.
+    /// Returns the greeting for a client, as soon as it is known; the caller limits the time.
     pub(super) async fn least(
         &self,
         worker: &Rc<Worker>,
@@ -187,7 +190,7 @@ impl ServerGreetings {
         }
     }
 
-    /// The servers that nobody has seen, or not for a while.
+    /// Returns the servers to query: new ones, and those without a greeting for `AGAIN_MS`.
     fn to_look_at(&self, view: &ServiceSnapshot) -> Vec<Arc<Server>> {
         let now_ms = clock::now_ms();
         let mut seen = self.lock();
@@ -207,7 +210,7 @@ impl ServerGreetings {
         due.cloned().collect()
     }
 
-    /// `None`: wait, for a server that is being looked at, or for any.
+    /// Returns the common greeting; `None` if a server's greeting must be awaited.
     fn known(&self, view: &ServiceSnapshot, is_impatient: bool) -> Option<CommonGreeting> {
         let seen = self.lock();
         let of_view = || view.servers.iter().map(|server| seen.get(&server.id));
@@ -218,7 +221,7 @@ impl ServerGreetings {
         }
         let primary = view.database.as_ref().and_then(|own| own.primary);
         let first = primary.and_then(|index| of_view().nth(index).flatten());
-        // The primary decides about what is no matter of less or more.
+        // The primary determines the properties that have no common minimum.
         let faces = first.into_iter().chain(of_view().flatten());
         least(faces.filter_map(|one| match one {
             GreetingState::Face(face) => Some(&**face),
@@ -226,7 +229,8 @@ impl ServerGreetings {
         }))
     }
 
-    /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
+    /// Returns the lexer modes for clients that have changed no setting; `None` if no server has
+    /// sent a greeting yet.
     pub(super) fn modes(&self, view: &ServiceSnapshot) -> Option<LexerModes> {
         let version = self.known(view, true)?.version;
         Some(LexerModes {
@@ -261,12 +265,13 @@ fn least<'a>(mut faces: impl Iterator<Item = &'a ServerGreeting>) -> Option<Comm
 }
 
 impl CommonGreeting {
-    /// MariaDB from 11.4 on ("Zero-Configuration SSL").
+    /// Returns whether the servers prove their certificates: MariaDB from 11.4 on
+    /// ("Zero-Configuration SSL").
     pub(super) fn proves_certificates(&self) -> bool {
         self.version.mariadb && self.version.number() >= 110_400
     }
 
-    /// What a client is offered.
+    /// Returns the capabilities offered to a client.
     pub(super) fn offered(&self, with_tls: bool) -> Capabilities {
         let spoken = self.capabilities.both(Capabilities::SPOKEN);
         let offered = spoken.without(NEVER).with(BASE);
@@ -287,7 +292,8 @@ impl CommonGreeting {
             connection,
             capabilities: offered,
             collation: self.collation,
-            // Client libraries write the strings of their first statement as it says.
+            // Client libraries escape the strings of their first statement according to this
+            // status.
             status: self.status,
             nonce: nonce.bytes(),
             plugin: self.plugin,
@@ -296,8 +302,8 @@ impl CommonGreeting {
     }
 }
 
-/// Reads a server's greeting and closes. The server counts a client that gave up; so this is done
-/// once for each server, and every login at it that follows tells the same, and clears the count.
+/// Queries a server's greeting and disconnects. The server counts this as a client error, so it is
+/// done only once per server. Every later login yields the greeting too, and clears the count.
 fn look_at(
     worker: &Rc<Worker>,
     service: &Arc<Service>,

@@ -1,4 +1,4 @@
-//! Opens a connection to a server and logs in, in a client's name.
+//! Opens and authenticates server connections in the name of a client's account.
 
 mod line;
 mod rows;
@@ -23,38 +23,38 @@ use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{ConnectError, in_time, reach, reach_again};
 
-/// A server has let us in, and its trackers are on.
+/// Result of a login at a server, with session trackers enabled.
 pub(super) struct ServerLogin {
     pub(super) stream: Stream,
-    /// Between us and the server.
+    /// Capabilities agreed between Evenkeel and the server.
     pub(super) agreed: Capabilities,
-    /// As KILL knows it.
+    /// Connection id, as used by KILL.
     pub(super) id: u32,
-    /// Of all servers, whose number that is.
+    /// Identity of the server that assigned the connection id.
     pub(super) identity: Box<[u8]>,
     pub(super) version: Arc<Version>,
     pub(super) status: Status,
     pub(super) fresh: Arc<Baseline>,
 }
 
-/// A name and a value.
+/// Variable name and value.
 type Pair = (Box<[u8]>, Box<[u8]>);
 
-/// What a connection has right behind its login.
+/// Session state of a server connection right after its login.
 #[derive(Debug)]
 pub(crate) struct Baseline {
-    /// Of those that are followed, what the server has; names in lower case.
+    /// Values of the tracked variables on the server; names are in lower case.
     pub(super) variables: Vec<Pair>,
     pub(super) version: Arc<Version>,
-    /// Switches off what the server's own defaults would have the next client find; most have
-    /// none.
+    /// Statement that disables server defaults which would leak state to the next client; `None`
+    /// for most servers.
     pub(super) calming: Option<Box<str>>,
-    /// Once it is reset, it does not wait for its cluster any more.
+    /// True if a reset connection no longer waits for its cluster to synchronize.
     pub(super) is_forgetful: bool,
 }
 
 impl Baseline {
-    /// Names and values.
+    /// Returns the names and values.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let pairs = self.variables.iter();
         pairs.map(|(name, value)| (&**name, &**value))
@@ -68,7 +68,7 @@ impl Baseline {
     }
 }
 
-/// Opens one, logged in.
+/// Opens a connection and logs in.
 pub(super) async fn open(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
@@ -85,7 +85,7 @@ pub(super) async fn open(
     Ok(connection)
 }
 
-/// Opens another one in the same name to where this one leads.
+/// Opens another connection with the same account to the same peer.
 pub(super) async fn open_to_same_peer(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
@@ -117,7 +117,7 @@ async fn open_on(
     Ok(ServerConnection::new(worker, joined, pooled))
 }
 
-/// How a server greets.
+/// Returns the greeting of a server.
 pub(super) async fn greeted(
     worker: &Rc<Worker>,
     service: &Service,
@@ -187,8 +187,8 @@ async fn join(
     })
 }
 
-/// How results and commands are written, by the names of the protocol's documentation: what clients
-/// were promised when they logged in cannot be taken back.
+/// Capabilities that determine the format of results and commands, with their documented names.
+/// They cannot be revoked after a client's login.
 const FORMATS: [(Capabilities, &str); 5] = [
     (Capabilities::DEPRECATE_EOF, "CLIENT_DEPRECATE_EOF"),
     (
@@ -203,8 +203,8 @@ const FORMATS: [(Capabilities, &str); 5] = [
     (Capabilities::QUERY_ATTRIBUTES, "CLIENT_QUERY_ATTRIBUTES"),
 ];
 
-/// What the clients of a pool were promised and this server cannot do: it came, or was replaced by
-/// an older one, after they had logged in.
+/// Returns a capability that the pool's clients have negotiated and this server lacks. The server
+/// was added, or replaced by an older version, after their logins.
 fn lacking(identity: u64, agreed: Capabilities) -> Option<&'static str> {
     let mut promised = FORMATS
         .iter()
@@ -213,7 +213,7 @@ fn lacking(identity: u64, agreed: Capabilities) -> Option<&'static str> {
     lacking.map(|(_, name)| *name)
 }
 
-/// Said of the server.
+/// Message about the missing capability.
 #[derive(Debug)]
 struct Lacking(&'static str);
 

@@ -1,4 +1,4 @@
-//! What the workers of a service share that speaks MySQL, beside what every database has.
+//! Holds the MySQL state that the workers of a service share.
 
 use evenkeel_wire::sql::mysql::LexerModes;
 
@@ -7,17 +7,18 @@ use super::statements::Interned;
 use crate::service::ServiceSnapshot;
 use crate::session_state::mysql::InfoUsage;
 
-/// As long as the service lives.
+/// State that lives as long as the service.
 #[derive(Debug, Default)]
 pub(crate) struct PostgresService {
     pub(crate) statements: Interned,
-    /// What statements have asked about the ones before them.
+    /// Usage statistics of statements that query state of previous statements.
     pub(crate) asked: InfoUsage,
     pub(super) logins: Logins,
 }
 
 impl PostgresService {
-    /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
+    /// Returns the lexer modes for clients that have changed no setting; `None` if no server has
+    /// sent a greeting yet.
     pub(crate) fn modes(&self, view: &ServiceSnapshot) -> Option<LexerModes> {
         self.logins.faces.modes(view)
     }

@@ -1,5 +1,5 @@
-//! Prepared statements: the client's numbers, the statements that all sessions share, and which of
-//! them a server connection has.
+//! Manages prepared statements: the client's ids, the statements shared by all sessions, and those
+//! that a server connection has.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::session::statement_interner::{
 };
 use crate::session_state::mysql::{Effect, TextAnalysis};
 
-/// A statement as clients prepare it.
+/// Statement as prepared by clients.
 pub(crate) type Statement = statement_interner::SharedStatement<PrepareContext, TextAnalysis>;
 
 /// All statements of a service.
 pub(crate) type Interned = statement_interner::StatementInterner<PrepareContext, TextAnalysis>;
 
 impl Statement {
-    /// The same, and yet another for the servers.
+    /// Returns a copy that is a separate statement for the servers.
     pub(super) fn copy(&self) -> Statement {
         Statement {
             id: new_id(),
@@ -35,7 +35,7 @@ impl MemorySize for PrepareContext {
     }
 }
 
-/// What modes, a character set and a collation take, as a rule.
+/// Typical size in bytes of the modes, character sets and collations.
 const READING_WEIGHT: usize = 200;
 
 impl MemorySize for TextAnalysis {
@@ -44,19 +44,19 @@ impl MemorySize for TextAnalysis {
     }
 }
 
-/// What names and values of an effect take, as a rule.
+/// Typical size in bytes of the names and values of an effect.
 const EFFECT: usize = 64;
 
-/// What a text is prepared in: names and strings in it mean what they mean there.
+/// Context in which a text is prepared; determines the meaning of names and strings in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct PrepareContext {
     pub(crate) schema: Option<Box<[u8]>>,
-    /// The values of [`READING`].
+    /// Values of the variables in [`READING`].
     pub(crate) reading: [Option<Box<[u8]>>; READING.len()],
 }
 
-/// The variables by which a text is read, and those that servers look at when they prepare it and
-/// not when they execute it (MySQL since 8.0.22).
+/// Variables that affect parsing, and those that servers evaluate when preparing a statement but
+/// not when executing it (MySQL since 8.0.22).
 pub(crate) const READING: [&[u8]; 14] = [
     b"sql_mode",
     b"character_set_client",
@@ -65,25 +65,25 @@ pub(crate) const READING: [&[u8]; 14] = [
     b"div_precision_increment",
     b"group_concat_max_len",
     b"lc_time_names",
-    // MariaDB's of 11: what `_utf8mb4'…'` is compared by.
+    // MariaDB 11: collation of `_utf8mb4'…'`.
     b"character_set_collations",
-    // MySQL: of which instant `TIMESTAMP'… 00:00:00+00:00'` is the time.
+    // MySQL: instant that `TIMESTAMP'… 00:00:00+00:00'` denotes.
     b"time_zone",
-    // MariaDB: whether DROP and ALTER read as if they said IF EXISTS.
+    // MariaDB: whether DROP and ALTER imply IF EXISTS.
     b"sql_if_exists",
-    // MariaDB: what `utf8` is.
+    // MariaDB: meaning of `utf8`.
     b"old_mode",
-    // MySQL: which columns EXPLAIN has, and what is in them.
+    // MySQL: columns of EXPLAIN and their contents.
     b"explain_format",
     b"explain_json_format_version",
-    // MySQL: what a bare `utf8mb4` is compared by.
+    // MySQL: collation of a bare `utf8mb4`.
     b"default_collation_for_utf8mb4",
 ];
 
 impl PrepareContext {
-    /// The SETs that have a text read so, and as it is `now` again; empty: there is no difference.
-    /// What is not known, as the collation just behind SET NAMES, is left as it is. `None`: it
-    /// cannot be written.
+    /// Returns the SET statements that switch from `now` to this context and back; empty if there
+    /// is no difference. An unknown value, such as the collation right after SET NAMES, is not
+    /// changed. Returns `None` if a value cannot be written.
     pub(crate) fn settings(&self, now: &PrepareContext) -> Option<(Vec<u8>, Vec<u8>)> {
         let (mut there, mut back) = (Vec::new(), Vec::new());
         let values = self.reading.iter().zip(&now.reading);
@@ -109,7 +109,7 @@ fn put_setting(text: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<()> {
         true => b"SET @@session.",
         false => b", @@session.",
     };
-    // A number in quotes is refused, and nothing in quotes is NULL in a mode of MariaDB's.
+    // A number in quotes is rejected, and '' is NULL in one of MariaDB's modes.
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let (open, close): (&[u8], &[u8]) = match (value, is_number) {
         ([], _) => (b"x'", b"'"),
@@ -122,66 +122,66 @@ fn put_setting(text: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Names of modes, character sets, collations and time zones are.
+/// Returns whether a value has only characters of modes, character sets, collations and time zones.
 fn is_plain(value: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_,:+-/".contains(byte);
     value.iter().all(is_of_name)
 }
 
-/// One client's statements, by the numbers that we gave it.
+/// Statements of one client, by the ids assigned to them.
 #[derive(Debug, Default)]
 pub(crate) struct ClientStatements {
     known: FxHashMap<u32, ClientStatement>,
     given: u32,
-    /// What [`StatementId::LAST`] means.
+    /// Statement that [`StatementId::LAST`] refers to.
     last: Option<u32>,
     share: StatementBudget,
-    /// One of them may hold something.
+    /// True if one of the statements may hold a cursor or long data.
     may_hold: bool,
 }
 
-/// A client's statement.
+/// Prepared statement of a client.
 #[derive(Debug)]
 pub(crate) struct ClientStatement {
     pub(crate) statement: Arc<Statement>,
     pub(crate) parameters: u16,
-    /// The types of its parameters as its client gave them last; an execution may leave them out.
+    /// Parameter types that the client sent last; an execution may omit them.
     pub(crate) types: Box<[u8]>,
-    /// Values that its client sent in advance have reached no server.
+    /// True if long data of the client reached no server.
     pub(crate) lacks_data: bool,
-    /// What the rules say of it, if there were any when that was asked.
+    /// Result of the rules; `None` if there were none when it was determined.
     pub(crate) ruling: Option<Ruling>,
-    /// It may have a cursor open, or values that were sent in advance.
+    /// True if the statement may have an open cursor or long data.
     pub(crate) holds: bool,
-    /// No other number means the same at a server.
+    /// True if no other id refers to the same statement at a server.
     is_own: bool,
 }
 
 impl ClientStatement {
-    /// What it takes of its client's share.
+    /// Returns the size in bytes charged to the client's budget.
     fn weight(&self) -> usize {
         self.statement.weight() + self.types.len()
     }
 }
 
 impl ClientStatements {
-    /// The number that the next statement gets if its server takes it.
+    /// Returns the id that the next statement receives if the server accepts it.
     pub(crate) fn next(&self) -> StatementId {
-        // MariaDB's LAST is no number.
+        // MariaDB's LAST must not be assigned.
         StatementId(match self.given {
             number if number >= u32::MAX - 1 => 1,
             number => number + 1,
         })
     }
 
-    /// Whether the client may have one more.
+    /// Returns whether the client's budget permits another statement.
     pub(crate) fn has_room(&mut self, statement: &Statement) -> bool {
         let known = &self.known;
         let has = || known.values().map(ClientStatement::weight).sum();
         known.len() < OF_CLIENT_MAX && self.share.takes(statement.weight(), has)
     }
 
-    /// The types of its parameters are these now. False: its client has no room for them.
+    /// Records the parameter types. Returns false if the client's budget is exhausted.
     pub(crate) fn bind(&mut self, number: u32, types: &[u8]) -> bool {
         let is_same = |named: &ClientStatement| *named.types == *types;
         if self.known.get(&number).is_some_and(is_same) {
@@ -196,7 +196,7 @@ impl ClientStatements {
         has_room
     }
 
-    /// A server has prepared it.
+    /// Adds a statement that a server has prepared.
     pub(crate) fn prepared(
         &mut self,
         statement: &Arc<Statement>,
@@ -218,8 +218,9 @@ impl ClientStatements {
         self.known.insert(number, named);
     }
 
-    /// A server has statements of the same text and session once. If another one of the client's
-    /// holds something there, which this one would take away, this becomes a statement of its own.
+    /// Makes the statement a separate one if another id with the same statement holds a cursor or
+    /// long data. A server has only one statement for the same text and context, so its use would
+    /// discard that state.
     pub(crate) fn part(&mut self, number: u32) {
         let Some(named) = self.known.get(&number) else {
             return;
@@ -232,9 +233,10 @@ impl ClientStatements {
         }
     }
 
-    /// A server takes what is sent in advance for what the last execution had in its place, be it
-    /// another client's: the statement becomes this client's own.
-    /// `is_held`: the client's server holds something for one of its statements.
+    /// Makes the statement exclusive to this client before long data is sent. A server takes such
+    /// data as a continuation of the value in the last execution, possibly another client's.
+    ///
+    /// `is_held`: the client's server holds a cursor or long data for one of its statements.
     pub(crate) fn own(&mut self, number: u32, is_held: bool) {
         let named = self.known.get_mut(&number);
         let is_lent = |named: &&mut ClientStatement| !(named.is_own || named.holds && is_held);
@@ -244,8 +246,8 @@ impl ClientStatements {
         }
     }
 
-    /// What its statement means by now, so that nobody has to look for that again. At servers it
-    /// stays the one that it was, be it the client's own.
+    /// Records the current analysis of the statement, so that it need not be determined again. The
+    /// statement's identity at servers stays the same, even if it is exclusive to the client.
     pub(crate) fn renew(&mut self, number: u32, current: Arc<Statement>) -> Arc<Statement> {
         let Some(named) = self.known.get_mut(&number) else {
             return current;
@@ -261,17 +263,17 @@ impl ClientStatements {
         Arc::clone(&named.statement)
     }
 
-    /// A statement is to be prepared; until it is, LAST means nothing, as in MariaDB.
+    /// Invalidates LAST while a statement is being prepared, as MariaDB does.
     pub(crate) fn not_prepared(&mut self) {
         self.last = None;
     }
 
-    /// The number that was given last.
+    /// Returns the id that was assigned last.
     pub(crate) fn last(&self) -> StatementId {
         StatementId(self.given)
     }
 
-    /// Whose number it is.
+    /// Returns the numeric id, with LAST resolved.
     pub(crate) fn number(&self, number: StatementId) -> u32 {
         match number {
             StatementId::LAST => self.last.unwrap_or(u32::MAX),
@@ -279,7 +281,7 @@ impl ClientStatements {
         }
     }
 
-    /// The statement will have something at the server, or not.
+    /// Records whether the statement will hold a cursor or long data on the server.
     pub(crate) fn will_hold(&mut self, number: u32, holds: bool) {
         self.may_hold |= holds;
         if let Some(named) = self.known.get_mut(&number) {
@@ -287,8 +289,8 @@ impl ClientStatements {
         }
     }
 
-    /// The server holds nothing for any of them: a cursor that was asked for was not opened, was
-    /// read to its end, or was closed by a reset.
+    /// Records that the server holds nothing for any statement. A requested cursor was not opened,
+    /// was read to its end, or was closed by a reset.
     pub(crate) fn hold_nothing(&mut self) {
         if std::mem::take(&mut self.may_hold) {
             self.known
@@ -297,12 +299,12 @@ impl ClientStatements {
         }
     }
 
-    /// Whether any of them may have something at a server.
+    /// Returns whether any statement may hold a cursor or long data on a server.
     pub(crate) fn hold(&self) -> bool {
         self.known.values().any(|named| named.holds)
     }
 
-    /// Which statements may.
+    /// Returns the statements that may hold a cursor or long data.
     pub(crate) fn holding(&self) -> impl Iterator<Item = u64> {
         let holding = self.known.values().filter(|named| named.holds);
         holding.map(|named| named.statement.id)
@@ -327,7 +329,7 @@ impl ClientStatements {
         removed
     }
 
-    /// COM_RESET_CONNECTION.
+    /// Removes all statements, for COM_RESET_CONNECTION.
     pub(crate) fn clear(&mut self) {
         *self = Self {
             given: self.given,
@@ -336,25 +338,25 @@ impl ClientStatements {
     }
 }
 
-/// Which statements a server connection has, the longest unused first to go.
+/// Statements that a server connection has; the least recently used is evicted first.
 #[derive(Debug, Default)]
 pub(crate) struct ServerStatements {
     known: FxHashMap<u64, ServerStatement>,
     clock: u64,
 }
 
-/// A statement on a server connection.
+/// Statement on a server connection.
 #[derive(Debug)]
 pub(crate) struct ServerStatement {
     pub(crate) number: StatementId,
     used: u64,
-    /// The types that the last execution on this connection bound.
+    /// Parameter types that the last execution on this connection sent.
     pub(crate) types: Box<[u8]>,
     pub(super) executed: ExecutionHistory,
 }
 
 impl ServerStatements {
-    /// The statement, if it has it, which counts as a use of it.
+    /// Returns the statement if present, and counts as a use of it.
     pub(crate) fn get(&mut self, id: u64) -> Option<&mut ServerStatement> {
         self.clock += 1;
         let there = self.known.get_mut(&id)?;
@@ -362,30 +364,31 @@ impl ServerStatements {
         Some(there)
     }
 
-    /// What the statement is called there, without using it.
+    /// Returns the server's id of the statement, without counting as a use.
     pub(crate) fn number(&self, id: u64) -> Option<StatementId> {
         self.known.get(&id).map(|there| there.number)
     }
 
-    /// Its executions there, without using it.
+    /// Returns the execution history of the statement, without counting as a use.
     pub(super) fn executed(&self, id: u64) -> Option<&ExecutionHistory> {
         self.known.get(&id).map(|there| &there.executed)
     }
 
-    /// The types that its last execution there bound, without using it.
+    /// Returns the parameter types of its last execution, without counting as a use.
     pub(crate) fn types(&self, id: u64) -> Option<&[u8]> {
         self.known.get(&id).map(|there| &*there.types)
     }
 
-    /// An execution has failed: whether it bound its types before nobody knows.
+    /// Forgets the parameter types after a failed execution, since the server may not have stored
+    /// them.
     pub(crate) fn forget_types(&mut self, id: u64) {
         if let Some(there) = self.known.get_mut(&id) {
             there.types = Box::default();
         }
     }
 
-    /// The server has prepared it under this number. The one that it has to close for that: the
-    /// same statement's old number.
+    /// Adds a statement that the server has prepared. Returns the previous id of the same
+    /// statement, which must be closed.
     pub(crate) fn add(&mut self, id: u64, number: StatementId) -> Option<StatementId> {
         self.clock += 1;
         let there = ServerStatement {
@@ -398,8 +401,8 @@ impl ServerStatements {
         Some(old.number)
     }
 
-    /// One that is too many and has not been used for longest, as if it were closed now. None that
-    /// is among those that `stay` goes.
+    /// Removes the least recently used statement if there are more than `max`, and returns its id.
+    /// Statements in `stay` are never removed.
     pub(crate) fn evict(&mut self, max: usize, stay: &[u64]) -> Option<StatementId> {
         if self.known.len() <= max.max(1) {
             return None;
@@ -410,7 +413,7 @@ impl ServerStatements {
         self.known.remove(&id).map(|there| there.number)
     }
 
-    /// The server has forgotten all of them.
+    /// Removes all statements after the server has closed them.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
     }
@@ -524,7 +527,7 @@ mod tests {
         assert_ne!(numbers.get(2).unwrap().statement.id, shared.id);
     }
 
-    /// A server takes what is sent in advance for more of what the last execution had.
+    /// A server appends long data to the value of the last execution.
     #[test]
     fn long_data_goes_to_a_statement_of_the_client_s_own_unless_the_server_holds_some() {
         let statement = Interned::default().statement(
@@ -593,7 +596,7 @@ mod tests {
             numbers.prepared(&statement, 65_535, None);
             numbers.bind(*number, &types)
         });
-        // 512 would be all of its 64 MiB.
+        // 512 would be the client's whole 64 MiB.
         let times = times.count();
         assert!((500..512).contains(&times), "{times}");
         assert!(numbers.bind(1, &types), "it has them");

@@ -1,4 +1,4 @@
-//! The end of a session: what its client is told, and what becomes of the server connection.
+//! Ends a session: sends the final error, and releases or closes the server connection.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::{ExitReason, Session, Stage};
 use crate::record::{CutReason, TerminationReason};
 
 impl Session<'_> {
-    /// It is over, for a reason of its own.
+    /// Ends the session for a reason of its own.
     pub(super) async fn end(mut self, end: ExitReason) -> TerminationReason {
         match end {
             ExitReason::ClientLeft | ExitReason::ChangesUser(_) => TerminationReason::ClientClosed,
@@ -30,10 +30,10 @@ impl Session<'_> {
         }
     }
 
-    /// It is cut from outside.
+    /// Ends a session that is terminated by Evenkeel.
     pub(super) async fn end_cut(mut self, ending: TerminationReason) -> TerminationReason {
         let complaint = ErrorReply::of_ending(&ending);
-        // Whom another client kills while nothing is asked, no server tells anything.
+        // Servers send nothing to an idle client that is killed by another client.
         if !matches!(ending, TerminationReason::Cut(CutReason::Command)) || !self.is_waiting_idle()
         {
             let is_answer = self.waits_for_answer();
@@ -42,12 +42,12 @@ impl Session<'_> {
         ending
     }
 
-    /// Its client has said something that has no answer yet.
+    /// Returns whether the client waits for a reply.
     pub(super) fn waits_for_answer(&self) -> bool {
         !matches!(self.stage, Stage::Command) || !self.rest.is_over()
     }
 
-    /// Its client wants to be somebody else.
+    /// Ends the session for COM_CHANGE_USER, and returns the client connection.
     pub(super) fn leave_as_user(mut self, payload: Vec<u8>) -> Option<UserChange> {
         let client = self.client.take()?;
         Some(UserChange {
@@ -58,13 +58,12 @@ impl Session<'_> {
         })
     }
 
-    /// Tells the client why it is over, as far as it listens: as the answer that it waits for; else
-    /// with the number 0, as servers do, by which clients know that it answers nothing they will
-    /// ask.
+    /// Sends the final error: as the pending reply, or with sequence number 0 if no reply is due.
+    /// Servers use 0 too, so that clients do not take the error for a reply to a later command.
     pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply, is_answer: bool) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
         if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
-            // It would be taken for a part of that.
+            // The client would take the error for a part of that reply.
             return;
         }
         let mut out = std::mem::take(&mut self.answers);
@@ -75,10 +74,11 @@ impl Session<'_> {
         }
     }
 
-    /// What the client leaves behind on its connection decides what becomes of that.
+    /// Releases, resets or closes the server connection, depending on the session state that it
+    /// holds.
     fn release_on_exit(&mut self, server: Box<ServerConnection>) {
         if std::thread::panicking() {
-            // What is on it was perhaps not noted.
+            // The recorded session state may be incomplete.
             return self.borrower.give_back(server, Condition::Unclean);
         }
         let is_quiet = server.conversation.is_quiet()

@@ -1,5 +1,5 @@
-//! A statement that names trackers finds those of its client on the connection; behind it ours are
-//! put on again, before anything else is run there.
+//! Enables the client's session trackers for statements that name them, and restores Evenkeel's
+//! trackers before the connection is used further.
 
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::{Parsed, backend, frame};
@@ -9,7 +9,7 @@ use super::server::ServerConnection;
 use super::{AfterDiscard, Session, Stage};
 
 impl Session<'_> {
-    /// Puts the client's trackers on the connection if the command is to find them there.
+    /// Enables the client's trackers on the connection if the command names them.
     pub(super) fn show_trackers(&mut self, out: &mut Vec<u8>) {
         let meaning = effective(&self.unit.what, &self.unit.sense);
         let is_named = meaning.is_some_and(|meaning| meaning.names_trackers);
@@ -19,18 +19,18 @@ impl Session<'_> {
         let text = self.journal.show_trackers(is_in_transaction(server));
         server.show_trackers(&text, out);
         if let Some(at) = &mut self.borrower.at {
-            // If it commits what was written before, nobody is told where in the log that is.
+            // The log position of earlier writes is not reported if the command commits them.
             at.written.is_partial |= at.written.is_some;
         }
     }
 
-    /// Whether the connection has the client's, and no command may be sent.
+    /// Returns whether the client's trackers are enabled, so that no command may be sent.
     pub(super) fn owes_trackers(&self) -> bool {
         let server = self.server.as_ref();
         server.is_some_and(|server| server.shows_trackers)
     }
 
-    /// Whether the answers that come are about trackers.
+    /// Returns whether the expected replies are about the trackers.
     pub(super) fn takes_back(&self) -> bool {
         matches!(
             self.stage,
@@ -38,7 +38,8 @@ impl Session<'_> {
         )
     }
 
-    /// Puts ours on again; all that was sent is with the kernel. False: they are on.
+    /// Restores Evenkeel's trackers; requires that the kernel has accepted all data sent to the
+    /// server. Returns false if they are enabled already.
     pub(super) fn take_trackers_back(&mut self) -> bool {
         let Some(server) = self.server.as_mut().filter(|one| one.shows_trackers) else {
             return false;
@@ -47,13 +48,13 @@ impl Session<'_> {
         let back = self.journal.take_back(version, is_in_transaction(server));
         let mut out = self.worker.spare();
         server.ask_back(&back, &mut out);
-        // If it fails, the next receive says so.
+        // A failure is reported by the next receive.
         let _ = server.lent.stream.send_own(self.worker, out);
         self.stage = Stage::DiscardReply(AfterDiscard::TookBack { is_whole: true });
         true
     }
 
-    /// The server has said all.
+    /// Completes the restoration after the server's last reply.
     pub(super) fn took_back(&mut self, is_whole: bool) {
         let unit = self.drop_unit();
         self.is_doubtful = false;
@@ -82,7 +83,7 @@ fn is_in_transaction(server: &ServerConnection) -> bool {
     server.conversation.status().has(Status::IN_TRANSACTION)
 }
 
-/// The last packet of what was kept of a result.
+/// Returns the last packet of the part of a result that was kept.
 pub(super) fn last_row(word: &[u8]) -> &[u8] {
     let (mut rest, mut last): (_, &[u8]) = (word, b"");
     while let Parsed::Frame(packet, length) = frame::frame(rest, u32::MAX) {

@@ -1,5 +1,5 @@
-//! What is known of an account at the servers: how its connections begin, and which schemas it may
-//! use. Any worker learns it of a server connection, for all workers.
+//! Caches, for all workers, facts about an account at the servers: the baseline of its connections,
+//! and the schemas it may use.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,35 +13,35 @@ use crate::session_state::templates::Templates;
 use crate::upstream::pool_registry::PoolUser;
 use crate::upstream::worker_pool;
 
-/// What the sessions of one worker share that are the same user.
+/// State shared by the sessions of one user on one worker.
 pub(crate) type Account = worker_pool::UserPools<ServerConnection>;
 
-/// Accounts that nobody uses are forgotten when there are more.
+/// Number of accounts above which unused ones are removed.
 const KNOWN_MAX: usize = 1_000;
 
-/// Schemas of one account that are remembered.
+/// Maximum number of schemas remembered per account.
 const SCHEMAS_MAX: usize = 1_000;
 
-/// For so long nobody asks again whether a schema is there.
+/// Time in milliseconds for which the existence of a schema is not queried again.
 const SCHEMA_MS: u64 = 10_000;
 
-/// As one worker has it.
+/// Account facts as used by one worker.
 pub(crate) struct UserState {
     learned: Arc<BaselineEntry>,
-    /// What its texts mean.
+    /// Cached analyses of its texts.
     pub(super) templates: RefCell<Templates<Arc<TextAnalysis>>>,
 }
 
-/// All of a service.
+/// Accounts of a service.
 #[derive(Debug, Default)]
 pub(crate) struct BaselineCache {
     known: Mutex<HashMap<Identity, Arc<BaselineEntry>>>,
 }
 
-/// User, credential generation, and what else connections agree in.
+/// User, credential generation, and the capabilities that connections must share.
 type Identity = (u64, u64, u64);
 
-/// Of one account.
+/// Facts about one account.
 #[derive(Debug, Default)]
 struct BaselineEntry {
     inner: Mutex<Inner>,
@@ -50,9 +50,9 @@ struct BaselineEntry {
 #[derive(Debug, Default)]
 struct Inner {
     fresh: Option<Arc<Baseline>>,
-    /// A client has set global variables since.
+    /// True if a client has set global variables since.
     is_outdated: bool,
-    /// When a server let the account use them.
+    /// Times in milliseconds at which a server permitted the use of each schema.
     schemas: HashMap<Box<[u8]>, u64>,
 }
 
@@ -68,30 +68,30 @@ impl UserState {
         }
     }
 
-    /// How a connection of the account begins; `None`: none has been opened yet.
+    /// Returns the baseline of the account's connections; `None` if none has been opened yet.
     pub(super) fn fresh(&self) -> Option<Arc<Baseline>> {
         lock(&self.learned.inner).fresh.clone()
     }
 
-    /// Whether that is known, and the same as far as can be told from here.
+    /// Returns whether the baseline is known and not known to be outdated.
     pub(super) fn is_current(&self) -> bool {
         let inner = lock(&self.learned.inner);
         inner.fresh.is_some() && !inner.is_outdated
     }
 
-    /// Whether a server let the account use a schema a moment ago.
+    /// Returns whether a server recently permitted the use of the schema.
     pub(super) fn may_use(&self, schema: &[u8], now_ms: u64) -> bool {
         let inner = lock(&self.learned.inner);
         let since_ms = inner.schemas.get(schema);
         since_ms.is_some_and(|since_ms| now_ms.saturating_sub(*since_ms) < SCHEMA_MS)
     }
 
-    /// Whether a server ever did.
+    /// Returns whether a server ever permitted the use of the schema.
     pub(super) fn could_use(&self, schema: &[u8]) -> bool {
         lock(&self.learned.inner).schemas.contains_key(schema)
     }
 
-    /// A server does now.
+    /// Records that a server permits the use of the schema.
     pub(super) fn has_used(&self, schema: &[u8], now_ms: u64) {
         let mut inner = lock(&self.learned.inner);
         if inner.schemas.len() >= SCHEMAS_MAX {
@@ -106,8 +106,8 @@ impl UserState {
 }
 
 impl BaselineCache {
-    /// That of an account; nothing is known if nobody else is logged in so: much may have changed
-    /// since.
+    /// Returns the entry of an account. The entry is reset if no other session of the account
+    /// exists, since the servers may have changed.
     fn of(&self, who: &PoolUser) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
@@ -120,7 +120,7 @@ impl BaselineCache {
         Arc::clone(learned)
     }
 
-    /// A connection has just logged in: servers may have changed since the last one did.
+    /// Updates the baseline from a new connection, since the servers may have changed.
     pub(super) fn refresh(&self, who: &PoolUser, fresh: &Arc<Baseline>) {
         let learned = lock(&self.known).get(&identity(who)).map(Arc::clone);
         if let Some(learned) = learned {
@@ -128,7 +128,8 @@ impl BaselineCache {
         }
     }
 
-    /// Global variables were set: the next to log in is told of the new ones.
+    /// Marks all baselines as outdated after global variables were set; the next login queries
+    /// them.
     pub(super) fn outdate(&self) {
         for learned in lock(&self.known).values() {
             lock(&learned.inner).is_outdated = true;

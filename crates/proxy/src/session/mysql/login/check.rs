@@ -1,4 +1,4 @@
-//! Has a client prove who it is, whatever its plugin.
+//! Authenticates a client with any of the supported plugins.
 
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
@@ -16,11 +16,11 @@ use crate::random::secret;
 use crate::service::ServiceSnapshot;
 use crate::session::blocking;
 
-/// `caching_sha2_password`: the proof is right.
+/// Result code of `caching_sha2_password` for a correct proof.
 const FAST_SUCCESS: u8 = 3;
 
 impl LoginHandler<'_> {
-    /// What it returns with is right; nothing has told the client so yet.
+    /// Authenticates the client; a success has not been reported to the client yet.
     pub(super) async fn prove(
         &self,
         talk: &mut ClientPackets,
@@ -78,7 +78,7 @@ impl LoginHandler<'_> {
         }
     }
 
-    /// Compares a whole password with a hash, on another thread, when it may be tried.
+    /// Compares a password with a hash on another thread, after waiting for the rate limit.
     async fn check(
         &self,
         channel: Channel,
@@ -92,7 +92,7 @@ impl LoginHandler<'_> {
             Channel::Plain => blocking::key().await,
             Channel::Secure => None,
         };
-        // A client that came at the same time may have proved it meanwhile.
+        // A concurrent login of the same user may have verified the password meanwhile.
         let known = self.shared.logins.vault.verifier(user, proof.generation);
         let work = move || check.run_knowing(key.as_deref(), secret(), known.as_ref());
         let checked = blocking::run_blocking(work).await;
@@ -118,7 +118,7 @@ impl LoginHandler<'_> {
                 let of = (&*wish.user, proof.generation);
                 let is_new = vault.keep(of, password, proof.keeps);
                 proof.warms = is_new && proof.keeps == CacheLevel::Password;
-                // The password itself is in locked memory from here on, and nowhere else.
+                // From here on, the password itself exists only in locked memory.
                 Credential::Sha2(password::sha2::Key::of_password(password))
             }
             other => other.clone(),
@@ -127,7 +127,7 @@ impl LoginHandler<'_> {
         Ok(proof)
     }
 
-    /// A certificate has said who it is: what the client has begun is brought to an end that suits
+    /// Completes the login of a client that its certificate has authenticated, in a way that suits
     /// its plugin.
     async fn vouch(&self, talk: &mut ClientPackets, wish: &LoginRequest) -> Result<(), LoginError> {
         let mut out = Vec::new();
@@ -149,7 +149,8 @@ impl LoginHandler<'_> {
     }
 }
 
-/// Whoever has the proof of a password that we can check knows by this that we can, too.
+/// Returns the proof of Evenkeel's certificate, based on the stored password hash. The client can
+/// verify that Evenkeel knows that hash.
 fn certificate_proof(
     talk: &ClientPackets,
     wish: &LoginRequest,

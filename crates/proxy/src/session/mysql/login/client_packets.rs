@@ -1,4 +1,5 @@
-//! Packets to and from a client that has not proved anything yet: few, small and in order.
+//! Exchanges packets with a client during its login, when only few, small packets in sequence are
+//! accepted.
 
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PRE_AUTH_LENGTH_MAX};
 use evenkeel_wire::mysql::{Parsed, ProtocolError};
@@ -10,22 +11,23 @@ use crate::engine::worker::Worker;
 use crate::stream::Stream;
 use crate::tls::{Acceptor, Names};
 
-/// All that a client may say in a login. The longest honest one has an SSLRequest, a response with
-/// attributes, and a password, perhaps twice.
+/// Maximum total length in bytes that a client may send in a login. The longest valid one has an
+/// SSLRequest, a response with attributes, and a password, possibly twice.
 const HEARD_MAX: usize = 3 * PRE_AUTH_LENGTH_MAX as usize;
 
-/// The client's side of a login.
+/// Client side of a login.
 pub(super) struct ClientPackets {
     stream: Stream,
-    /// What has come and was not looked at.
+    /// Received bytes that have not been processed.
     bytes: Vec<u8>,
     heard: usize,
-    /// The number of the next packet, whoever sends it.
+    /// Sequence number of the next packet in either direction.
     next: u8,
 }
 
 impl ClientPackets {
-    /// `next`: the number of what is said first. `bytes`: what has come already.
+    /// Creates the client side. `next`: the sequence number of the first packet to send. `bytes`:
+    /// input already received.
     pub(super) fn new(stream: Stream, next: u8, bytes: Vec<u8>) -> Self {
         Self {
             stream,
@@ -39,35 +41,35 @@ impl ClientPackets {
         self.stream.is_encrypted()
     }
 
-    /// Who the client is by its certificate.
+    /// Returns the client's name from its certificate.
     pub(super) fn client_name(&self) -> Option<String> {
         self.stream.client_name()
     }
 
-    /// The names in the certificate that the client has shown and that somebody we trust has
-    /// signed; `None`: it has shown none.
+    /// Returns the names in the client's certificate, signed by a trusted authority; `None` if the
+    /// client sent none.
     pub(super) fn certificate_names(&self) -> Option<Names> {
         self.stream.client_certificate_names()
     }
 
-    /// The hash of the certificate that we have shown the client.
+    /// Returns the hash of the certificate that was sent to the client.
     pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
         self.stream.fingerprint()
     }
 
-    /// The number of what is said next.
+    /// Returns the sequence number of the next packet.
     pub(super) fn next(&self) -> u8 {
         self.next
     }
 
-    /// Sends whole packets, of which the first has the next number.
+    /// Sends whole packets; the first has the next sequence number.
     pub(super) async fn say(&mut self, worker: &Worker, packets: &[u8]) -> Result<(), LoginError> {
         self.next = self.next.wrapping_add(count(packets));
         self.stream.send(worker, packets).await?;
         Ok(())
     }
 
-    /// The payload of the client's next packet.
+    /// Returns the payload of the client's next packet.
     pub(super) async fn packet(
         &mut self,
         worker: &Worker,
@@ -90,7 +92,7 @@ impl ClientPackets {
                     continue;
                 }
             };
-            // An answer follows the packet that it answers.
+            // The sequence number of a reply follows that of the packet it answers.
             if let Some(sequence) = self.bytes.get(HEADER_LENGTH - 1) {
                 self.next = sequence.wrapping_add(1);
             }
@@ -98,7 +100,7 @@ impl ClientPackets {
         }
     }
 
-    /// Forgets bytes that may have been a password.
+    /// Wipes processed bytes, which may contain a password.
     fn pass(&mut self, length: usize) -> Result<(), LoginError> {
         let rest = self.bytes.split_off(length);
         self.bytes.zeroize();
@@ -110,8 +112,8 @@ impl ClientPackets {
         }
     }
 
-    /// Behind an SSLRequest, which is not answered: what follows it is TLS already. Plaintext that
-    /// somebody has put there is none, and ends the connection.
+    /// Switches to TLS after an SSLRequest, which has no reply. Injected plaintext after the
+    /// SSLRequest is not valid TLS, and ends the connection.
     pub(super) async fn encrypt(
         &mut self,
         worker: &Worker,
@@ -130,8 +132,7 @@ impl ClientPackets {
         self.stream.say_last(worker, &out).await;
     }
 
-    /// The stream, and what the client has sent after the last packet of the login: the beginning
-    /// of its session.
+    /// Returns the stream, and the input after the last login packet, which belongs to the session.
     pub(super) fn into_parts(self) -> (Stream, Vec<u8>) {
         (self.stream, self.bytes)
     }

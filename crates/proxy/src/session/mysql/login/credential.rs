@@ -1,4 +1,5 @@
-//! What a login is checked against, and what it leaves to log in to servers with.
+//! Determines the credential that a client's login is checked against, and the one for logins at
+//! the servers.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,36 +21,36 @@ use crate::service::database::{FileCredential, FileUser};
 use crate::session::blocking;
 use crate::upstream::pool_registry::generation_of;
 
-/// Rounds of made-up hashes: MySQL's default.
+/// Rounds of mock hashes; MySQL's default.
 const MOCK_ROUNDS: u32 = 5_000;
 
-/// A client that has proved, or is about to prove, who it is.
+/// Result of a successful login, prepared before authentication completes.
 pub(super) struct LoginGrant {
-    /// What logs in to servers; `None`: what the login gives.
+    /// Credential for the servers; `None` if the login provides it.
     pub(super) credential: Option<Credential>,
-    /// Who logs in there.
+    /// User name for the servers.
     pub(super) server_user: String,
-    /// Tells this account's credentials from those before.
+    /// Number that distinguishes the account's current credentials from earlier ones.
     pub(super) generation: u64,
-    /// It may prove what it likes: it does not come in, for this reason.
+    /// Error that rejects the client even if its proof is correct.
     pub(super) complaint: Option<ErrorReply>,
-    /// What the whole password leaves, if it comes.
+    /// Data to cache if the client sends the whole password.
     pub(super) keeps: CacheLevel,
-    /// The servers have not seen the password yet.
+    /// True if the servers have not seen the password yet.
     pub(super) warms: bool,
-    /// The words of the OK, by which the client knows our certificate.
+    /// Text of the OK packet that proves Evenkeel's certificate to the client.
     pub(super) of_certificate: Vec<u8>,
 }
 
-/// How a client is to be asked.
+/// Way in which a client is authenticated.
 pub(super) enum AuthDecision {
-    /// Not at all: its certificate says who it is.
+    /// The client's certificate has authenticated it; no challenge is sent.
     Certificate(LoginGrant),
     Challenge(Method, LoginGrant),
 }
 
 impl LoginHandler<'_> {
-    /// Finds out what a user's login is to be checked against.
+    /// Determines how a user is authenticated.
     pub(super) async fn look_up(
         &self,
         talk: &ClientPackets,
@@ -87,7 +88,7 @@ impl LoginHandler<'_> {
         }
     }
 
-    /// A user whose password or hash the file has.
+    /// Returns the decision for a user with a password or hash in the users file.
     async fn of_file(
         &self,
         talk: &ClientPackets,
@@ -114,7 +115,8 @@ impl LoginHandler<'_> {
         }
     }
 
-    /// With the password itself any plugin will do: that which the client has begun with.
+    /// Returns the method for a known password, which permits any plugin: the client's first
+    /// choice.
     async fn of_password(
         &self,
         talk: &ClientPackets,
@@ -134,7 +136,8 @@ impl LoginHandler<'_> {
             ([], plugin) => Method::Empty(plugin),
             (_, password::CACHING_SHA2) => Method::Sha2 {
                 fast: Some(sha2::Verifier::of_password(password)),
-                // Whose proof does not fit has the wrong password, and learns it as others do.
+                // A proof that does not match comes from a wrong password, and is rejected like any
+                // other.
                 stored: crypt::Stored::mock(secret(), MOCK_ROUNDS),
                 public_key: self.public_key(talk).await,
             },
@@ -143,7 +146,7 @@ impl LoginHandler<'_> {
         Some((method, proof))
     }
 
-    /// A user of the servers.
+    /// Returns the decision for a user of the servers.
     async fn of_server(
         &self,
         talk: &ClientPackets,
@@ -183,7 +186,7 @@ impl LoginHandler<'_> {
         self.mock(talk, wish, &accounts.usual_plugin).await
     }
 
-    /// Why a client whose password is right stays outside all the same.
+    /// Returns the error for a client that must be rejected despite a correct password.
     fn complaint(
         &self,
         talk: &ClientPackets,
@@ -198,7 +201,7 @@ impl LoginHandler<'_> {
         let is_as_required = match &row.requires {
             TlsRequirement::Nothing => true,
             TlsRequirement::Tls => self.channel(talk) == Channel::Secure,
-            // The server sees our certificate, and takes us for the client.
+            // The server would see Evenkeel's certificate instead of the client's.
             TlsRequirement::Certificate(wanted) => {
                 let shown = talk.certificate_names();
                 shown.is_some_and(|shown| wanted.are_those_of(&shown))
@@ -210,7 +213,8 @@ impl LoginHandler<'_> {
         row.is_expired.then(error_replies::expired)
     }
 
-    /// How a plugin asks; `None`: not spoken, or what is stored is none of its.
+    /// Returns the method of a plugin; `None` if the plugin is unsupported or its stored hash is
+    /// invalid.
     async fn method(
         &self,
         talk: &ClientPackets,
@@ -244,8 +248,8 @@ impl LoginHandler<'_> {
         }
     }
 
-    /// A user who does not exist, or may not come from there, is asked as most are, and takes as
-    /// long to be refused.
+    /// Challenges a client that must be rejected in the usual way, so that its rejection takes as
+    /// long as any other. Its user does not exist, or may not log in from that address.
     async fn mock(&self, talk: &ClientPackets, wish: &LoginRequest, usual: &str) -> AuthDecision {
         let method = match client_plugin(usual) {
             _ if usual.is_empty() && wish.usual == password::NATIVE => mock_native(),
@@ -269,7 +273,7 @@ impl LoginHandler<'_> {
         AuthDecision::Challenge(method, proof)
     }
 
-    /// For clients that have no other way to send a password that nobody else may read.
+    /// Returns the public key for clients on a plain channel, which need it to encrypt a password.
     async fn public_key(&self, talk: &ClientPackets) -> Option<Vec<u8>> {
         match self.channel(talk) {
             Channel::Secure => None,
@@ -286,7 +290,8 @@ impl LoginHandler<'_> {
     }
 }
 
-/// By a signature, which is of no use to anybody else; and what people call the plugin.
+/// Returns the method of a plugin based on signatures, which cannot be reused, and the plugin's
+/// common name.
 fn signed(plugin: &[u8], stored: &[u8]) -> Option<(Method, &'static str)> {
     match plugin {
         password::ED25519 => {
@@ -305,8 +310,8 @@ fn mock_native() -> Method {
     Method::Native(native::Verifier::mock(secret()))
 }
 
-/// Of several ways, first those that leave something to log in to the servers with, and among these
-/// the one that the client has begun with: it may know no other.
+/// Sorts the methods of an account. Methods that provide a credential for the servers come first,
+/// then the client's first choice, since the client may support no other.
 fn preferred<'a>(
     ways: &'a [AuthMethod],
     wish: &LoginRequest,
@@ -322,7 +327,7 @@ fn preferred<'a>(
     ways
 }
 
-/// What tells an account's credential from another one, and what connections of it may do.
+/// Returns the data that distinguishes an account's credential and rights from others.
 fn identity<'a>(row: &'a MysqlAuthRecord, way: &'a AuthMethod) -> [&'a [u8]; 6] {
     [
         row.user.as_bytes(),
@@ -334,7 +339,7 @@ fn identity<'a>(row: &'a MysqlAuthRecord, way: &'a AuthMethod) -> [&'a [u8]; 6] 
     ]
 }
 
-/// As clients call what servers store an account's plugin by.
+/// Returns the client-side name of an account's authentication plugin.
 fn client_plugin(plugin: &str) -> &[u8] {
     match plugin {
         "" => password::NATIVE,
@@ -343,7 +348,7 @@ fn client_plugin(plugin: &str) -> &[u8] {
     }
 }
 
-/// A salt has bytes that no text has: then all is in hexadecimal digits behind `0x`.
+/// Decodes a hash from the users file: hexadecimal digits after `0x` if its salt is not valid text.
 fn plain(text: &str) -> Zeroizing<Vec<u8>> {
     let digits = text.strip_prefix("0x").map(str::as_bytes);
     let pairs = digits.unwrap_or_default().chunks(2).map(|pair| {
@@ -354,7 +359,7 @@ fn plain(text: &str) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(bytes.unwrap_or_else(|| text.as_bytes().to_vec()))
 }
 
-/// By the form of what is stored.
+/// Returns the plugin for a stored hash, based on its form.
 fn plugin_of(stored: &[u8]) -> &'static [u8] {
     match stored {
         [b'*', ..] => password::NATIVE,

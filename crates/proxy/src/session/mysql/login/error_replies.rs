@@ -1,4 +1,4 @@
-//! What clients are told whose login fails: in the servers' words, under the servers' numbers.
+//! Defines the errors of failed logins, with the codes and texts of the servers.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,16 +8,17 @@ use evenkeel_wire::mysql::login::AuthFailure;
 
 use super::super::error_reply::ErrorReply;
 
-/// A user and where it comes from, as servers write it.
+/// User and client address in the servers' notation.
 pub(super) struct AccountName<'a> {
     pub(super) user: &'a str,
     pub(super) address: Option<IpAddr>,
-    /// The servers look names up.
+    /// True if the servers resolve addresses to names.
     pub(super) by_name: bool,
 }
 
 impl AccountName<'_> {
-    /// We look up no names but the one that servers do not look up either.
+    /// Returns the host. Only loopback addresses are named, since servers resolve them without a
+    /// lookup too.
     fn host(&self) -> String {
         match self.address.map(|address| address.to_canonical()) {
             None => "localhost".to_owned(),
@@ -26,7 +27,7 @@ impl AccountName<'_> {
         }
     }
 
-    /// ER_ACCESS_DENIED_ERROR: of a wrong password as of a user who does not exist.
+    /// Returns ER_ACCESS_DENIED_ERROR, for a wrong password and for an unknown user alike.
     pub(super) fn denied(&self, with_password: bool) -> ErrorReply {
         let (user, host) = (self.user, self.host());
         let with = if with_password { "YES" } else { "NO" };
@@ -34,7 +35,7 @@ impl AccountName<'_> {
         ErrorReply::new(1045, b"28000", text)
     }
 
-    /// ER_ACCOUNT_HAS_BEEN_LOCKED, of either family.
+    /// Returns ER_ACCOUNT_HAS_BEEN_LOCKED of MariaDB or MySQL.
     pub(super) fn locked(&self, mariadb: bool) -> ErrorReply {
         let (user, host) = (self.user, self.host());
         match mariadb {
@@ -47,7 +48,7 @@ impl AccountName<'_> {
     }
 }
 
-/// ER_MUST_CHANGE_PASSWORD_LOGIN
+/// Returns ER_MUST_CHANGE_PASSWORD_LOGIN.
 pub(super) fn expired() -> ErrorReply {
     ErrorReply::new(
         1862,
@@ -57,19 +58,19 @@ pub(super) fn expired() -> ErrorReply {
     )
 }
 
-/// ER_SECURE_TRANSPORT_REQUIRED
+/// Returns ER_SECURE_TRANSPORT_REQUIRED.
 pub(super) fn tls_required() -> ErrorReply {
     let text = "Connections using insecure transport are prohibited while \
                 --require_secure_transport=ON.";
     ErrorReply::new(3159, b"HY000", text)
 }
 
-/// ER_HANDSHAKE_ERROR
+/// Returns ER_HANDSHAKE_ERROR.
 pub(super) fn bad_handshake() -> ErrorReply {
     ErrorReply::new(1043, b"08S01", "Bad handshake")
 }
 
-/// A packet that cannot be read.
+/// Returns the error for a malformed packet.
 pub(super) fn of_fault(fault: ProtocolError) -> ErrorReply {
     match fault {
         ProtocolError::TooLong { .. } => {
@@ -87,20 +88,20 @@ pub(super) fn of_fault(fault: ProtocolError) -> ErrorReply {
     }
 }
 
-/// Nobody can tell who may log in.
+/// Returns the error for credentials that cannot be looked up.
 pub(super) fn credentials_unavailable() -> ErrorReply {
     let text = "cannot verify credentials: no server is reachable, try again";
     ErrorReply::new(2003, b"HY000", text)
 }
 
-/// ER_CON_COUNT_ERROR
+/// Returns ER_CON_COUNT_ERROR.
 pub(super) fn full_doorstep() -> ErrorReply {
     let text = "too many concurrent logins, try again (see logins_at_once and logins_per_address \
                 of the service)";
     ErrorReply::new(1040, b"08004", text)
 }
 
-/// ER_NET_READ_INTERRUPTED
+/// Returns ER_NET_READ_INTERRUPTED.
 pub(super) fn too_slow(limit: Duration) -> ErrorReply {
     let limit_ms = limit.as_millis();
     let text =
@@ -108,7 +109,7 @@ pub(super) fn too_slow(limit: Duration) -> ErrorReply {
     ErrorReply::new(1159, b"08S01", text)
 }
 
-/// Its plugin leaves nothing that could log in to the servers.
+/// Returns the error for a plugin that provides no credential for the servers.
 pub(super) fn no_credential(plugin: &str) -> ErrorReply {
     let text = format!(
         "authentication succeeded, but {plugin} provides no credential for the servers: add the \
@@ -117,7 +118,7 @@ pub(super) fn no_credential(plugin: &str) -> ErrorReply {
     ErrorReply::new(1251, b"08004", text)
 }
 
-/// Anything else that ends a login.
+/// Returns the error for any other authentication failure.
 pub(super) fn refused(
     client: &AccountName<'_>,
     refusal: AuthFailure,

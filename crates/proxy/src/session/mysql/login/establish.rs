@@ -1,5 +1,5 @@
-//! What happens between the proof and the OK: the account's pools, a server that is asked if need
-//! be, and the session.
+//! Creates the session after authentication: assigns the account's pools, and checks the account at
+//! a server if necessary.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::session_state::mysql::status_of;
 use crate::upstream::pool_registry::{self, PoolHandle, PoolUser};
 use crate::upstream::worker_pool::PoolableConnection;
 
-/// What server connections agree on exactly as their clients have: it changes what statements mean,
-/// how they are written, or what their results look like. The EOF behind columns tells flags and
-/// warnings that a server tells nowhere else.
+/// Capabilities that a server connection and its clients must share exactly: they change the
+/// meaning or format of statements, or the format of results. The EOF after columns contains flags
+/// and warnings that a server sends nowhere else.
 const IDENTITY: Capabilities = Capabilities::FOUND_ROWS
     .with(Capabilities::NO_SCHEMA)
     .with(Capabilities::LOCAL_FILES)
@@ -40,7 +40,7 @@ const IDENTITY: Capabilities = Capabilities::FOUND_ROWS
     .with(Capabilities::BULK)
     .with(Capabilities::BULK_UNIT_RESULTS);
 
-/// What a server connection is to be able to do, by what its clients can.
+/// Returns the capabilities to request on a server connection for clients with this identity.
 pub(in super::super) fn wanted(identity: u64) -> Capabilities {
     let mine = Capabilities::SPOKEN
         .without(IDENTITY)
@@ -55,8 +55,8 @@ pub(in super::super) fn wanted(identity: u64) -> Capabilities {
 }
 
 impl<'a> LoginHandler<'a> {
-    /// What a client begins with that has proved who it is; a server is asked only for what none of
-    /// them has said yet.
+    /// Returns the account and initial state of an authenticated client. A server is queried only
+    /// for facts that no server has reported yet.
     pub(super) async fn prepare(
         &self,
         view: &Arc<ServiceSnapshot>,
@@ -71,8 +71,8 @@ impl<'a> LoginHandler<'a> {
         let schema = wish.schema.as_deref();
         let is_known = |schema| account.known.may_use(schema, clock::now_ms());
         if !account.known.is_current() || !schema.is_none_or(is_known) {
-            // While nobody can be asked, what was so the last time is good enough: whoever comes
-            // in has servers to wait for.
+            // If no server is available, the previous result is sufficient: the session then waits
+            // for a server.
             let may_enter = has_been_in(&account, schema);
             let view = match may_enter {
                 true => Arc::clone(view),
@@ -101,7 +101,7 @@ impl<'a> LoginHandler<'a> {
         let who = PoolUser {
             user: wish.user.as_str().into(),
             server_user: proof.server_user.into(),
-            // The schema is a setting of the session: connections are used for all of them.
+            // The schema is a session setting: connections are used for all schemas.
             database: "".into(),
             credential: pool_registry::Credential::MySql(
                 proof.credential.unwrap_or(Credential::Nothing),
@@ -115,8 +115,8 @@ impl<'a> LoginHandler<'a> {
         self.lending.account(who, &self.service)
     }
 
-    /// A server that has seen the password lets its user in without it, from then on until it
-    /// restarts: every server sees it now, so that a promotion finds the new primary willing.
+    /// Presents the password to all servers, so that a promoted primary accepts the user. A server
+    /// that has seen the password accepts the user without it until a restart.
     fn warm(&self, view: &Arc<ServiceSnapshot>, account: &Account) {
         let Some(own) = &view.database else { return };
         let pools = view
@@ -155,7 +155,7 @@ impl<'a> LoginHandler<'a> {
         talk.say(self.worker, &out).await
     }
 
-    /// The client is in.
+    /// Creates the session of a client that has logged in.
     pub(super) fn enter(
         &self,
         talk: ClientPackets,

@@ -1,4 +1,5 @@
-//! Memory for passwords: never written to swap, left out of core dumps, wiped when given back.
+//! Provides memory for passwords that is never swapped, is excluded from core dumps, and is wiped
+//! after use.
 
 use std::io;
 use std::ptr::NonNull;
@@ -6,20 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// The most of a system with pages of 4 kB; larger pages are used in part.
+/// Length in bytes of a page on systems with 4 kB pages; larger pages are used in part.
 const PAGE_LENGTH: usize = 4096;
 
-/// What one password takes: two bytes for its length, and the password.
+/// Length in bytes of one entry: two bytes for the length, then the password.
 const CELL_LENGTH: usize = 272;
 const CELLS: usize = PAGE_LENGTH / CELL_LENGTH;
 
-/// The longest password that is kept; servers take no longer ones for `caching_sha2_password`.
+/// Maximum length of a cached password; servers accept no longer ones for `caching_sha2_password`.
 pub(super) const PASSWORD_LENGTH_MAX: usize = 256;
 
-/// Said once.
+/// True after the warning about a failed lock was logged.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Passwords by their number.
+/// Passwords, identified by number.
 #[derive(Debug, Default)]
 pub(super) struct LockedMemory {
     pages: Vec<Page>,
@@ -27,7 +28,7 @@ pub(super) struct LockedMemory {
 }
 
 impl LockedMemory {
-    /// Keeps a password; `None`: it is too long, or there is no memory.
+    /// Stores a password. Returns `None` if the password is too long or memory is exhausted.
     pub(super) fn put(&mut self, password: &[u8]) -> Option<usize> {
         if password.len() > PASSWORD_LENGTH_MAX {
             return None;
@@ -46,7 +47,7 @@ impl LockedMemory {
         Some(number)
     }
 
-    /// A copy, for as short as possible.
+    /// Returns a copy, which should be dropped as early as possible.
     pub(super) fn get(&mut self, number: usize) -> Option<Zeroizing<Vec<u8>>> {
         let cell = self.cell(number)?;
         let (length, rest) = cell.split_first_chunk::<2>()?;
@@ -54,7 +55,7 @@ impl LockedMemory {
         Some(Zeroizing::new(rest.get(..length)?.to_vec()))
     }
 
-    /// Wipes one.
+    /// Wipes a password and frees its entry.
     pub(super) fn drop(&mut self, number: usize) {
         if let Some(cell) = self.cell(number) {
             cell.zeroize();
@@ -69,7 +70,7 @@ impl LockedMemory {
     }
 }
 
-/// Memory of our own, from the system and back to it.
+/// Memory page mapped from the system, unmapped on drop.
 #[derive(Debug)]
 struct Page(NonNull<u8>);
 
@@ -77,13 +78,13 @@ struct Page(NonNull<u8>);
     unsafe_code,
     reason = "nobody else has the memory that the pointer leads to"
 )]
-// SAFETY: the mapping belongs to this value alone, wherever that goes.
+// SAFETY: the mapping belongs to this value alone, even if moved to another thread.
 unsafe impl Send for Page {}
 
 impl Page {
     fn new() -> io::Result<Self> {
         #[expect(unsafe_code, reason = "the system is asked for memory")]
-        // SAFETY: a new anonymous mapping overlaps nothing.
+        // SAFETY: a new anonymous mapping overlaps no other memory.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -106,9 +107,9 @@ impl Page {
     fn lock(&self) {
         let start = self.0.as_ptr().cast::<libc::c_void>();
         #[expect(unsafe_code, reason = "the system is told how to treat the memory")]
-        // SAFETY: the mapping is ours and as long as this.
+        // SAFETY: the mapping belongs to this value and has this length.
         let failed = unsafe {
-            // Where a child would get a copy it gets nothing; old kernels do not know that.
+            // A forked child receives no copy of the page; old kernels reject MADV_DONTFORK.
             libc::madvise(start, PAGE_LENGTH, libc::MADV_DONTFORK);
             libc::madvise(start, PAGE_LENGTH, libc::MADV_DONTDUMP);
             libc::mlock(start, PAGE_LENGTH) != 0
@@ -136,7 +137,7 @@ impl Drop for Page {
     fn drop(&mut self) {
         self.bytes().zeroize();
         #[expect(unsafe_code, reason = "the memory goes back to the system")]
-        // SAFETY: it was mapped with this length, and nobody has it any more.
+        // SAFETY: the page was mapped with this length, and no other reference to it exists.
         unsafe {
             libc::munmap(self.0.as_ptr().cast(), PAGE_LENGTH);
         }

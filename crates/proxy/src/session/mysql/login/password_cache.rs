@@ -1,5 +1,5 @@
-//! What full logins of `caching_sha2_password` have left: one password for each user, as long as
-//! the servers have it.
+//! Caches the passwords from full logins with `caching_sha2_password`: one per user, while the
+//! servers' account is unchanged.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::locked_memory::LockedMemory;
 
-/// Shared by the workers of a service.
+/// Cache shared by the workers of a service.
 #[derive(Debug, Default)]
 pub(crate) struct PasswordCache {
     content: Mutex<Content>,
@@ -21,22 +21,23 @@ struct Content {
     locked: LockedMemory,
 }
 
-/// The generation is that of the account row: with another password it is another.
+/// Cached password of a user. Its generation is that of the account row, and changes with the
+/// password.
 #[derive(Debug)]
 struct CachedPassword {
     generation: u64,
     verifier: Fast,
-    /// Where the password is, if it logs in to servers.
+    /// Number in locked memory; `None` if the password is not used to log in to servers.
     number: Option<usize>,
 }
 
-/// What a full login leaves.
+/// Data that a full login leaves in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheLevel {
     Nothing,
-    /// What makes the next login a fast one.
+    /// The verifier, which makes the next login a fast one.
     Verifier,
-    /// The password too, for servers that want it.
+    /// The verifier and the password, for servers that require it.
     Password,
 }
 
@@ -49,7 +50,7 @@ impl std::fmt::Debug for Fast {
 }
 
 impl PasswordCache {
-    /// A user has proved the whole password. True: it was not known.
+    /// Caches a password that a user has proved. Returns true if it was not known.
     pub(super) fn keep(
         &self,
         (user, generation): (&str, u64),
@@ -76,14 +77,14 @@ impl PasswordCache {
         true
     }
 
-    /// What checks a proof of a user whose password is known.
+    /// Returns the verifier of a user with a cached password.
     pub(super) fn verifier(&self, user: &str, generation: u64) -> Option<Verifier> {
         let content = self.lock();
         let kept = content.users.get(user)?;
         (kept.generation == generation).then_some(kept.verifier.0)
     }
 
-    /// The password, for a login at a server.
+    /// Returns the password, for a login at a server.
     pub(crate) fn password(&self, user: &str, generation: u64) -> Option<Zeroizing<Vec<u8>>> {
         let mut content = self.lock();
         let kept = content.users.get(user)?;
@@ -91,7 +92,7 @@ impl PasswordCache {
         content.locked.get(number)
     }
 
-    /// The servers have no such user any more.
+    /// Removes a user that no longer exists on the servers.
     pub(super) fn forget(&self, user: &str) {
         self.lock().forget(user);
     }

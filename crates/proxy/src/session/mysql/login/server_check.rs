@@ -1,5 +1,5 @@
-//! A visit at a server in the name of a client that has proved who it is: its account is let in
-//! there, its schema is there, and what its connections begin with is known.
+//! Checks an authenticated client's account at a server: the account is accepted, its schema
+//! exists, and the baseline of its connections is known.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::session::acquirer::AcquireError;
 use crate::session::login_connection;
 use crate::upstream::server_login::ConnectErrorKind;
 
-/// Why a visit did not succeed.
+/// Reason why a check failed.
 pub(super) enum ServerCheckError {
-    /// It is about the server: another one may do.
+    /// The server is the cause; another one may succeed.
     OfServer(ErrorReply),
-    /// It is about the client.
+    /// The client is the cause.
     Told(ErrorReply),
 }
 
 impl LoginHandler<'_> {
-    /// Asks the first server that can be asked.
+    /// Checks the account at the first available server.
     pub(super) async fn visit(
         &self,
         view: &Arc<ServiceSnapshot>,
@@ -68,7 +68,7 @@ impl LoginHandler<'_> {
             }
         }
         let used = used.map_err(of_use);
-        // A connection on which something broke is not idle, and ends with the guest.
+        // A connection with an error is not idle, and ends when the guard is dropped.
         if guest.server.as_ref().is_some_and(|server| server.is_idle()) {
             guest.leave();
         }
@@ -92,7 +92,7 @@ fn judge(denial: &AcquireError) -> ServerCheckError {
     }
 }
 
-/// Whether it is about the schema, or about a connection that has ended.
+/// Classifies a failure to select the schema: caused by the schema or by the connection.
 fn of_use(complaint: ErrorReply) -> ServerCheckError {
     match complaint.code.number {
         // ER_DBACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR, ER_BAD_DB_ERROR, ER_WRONG_DB_NAME

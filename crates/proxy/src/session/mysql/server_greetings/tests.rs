@@ -1,4 +1,4 @@
-//! The least of several servers.
+//! Tests the common greeting of several servers.
 
 use super::*;
 

@@ -1,5 +1,4 @@
-//! A connection on which we are not logged in yet: the conversation up to the answers to our first
-//! questions.
+//! Exchanges packets with a server during the login and the initial queries.
 
 use std::rc::Rc;
 
@@ -28,25 +27,25 @@ use crate::tls::Connector;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{ConnectError, ConnectErrorKind, ErrorCode};
 
-/// How long a packet of a server may be in a login, and in the answers to our first questions.
+/// Maximum length in bytes of a server packet during the login and the initial queries.
 const PACKET_LENGTH_MAX: u32 = 64 * 1024;
 
-/// utf8mb4: names are sent in it. What the client has instead is put in place later.
+/// Collation utf8mb4, in which names are sent. The client's collation is applied later.
 const COLLATION: u8 = 45;
 
-/// What we say about ourselves.
+/// Connection attributes that identify Evenkeel.
 const ATTRIBUTES: &[u8] = b"\x0cprogram_name\x08evenkeel";
 
-/// A connection on which we are not logged in yet.
+/// Connection to a server during the login.
 pub(super) struct ServerPackets<'a> {
     worker: &'a Rc<Worker>,
     pub(super) server: &'a Server,
     pub(super) stream: Stream,
-    /// What has come and was not looked at.
+    /// Received bytes that have not been processed.
     bytes: Vec<u8>,
-    /// Nobody on the way can listen.
+    /// True if the connection is safe from eavesdropping.
     is_secure: bool,
-    /// The number of what we say next.
+    /// Sequence number of the next packet to send.
     next: u8,
 }
 
@@ -71,7 +70,7 @@ impl<'a> ServerPackets<'a> {
         sent.map_err(|error| ConnectError::unreachable(self.server, error))
     }
 
-    /// The server's next packet: its number and its payload.
+    /// Returns the sequence number and payload of the server's next packet.
     pub(super) async fn packet(&mut self) -> Result<(u8, Vec<u8>), ConnectError> {
         loop {
             match frame::frame(&self.bytes, PACKET_LENGTH_MAX) {
@@ -102,13 +101,14 @@ impl<'a> ServerPackets<'a> {
             let why = "does not support TLS: see mode in [service.server_tls]";
             return Err(self.broken(why));
         }
-        // Whoever is in between could have put it there: it is not taken for what is said inside.
+        // An attacker on the network could have injected it, so it must not be taken for encrypted
+        // data.
         if !self.bytes.is_empty() {
             return Err(self.broken("sent unencrypted data after its handshake, before TLS"));
         }
         let mut request = Vec::new();
         let offered = greeting.capabilities;
-        // MySQL goes by these, not by those of the login behind it.
+        // MySQL uses these capabilities, not those of the login packet after them.
         let ours = self.wanted(pooled).both(offered);
         let ours = ours.with(Capabilities::PROTOCOL_41);
         build::ssl_request(&mut request, self.next, ours, COLLATION);
@@ -140,8 +140,8 @@ impl<'a> ServerPackets<'a> {
             true => Channel::Secure,
             false => Channel::Plain,
         };
-        // Without TLS to this server everything is open to who stands in between, by the
-        // operator's choice: asking for its key adds nothing to that.
+        // Without TLS, an attacker in the network path can read everything, which the operator has
+        // accepted. Requesting the server's key does not add to that risk.
         let how = (credential(shared, pooled), channel, ServerKey::Ask);
         let mut out = Vec::new();
         let to = (self.next, &mut out);
@@ -173,7 +173,7 @@ impl<'a> ServerPackets<'a> {
         }
     }
 
-    /// The credential does not do, or the server is none.
+    /// Returns the error for an unusable credential, or for a peer that is no MySQL server.
     fn not_possible(&self, refusal: AuthFailure) -> ConnectError {
         if refusal == AuthFailure::Protocol {
             return self.broken(refusal);
@@ -190,7 +190,8 @@ impl<'a> ServerPackets<'a> {
         )
     }
 
-    /// Asks what is so before anything is set, and switches the trackers on: at one go.
+    /// Queries the initial variables before any is set, and enables the session trackers, in a
+    /// single round trip.
     pub(super) async fn set_up(
         &mut self,
         agreed: Capabilities,
@@ -231,7 +232,7 @@ impl<'a> ServerPackets<'a> {
         self.answer(agreed).await.map(drop)
     }
 
-    /// The rows of one reply.
+    /// Returns the rows of one reply.
     async fn answer(&mut self, agreed: Capabilities) -> Result<Vec<Row>, ConnectError> {
         let mut rows = Rows::new(agreed);
         loop {
@@ -250,7 +251,8 @@ impl<'a> ServerPackets<'a> {
     }
 }
 
-/// Before a server that has lost what it knew of the password everything else fails.
+/// Returns the credential for a server. The password is preferred, since any other credential fails
+/// at a server that no longer has the password cached.
 fn credential(shared: &PostgresService, pooled: &PoolHandle) -> Credential {
     let who = &pooled.who;
     let known = who.mysql().cloned().unwrap_or(Credential::Nothing);
@@ -261,7 +263,7 @@ fn credential(shared: &PostgresService, pooled: &PoolHandle) -> Credential {
     password.map_or(known, Credential::Password)
 }
 
-/// The server says why.
+/// Returns the error that the server reported.
 pub(super) fn refused(server: &Server, report: &ErrorReport<'_>) -> ConnectError {
     let code = ErrorCode {
         number: report.code,
@@ -274,8 +276,8 @@ pub(super) fn refused(server: &Server, report: &ErrorReport<'_>) -> ConnectError
 fn kind_of(report: &ErrorReport<'_>) -> ConnectErrorKind {
     match report.code {
         _ if report.is_full() => ConnectErrorKind::Full,
-        // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, and what a node of Galera says that is not
-        // ready; ER_HOST_IS_BLOCKED, which an operator ends.
+        // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, and the error of a Galera node that is not ready;
+        // ER_HOST_IS_BLOCKED, which the operator resolves.
         1053 | 1077 | 1047 | 1129 | 3169 => ConnectErrorKind::NotReady,
         _ => ConnectErrorKind::Refused,
     }

@@ -1,17 +1,17 @@
-//! Reads the rows of a small text result, packet by packet.
+//! Parses the rows of a small text result, packet by packet.
 
 use evenkeel_wire::mysql::backend;
 use evenkeel_wire::mysql::flags::Capabilities;
 
-/// Rows that an answer to a question of ours may have.
+/// Maximum number of rows in a result of Evenkeel's own queries.
 const ROWS_MAX: usize = 1_000;
 
-/// `None`: NULL.
+/// Values of a row; `None` for NULL.
 pub(super) type Row = Vec<Option<Box<[u8]>>>;
 
-/// One result, or the OK or the error that came instead.
+/// Parser for one result, or for the OK or error in its place.
 pub(super) struct Rows {
-    /// Results end in an OK, and nothing stands between columns and rows.
+    /// True if results end in an OK, and no EOF separates columns and rows.
     no_eof: bool,
     at: At,
     rows: Vec<Row>,
@@ -21,17 +21,17 @@ pub(super) struct Rows {
 enum At {
     Header,
     Columns(u64),
-    /// The EOF behind the columns.
+    /// The EOF after the columns is expected.
     Between,
     Rows,
 }
 
-/// After a packet.
+/// State after a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     More,
     Done,
-    /// The packet is the error.
+    /// The packet is an error.
     Refused,
     Malformed,
 }
@@ -65,7 +65,8 @@ impl Rows {
             (At::Columns(left), _) => self.at = At::Columns(left.saturating_sub(1)),
             (At::Between, backend::EOF) => self.at = At::Rows,
             (At::Between, _) => return Answer::Malformed,
-            // A row whose first value is so long would begin like this too; ours are short.
+            // A row with a very long first value would begin alike; values of these queries are
+            // short.
             (At::Rows, backend::EOF) => return Answer::Done,
             (At::Rows, _) => match read_row(payload) {
                 Some(row) if self.rows.len() < ROWS_MAX => self.rows.push(row),
@@ -92,7 +93,7 @@ fn read_row(mut rest: &[u8]) -> Option<Row> {
     Some(row)
 }
 
-/// A number in the protocol's own form.
+/// Parses a length-encoded integer.
 fn take_number(rest: &mut &[u8]) -> Option<u64> {
     let (first, behind) = rest.split_first()?;
     let length = match first {
