@@ -130,7 +130,7 @@ struct Session<'a> {
     token: causality::CausalityToken,
     /// True if an error left open whether the transaction is still active or was committed.
     is_doubtful: bool,
-    /// Time until which the connection is held for a follow-up query of the client.
+    /// Timer that ends the hold of the server connection for a follow-up query; `None` if not held.
     holding: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// Time at which a replica could not be prepared for this session.
     unfit_since_ms: Option<u64>,

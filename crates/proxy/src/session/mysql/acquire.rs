@@ -60,7 +60,7 @@ impl Session<'_> {
         may_lack && !at.is_replica && positions().is_causal(at.server.id)
     }
 
-    /// Routes the command, whose bytes are kept, again and sends it to the chosen server.
+    /// Routes the command again and sends it to the chosen server; its bytes must be kept.
     pub(super) fn try_again(&mut self) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);
@@ -325,7 +325,7 @@ impl Session<'_> {
         }
     }
 
-    /// Reroutes the command if another server is now better than waiting on.
+    /// Reroutes the command if that is now better than to continue waiting.
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);

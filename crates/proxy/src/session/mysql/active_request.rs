@@ -51,8 +51,9 @@ pub(super) struct ActiveRequest {
     pub(super) results: usize,
     /// Position that the server must reach before the command runs.
     pub(super) wait: Option<CatchUpTarget>,
-    /// Time limit of the wait if the server enforces none.
+    /// Timer that limits the wait if the server enforces no limit.
     pub(super) patience: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
+    /// Received part of the result of a wait or tracker query.
     pub(super) word: Vec<u8>,
     /// Ids of servers on which the command failed.
     pub(super) tried: SmallVec<[u64; 2]>,
@@ -189,8 +190,9 @@ impl Session<'_> {
         self.unfit_since_ms.is_some()
     }
 
-    /// Leaves a replica that is held for follow-up queries or a READ ONLY transaction if the
-    /// command does not belong on a replica, even if the replica would accept it.
+    /// Leaves a replica that is held for follow-up queries or a READ ONLY transaction, if the
+    /// command does not belong on a replica. Whether the replica would accept the command does not
+    /// matter.
     pub(super) fn leave_replica(&mut self) -> Result<(), ErrorReply> {
         let Some(meaning) = self.unit.sense.meaning() else {
             return Ok(());
@@ -328,8 +330,8 @@ fn only_read(statements: &[RoutedStatement]) -> bool {
     route::obstacles(&unit, &session).next().is_none()
 }
 
-/// Returns whether the statements only read, and refer to the previous statement, which only its
-/// server can answer for.
+/// Returns whether the statements only read, and query state of the previous statement, which only
+/// its server has.
 fn only_asks(meaning: &TextAnalysis) -> bool {
     const ASKS: RoutingTraits = RoutingTraits::REMEMBERS;
     let asked = meaning.statements.iter().map(|one| RoutedStatement {

@@ -185,8 +185,8 @@ impl Session<'_> {
     }
 
     /// Queries whether a transaction is still open after an error of a statement that may have
-    /// ended it. A hold prevents the query, which would remove the held state; usually the next
-    /// command's reply answers it.
+    /// ended it. A held connection is not queried, since that would remove the held state. Usually
+    /// the next command's reply makes the query unnecessary.
     fn asks_status(&mut self) -> bool {
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         let is_quiet = self.server.as_deref().is_some_and(is_quiet);

@@ -82,7 +82,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Returns the analysis of COM_INIT_DB: that of a USE statement, for whichever schema.
+    /// Returns the analysis of COM_INIT_DB: that of a USE statement, for any schema.
     fn of_schema(&self) -> CommandStatement {
         CommandStatement::Text(Arc::new(self.journal.read(b"USE any", None)))
     }
@@ -178,8 +178,8 @@ impl<'a> Session<'a> {
         RequestDisposition::Send(what, CommandStatement::Statement(current))
     }
 
-    /// Handles a command on a statement of whose long data a part was lost. Returns whether the
-    /// command must be rejected.
+    /// Handles a command on a statement for which a part of its long data was lost. Returns whether
+    /// the command must be rejected.
     ///
     /// The remaining parts are not sent to a server, where a later execution would take them for
     /// the beginning of its own value. Parts that reached a server are discarded with the execution
@@ -261,7 +261,7 @@ impl<'a> Session<'a> {
         RequestDisposition::Done
     }
 
-    /// Sends the resets and closes that result from statements the client has closed.
+    /// Sends COM_STMT_RESET and COM_STMT_CLOSE for the statements to reset or close at the server.
     pub(super) fn tell_closed(&mut self) {
         let mut out = self.worker.spare();
         if let Some(server) = &mut self.server {
@@ -421,7 +421,7 @@ fn column(
     })
 }
 
-/// Returns whether servers reject the command, or its option, as unknown too.
+/// Returns whether servers, too, reject the command or its option as unknown.
 fn is_no_command(fault: ProtocolError) -> bool {
     const OPTION: Malformed = Malformed::Command(Code::SetOption as u8);
     let is_unknown = matches!(fault, ProtocolError::UnknownCommand(_));

@@ -43,8 +43,8 @@ use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::stream::Stream;
 use crate::upstream::worker_pool::WorkerPool;
 
-/// Limit of the wait for the catalog of routines and triggers, which a client's login waits for
-/// right after startup. Servers that do not report it must not block logins.
+/// Time limit of a login's wait, right after startup, for the analysis of routines and triggers.
+/// Servers that do not report them must not block logins.
 const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 
 /// Login state shared by the workers of a service.

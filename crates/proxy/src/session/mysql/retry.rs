@@ -149,8 +149,8 @@ impl Session<'_> {
         self.swallowed(walked)
     }
 
-    /// Handles such a rejection after only a part of the command was sent. The server waits for the
-    /// rest, which must not be executed.
+    /// Handles the rejection of one of Evenkeel's own commands after a part of the client's command
+    /// was sent. The server waits for the rest, which must not be executed.
     fn refused_in_part(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         self.forget_work();

@@ -86,7 +86,7 @@ pub(crate) enum Ask {
     Wait,
     /// Enables Evenkeel's session trackers.
     Trackers,
-    /// Makes a variable be reported; a failure is sufficient information too.
+    /// Makes the server report a variable; a failure is a sufficient result too.
     Telling,
     /// Any other command, of which only the success matters.
     Other,

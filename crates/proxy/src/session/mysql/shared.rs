@@ -7,7 +7,7 @@ use super::statements::Interned;
 use crate::service::ServiceSnapshot;
 use crate::session_state::mysql::InfoUsage;
 
-/// State that lives as long as the service.
+/// MySQL state of a service, kept as long as the service lives.
 #[derive(Debug, Default)]
 pub(crate) struct PostgresService {
     pub(crate) statements: Interned,

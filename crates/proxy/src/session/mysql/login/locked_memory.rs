@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// Length in bytes of a page on systems with 4 kB pages; larger pages are used in part.
+/// Length in bytes of a mapping: one page of 4 kB. Larger pages are used in part.
 const PAGE_LENGTH: usize = 4096;
 
 /// Length in bytes of one entry: two bytes for the length, then the password.
