@@ -1,4 +1,4 @@
-//! The only corridor: one conversation with one client, from its accept to its record.
+//! Serves one client session, from accepting its connection to writing its record.
 
 mod acquirer;
 mod blocking;
@@ -35,10 +35,10 @@ use crate::service::Service;
 use crate::service::database::ProtocolService;
 use crate::socket::Socket;
 
-/// After so many steps of one session the worker's others have their turn.
+/// Steps that one session may take before it yields to the worker's other sessions.
 const STEPS_MAX: usize = 64;
 
-/// Serves one client. The caller has counted it among the worker's sessions.
+/// Serves one client, which the caller has counted among the worker's sessions.
 pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     let Accepted {
         socket,
@@ -115,7 +115,8 @@ fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
     }
 }
 
-/// A server that ends before it has said anything, while its client still waits, is a sign.
+/// Returns a passive failure if the server ended the connection before sending any byte while its
+/// client was waiting for a reply.
 fn closed_before_any_byte(live: &LiveSession, outcome: &RelayOutcome) -> Option<PassiveFailure> {
     let server_first = match outcome {
         RelayOutcome::Mute(_) => return Some(PassiveFailure::ClosedBeforeAnyByte),
@@ -126,7 +127,8 @@ fn closed_before_any_byte(live: &LiveSession, outcome: &RelayOutcome) -> Option<
             )
         }
     };
-    // A client that never asked and a server that tired of it are no sign.
+    // If the client has sent nothing, an end of the server connection says nothing about the
+    // server.
     let unanswered = live.from_client.get() > 0 && live.to_client.get() == 0;
     (server_first && unanswered).then_some(PassiveFailure::ClosedBeforeAnyByte)
 }

@@ -1,5 +1,4 @@
-//! How a session comes to a server connection, whatever it speaks: it borrows one, waits for one,
-//! or for a primary.
+//! Acquires a server connection for a session, or queues it for a connection or a primary.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,68 +24,69 @@ use crate::upstream::worker_pool::{
     AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
 };
 
-/// A renewal that takes longer is not worth the connection.
+/// Maximum time for renewing a connection before it is discarded.
 const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
 
-/// Who has waited for a connection so long looks whether there is one elsewhere by now.
+/// Time in the queue after which a session checks whether another server has a connection.
 const REROUTE_AFTER_MS: u64 = 500;
 
-/// A session as one who borrows.
+/// Acquires server connections for one session, independent of the protocol.
 pub(super) struct Acquirer<'a, C: PoolableConnection> {
     worker: &'a Rc<Worker>,
     service: Arc<DatabaseService>,
     lending: Rc<WorkerPool<C>>,
     account: Rc<UserPools<C>>,
     card: Rc<SessionHandle>,
-    /// Where what it does is counted.
+    /// Statistics that this session's work is counted in.
     pub(super) usage: Arc<UserStats>,
-    /// Where its connection goes, or the one that is waited for.
+    /// Server of the current connection, or of the connection that the session waits for.
     pub(super) at: Option<Placement>,
     place: Rc<WaitSlot<C>>,
     wait: Option<Wait>,
-    /// It came to the primary after waiting for one, and lets the next one follow.
+    /// Ticket of the failover queue slot that admitted this session to the primary. Releasing the
+    /// slot admits the next session.
     resumed: Option<FailoverTicket>,
 }
 
-/// What a session waits for.
+/// State of a session that is queued.
 enum Wait {
-    /// A connection, until this moment.
+    /// Queued for a connection until `until_ms`.
     Connection { until_ms: u64, since_us: u64 },
-    /// A primary.
+    /// Queued for a primary.
     Primary {
         ticket: FailoverTicket,
         turn: Arc<FailoverWaiter>,
     },
 }
 
-/// What came of asking for a connection, or of waiting for one.
+/// Result of requesting a connection, or of waiting for one.
 pub(super) enum AcquireOutcome<C> {
-    /// It is lent.
+    /// Connection was acquired.
     Server(Box<C>),
-    /// It comes.
+    /// Session is queued.
     Pending,
-    /// Where the work goes is to be decided anew.
+    /// Routing must be decided again.
     Reroute,
-    /// That server has none to give: see [`Borrower::turn_elsewhere`].
+    /// Server has no connection available: see [`Acquirer::turn_elsewhere`].
     Exhausted,
-    /// The work is not run.
+    /// Work cannot be executed.
     Denied(AcquireError),
 }
 
-/// Why work is not run.
+/// Reason why work is not executed.
 pub(super) enum AcquireError {
-    /// There is no use in waiting for a connection.
+    /// Pool refused to queue the session.
     Refused(PoolRefusal),
-    /// It has waited for a connection in vain.
+    /// Time limit for waiting for a connection has passed.
     TimedOut,
-    /// There is no primary.
+    /// No primary is available.
     Trouble(PrimaryError),
-    /// A server does not want it.
+    /// Server refused the connection.
     ConnectFailed(Arc<ConnectError>),
 }
 
 impl<'a, C: PoolableConnection> Acquirer<'a, C> {
-    /// It has no connection, and waits for none.
+    /// Returns an acquirer without a connection that is not queued.
     pub(super) fn new(
         worker: &'a Rc<Worker>,
         service: &Arc<DatabaseService>,
@@ -108,7 +108,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// Its session is in another database from now on.
+    /// Sets the session's current database.
     pub(super) fn is_in(&mut self, database: &str) {
         let database = Arc::from(database);
         let (worker, who) = (self.worker.index, &self.account.who);
@@ -116,22 +116,22 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         self.card.set_database(database);
     }
 
-    /// Where its connection goes.
+    /// Returns the server of the current or awaited connection.
     pub(super) fn server(&self) -> Option<&Server> {
         self.at.as_ref().map(|at| &*at.server)
     }
 
-    /// Whether that is a replica.
+    /// Returns whether that server is a replica.
     pub(super) fn is_at_replica(&self) -> bool {
         self.at.as_ref().is_some_and(|at| at.is_replica)
     }
 
-    /// Whether that is the primary.
+    /// Returns whether that server is the primary.
     pub(super) fn is_at_primary(&self) -> bool {
         self.at.as_ref().is_some_and(|at| !at.is_replica)
     }
 
-    /// Whether a server of the view has a connection for it now, or one more can be opened there.
+    /// Returns whether a server of the snapshot has a free connection, or can open another one.
     pub(super) fn has_room(&self, view: &ServiceSnapshot, index: usize) -> bool {
         let Some(own) = &view.database else {
             return true;
@@ -140,7 +140,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         self.lending.has_room(&pooled)
     }
 
-    /// Asks for a connection where the work is to run.
+    /// Requests a connection to the target of the work.
     pub(super) fn ask(
         &mut self,
         wanted: &PlacementTarget,
@@ -174,7 +174,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// Among those who wait for a primary, unless there is one by now.
+    /// Queues for a primary unless one is available now.
     fn stand_in_line(&mut self) -> AcquireOutcome<C> {
         match self.service.failover_queue.ask(clock::now_ms()) {
             FailoverAdmission::Go => AcquireOutcome::Reroute,
@@ -206,7 +206,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         self.ask_there(view)
     }
 
-    /// Asks for a connection to the server that it has chosen.
+    /// Requests a connection to the chosen server.
     fn ask_there(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
         let (Some(own), Some(at)) = (&view.database, &self.at) else {
             return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
@@ -216,7 +216,8 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             match self.lending.borrow(&pooled, &self.place) {
                 AcquireResult::Now(server) => return AcquireOutcome::Server(server),
                 AcquireResult::Later(until_ms) => return self.wait_until(until_ms),
-                // An operator has had its connections opened anew just now: there is another pool.
+                // An operator has just had the pool's connections reopened: another pool replaces
+                // it.
                 AcquireResult::Refused(_) if pooled.pool.is_retired() => {}
                 AcquireResult::Refused(refusal) => {
                     self.at = None;
@@ -240,15 +241,15 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             .set_activity(SessionActivity::Waiting, self.worker);
     }
 
-    /// What it was lent cannot be made its session's: it waits for a new one, which comes as soon
-    /// as a server may take to let anybody in.
+    /// Replaces a connection that cannot be set up for this session, and waits for a new one. The
+    /// wait lasts up to the server's login time limit.
     pub(super) fn exchange(&mut self, connection: Box<C>) {
         self.card.clear_server();
         self.lending.replace_connection(connection, &self.place);
         self.waits_until(u64::MAX);
     }
 
-    /// What has come of waiting for a connection to a server of this service.
+    /// Returns the result of waiting for a connection to a server of this service.
     pub(super) fn poll_connection(
         &mut self,
         context: &Context<'_>,
@@ -284,8 +285,8 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         })
     }
 
-    /// Whether it has chosen the primary, and another one has followed since: the old one may still
-    /// take writes, and they are lost.
+    /// Returns whether the chosen server was the primary and has been replaced. The old one may
+    /// still accept writes, but they would be lost.
     pub(super) fn is_at_former_primary(&self, view: &ServiceSnapshot) -> bool {
         let (Some(own), Some(at)) = (&view.database, &self.at) else {
             return false;
@@ -295,7 +296,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         !at.is_replica && (is_other || own.epoch != at.epoch)
     }
 
-    /// What has come of waiting for a primary.
+    /// Returns the result of waiting for a primary.
     pub(super) fn poll_primary(&mut self, context: &Context<'_>) -> Option<AcquireOutcome<C>> {
         let Some(Wait::Primary { ticket, turn }) = &self.wait else {
             return None;
@@ -314,8 +315,8 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         })
     }
 
-    /// Nothing of the work was sent: a read has other servers to go to, all else waits for one that
-    /// takes writes.
+    /// Reroutes a read to another server, or queues for a primary that accepts writes. Nothing of
+    /// the work may have been sent.
     pub(super) fn turn_elsewhere(
         &mut self,
         is_read: bool,
@@ -330,25 +331,25 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// The server that should be the primary is none now: back to those who wait for one.
+    /// Queues for a primary again, because the server expected to be primary is not.
     pub(super) fn wait_for_another_primary(&mut self) -> AcquireOutcome<C> {
         if let Some(ticket) = self.resumed.take() {
             let turn = self.service.failover_queue.wait_on(ticket);
             return self.wait_for_turn(ticket, turn);
         }
         self.service.failover_queue.turn(PrimaryStatus::Away);
-        // Another worker may just have heard that there is one again.
+        // Another worker may just have learned of a new primary.
         self.stand_in_line()
     }
 
-    /// The work that waited for a primary was answered by it: the next one may follow.
+    /// Admits the next queued session, after the primary has answered this one's work.
     pub(super) fn release_failover_slot(&mut self) {
         if let Some(ticket) = self.resumed.take() {
             self.service.failover_queue.done(ticket);
         }
     }
 
-    /// Its server is to do something from now on. The time, microseconds.
+    /// Marks the start of work at the server. Returns the time in microseconds.
     pub(super) fn begins_work(&self) -> u64 {
         self.card.set_activity(SessionActivity::Active, self.worker);
         let now_us = clock::now_us();
@@ -356,7 +357,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         now_us
     }
 
-    /// Its server has done it, since then. The time, microseconds.
+    /// Records the end of work that began at `since_us`. Returns the time in microseconds.
     pub(super) fn ends_work(
         &self,
         since_us: u64,
@@ -381,7 +382,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         now_us
     }
 
-    /// For its user, at the server, and of the statement.
+    /// Counts a statement for its user, its server and its digest.
     fn counts(&self, ran: &StatementResult, took_us: u64, now_ms: u64) {
         let worker = self.worker.index;
         let done = TimedResult::new(took_us, ran);
@@ -395,12 +396,12 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// Whether it waits.
+    /// Returns whether the session is queued.
     pub(super) fn is_waiting(&self) -> bool {
         self.wait.is_some()
     }
 
-    /// Whether it has stood in line for so long that where it goes is to be decided once more.
+    /// Returns whether the session has been queued for `REROUTE_AFTER_MS`.
     pub(super) fn looks_around(&self) -> bool {
         let Some(Wait::Connection { until_ms, since_us }) = self.wait else {
             return false;
@@ -409,8 +410,8 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         until_ms != u64::MAX && waited_us >= REROUTE_AFTER_MS * 1_000
     }
 
-    /// Whether it has left that line: where it is wanted by now it gets a connection at once, or
-    /// the server that it waits for is not to do its work any more.
+    /// Leaves the current queue if `wanted` can serve immediately, or the awaited server may no
+    /// longer serve. Returns whether it left.
     pub(super) fn leaves_for(&mut self, wanted: PlacementTarget, view: &ServiceSnapshot) -> bool {
         let Some(own) = &view.database else {
             return false;
@@ -443,12 +444,12 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         is_left || there.is_some_and(|there| self.has_room(view, there))
     }
 
-    /// Whether it has waited for a connection as long as it may, and has got none.
+    /// Returns whether the wait for a connection has timed out, and leaves the queue if so.
     pub(super) fn has_timed_out(&mut self) -> bool {
         let Some(Wait::Connection { until_ms, .. }) = self.wait else {
             return false;
         };
-        // It may come after all.
+        // The connection may arrive while the wait is being given up.
         if clock::now_ms() < until_ms || !self.lending.give_up(&self.place) {
             return false;
         }
@@ -457,7 +458,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         true
     }
 
-    /// Waits for nothing any more.
+    /// Leaves all queues.
     pub(super) fn leave_queues(&mut self) {
         self.lending.leave_line(&self.place);
         if let Some(WaitResult::Connection(server)) = self.place.take_late() {
@@ -468,21 +469,21 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// Its server's connections do not begin as new ones do any more.
+    /// Renews the server's connections, because the baseline of new ones has changed.
     pub(super) fn renew_there(&self) {
         if let Some(at) = &self.at {
             self.lending.renew(self.worker, at.server.id);
         }
     }
 
-    /// It has no connection any more.
+    /// Releases the connection to the pool.
     pub(super) fn give_back(&self, server: Box<C>, condition: Condition) {
         self.card.clear_server();
         self.lending.give_back(server, condition);
     }
 
-    /// The same once it was made fit for another client, while nobody waits for that. `renew` says
-    /// whether it is.
+    /// Releases the connection after `renew` has reset it in the background. If `renew` returns
+    /// false, the connection is released as unclean.
     pub(super) fn give_back_renewed(
         &self,
         mut server: Box<C>,

@@ -1,4 +1,4 @@
-//! Work of milliseconds, on threads of its own: thousands of hash rounds, RSA.
+//! Runs work that takes milliseconds (password hashing, RSA) on separate threads.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -7,15 +7,15 @@ use tokio::sync::{oneshot, watch};
 
 use crate::random::secret;
 
-/// Enough to keep up with logins, and never all of a machine.
+/// Threads for such work: enough to keep up with logins without using all CPUs.
 const THREADS: usize = 2;
 
-/// Jobs that may wait.
+/// Maximum number of queued jobs.
 const WAITING_MAX: usize = 1_000;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Where jobs go; `None`: no thread could be started.
+/// Queue of jobs; closed if no thread could be started.
 static JOBS: LazyLock<flume::Sender<Job>> = LazyLock::new(|| {
     let (jobs, todo) = flume::bounded::<Job>(WAITING_MAX);
     for number in 0..THREADS {
@@ -29,14 +29,14 @@ static JOBS: LazyLock<flume::Sender<Job>> = LazyLock::new(|| {
     jobs
 });
 
-/// Runs it elsewhere; `None`: too much waits already.
+/// Runs the work on another thread. Returns `None` if the queue is full.
 pub(in crate::session) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, result) = oneshot::channel();
     let job = move || {
         if !done.is_closed() {
-            // Whoever wanted it may have left.
+            // The requesting session may have ended.
             let _ = done.send(work());
         }
     };
@@ -44,8 +44,8 @@ pub(in crate::session) async fn run_blocking<T: Send + 'static>(
     result.await.ok()
 }
 
-/// Our RSA key, by which passwords come where there is no TLS. It is made once it is first needed,
-/// on a thread of its own, and lives as long as the process.
+/// Returns the RSA key that clients without TLS encrypt their passwords with. The key is generated
+/// on a separate thread at the first call and kept for the life of the process.
 pub(in crate::session) async fn key() -> Option<Arc<PrivateKey>> {
     static KEY: LazyLock<watch::Sender<Option<Option<Arc<PrivateKey>>>>> =
         LazyLock::new(watch::Sender::default);

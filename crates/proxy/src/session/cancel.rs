@@ -1,5 +1,5 @@
-//! Ends what a session does, or waits for: its client wants it no more, its time is over, or
-//! another client of the same user says so.
+//! Cancels the work or the wait of a session: on a cancel request, after a timeout, or after a
+//! `KILL` by another session of the same user.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,39 +17,39 @@ use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
 use crate::service::database::ProtocolService;
 
-/// A server that has not carried out a cancel request within this does not listen.
+/// Time within which a server must have processed a cancel request.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// What a client wants of another one.
+/// Request of one client to end the query or the session of another.
 #[derive(Debug, Clone)]
 pub(crate) struct KillRequest {
-    /// Whom it means: the lower half of a session's id.
+    /// Lower half of the id of the session to end.
     pub(crate) id: u64,
-    /// Who wants it.
+    /// User that requests it.
     pub(crate) user: Arc<str>,
-    /// The session goes on.
+    /// True if only the query ends and the session continues.
     pub(crate) only_query: bool,
 }
 
-/// What came of it.
+/// Result of a [`KillRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KillOutcome {
     Done,
-    /// The session is another user's.
+    /// Session belongs to another user.
     NotYours,
-    /// There is no such session.
+    /// No such session exists.
     Nobody,
 }
 
-/// To the worker that may have the session whose key somebody has shown.
+/// Passes a cancel request to the worker that may have the session with this key.
 pub(crate) fn pass_to_worker(shared: &EngineShared, claim: CancelClaim) {
     if let Some(orders) = shared.orders.get(usize::from(claim.place().worker)) {
-        // A worker that is gone has no sessions.
+        // A stopped worker has no sessions.
         let _ = orders.send(WorkerCommand::Cancel(claim));
     }
 }
 
-/// On the worker that may have the session whose key somebody has shown.
+/// Cancels the session on this worker, if the cancel request has its key.
 pub(crate) fn carry_out(
     worker: &Rc<Worker>,
     claim: CancelClaim,
@@ -61,7 +61,7 @@ pub(crate) fn carry_out(
     }
 }
 
-/// Cancels what a session does, or what it waits for.
+/// Cancels the current work of a session, or its wait.
 pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<SessionHandle>, service: &Arc<Service>) {
     card.cancel();
     let Some(target) = card.target() else {
@@ -83,18 +83,19 @@ pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<SessionHandle>, service: &Ar
             true
         };
         let is_over = compio::time::timeout(LIMIT, sending).await;
-        // One that may still come would hit the next client: the connection is not lent again.
+        // A late cancel request would hit the next client, so this connection is not assigned
+        // again.
         if is_over.unwrap_or(false) {
             target.end();
         }
     });
 }
 
-/// A client wants another one's query, or all of it, ended.
+/// Ends the query or the session of another client. Returns the result.
 pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: KillRequest) -> KillOutcome {
     let (reply, answers) = flume::unbounded();
     for orders in &worker.shared.orders {
-        // A worker that is gone has no sessions.
+        // A stopped worker has no sessions.
         let _ = orders.send(WorkerCommand::KillSession {
             service_id,
             wanted: wanted.clone(),
@@ -105,14 +106,14 @@ pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: KillRequest) 
     answers.recv_async().await.unwrap_or(KillOutcome::Nobody)
 }
 
-/// Which process this is, of those that have taken over from one another.
+/// Returns the generation number of this process in a sequence of upgrades.
 pub(crate) fn generation(worker: &Worker) -> u32 {
     let keyring = worker.shared.keyring.get();
     keyring.map_or(0, Keyring::generation)
 }
 
-/// The same to the processes that this one has taken over from, whose clients have numbers of
-/// theirs. True: one of them takes it; what comes of it, it does not say.
+/// Forwards a `KILL` to the predecessor processes, whose sessions have numbers of their own.
+/// Returns whether one of them accepts it; its result is not reported.
 pub(crate) fn forward_kill(worker: &Worker, service: &Service, wanted: &KillRequest) -> bool {
     let Ok(number) = u32::try_from(wanted.id) else {
         return false;
@@ -125,7 +126,7 @@ pub(crate) fn forward_kill(worker: &Worker, service: &Service, wanted: &KillRequ
     former.as_ref().is_some_and(|pass| pass(number, words))
 }
 
-/// A KILL that has come from a process which has taken over from this one.
+/// `KILL` request that was forwarded by a successor process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ForwardedKill {
     number: u32,
@@ -133,22 +134,22 @@ pub(crate) struct ForwardedKill {
     whose: Whose,
 }
 
-/// A service and a user of it, however long their names are.
+/// Hash of a service name and a user name, of fixed length.
 type Whose = [u8; 32];
 
-/// No secret of a cancel request is as long.
+/// Length of a forwarded `KILL`. No secret of a cancel request has this length.
 const PASSED_LENGTH: usize = 2 + size_of::<Whose>();
 const PASSED_MARK: u8 = b'K';
 
 impl ForwardedKill {
-    /// In the place of a cancel request's secret.
+    /// Encodes the request for the field that holds a cancel request's secret.
     fn write(service: &str, wanted: &KillRequest) -> Vec<u8> {
         let mut words = vec![PASSED_MARK, u8::from(wanted.only_query)];
         words.extend(whose(service, &wanted.user));
         words
     }
 
-    /// None: it is a cancel request.
+    /// Decodes a forwarded `KILL`. Returns `None` if it is a cancel request.
     pub(crate) fn read(number: u32, words: &[u8]) -> Option<Self> {
         let words: &[u8; PASSED_LENGTH] = words.try_into().ok()?;
         let [PASSED_MARK, only_query, whose @ ..] = words else {
@@ -164,12 +165,12 @@ impl ForwardedKill {
 
 fn whose(service: &str, user: &str) -> Whose {
     let mut hash = Sha256::new();
-    // No name of a service has a zero in it.
+    // Service names contain no zero byte.
     hash.update([service.as_bytes(), b"\0", user.as_bytes()].concat());
     hash.finalize().into()
 }
 
-/// On a worker that may have the session.
+/// Ends the session or query named by a forwarded `KILL`, if it is on this worker.
 pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &ForwardedKill) {
     worker.each_session(|live| {
         let is_meant = |card: &Rc<SessionHandle>| {
@@ -182,7 +183,7 @@ pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &ForwardedKill) {
     });
 }
 
-/// On a worker that may have the session; it replies only if it has.
+/// Ends the session or query if it is on this worker, and replies only in that case.
 pub(crate) fn kill_here(
     worker: &Rc<Worker>,
     service_id: u64,
@@ -199,7 +200,7 @@ pub(crate) fn kill_here(
         if is_own {
             end(worker, live, &card, wanted.only_query);
         }
-        // Who asked may have gone.
+        // The requesting session may have ended.
         let _ = reply.send(if is_own {
             KillOutcome::Done
         } else {
@@ -208,7 +209,7 @@ pub(crate) fn kill_here(
     });
 }
 
-/// As clients know it.
+/// Returns the session number that clients see.
 fn number(card: &SessionHandle) -> u64 {
     card.id & u64::from(u32::MAX)
 }
@@ -241,7 +242,7 @@ mod tests {
         for (service, user) in [("shop", "bob"), ("sho", "pann"), ("other", "ann")] {
             assert_ne!(passed.whose, whose(service, user));
         }
-        // Secrets of cancel requests, also such as were passed on.
+        // Lengths of secrets in cancel requests, forwarded ones included.
         for length in [4, 5, 32, 33] {
             assert_eq!(ForwardedKill::read(7, &words[..length]), None);
         }

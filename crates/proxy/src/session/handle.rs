@@ -1,5 +1,5 @@
-//! What is known of a session from outside while it lives: what it does, since when, on which
-//! server; and how it is called when something has happened that concerns it.
+//! Exposes the state of a live session to other tasks (activity, start time, server), and notifies
+//! the session of events that concern it.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -21,25 +21,25 @@ use crate::session_state::PinSource;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::worker_pool::ConnectionCore;
 
-/// What a session does.
+/// Current activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionActivity {
-    /// Nothing: its client has nothing to ask.
+    /// No work: the client has sent no request.
     Idle,
-    /// It waits for a server connection.
+    /// Waiting for a server connection.
     Waiting,
-    /// It waits for a primary.
+    /// Waiting for a primary.
     WaitingForPrimary,
-    /// Its server works.
+    /// Server is processing a request.
     Active,
-    /// It has an open transaction, in which its client says nothing.
+    /// Idle with an open transaction.
     InTransaction,
-    /// It has a server connection that it is bound to, and nothing to do.
+    /// Idle with a server connection that the session is pinned to.
     Bound,
 }
 
 impl SessionActivity {
-    /// All of them, in their order.
+    /// All activities in declaration order.
     pub const ALL: [Self; 6] = [
         SessionActivity::Idle,
         SessionActivity::Waiting,
@@ -49,7 +49,7 @@ impl SessionActivity {
         SessionActivity::Bound,
     ];
 
-    /// For the status.
+    /// Returns the name shown in the status.
     pub fn as_str(self) -> &'static str {
         match self {
             SessionActivity::Idle => "idle",
@@ -62,67 +62,67 @@ impl SessionActivity {
     }
 }
 
-/// Sessions so far: what an operator calls the next one.
+/// Number of sessions so far; source of session ids.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
-/// One session's card.
+/// State of one session that other tasks may read and change.
 pub(crate) struct SessionHandle {
-    /// Never used again in this process.
+    /// Session id, unique in this process.
     pub(crate) id: u64,
     pub(crate) user: Arc<str>,
-    /// Where it is now.
+    /// Current database.
     database: RefCell<Arc<str>>,
-    /// Cancels what it does; none where there are no such keys.
+    /// Key that cancels the session's work; `None` if the protocol has no such keys.
     pub(crate) key: Option<cancel::Key>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) since_ms: u64,
     doing: Cell<SessionActivity>,
     doing_since_ms: Cell<u64>,
     transaction_since_ms: Cell<u64>,
-    /// The same to the microsecond, for the figures; zero: none has begun.
+    /// Start of the transaction in microseconds, for the statistics; zero: none has begun.
     transaction_since_us: Cell<u64>,
     target: RefCell<Option<Rc<CancelTarget>>>,
     pins: Cell<Pins>,
-    /// Why the lasting ones of its pins hold.
+    /// Causes of the lasting pins.
     causes: RefCell<Vec<Arc<PinCause>>>,
-    /// How long its client may say nothing while it does nothing, by the client's own wish; zero:
-    /// as the service says.
+    /// Idle limit set by the client, in milliseconds; zero: the service's limit applies.
     idle_limit_ms: Cell<u64>,
-    /// When to call, in milliseconds of the clock; zero: never.
+    /// Time of the next notification, in milliseconds of the clock; zero: never.
     deadline_ms: Cell<u64>,
-    /// How long its query may take, if a rule says so; zero: as long as it likes.
+    /// Query limit set by a rule, in milliseconds; `None`: the service's limit applies, zero: no
+    /// limit.
     query_limit_ms: Cell<Option<u64>>,
-    /// A query was cancelled for its time already.
+    /// True if the current query has already been cancelled for exceeding its limit.
     is_timed_out: Cell<bool>,
     cancelled: Cell<bool>,
-    /// Its query is to be cancelled for its time.
+    /// True if the current query must be cancelled for exceeding its limit.
     overtime: Cell<bool>,
-    /// Its server is not to be used any more.
+    /// True if the session must stop using its server.
     server_abandoned: Cell<bool>,
-    /// It is to look whether its peers answer.
+    /// True if the session must check that both peers are alive.
     liveness_check_due: Cell<bool>,
     asked_for_life_ms: Cell<u64>,
     called: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// A limit that a session has passed.
+/// Time limit that a session has exceeded.
 pub(crate) enum ExceededLimit {
-    /// Its query is to be cancelled.
+    /// Query limit: the query must be cancelled.
     Query,
-    /// Its transaction lasts too long.
+    /// Transaction limit.
     Transaction,
-    /// Its client said nothing in an open transaction for too long.
+    /// Idle limit of an open transaction.
     IdleInTransaction,
 }
 
 impl SessionHandle {
-    /// What a session is called; never used again in this process.
+    /// Returns a new session id, unique in this process.
     pub(crate) fn draw_id() -> u64 {
         SESSIONS.fetch_add(1, Relaxed) + 1
     }
 
-    /// Of a user in a database.
+    /// Creates the handle of an idle session.
     pub(crate) fn new(
         id: u64,
         user: Arc<str>,
@@ -163,7 +163,7 @@ impl SessionHandle {
         Arc::clone(&self.database.borrow())
     }
 
-    /// It is somewhere else now.
+    /// Sets the current database.
     pub(crate) fn set_database(&self, database: Arc<str>) {
         self.database.replace(database);
     }
@@ -180,12 +180,12 @@ impl SessionHandle {
         self.pins.get()
     }
 
-    /// Why the lasting ones of its pins hold, the first cause first.
+    /// Returns the causes of the lasting pins, the oldest first.
     pub(crate) fn causes(&self) -> Vec<Arc<PinCause>> {
         self.causes.borrow().clone()
     }
 
-    /// These pins hold from now on. `source`: names the cause of new ones that last. Returns that
+    /// Sets the pins that hold now. `source` names the cause of new lasting pins. Returns that
     /// cause, if there is one.
     pub(crate) fn set_pins(
         &self,
@@ -224,7 +224,8 @@ impl SessionHandle {
         self.target.borrow().clone()
     }
 
-    /// From now on it does this; the time is the worker's, as precise as limits are.
+    /// Sets the activity. The time is that of the worker's last sweep, which is as precise as the
+    /// limits are.
     pub(crate) fn set_activity(&self, doing: SessionActivity, worker: &Worker) {
         if self.doing.replace(doing) == doing {
             return;
@@ -244,20 +245,21 @@ impl SessionHandle {
         }
     }
 
-    /// A transaction begins now, unless one has already.
+    /// Marks the start of a transaction unless one has begun.
     pub(crate) fn begins_transaction(&self, now_us: u64) {
         if self.transaction_since_us.get() == 0 {
             self.transaction_since_us.set(now_us);
         }
     }
 
-    /// How long the transaction took that ends now, microseconds; the next one may have begun.
+    /// Marks the end of a transaction and returns its duration in microseconds. The next one may
+    /// have begun.
     pub(crate) fn ends_transaction(&self, now_us: u64) -> u64 {
         let since_us = self.transaction_since_us.replace(now_us);
         now_us.saturating_sub(since_us)
     }
 
-    /// What was asked is done, and the next thing was asked already.
+    /// Restarts the time limits, because a request is done and the next one has already been sent.
     pub(crate) fn begins_next(&self, is_transaction: bool, worker: &Worker) {
         let now_ms = worker.swept_at_ms();
         self.doing_since_ms.set(now_ms);
@@ -267,12 +269,12 @@ impl SessionHandle {
         }
     }
 
-    /// It has a server connection.
+    /// Sets the current server connection.
     pub(crate) fn set_server(&self, server: &ConnectionCore) {
         self.target.replace(Some(Rc::clone(&server.cancels)));
     }
 
-    /// It has none any more.
+    /// Clears the current server connection.
     pub(crate) fn clear_server(&self) {
         self.target.replace(None);
     }
@@ -281,7 +283,7 @@ impl SessionHandle {
         self.idle_limit_ms.set(limit_ms);
     }
 
-    /// The shorter of the client's own and the service's; zero: none.
+    /// Returns the shorter of the client's limit and the service's; zero: no limit.
     pub(crate) fn idle_limit(&self, of_service: Duration) -> Duration {
         let own = Duration::from_millis(self.idle_limit_ms.get());
         match (own.is_zero(), of_service.is_zero()) {
@@ -291,7 +293,7 @@ impl SessionHandle {
         }
     }
 
-    /// What the rules say of how long the query may take that comes next.
+    /// Sets the time limit that the rules give the next query.
     pub(crate) fn limit_query(&self, ruling: Option<&Ruling>) {
         let limit_ms = ruling.and_then(|ruling| ruling.verdict.timeout_ms);
         self.query_limit_ms.set(limit_ms);
@@ -301,7 +303,7 @@ impl SessionHandle {
         self.deadline_ms.set(deadline_ms);
     }
 
-    /// Something has happened that the session must look at.
+    /// Notifies the session of an event that it must handle.
     pub(crate) fn notify(&self) {
         self.called.set(true);
         if let Some(waker) = self.waker.borrow().as_ref() {
@@ -309,7 +311,7 @@ impl SessionHandle {
         }
     }
 
-    /// Whether it was called; if not, it will be woken.
+    /// Returns and clears the notification. If there was none, registers the waker.
     pub(crate) fn take_notification(&self, context: &Context<'_>) -> bool {
         if self.called.replace(false) {
             return true;
@@ -324,13 +326,13 @@ impl SessionHandle {
         false
     }
 
-    /// The client wants what it waits for no more.
+    /// Cancels the current work or wait at the client's request.
     pub(crate) fn cancel(&self) {
         self.cancelled.set(true);
         self.notify();
     }
 
-    /// Its server is dead, or the primary no longer.
+    /// Marks the session's server as failed or no longer the primary.
     pub(crate) fn abandon_server(&self) {
         self.server_abandoned.set(true);
         self.notify();
@@ -340,8 +342,8 @@ impl SessionHandle {
         self.server_abandoned.replace(false)
     }
 
-    /// It looks whether its peers answer, often enough for this limit and no oftener: that costs
-    /// two system calls.
+    /// Schedules a liveness check at most four times per `limit`, because it costs two system
+    /// calls.
     pub(crate) fn request_liveness_check(&self, limit: Duration, now_ms: u64) {
         let since_ms = u128::from(now_ms.saturating_sub(self.asked_for_life_ms.get()));
         if !limit.is_zero() && since_ms >= (limit / 4).as_millis() {
@@ -355,7 +357,7 @@ impl SessionHandle {
         self.liveness_check_due.replace(false)
     }
 
-    /// Its query takes too long.
+    /// Requests cancellation of a query that exceeds its limit.
     pub(crate) fn ask_for_cancel(&self) {
         self.overtime.set(true);
         self.notify();
@@ -369,7 +371,7 @@ impl SessionHandle {
         self.cancelled.replace(false)
     }
 
-    /// Looks at the limits, twice a second.
+    /// Checks the time limits; called twice a second.
     pub(crate) fn exceeded_limit(
         &self,
         view: &DatabaseSnapshot,
@@ -380,7 +382,7 @@ impl SessionHandle {
             self.notify();
         }
         if self.pins.get().has(Pin::Replication) {
-            // A stream never ends, and a base backup or a first copy takes as long as it takes.
+            // A replication stream never ends, and a base backup or initial copy has no time limit.
             return None;
         }
         let Times {
@@ -389,7 +391,7 @@ impl SessionHandle {
             idle_in_transaction,
             ..
         } = view.times;
-        // What began has the stamp of the sweep before it.
+        // Times are those of the sweep before the event, hence one interval more.
         let passed = |since_ms: u64, limit: Duration| {
             let since = u128::from(now_ms.saturating_sub(since_ms));
             !limit.is_zero() && since_ms != 0 && since >= (limit + SWEEP_INTERVAL).as_millis()

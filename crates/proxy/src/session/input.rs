@@ -1,4 +1,4 @@
-//! Bytes that a session works on.
+//! Holds input bytes that a session processes.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use crate::engine::worker::Worker;
 use crate::socket::Chunk;
 use crate::stream::Stream;
 
-/// Bytes of one side, on their way to the other.
+/// Bytes from one peer on their way to the other.
 pub(super) enum Input<'a> {
-    /// As they were received.
+    /// Bytes in the receive buffer.
     Chunk(Chunk<'a>),
-    /// In memory of our own.
+    /// Bytes in an allocation of their own.
     Owned(Vec<u8>),
 }
 
 impl<'a> Input<'a> {
-    /// What has come, behind the beginning of something that was held.
+    /// Appends the received chunk to the beginning of a message that was held back.
     pub(super) fn behind(held: &mut Vec<u8>, chunk: Chunk<'a>) -> Self {
         if held.is_empty() {
             return Input::Chunk(chunk);
@@ -32,7 +32,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Sends them on as they are.
+    /// Sends the bytes unchanged.
     pub(super) fn send(self, worker: &Worker, stream: &mut Stream) -> io::Result<()> {
         match self {
             Input::Chunk(chunk) => stream.send_chunk(worker, chunk),
@@ -40,7 +40,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Nobody needs them any more.
+    /// Returns the allocation to the worker for reuse.
     pub(super) fn used_up(self, worker: &Worker) {
         if let Input::Owned(bytes) = self {
             worker.keep_spare(bytes);

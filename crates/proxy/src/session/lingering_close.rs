@@ -1,4 +1,5 @@
-//! Turns a client away with a clean end: closing at once would reset it if it has sent anything.
+//! Closes refused clients gracefully: an immediate close would reset a connection with unread
+//! input.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,31 +9,33 @@ use crate::clock;
 use crate::engine::worker::Worker;
 use crate::socket::Socket;
 
-/// How long a refused client may take to see our end and answer with its own.
+/// Time, in milliseconds, in which a refused client may close its side.
 const LINGER_MS: u64 = 1_000;
 
-/// How often it is looked whether they have gone.
+/// Interval at which lingering clients are checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Refused clients that linger at once on one worker, so that a flood does not use up the
-/// descriptors. One more, and the oldest is closed: its end has surely arrived.
+/// Maximum number of lingering clients per worker, so that a flood does not exhaust file
+/// descriptors. If it is exceeded, the oldest is closed: it has had the most time to receive the
+/// end.
 const LINGERING_MAX: usize = 1_024;
 
-/// Reads per look at a client; one that never stops talking is closed when its time is over.
+/// Reads per check of a client. A client that keeps sending is closed when its time is over.
 const READS_MAX: usize = 32;
 
 thread_local! {
-    /// The refused clients of this worker, the oldest first.
+    /// Refused clients of this worker, the oldest first.
     static LINGERING: RefCell<VecDeque<Lingering>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// A client that is told of its end; what it has sent by the time of the close does no harm.
+/// Client whose connection is being closed. Its remaining input is read and discarded on drop, so
+/// that the close does not reset the connection.
 struct Lingering {
     client: Socket,
     until_ms: u64,
 }
 
-/// Ends our sending, reads what the client still says, and closes.
+/// Shuts down sending, discards further input, and closes the connection.
 pub(super) fn close_gracefully(worker: &Worker, client: Socket) {
     if client.end_sending().is_err() {
         return;
@@ -54,7 +57,7 @@ pub(super) fn close_gracefully(worker: &Worker, client: Socket) {
     }
 }
 
-/// Closes those who have gone or whose time is over, until nobody is left.
+/// Closes lingering clients that have closed their side or whose time is over, until none is left.
 async fn close_expired() {
     let mut left = true;
     while left {
@@ -68,7 +71,7 @@ async fn close_expired() {
 }
 
 impl Lingering {
-    /// Reads what has come and says whether the client has ended, too.
+    /// Discards received input and returns whether the client has closed its side.
     fn has_gone(&self) -> bool {
         let mut ignored = [0; 2_048];
         for _ in 0..READS_MAX {

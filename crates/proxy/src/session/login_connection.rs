@@ -1,4 +1,4 @@
-//! A visit at a server before there is a session: a connection that is borrowed for a question.
+//! Acquires server connections for queries that the login needs, before there is a session.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::upstream::worker_pool::{
     AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
 };
 
-/// How long a server may take, while there are others.
+/// Time a server may take while there are other candidates.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether a server lives again.
+/// Interval at which the availability of servers is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The view as soon as a server in it can be visited. While none can, a login waits as work for a
-/// primary does.
+/// Waits until a server of the service is available and returns the snapshot. The limit is the one
+/// for work without a primary; after it the snapshot may have none.
 pub(super) async fn awaited(service: &Service) -> Arc<ServiceSnapshot> {
     let since_ms = clock::now_ms();
     loop {
@@ -39,7 +39,8 @@ pub(super) async fn awaited(service: &Service) -> Arc<ServiceSnapshot> {
     }
 }
 
-/// The view as soon as it has a primary, and which that is; `None`: a login cannot wait so long.
+/// Waits for a primary and returns the snapshot with the primary's index. Returns `None` if the
+/// login cannot wait longer.
 pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<ServiceSnapshot>, usize)> {
     let since_ms = clock::now_ms();
     loop {
@@ -48,7 +49,7 @@ pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<ServiceSna
         if let Some(primary) = own.primary {
             return Some((view, primary));
         }
-        // The rest of its time is for the login itself.
+        // The other half of the time limit is for the login itself.
         let limit = own.times.without_server.min(own.times.login / 2);
         if Duration::from_millis(clock::now_ms().saturating_sub(since_ms)) >= limit {
             return None;
@@ -57,11 +58,11 @@ pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<ServiceSna
     }
 }
 
-/// Where a visit may go, in this order, and how long it may take there.
+/// Returns the servers that may be queried, in order, each with a time limit.
 ///
-/// Any server will do: the primary if there is one, else whoever reads; and each once more, since
-/// its connection may have ended while it was idle. One that hangs must not keep clients out whom
-/// another one can greet.
+/// Any server will do: the primary if there is one, then the replicas. Each is tried twice, since
+/// an idle connection may have been closed. A server that hangs must not delay logins that another
+/// server can serve.
 pub(super) fn candidates<'a>(
     view: &'a ServiceSnapshot,
     own: &DatabaseSnapshot,
@@ -78,14 +79,14 @@ pub(super) fn candidates<'a>(
     candidates
 }
 
-/// A connection that goes back whatever becomes of the visit.
+/// Connection that is released on drop, as unclean unless [`Self::leave`] was called.
 pub(super) struct LoginConnection<'a, C: PoolableConnection> {
     lending: &'a Rc<WorkerPool<C>>,
     pub(super) server: Option<Box<C>>,
 }
 
 impl<C: PoolableConnection> LoginConnection<'_, C> {
-    /// Nothing of the visit is left on it.
+    /// Releases the connection as clean.
     pub(super) fn leave(mut self) {
         if let Some(server) = self.server.take() {
             self.lending.give_back(server, Condition::Clean);
@@ -101,7 +102,7 @@ impl<C: PoolableConnection> Drop for LoginConnection<'_, C> {
     }
 }
 
-/// Waits for a connection, and is out of the line when it is dropped.
+/// Queued request for a connection that leaves the queue on drop.
 struct QueueGuard<'a, C: PoolableConnection> {
     lending: &'a Rc<WorkerPool<C>>,
     place: Rc<WaitSlot<C>>,
@@ -126,7 +127,7 @@ impl<C: PoolableConnection> QueueGuard<'_, C> {
     }
 }
 
-/// Borrows a connection to a server, or waits for one.
+/// Acquires a connection to a server, waiting for one if necessary.
 pub(super) async fn borrow<'a, C: PoolableConnection>(
     lending: &'a Rc<WorkerPool<C>>,
     account: &UserPools<C>,
@@ -142,7 +143,7 @@ pub(super) async fn borrow<'a, C: PoolableConnection>(
         server: Some(server),
     };
     loop {
-        // It may be another one after each waiting.
+        // The pool may have been replaced during the wait.
         let pooled = account.pooled(server, view);
         let until_ms = match lending.borrow(&pooled, &in_line.place) {
             AcquireResult::Now(server) => return Ok(guest(server)),

@@ -1,7 +1,8 @@
-//! How fast whole passwords may be tried: each costs milliseconds, and guessing must not pay.
+//! Limits the rate of password attempts, each of which costs milliseconds of CPU time, to make
+//! guessing impractical.
 //!
-//! An address may try so many at once and then so many a second, and so may everybody together for
-//! one user. Who proves a password is not charged for it.
+//! Each address, and each user over all addresses, has a burst limit and a rate. A successful login
+//! is refunded.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,13 +11,13 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// Addresses and users that are remembered.
+/// Maximum number of remembered addresses and users.
 const KNOWN_MAX: usize = 10_000;
 
-/// Between two looks at whether it may be tried.
+/// Interval at which a delayed attempt is retried.
 const TURN: Duration = Duration::from_millis(50);
 
-/// A limit: this long for one attempt, so many at once.
+/// Rate limit: one attempt per `each_ms`, with bursts of up to `at_once`.
 struct Limit {
     each_ms: u64,
     at_once: u64,
@@ -32,7 +33,7 @@ const OF_USER: Limit = Limit {
     at_once: 40,
 };
 
-/// When all attempts so far would have been spread evenly.
+/// Time, per address and user, at which all attempts so far would be done at the permitted rate.
 #[derive(Debug, Default)]
 pub(crate) struct PasswordRateLimit {
     due_ms: Mutex<HashMap<RateLimitKey, u64>>,
@@ -40,20 +41,21 @@ pub(crate) struct PasswordRateLimit {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum RateLimitKey {
-    /// The network, of IPv6: one customer has a whole one.
+    /// Address, or the /64 network of an IPv6 address, since one customer has a whole network.
     Address(IpAddr),
     User(Box<str>),
 }
 
 impl PasswordRateLimit {
-    /// Charges for an attempt as soon as it may be made; the limit of a login ends the waiting.
+    /// Waits until an attempt is permitted and charges for it. The login's time limit bounds the
+    /// wait.
     pub(in crate::session) async fn wait(&self, address: Option<IpAddr>, user: &str) {
         while !self.charge(address, user, clock::now_ms()) {
             compio::time::sleep(TURN).await;
         }
     }
 
-    /// Charges for an attempt. False: not now.
+    /// Charges for an attempt. Returns false if none is permitted now.
     pub(in crate::session) fn charge(
         &self,
         address: Option<IpAddr>,
@@ -79,7 +81,7 @@ impl PasswordRateLimit {
         true
     }
 
-    /// It was the right password.
+    /// Refunds an attempt with the right password.
     pub(in crate::session) fn refund(&self, address: Option<IpAddr>, user: &str) {
         let mut due_ms = self.due_ms.lock().unwrap_or_else(PoisonError::into_inner);
         for (whom, limit) in parties(address, user) {

@@ -1,5 +1,5 @@
-//! Causes of pins: which statement pinned a session to its server connection, and which setting or
-//! object holds it there.
+//! Records the causes of pins: the statement that pinned a session to its server connection, and
+//! the setting or object involved.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,36 +12,37 @@ use super::handle::SessionHandle;
 use crate::service::Service;
 use crate::session_state::PinSource;
 
-/// Causes of one service that are counted; sessions pinned by further ones are not.
+/// Maximum number of causes counted per service; sessions pinned by further causes are not counted.
 const CAUSES_MAX: usize = 200;
 
-/// Why sessions are pinned.
+/// Cause of one or more pins.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PinCause {
-    /// The reasons that began with the statement.
+    /// Pins that the statement caused.
     pub pins: Pins,
-    /// The statement's text without literals; empty: the login, or a text that was not read.
+    /// Statement text without literals; empty: the login, or a text that was not analyzed.
     pub statement: Box<str>,
-    /// The setting, function, table or other object that pins; empty: the statement itself.
+    /// Setting, function, table or other object that pins; empty: the statement itself.
     pub object: Box<str>,
 }
 
-/// A cause, and how many sessions it has pinned.
+/// Number of sessions pinned by one cause.
 #[derive(Debug, Clone)]
 pub struct PinCount {
-    /// The cause.
+    /// Cause that is counted.
     pub cause: Arc<PinCause>,
-    /// Sessions that it pinned since the start; one that is pinned again counts again.
+    /// Sessions pinned since the start; a session that is pinned again counts again.
     pub sessions: u64,
 }
 
-/// Counts of the causes that have pinned sessions of a service since it began.
+/// Counters of a service's pin causes since it started.
 #[derive(Debug, Default)]
 pub(crate) struct PinCauses {
     counts: Mutex<HashMap<Arc<PinCause>, u64>>,
 }
 
-/// As [`pin`], where the source is known. `None`: the login, or a text that was not read.
+/// Sets the pins of a session whose source is known. `None`: the login, or a text that was not
+/// analyzed.
 pub(super) fn pin_by(
     service: &Service,
     card: &SessionHandle,
@@ -51,8 +52,8 @@ pub(super) fn pin_by(
     pin(service, card, pins, |_| source.cloned().unwrap_or_default());
 }
 
-/// These pins hold a session from now on. `source`: names the cause of new ones that last, which
-/// the log reports the first time.
+/// Sets the pins of a session. `source` names the cause of new lasting pins, which is logged at its
+/// first occurrence.
 pub(super) fn pin(
     service: &Service,
     card: &SessionHandle,
@@ -76,7 +77,7 @@ pub(super) fn pin(
 }
 
 impl PinCause {
-    /// The reasons, and the object in brackets.
+    /// Returns the reasons, followed by the object in parentheses.
     pub fn reason(&self) -> String {
         match self.object.is_empty() {
             true => self.pins.to_string(),
@@ -86,8 +87,7 @@ impl PinCause {
 }
 
 impl PinCauses {
-    /// A session was pinned. Returns whether this is the first time for this cause, and it is known
-    /// from now on.
+    /// Counts a pinned session. Returns whether the cause is new and is counted from now on.
     pub(crate) fn count(&self, cause: &Arc<PinCause>) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = counts.len() >= CAUSES_MAX;
@@ -104,7 +104,7 @@ impl PinCauses {
         }
     }
 
-    /// All of them, the most frequent first.
+    /// Returns all causes, the most frequent first.
     pub(crate) fn all(&self) -> Vec<PinCount> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = counts.iter().map(|(cause, sessions)| PinCount {

@@ -1,6 +1,5 @@
-//! Where the work of a session may run: the servers of a view as its reads find them, and the one
-//! that it goes to. What they must have is `policy::causality`'s to say, where it goes
-//! `policy::route`'s.
+//! Determines the servers that may execute a session's work, and picks one of them.
+//! `policy::causality` defines the required positions, `policy::route` the routing.
 
 use std::sync::Arc;
 
@@ -20,53 +19,54 @@ use crate::server_info::{Positions, ServerInfo};
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 
-/// Where work is to run.
+/// Target server of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PlacementTarget {
-    /// Wherever writes go.
+    /// Primary.
     Primary,
-    /// At one of the view's servers, whose place among those that read is taken.
+    /// Server by index in the snapshot, with a load slot of the readers reserved.
     Reader(usize),
-    /// At this one of the view's servers, because a hint says so.
+    /// Server by index in the snapshot, named by a hint.
     Named(usize),
-    /// At this one, which will have what must be seen: it is to wait for that first.
+    /// Server that must first wait until it has replayed the position.
     AfterPosition(usize, Position),
-    /// As [`Wanted::Reader`], once that has waited for all that its cluster has committed.
+    /// Like [`Self::Reader`], but the server must first wait for everything its cluster has
+    /// committed.
     AfterSync(usize),
 }
 
-/// What a server is to wait for before it does anything else.
+/// Condition that a server must wait for before it executes the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CatchUpTarget {
-    /// That it is as far as this.
+    /// Server has replayed this position.
     Position(Position),
-    /// That it has all that its cluster has committed.
+    /// Server has everything that its cluster has committed.
     Everything,
 }
 
-/// Where a session's connection goes.
+/// Server of a session's connection, with a load slot that is released on drop.
 pub(super) struct Placement {
     pub(super) server: Arc<Server>,
     pub(super) is_replica: bool,
     busy: Arc<Load>,
     pub(super) epoch: u64,
-    /// By a MySQL session, since that was last counted.
+    /// Writes of a MySQL session that have not been counted yet.
     pub(super) written: UncommittedWrites,
 }
 
-/// What may have been written at a server.
+/// Writes that a session may have made at a server.
 #[derive(Default)]
 pub(super) struct UncommittedWrites {
-    /// There may be something, perhaps not committed yet.
+    /// True if there may be writes, perhaps not committed yet.
     pub(super) is_some: bool,
-    /// Where in its log the server has put it, as far as it has told.
+    /// GTIDs of the writes that the server has reported.
     pub(super) told: Option<Gtids>,
-    /// It may have put there what it has not told of.
+    /// True if there may be writes whose GTIDs were not reported.
     pub(super) is_partial: bool,
 }
 
 impl PlacementTarget {
-    /// The server's place in the view; `None`: there is no primary.
+    /// Returns the server's index in the snapshot; `None`: there is no primary.
     pub(super) fn index(&self, own: &DatabaseSnapshot) -> Option<usize> {
         match self {
             PlacementTarget::Primary => own.primary,
@@ -77,7 +77,7 @@ impl PlacementTarget {
         }
     }
 
-    /// It is not gone there: the place that was taken is free again.
+    /// Releases the reserved load slot of a target that is not used.
     pub(super) fn forgo(self, own: &DatabaseSnapshot) {
         if let PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) = self {
             own.busy[index].release();
@@ -86,12 +86,13 @@ impl PlacementTarget {
 }
 
 impl Placement {
-    /// A server of the view; `is_reserved`: its place among those that read is taken already.
+    /// Creates a placement at a server of the snapshot. `is_reserved`: its load slot is already
+    /// reserved.
     pub(super) fn new(view: &ServiceSnapshot, index: usize, is_reserved: bool) -> Option<Self> {
         let own = view.database.as_ref()?;
         let busy = Arc::clone(&own.busy[index]);
         if !is_reserved {
-            // Without a limit: it only counts.
+            // There is no limit here: the slot only counts load.
             let _ = busy.try_reserve();
         }
         Some(Self {
@@ -110,33 +111,33 @@ impl Drop for Placement {
     }
 }
 
-/// A read that is to be placed.
+/// Read to be placed.
 pub(super) struct ReadRequest<'a> {
     pub(super) knowledge: &'a ServerInfo,
-    /// What its session wrote.
+    /// Causality token: the session's writes.
     pub(super) token: &'a mut CausalityToken,
-    /// Servers that failed it.
+    /// Servers that have failed the read.
     pub(super) tried: &'a [u64],
-    /// The servers that a rule leaves; `None`: all.
+    /// Servers permitted by a rule; `None`: all.
     pub(super) among: Option<&'a ServerGroup>,
-    /// A replica that is late may be told to wait: if that does not help, the read can be run
-    /// elsewhere.
+    /// True if a lagging replica may be made to wait: if that fails, the read can be retried on
+    /// another server.
     pub(super) may_wait: bool,
 }
 
-/// The servers as a read finds them.
+/// Servers that may serve a read.
 pub(super) struct ReadCandidates {
     primary: Option<usize>,
     readers: ReadChoice,
     soon: Option<(usize, Position)>,
-    /// Those that have failed the read.
+    /// Servers that have failed the read.
     failed: MemberSet,
     may_wait: bool,
     now_us: u64,
 }
 
 impl ReadRequest<'_> {
-    /// Looks at the servers, as they are known at this moment.
+    /// Determines the candidates from the current server positions.
     pub(super) fn look(self, view: &ServiceSnapshot, own: &DatabaseSnapshot) -> ReadCandidates {
         let positions = self.knowledge.positions();
         let mut written;
@@ -186,7 +187,7 @@ impl ReadRequest<'_> {
     }
 }
 
-/// Where the view has these servers.
+/// Returns the snapshot indexes of these servers.
 fn places_of(servers: &[u64], view: &ServiceSnapshot) -> MemberSet {
     let mut places = MemberSet::none();
     for id in servers {
@@ -196,7 +197,7 @@ fn places_of(servers: &[u64], view: &ServiceSnapshot) -> MemberSet {
     places
 }
 
-/// What was written has a position once the primary was asked for one.
+/// Returns the required position. Writes get a position once the primary's has been sampled.
 fn settled<'a>(
     token: &'a mut CausalityToken,
     positions: &Positions,
@@ -209,7 +210,7 @@ fn settled<'a>(
 }
 
 impl ReadCandidates {
-    /// For the router.
+    /// Returns the availability for the router.
     pub(super) fn seen(&self) -> route::ServerAvailability {
         route::ServerAvailability {
             primary: self.primary,
@@ -218,21 +219,22 @@ impl ReadCandidates {
         }
     }
 
-    /// A read that no replica may serve yet makes their positions worth asking for; what goes to
-    /// the primary anyway does not.
+    /// Requests sampling of positions if a read finds replicas but none fresh enough. Work that
+    /// goes to the primary anyway needs no positions.
     pub(super) fn want_positions(&self, decision: &Decision, knowledge: &ServerInfo) {
         if decision.is_read && self.readers.fresh == 0 && self.readers.replicas > 0 {
             knowledge.track().want(self.now_us);
         }
     }
 
-    /// A hint is not followed to one that takes nobody, or has failed the read.
+    /// Returns whether a hint may select the server: it takes part in the service and has not
+    /// failed the read.
     fn may_be_named(&self, own: &DatabaseSnapshot, index: usize) -> bool {
         let takes_part = own.primary == Some(index) || own.replicas[index];
         takes_part && !self.failed.contains(index)
     }
 
-    /// How many replicas will do that have waited for all that is committed.
+    /// Returns the number of replicas that qualify after waiting for everything committed.
     fn waiting(&self) -> usize {
         match self.may_wait {
             true => self.readers.causal,
@@ -240,8 +242,8 @@ impl ReadCandidates {
         }
     }
 
-    /// Where that is what the router has decided on. `key`: who reads, for the balance; `has_room`
-    /// says of a server whether its connections are not all in use.
+    /// Returns the placement for the router's decision. `key` identifies the client for balancing;
+    /// `has_room` returns whether a server has a free connection.
     pub(super) fn place(
         mut self,
         target: RouteTarget,
@@ -264,7 +266,7 @@ impl ReadCandidates {
         }
     }
 
-    /// One of those that may serve a read, as the service balances them.
+    /// Picks a server for a read by the service's balancing.
     fn pick(
         self,
         own: &DatabaseSnapshot,
@@ -293,8 +295,8 @@ impl ReadCandidates {
     }
 }
 
-/// Another one that has a connection for a read, if all of the first one's are in use: they may be
-/// with clients whose work stands still there.
+/// Picks another server with a free connection if all of the first one's are in use. Those may
+/// belong to clients whose work is blocked there.
 fn roomier(
     first: usize,
     mut barred: MemberSet,
@@ -318,7 +320,7 @@ fn roomier(
     spare
 }
 
-/// One that is behind the others, but has a connection for a read; its place is taken.
+/// Picks a lagging server with a free connection, and reserves its load slot.
 fn spare(
     barred: &MemberSet,
     own: &DatabaseSnapshot,
@@ -326,12 +328,12 @@ fn spare(
 ) -> Option<usize> {
     let mut spares = (0..own.spares.len()).filter(|index| own.spares[*index]);
     let found = spares.find(|index| !barred.contains(*index) && has_room(*index))?;
-    // Without a limit: it only counts.
+    // There is no limit here: the slot only counts load.
     let _ = own.busy[found].try_reserve();
     Some(found)
 }
 
-/// As the service balances them; its place is taken.
+/// Picks a server by the service's balancing, and reserves its load slot.
 fn picked(barred: &MemberSet, own: &DatabaseSnapshot, (key, now_us): (u64, u64)) -> Option<usize> {
     let request = PickRequest {
         key,
