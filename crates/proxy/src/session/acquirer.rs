@@ -43,16 +43,16 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     pub(super) at: Option<Placement>,
     place: Rc<WaitSlot<C>>,
     wait: Option<Wait>,
-    /// Ticket of the failover queue slot that admitted this session to the primary. Releasing the
-    /// slot admits the next session.
+    /// Failover slot that admitted this session to the primary; its release admits the next one.
     resumed: Option<FailoverTicket>,
 }
 
 /// State of a session that is queued.
 enum Wait {
-    /// Queued for a connection until `until_ms`.
-    Connection { until_ms: u64, since_us: u64 },
-    /// Queued for a primary.
+    Connection {
+        until_ms: u64,
+        since_us: u64,
+    },
     Primary {
         ticket: FailoverTicket,
         turn: Arc<FailoverWaiter>,
@@ -61,32 +61,24 @@ enum Wait {
 
 /// Result of requesting a connection, or of waiting for one.
 pub(super) enum AcquireOutcome<C> {
-    /// Connection was acquired.
     Server(Box<C>),
-    /// Session is queued.
     Pending,
     /// Routing must be decided again.
     Reroute,
     /// Server has no connection available: see [`Acquirer::turn_elsewhere`].
     Exhausted,
-    /// Work cannot be executed.
     Denied(AcquireError),
 }
 
 /// Reason why work is not executed.
 pub(super) enum AcquireError {
-    /// Pool refused to queue the session.
     Refused(PoolRefusal),
-    /// Time limit for waiting for a connection has passed.
     TimedOut,
-    /// No primary is available.
     Trouble(PrimaryError),
-    /// Server refused the connection.
     ConnectFailed(Arc<ConnectError>),
 }
 
 impl<'a, C: PoolableConnection> Acquirer<'a, C> {
-    /// Returns an acquirer without a connection that is not queued.
     pub(super) fn new(
         worker: &'a Rc<Worker>,
         service: &Arc<DatabaseService>,
@@ -108,7 +100,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// Sets the session's current database.
     pub(super) fn is_in(&mut self, database: &str) {
         let database = Arc::from(database);
         let (worker, who) = (self.worker.index, &self.account.who);
@@ -121,12 +112,10 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         self.at.as_ref().map(|at| &*at.server)
     }
 
-    /// Returns whether that server is a replica.
     pub(super) fn is_at_replica(&self) -> bool {
         self.at.as_ref().is_some_and(|at| at.is_replica)
     }
 
-    /// Returns whether that server is the primary.
     pub(super) fn is_at_primary(&self) -> bool {
         self.at.as_ref().is_some_and(|at| !at.is_replica)
     }
@@ -206,7 +195,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         self.ask_there(view)
     }
 
-    /// Requests a connection to the chosen server.
     fn ask_there(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
         let (Some(own), Some(at)) = (&view.database, &self.at) else {
             return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
@@ -296,7 +284,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         !at.is_replica && (is_other || own.epoch != at.epoch)
     }
 
-    /// Returns the result of waiting for a primary.
     pub(super) fn poll_primary(&mut self, context: &Context<'_>) -> Option<AcquireOutcome<C>> {
         let Some(Wait::Primary { ticket, turn }) = &self.wait else {
             return None;
@@ -396,7 +383,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// Returns whether the session is queued.
     pub(super) fn is_waiting(&self) -> bool {
         self.wait.is_some()
     }
@@ -410,8 +396,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         until_ms != u64::MAX && waited_us >= REROUTE_AFTER_MS * 1_000
     }
 
-    /// Leaves the current queue if `wanted` can serve immediately, or the awaited server may no
-    /// longer serve. Returns whether it left.
+    /// Leaves the queue if `wanted` has capacity now, or the awaited server may no longer serve.
     pub(super) fn leaves_for(&mut self, wanted: PlacementTarget, view: &ServiceSnapshot) -> bool {
         let Some(own) = &view.database else {
             return false;
@@ -458,7 +443,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         true
     }
 
-    /// Leaves all queues.
     pub(super) fn leave_queues(&mut self) {
         self.lending.leave_line(&self.place);
         if let Some(WaitResult::Connection(server)) = self.place.take_late() {
@@ -476,7 +460,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         }
     }
 
-    /// Releases the connection to the pool.
     pub(super) fn give_back(&self, server: Box<C>, condition: Condition) {
         self.card.clear_server();
         self.lending.give_back(server, condition);

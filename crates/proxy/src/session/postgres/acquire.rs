@@ -1,5 +1,5 @@
-//! What follows when a session asks for a server connection, and what must be in place there before
-//! its unit.
+//! Handles the acquisition of a server connection, and sets up the connection before it takes a
+//! request.
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::postgres::client_scanner::Step;
@@ -19,7 +19,7 @@ use crate::session::handle::SessionActivity;
 use crate::session::placement::PlacementTarget;
 
 impl Session<'_> {
-    /// Something that we asked ourselves was refused.
+    /// Keeps the error reply to a statement that Evenkeel sent itself.
     pub(super) fn own_failed(&mut self, event: &Event<'_>) {
         if let Event::Error(report) = event {
             let text = String::from_utf8_lossy(report.text()).into_owned();
@@ -27,8 +27,8 @@ impl Session<'_> {
         }
     }
 
-    /// Asks for a connection for the unit ahead, whose bytes the caller has. True: it is there, and
-    /// they can go. False: they are to be held.
+    /// Requests a connection for the next request, whose bytes the caller has. Returns true if they
+    /// can be sent, false if they must be held.
     pub(super) fn acquire(
         &mut self,
         wanted: &PlacementTarget,
@@ -48,7 +48,7 @@ impl Session<'_> {
         }
     }
 
-    /// What follows for the unit ahead, whose bytes are held.
+    /// Continues with the next request, whose bytes are held, after an acquisition.
     pub(super) fn follow(
         &mut self,
         got: AcquireOutcome<ServerConnection>,
@@ -60,7 +60,7 @@ impl Session<'_> {
                 false => Ok(()),
             },
             AcquireOutcome::Pending => {
-                // Something else may be known when it comes.
+                // Cached analysis may be out of date when the connection arrives.
                 self.effects.read_ahead = None;
                 self.stage = Stage::Waiting;
                 Ok(())
@@ -74,7 +74,7 @@ impl Session<'_> {
     fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
         let complaint = ErrorReply::from_acquire_error(denial);
         match (denial, &complaint.sqlstate.0) {
-            // What the session is made of is good no more.
+            // The session's credentials are no longer valid.
             (AcquireError::ConnectFailed(_), b"28P01" | b"28000") => {
                 Err(ExitReason::Fatal(complaint))
             }
@@ -82,14 +82,15 @@ impl Session<'_> {
         }
     }
 
-    /// Nothing of the unit was sent.
+    /// Acquires another server for the request, of which nothing was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
         let is_read = self.unit.is_read && !self.unit.primary_only;
         let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
         self.follow(got)
     }
 
-    /// A connection is ours. True: it is fit. False: first what the client has set is set on it.
+    /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
+    /// are being set on it first.
     fn lent(&mut self, mut server: Box<ServerConnection>) -> bool {
         self.card.set_server(&server.lent);
         self.unit.since_us = self.borrower.begins_work();
@@ -106,7 +107,7 @@ impl Session<'_> {
         };
         let mut out = self.worker.spare();
         server.ask(&sql, RequestToken::default(), &mut out);
-        // If it fails, the next receive says so.
+        // If this fails, the next receive reports it.
         let _ = server.lent.stream.send_own(self.worker, out);
         self.server = Some(server);
         self.stage = Stage::Preparing(Some(wanted));
@@ -116,8 +117,7 @@ impl Session<'_> {
         false
     }
 
-    /// Puts back what a RESET has taken of the settings that the client began with, on a connection
-    /// that it keeps.
+    /// Restores startup settings that a RESET has changed, on a connection that the session keeps.
     pub(super) fn restore(&mut self) -> Result<(), ExitReason> {
         self.must_restore_startup = false;
         self.refused_setting = ([0; 5], String::new());
@@ -137,14 +137,14 @@ impl Session<'_> {
         if sql.is_empty() || !server.ask(&sql, RequestToken::default(), &mut out) {
             return Ok(());
         }
-        // If it fails, the next receive says so.
+        // If this fails, the next receive reports it.
         let _ = server.lent.stream.send_own(self.worker, out);
         self.stage = Stage::Preparing(wanted);
         self.restoring = true;
         Ok(())
     }
 
-    /// Tells the client what its server reports otherwise than the one before.
+    /// Sends the client the parameter values in which its new server differs from the previous one.
     fn catch_up(&mut self, server: &ServerConnection) {
         let mut out = std::mem::take(&mut self.answers);
         let settings = self.journal.settings().clone();
@@ -156,12 +156,12 @@ impl Session<'_> {
         self.answers = out;
     }
 
-    /// Whether a connection is made fit of which the client has had nothing yet.
+    /// Returns whether the connection is being set up and the client has received nothing from it.
     pub(super) fn is_preparing(&self) -> bool {
         matches!(self.stage, Stage::Preparing(_)) && !self.restoring
     }
 
-    /// Our SETs are over.
+    /// Handles the end of Evenkeel's SETs.
     pub(super) fn settings_placed(&mut self, went_well: bool) -> Result<(), ExitReason> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
         let (Stage::Preparing(wanted), Some(mut server)) = (stage, self.server.take()) else {
@@ -185,7 +185,7 @@ impl Session<'_> {
         if !went_well {
             let at = self.borrower.at.take();
             self.borrower.give_back(server, Condition::Unclean);
-            // What it names may not have come to a replica yet.
+            // An object that a setting names may not have been replicated yet.
             let is_late = at.is_some_and(|at| at.is_replica) && !self.unit.primary_only;
             if is_late || self.was_of_another() {
                 self.unit.primary_only |= is_late;
@@ -195,8 +195,8 @@ impl Session<'_> {
             let text = std::mem::take(&mut self.refused_setting);
             let why = "the server rejected a setting of this session: ";
             let complaint = ErrorReply::new(&text.0, format!("{why}{}", text.1));
-            // Data exceptions, syntax and access: what it names is there no more, and whatever the
-            // session does next begins with it again.
+            // For data exceptions, syntax and access errors the named object no longer exists.
+            // Every later request of the session would fail likewise.
             let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
             return match is_for_good {
                 true => Err(ExitReason::Fatal(complaint)),
@@ -211,14 +211,15 @@ impl Session<'_> {
         self.go_on()
     }
 
-    /// Our SETs run under what the client before has set, its `statement_timeout` among it: another
-    /// connection has nothing of that.
+    /// Returns whether the SETs were cancelled by a setting of the previous client, such as
+    /// `statement_timeout`. They run with its settings; another connection has others.
     fn was_of_another(&self) -> bool {
         let is_cancelled = self.refused_setting.0 == *b"57014";
         is_cancelled && !self.was_cancelled && self.unit.retries < RETRIES_MAX
     }
 
-    /// The unit whose bytes are held is not run: its client is told why, and goes on with the next.
+    /// Refuses the held request: sends the error to the client, and continues with the next
+    /// request.
     pub(super) fn refuse(&mut self, complaint: &ErrorReply) -> Result<(), ExitReason> {
         self.stage = Stage::Ready;
         self.borrower.at = None;
@@ -233,12 +234,12 @@ impl Session<'_> {
         } else {
             self.unit.skipping = true;
         }
-        // What comes behind it is looked at in a step of its own.
+        // Later requests are processed in a separate step.
         self.card.notify();
         Ok(())
     }
 
-    /// Forgets the bytes of the unit ahead. True: all of it was there.
+    /// Discards the held bytes of the next request. Returns whether it was complete.
     fn drop_unit(&mut self) -> Result<bool, ExitReason> {
         use evenkeel_wire::postgres::conversation::Request;
         self.effects.read_ahead = None;
@@ -280,7 +281,8 @@ impl Session<'_> {
         Ok(is_over)
     }
 
-    /// A peer may be gone without a word; says why, if it is the server.
+    /// Checks that both peers are alive. Returns an error if the client is not, and the reason if
+    /// the server is not.
     fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
         let limit = self
             .permit
@@ -298,7 +300,8 @@ impl Session<'_> {
         Ok(dead.map(|_| why()))
     }
 
-    /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
+    /// Handles a notification: a timeout, a cancellation, a failed server, or permission to
+    /// continue.
     pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
         if self.card.take_server_abandoned() && self.server.is_some() {
             return self.server_lost("went down or is no longer the primary");
@@ -334,7 +337,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes elsewhere if that is better by now than to wait on.
+    /// Reroutes the queued request if another server can serve it sooner.
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
         let held = std::mem::take(&mut self.pending_input);
         let look = self.look(&held);

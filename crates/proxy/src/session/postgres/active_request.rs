@@ -1,5 +1,4 @@
-//! What a client wants next, as far as it decides where that runs: one query, or a batch up to its
-//! Sync.
+//! Analyzes and routes the client's next request: one query, or a batch up to its Sync.
 
 use std::sync::Arc;
 
@@ -25,49 +24,49 @@ use crate::service::rules::Ruling;
 use crate::session::placement::{PlacementTarget, ReadRequest};
 use crate::session_state::analysis::{self, TextAnalysis};
 
-/// Bytes of memory that a client keeps for its next unit.
+/// Bytes of buffer memory that a client keeps for its next request.
 const SPARE_LENGTH_MAX: usize = 256;
 
-/// What the client wants done as one, and how it fares.
+/// Request being processed, and its progress.
 pub(super) struct ActiveRequest {
-    /// Its bytes, while they can be sent again.
+    /// Bytes of the request while it can be retried.
     pub(super) kept: Option<Vec<u8>>,
-    /// The memory in which they were.
+    /// Buffer for reuse by the next request.
     spare: Vec<u8>,
     pub(super) is_read: bool,
     pub(super) may_write: bool,
-    /// All of it has been sent to a server.
+    /// True if the whole request has been sent to a server.
     pub(super) is_sent: bool,
     pub(super) reached_server: bool,
     pub(super) reached_client: bool,
-    /// Servers that failed it.
+    /// Servers that have failed the request.
     pub(super) tried: SmallVec<[u64; 2]>,
-    /// If it was turned away, nothing of it was run.
+    /// True if an error means that no part was executed.
     pub(super) is_atomic: bool,
-    /// It may commit a part of itself before it ends: CREATE INDEX CONCURRENTLY, VACUUM.
+    /// True if parts may commit before its end: CREATE INDEX CONCURRENTLY, VACUUM.
     pub(super) may_commit: bool,
-    /// The server's last word was passed on.
+    /// True if the server's final error was forwarded.
     pub(super) fatal_was_sent: bool,
-    /// How often it was run again.
+    /// Number of retries.
     pub(super) retries: u32,
-    /// It must not go to a replica (again).
+    /// True if it must not be sent to a replica (again).
     pub(super) primary_only: bool,
     pub(super) since_us: u64,
-    /// The rest of a batch that was refused is passed over up to its Sync.
+    /// True if the rest of a refused batch is discarded up to its Sync.
     pub(super) skipping: bool,
-    /// What the rules say of it.
+    /// Result of the rules.
     pub(super) ruling: Option<Ruling>,
-    /// What was looked through was held against the rules.
+    /// True if the analyzed part was checked against the rules.
     pub(super) is_ruled: bool,
-    /// More may come in its batch than what was looked through.
+    /// True if the batch may continue after the analyzed part.
     pub(super) is_open: bool,
-    /// So many of the messages that were looked through are still to be sent.
+    /// Number of analyzed messages that are still to be sent.
     pub(super) looked_at: usize,
-    /// What comes next cannot run where it is.
+    /// Statement that cannot run on the current server.
     pub(super) stray: MisroutedStatement,
-    /// It makes portals.
+    /// True if it creates portals.
     pub(super) binds: bool,
-    /// A statement of it has ended well.
+    /// True if a statement of it has completed.
     pub(super) has_done: bool,
 }
 
@@ -99,7 +98,7 @@ impl ActiveRequest {
         }
     }
 
-    /// The next one, with the memory of this one unless that is more than most need.
+    /// Starts the next request and reuses the buffer, reduced to `SPARE_LENGTH_MAX`.
     pub(super) fn renew(&mut self) {
         self.cannot_run_again();
         *self = Self {
@@ -108,7 +107,7 @@ impl ActiveRequest {
         };
     }
 
-    /// Its bytes are not needed any more.
+    /// Releases the bytes kept for a retry.
     pub(super) fn cannot_run_again(&mut self) {
         if let Some(mut kept) = self.kept.take() {
             kept.clear();
@@ -117,7 +116,7 @@ impl ActiveRequest {
         }
     }
 
-    /// A message of it was sent.
+    /// Notes that a message of the request was sent.
     pub(super) fn has_sent(&mut self, request: Request) {
         self.looked_at = self.looked_at.saturating_sub(1);
         self.is_open &= !ends_a_unit(request);
@@ -126,36 +125,36 @@ impl ActiveRequest {
     }
 }
 
-/// What the bytes of a client that has no server connection begin with.
+/// Classification of the input of a client without a server connection.
 pub(super) enum RequestDisposition {
-    /// Not enough to tell.
+    /// Incomplete input.
     More,
-    /// Something that needs no server; so many bytes of it are here.
+    /// Message that needs no server; this many bytes of it have arrived.
     Local(usize),
-    /// It leaves.
+    /// Terminate message.
     Leave,
-    /// Something for a server of this view.
+    /// Request for a server of this snapshot.
     Unit(PlacementTarget, Guard<Arc<ServiceSnapshot>>),
 }
 
-/// What is known of a unit while it is looked through.
+/// Analysis of a request, built message by message.
 #[derive(Default)]
 pub(super) struct Draft {
     statements: SmallVec<[RoutedStatement; 4]>,
     hint: Option<analysis::RoutingHint>,
-    /// Its end is there: nothing comes behind it.
+    /// True if the end of the request has arrived.
     has_end: bool,
-    /// Its client wants an answer before it says more, or says what is too long to be read.
+    /// True if the client waits for a reply, or sends a message too long to be analyzed.
     is_urgent: bool,
     pub(super) may_write: bool,
     pub(super) ruling: Option<Ruling>,
-    /// Something in it is run, not only prepared.
+    /// True if it executes something besides preparing.
     runs: bool,
-    /// A portal is executed.
+    /// True if it executes a portal.
     executes: bool,
-    /// What its unnamed statement means is in it.
+    /// True if the analysis of its unnamed statement is included.
     knows_unnamed: bool,
-    /// How many messages were looked at.
+    /// Number of messages analyzed.
     messages: usize,
 }
 
@@ -166,7 +165,7 @@ const UNKNOWN: RoutedStatement = RoutedStatement {
 };
 
 impl Draft {
-    /// Whether where it goes can be decided.
+    /// Returns whether the request can be routed.
     fn is_ripe(&self) -> bool {
         self.has_end || self.is_urgent
     }
@@ -190,7 +189,7 @@ impl Draft {
 }
 
 impl Session<'_> {
-    /// Looks at what a client without a server connection wants.
+    /// Classifies the input of a client without a server connection.
     pub(super) fn look(&mut self, bytes: &[u8]) -> Result<RequestDisposition, ExitReason> {
         self.effects.read_ahead = None;
         let mut walker = self.walker;
@@ -216,7 +215,7 @@ impl Session<'_> {
             Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
         };
         if passed > 0 {
-            // The rest of a message that was refused: no unit begins with it.
+            // Rest of a refused message: no request begins with it.
             let _ = self.walker.next(&bytes[..passed]);
             return Ok(RequestDisposition::Local(passed));
         }
@@ -242,7 +241,7 @@ impl Session<'_> {
             if bytes.len() < KEPT_LENGTH_MAX {
                 return Ok(RequestDisposition::More);
             }
-            // What comes behind it in the same batch may be a write.
+            // A write may follow in the same batch.
             draft.add_unknown();
         } else if let Some(words) = self.obey_ahead(draft.ruling.take(), draft.runs) {
             self.refusal = Some(ErrorReply::by_rule(words));
@@ -253,7 +252,7 @@ impl Session<'_> {
         Ok(RequestDisposition::Unit(wanted, view))
     }
 
-    /// Does what needs no server, if it is that.
+    /// Answers a message that needs no server. Returns whether it was one.
     fn is_local(&mut self, request: Request, message: &[u8]) -> bool {
         if self.unit.skipping && request != Request::Sync {
             return true;
@@ -264,7 +263,7 @@ impl Session<'_> {
                 build::ready_for_query(self.answers(), TransactionStatus::Idle);
                 true
             }
-            // Nothing is under way, and COPY data that comes now is of one that has failed.
+            // No request is in progress, and COPY data here belongs to a failed COPY.
             Request::Flush | Request::CopyData | Request::CopyEnd => true,
             Request::Close => {
                 self.close_name(message);
@@ -322,7 +321,7 @@ impl Session<'_> {
         Ok(draft)
     }
 
-    /// One more message; of what is too long to be read only the beginning is here.
+    /// Adds a message; of one that is too long only the beginning is present.
     pub(super) fn add_message(
         &mut self,
         draft: &mut Draft,
@@ -376,14 +375,14 @@ impl Session<'_> {
         }
     }
 
-    /// A batch that binds what an earlier one has prepared.
+    /// Adds the statement of a Bind or Describe.
     fn add_named(&mut self, draft: &mut Draft, header: Header, message: &[u8]) {
         let Parsed::Frame(found, _) = names(header, message) else {
             return draft.add_unknown();
         };
         let Some(name) = found.statement else { return };
         if !name.is_named() {
-            // A Parse of the same batch was added; else an earlier one's is what it means.
+            // Unless the same batch has a Parse, an earlier one applies.
             if !std::mem::replace(&mut draft.knows_unnamed, true) {
                 draft.rule(self.ruling(self.unnamed.known_text()));
                 match &self.unnamed.meaning {
@@ -399,7 +398,7 @@ impl Session<'_> {
                 draft.add(&statement.meaning);
                 draft.rule(self.ruling_of(&statement));
             }
-            // It is named in this very batch, and was added, or it does not exist.
+            // Either this batch prepares it and it was added, or it does not exist.
             None if !draft.statements.is_empty() => {}
             None => draft.add_unknown(),
         }
@@ -416,8 +415,8 @@ impl Session<'_> {
             return PlacementTarget::Primary;
         }
         if self.unit.primary_only || !self.journal.pins.is_empty() {
-            // A replica found that it writes, or could not run it: that it only reads is not known.
-            // Or its session is bound to the first connection that it gets.
+            // A replica could not run it, so that it may write; or the session is pinned to the
+            // first connection that it gets.
             self.unit.may_write = true;
             return PlacementTarget::Primary;
         }
@@ -436,7 +435,7 @@ impl Session<'_> {
         let ruled = self.unit.ruling.as_ref().and_then(Ruling::destination);
         let is_asked_for = draft.hint.is_some() || ruled.is_some();
         if draft.executes && self.unit.is_open && !is_asked_for {
-            // What it runs next may write, and cannot leave what it has run behind.
+            // A later statement may write, and must not be separated from those already executed.
             decision.target = RouteTarget::Primary;
         }
         let key = self.account.who.user_number.get();
@@ -459,7 +458,7 @@ impl Session<'_> {
         route::decide(&unit, &self.routed(), &own.split, &seen)
     }
 
-    /// The session, for the router.
+    /// Returns the session's state for the router.
     fn routed(&self) -> route::SessionContext {
         route::SessionContext {
             defaults: self.journal.transaction_defaults(),
@@ -469,8 +468,8 @@ impl Session<'_> {
         }
     }
 
-    /// Looks at what a client wants that something binds to a replica, where it can never write.
-    /// False: it is not all there.
+    /// Checks the input of a session pinned to a replica, which must not write. Returns false if it
+    /// is incomplete.
     pub(super) fn look_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
         let is_between = |server: &ServerConnection| server.conversation.is_idle();
         let is_next = self.server.as_deref().is_some_and(is_between) && self.walker.is_at_border();
@@ -497,7 +496,7 @@ impl Session<'_> {
     }
 }
 
-/// The SQL text of a Query message.
+/// Returns the SQL text of a Query message.
 pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
     let text = message.get(5..).unwrap_or_default();
     text.strip_suffix(b"\0").unwrap_or(text)

@@ -1,9 +1,9 @@
-//! What comes behind the part of a batch that was looked through: its client wanted an answer
-//! before its Sync (Flush), or it was too long.
+//! Routes the part of a batch that follows its analyzed beginning. A batch is divided if its client
+//! requests replies before its Sync (Flush), or if it is too long.
 //!
-//! What was decided of the part holds for the rest only as far as that does not write, and the
-//! rules are asked anew. What a replica cannot run moves its batch while that can be done, and is
-//! refused there where it cannot.
+//! The decision for the beginning holds for the rest only if that does not write, and the rules are
+//! applied again. If a replica cannot run a statement, the batch moves to another server if
+//! possible; otherwise the statement is refused.
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::route::retry::FailureKind;
@@ -16,25 +16,25 @@ use super::active_request::Draft;
 use super::from_server::ScanResult;
 use super::{ExitReason, Session};
 
-/// With which words a server refuses what came too late to go elsewhere.
+/// Error of a statement that cannot run on the batch's server and comes too late to move the batch.
 pub(super) const TOO_LATE: &str = "cannot execute statement: this pipeline started on a \
                                    read-only replica; send Sync before statements that may write";
 
-/// A statement that cannot run where its batch is.
+/// Statement that cannot run on the server of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum MisroutedStatement {
-    /// There is none.
+    /// None found.
     #[default]
     None,
-    /// It waits, and what becomes of the batch is to be decided.
+    /// Found and held until the batch has been rerouted or the statement refused.
     Found,
-    /// The batch stays: the statement is refused.
+    /// Batch stays on its server and the statement is refused.
     Refused,
 }
 
 impl Session<'_> {
-    /// Looks at the next message of a batch that was not looked through to its end. True: it cannot
-    /// run where the batch is.
+    /// Analyzes the next message of a batch that was not analyzed to its end. Returns whether it
+    /// cannot run on the batch's server.
     pub(super) fn check_batch_tail(
         &mut self,
         header: Header,
@@ -58,7 +58,7 @@ impl Session<'_> {
         };
         let mut draft = Draft::default();
         self.add_message(&mut draft, header, request, message, is_whole);
-        // Where the batch is, reads are served.
+        // The batch's server serves reads.
         let seen = ServerAvailability {
             primary: own.primary,
             replicas: 1,
@@ -74,20 +74,20 @@ impl Session<'_> {
         is_at_replica && !is_of_readers
     }
 
-    /// A statement was found that its batch cannot run where it is. True: the batch goes on
-    /// elsewhere.
+    /// Handles a statement that the batch's server cannot run. Returns whether the batch continues
+    /// on another server.
     pub(super) fn reroute_batch(&mut self) -> Result<bool, ExitReason> {
         if self.may_retry(FailureKind::ReadOnly) {
             let walked = ScanResult {
                 broken: Some(String::new()),
                 ..ScanResult::default()
             };
-            // The server is what it was taken for: it is not doubted.
+            // The server has the expected role, so no role check is needed.
             self.take_back(FailureKind::ReadOnly, &walked)?;
             return Ok(true);
         }
         if self.has_only_prepared() {
-            // What was prepared is prepared again wherever it is run.
+            // Statements prepared here are prepared again on the next server.
             self.names.lost();
             self.unnamed.lost();
             self.effects.settled();
@@ -99,7 +99,8 @@ impl Session<'_> {
         Ok(false)
     }
 
-    /// Whether nothing of the batch is on its server that another one could not have as well.
+    /// Returns whether the batch has left nothing on its server that another one could not have as
+    /// well.
     fn has_only_prepared(&self) -> bool {
         let Some(server) = &self.server else {
             return false;

@@ -1,5 +1,5 @@
-//! Cancel requests: they come over connections of their own, and reach the session that was given
-//! their key, the process that has it, or the Evenkeel that has it.
+//! Handles cancel requests, which arrive on connections of their own, and forwards each to the
+//! session, process or Evenkeel instance that issued its key.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::session::cancel::{LIMIT, pass_to_worker};
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::server_login::reach;
 
-/// Somebody shows a key. There is no answer, whatever comes of it.
+/// Handles a cancel request. The protocol has no reply to it.
 pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelKey<'_>) {
     let shared = &worker.shared;
     let Some(keyring) = shared.keyring.get() else {
@@ -25,7 +25,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
         CancelRoute::Here(claim) => pass_to_worker(shared, claim),
         CancelRoute::OtherProcess => {
             if let Some(forward) = shared.former.load().as_ref() {
-                // A cancel request has no answer, whoever takes it.
+                // A cancel request has no reply, whichever process accepts it.
                 let _ = forward(key.process, key.secret.to_vec());
             }
         }
@@ -43,7 +43,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
     }
 }
 
-/// To the Evenkeel that gave the key out.
+/// Forwards a cancel request to the Evenkeel instance that issued the key.
 async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: CancelKey<'_>) {
     let secret = crate::cancel::forwarded(key.secret);
     let passing = async {
@@ -65,7 +65,7 @@ async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: Can
     let _ = compio::time::timeout(LIMIT, passing).await;
 }
 
-/// The server has done what it was asked for when it closes this connection.
+/// Sends a cancel request to the server, which closes the connection after processing it.
 pub(in crate::session) async fn send(
     worker: &Rc<Worker>,
     service: &Service,

@@ -1,4 +1,4 @@
-//! What a client of a PostgreSQL service is told when it is we who have something to say.
+//! Builds the errors that Evenkeel itself sends to clients of a PostgreSQL service.
 
 use evenkeel_policy::connection_pool::PoolRefusal;
 use evenkeel_policy::failover_queue::PrimaryError;
@@ -10,7 +10,7 @@ use crate::session::acquirer::AcquireError;
 use crate::session::statement_interner::OF_CLIENT_MAX;
 use crate::upstream::server_login::ConnectError;
 
-/// An error in the making. Every text names what happened, and what to do if there is anything.
+/// Error to be sent to a client. The message states what happened and, if possible, what to do.
 #[derive(Debug, Clone)]
 pub(crate) struct ErrorReply {
     pub(crate) sqlstate: SqlState,
@@ -43,12 +43,12 @@ impl ErrorReply {
         }
     }
 
-    /// The client does not keep to the protocol.
+    /// Client has violated the protocol.
     pub(crate) fn protocol(what: impl std::fmt::Display) -> Self {
         Self::new(b"08P01", format!("protocol violation: {what}"))
     }
 
-    /// A COPY has failed while more was on its way than can be told apart (§54.2.6).
+    /// COPY has failed with more messages in flight than can be distinguished (§54.2.6).
     pub(crate) fn undecidable() -> Self {
         Self::new(
             b"08P01",
@@ -58,7 +58,7 @@ impl ErrorReply {
         .hint("Send only copy data between the start of a COPY and its end.")
     }
 
-    /// The client has waited for a connection in vain.
+    /// Timeout of the wait for a server connection.
     pub(crate) fn waited() -> Self {
         Self::new(
             b"53300",
@@ -67,18 +67,18 @@ impl ErrorReply {
         .hint("All connections of the pool were in use: see size and wait_ms in [service.pool].")
     }
 
-    /// Too many others are logging in, and none of them came to an end in time.
+    /// Timeout of a login that waited for other logins to complete.
     pub(super) fn too_many_logins() -> Self {
         Self::new(b"53300", "too many concurrent logins, try again")
             .hint("See logins_at_once and logins_per_address of the service.")
     }
 
-    /// There is no process id left that no other client has.
+    /// All process ids are in use by other clients.
     pub(super) fn out_of_ids() -> Self {
         Self::new(b"53300", "too many clients: all process ids are in use")
     }
 
-    /// There is no use in waiting for a connection.
+    /// Pool refused to queue the session.
     pub(crate) fn refused(refusal: PoolRefusal) -> Self {
         match refusal {
             PoolRefusal::QueueFull => Self::new(
@@ -99,7 +99,7 @@ impl ErrorReply {
         }
     }
 
-    /// Its work is not run.
+    /// Acquisition of a server connection has failed.
     pub(super) fn from_acquire_error(denial: &AcquireError) -> Self {
         match denial {
             AcquireError::Refused(refusal) => Self::refused(*refusal),
@@ -109,13 +109,13 @@ impl ErrorReply {
         }
     }
 
-    /// No connection could be opened.
+    /// Opening a server connection has failed.
     pub(crate) fn from_connect_error(error: &ConnectError) -> Self {
         let sqlstate = error.code.map_or(*b"08006", |code| code.sqlstate);
         Self::new(&sqlstate, error.message.clone())
     }
 
-    /// configuration_limit_exceeded: it would take the memory of all others.
+    /// configuration_limit_exceeded: the statements would use up the memory available to others.
     pub(crate) fn too_many_statements() -> Self {
         let text = format!(
             "terminating connection: more than {OF_CLIENT_MAX} prepared statements, or more than \
@@ -124,12 +124,12 @@ impl ErrorReply {
         Self::new(b"53400", text).hint("Deallocate statements that are no longer needed.")
     }
 
-    /// insufficient_privilege: a rule refuses it.
+    /// insufficient_privilege: a rule refuses the statement.
     pub(crate) fn by_rule(why: String) -> Self {
         Self::new(b"42501", why)
     }
 
-    /// There is no primary, or was none any more.
+    /// No primary is available, or it was lost.
     pub(crate) fn from_primary_error(trouble: PrimaryError) -> Self {
         let sqlstate = match trouble {
             PrimaryError::NoPrimary { .. } => b"57P03",
@@ -140,7 +140,7 @@ impl ErrorReply {
         Self::new(sqlstate, trouble.to_string())
     }
 
-    /// A session that is ended from outside.
+    /// Session is terminated by a limit, a command or the failure of a server.
     pub(crate) fn of_ending(ending: &TerminationReason) -> Self {
         match ending {
             TerminationReason::IdleTimeout => Self::new(
@@ -165,12 +165,12 @@ impl ErrorReply {
         }
     }
 
-    /// As an error after which the session goes on.
+    /// Writes the error as one after which the session continues.
     pub(crate) fn write_error(&self, out: &mut Vec<u8>) {
         self.write(out, "ERROR");
     }
 
-    /// As the last word of the session.
+    /// Writes the error as one that ends the session.
     pub(crate) fn write_fatal(&self, out: &mut Vec<u8>) {
         self.write(out, "FATAL");
     }

@@ -1,5 +1,5 @@
-//! From the client to the server that it has: names of statements are ours there, what its texts
-//! leave behind is noted, all else goes as it came.
+//! Forwards the client's messages to its server: replaces statement names by Evenkeel's own, and
+//! records the effects of statements.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::postgres::client_scanner::Step;
@@ -15,10 +15,10 @@ use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage};
 use crate::session::handle::SessionActivity;
 use crate::session::input::Input;
 
-/// Requests that may be on their way to a server: the client can be far ahead of it.
+/// Maximum number of requests sent to a server whose replies are outstanding.
 const OWED_MAX: usize = 10_000;
 
-/// Whether a ReadyForQuery comes for it.
+/// Returns whether a ReadyForQuery follows the request.
 pub(super) fn ends_a_unit(request: Request) -> bool {
     matches!(
         request,
@@ -27,7 +27,7 @@ pub(super) fn ends_a_unit(request: Request) -> bool {
 }
 
 impl Session<'_> {
-    /// Bytes of a client that has no server connection.
+    /// Processes input of a client without a server connection.
     pub(super) fn begin(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         let mut at = 0;
         loop {
@@ -56,7 +56,7 @@ impl Session<'_> {
         }
     }
 
-    /// Bytes of a client that has one.
+    /// Processes input of a client with a server connection.
     pub(super) fn forward(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         if !self.look_at_replica(input.bytes())? {
             self.hold(input.bytes());
@@ -106,7 +106,7 @@ impl Session<'_> {
             return Ok(());
         }
         if taken == 0 && out.is_empty() {
-            // The beginning of a message, or more than may be sent now: something else goes on.
+            // The beginning of a message, or more than may be sent now: processing continues later.
             self.worker.keep_spare(out);
             return Ok(());
         }
@@ -132,7 +132,8 @@ impl Session<'_> {
         };
         if out.is_empty() {
             worker.keep_spare(out);
-            // All of it was answered by us: nothing will come that could end the loan.
+            // Evenkeel has answered all of it: no reply will come that could release the
+            // connection.
             return self.release_if_idle();
         }
         self.unit.reached_server = true;
@@ -145,13 +146,13 @@ impl Session<'_> {
         }
     }
 
-    /// What was sent last may be owed no reply: the rest of a COPY that has failed.
+    /// Marks the connection for release if no reply is due, as after the rest of a failed COPY.
     pub(super) fn look_for_the_end(&mut self) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
         self.release_after_send |= self.server.as_deref().is_some_and(is_idle);
     }
 
-    /// What is not answered yet can be run again elsewhere while it is known.
+    /// Keeps the bytes of an unanswered request so that it can be retried on another server.
     pub(super) fn keep_for_rescue(&mut self, bytes: &[u8]) {
         let unit = &mut self.unit;
         let fits = |kept: &Vec<u8>| kept.len() + bytes.len() <= KEPT_LENGTH_MAX;
@@ -161,7 +162,7 @@ impl Session<'_> {
         }
     }
 
-    /// Takes messages as long as the server takes more.
+    /// Processes messages while the server can take more.
     pub(super) fn messages(&mut self, flight: &mut StreamEditor<'_, '_>) -> Result<(), ExitReason> {
         while self.takes_more() && !self.is_waiting_for_replies {
             let mut walker = self.walker;
@@ -189,7 +190,7 @@ impl Session<'_> {
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
             if self.waits(header, request, message, is_whole) {
-                // Up to the border before it.
+                // Up to the message boundary before it.
                 let _ = self.walker.next(&flight.rest()[..passed]);
                 self.pass(flight, passed);
                 return Ok(());
@@ -205,13 +206,13 @@ impl Session<'_> {
                 return Ok(());
             }
             if self.unit.is_sent {
-                // Sent ahead of the answer: both cannot be run again as one.
+                // Sent before the previous reply: the two cannot be retried together.
                 self.unit.cannot_run_again();
                 self.unit.is_ruled = false;
             }
             self.begin_without_draws(flight);
             let sending = self.message(flight, header, request, message, is_whole)?;
-            // Up to here the message has decided of itself; what is left of it follows.
+            // The message's own disposition applies up to here; its rest follows it.
             self.passing = sending;
             self.unit.has_sent(request);
             if !ends_a_unit(request) {
@@ -221,7 +222,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Whether a message cannot go now, with what is behind it.
+    /// Returns whether a message must wait, together with those after it.
     fn waits(&mut self, header: Header, request: Request, message: &[u8], is_whole: bool) -> bool {
         if self.is_next_unit_of_replica() {
             return true;
@@ -238,7 +239,7 @@ impl Session<'_> {
         self.unit.stray == MisroutedStatement::Found
     }
 
-    /// Whether a message has to wait for the end of what was sent before it.
+    /// Returns whether a message must wait for the end of earlier requests.
     fn waits_for_the_end(&self, header: Header, request: Request, message: &[u8]) -> bool {
         let is_behind = self.server.as_deref().is_some_and(will_end);
         let is_cleared = self.discards_statements || self.is_unreadable_yet(request);
@@ -249,15 +250,16 @@ impl Session<'_> {
         self.server.as_deref().is_some_and(will_end) && self.runs_by_name(request, message)
     }
 
-    /// The rest of the last message of a replica's unit has gone; what comes behind waits, unless
-    /// we have answered in the replica's stead or nothing will be answered up to a Sync.
+    /// Returns whether a replica's request has been sent completely and later ones must wait. They
+    /// do not if Evenkeel has answered instead of the replica, or if no reply comes before a Sync.
     pub(super) fn is_next_unit_of_replica(&self) -> bool {
         let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
         let is_sent = self.borrower.is_at_replica() && self.unit.is_sent;
         is_sent && self.server.as_deref().is_some_and(owes_ready)
     }
 
-    /// A replica gets one unit at a time: the next one may have to go elsewhere.
+    /// Returns whether the server can take more. A replica gets one request at a time, because the
+    /// next one may need another server.
     pub(super) fn takes_more(&self) -> bool {
         let Some(server) = &self.server else {
             return false;
@@ -266,7 +268,7 @@ impl Session<'_> {
         is_ready && server.conversation.owed() < OWED_MAX
     }
 
-    /// The rest of a message goes where its beginning went.
+    /// Forwards or drops the rest of a message like its beginning.
     pub(super) fn pass(&self, flight: &mut StreamEditor<'_, '_>, length: usize) {
         match self.passing {
             Sending::Forward => flight.keep(length),
@@ -286,7 +288,7 @@ impl Session<'_> {
         let is_nothing =
             request != Request::Sync && self.server.as_deref().is_some_and(awaits_sync);
         if is_nothing {
-            // Nobody answers it, and nothing of it is to be remembered.
+            // The server ignores it, so nothing of it is recorded.
             return Ok(self.send(flight, request, RequestToken(0), message.len()));
         }
         match request {
@@ -302,7 +304,7 @@ impl Session<'_> {
                 Ok(self.send(flight, request, RequestToken(0), message.len()))
             }
             Request::FunctionCall => {
-                // Nobody looks up what it calls.
+                // The function that it calls is not analyzed.
                 self.forget_draws(flight);
                 self.pin_for(Pin::Unknown, "a FunctionCall message");
                 self.asked.runs(0);
@@ -314,7 +316,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sends a message as it is.
+    /// Sends a message unchanged.
     pub(super) fn send(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -338,25 +340,25 @@ impl Session<'_> {
         }
         if sending == Sending::Forward && ends_a_unit(request) {
             self.asked.is_sent();
-            // What is prepared behind it must not be taken for what it takes away.
+            // Statements prepared after it must not be confused with those that it discards.
             self.is_waiting_for_replies |= self.discards_statements;
         }
         sending
     }
 
-    /// Answers of ours whose turn it is.
+    /// Writes the due replies that Evenkeel generates.
     pub(super) fn give_answers(&mut self) {
         let Some(mut server) = self.server.take() else {
             return;
         };
-        // They go with the next reply if there is one to come, and never into one.
+        // They are sent with the next reply if one is due, and never inside one.
         if !server.conversation.owes_reply() && server.boundaries.is_at_border() {
             let mut out = std::mem::take(&mut self.answers);
             while let Some(due) = server.conversation.due() {
                 match due {
                     DueAction::Answer(answer, token) => {
                         self.names.answered(token.0);
-                        // What we answer else belongs to what came before, and stays true.
+                        // Other replies generated here belong to earlier requests and remain valid.
                         self.unit.reached_client = true;
                         answer.write(&mut out, server.conversation.status());
                     }
@@ -373,7 +375,8 @@ impl Session<'_> {
     }
 }
 
-/// Whether an end comes by itself: not while the server waits for data to copy.
+/// Returns whether the server will finish by itself, which it does not while it waits for COPY
+/// data.
 pub(super) fn will_end(server: &ServerConnection) -> bool {
     server.conversation.owes_ready() && !server.conversation.is_copying_in()
 }

@@ -1,5 +1,5 @@
-//! From the server to the client: the bytes as they came, but for the replies to what we have asked
-//! ourselves; and what they tell about the session.
+//! Forwards the server's bytes to the client, without replies to Evenkeel's own requests, and
+//! applies their effects to the session.
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
@@ -23,29 +23,29 @@ use crate::session::pinning;
 use crate::session_state::analysis::EffectKind;
 use crate::socket::Chunk;
 
-/// What a walk through a server's bytes has led to.
+/// Result of scanning the server's bytes.
 #[derive(Default)]
 pub(super) struct ScanResult {
-    /// The server said ReadyForQuery to the client.
+    /// True if a ReadyForQuery for the client arrived.
     pub(super) is_ready: bool,
-    /// A query of ours has ended.
+    /// True if a query of Evenkeel's own has ended.
     pub(super) ours_ended: bool,
-    /// Something failed that may be run elsewhere.
+    /// Failure that may permit a retry on another server.
     pub(super) mishap: Option<FailureKind>,
-    /// The connection ends, or cannot be followed any more.
+    /// Reason why the connection ended or is out of sync.
     pub(super) broken: Option<String>,
-    /// It ends when its answer was complete: that is nothing to its client.
+    /// True if it ended after its last reply, which does not affect the client.
     pub(super) has_left: bool,
-    /// Replies cannot be told apart any more.
+    /// True if replies can no longer be matched to requests.
     pub(super) is_undecidable: bool,
-    /// So many bytes of it warn that the server goes: they answer nothing.
+    /// Bytes of warnings that the server shuts down: they reply to no request.
     pub(super) warning: usize,
-    /// A COMMIT is complete.
+    /// True if a COMMIT has completed.
     pub(super) has_committed: bool,
 }
 
 impl ScanResult {
-    /// What was kept is run again as a whole: nothing of it may have ended before.
+    /// A retry repeats all that was kept, so no part of it may have completed.
     fn fails(&mut self, mishap: FailureKind) {
         if !self.is_ready {
             self.mishap = Some(mishap);
@@ -91,7 +91,7 @@ impl Session<'_> {
         self.after(&walked)
     }
 
-    /// Decides what becomes of each byte. True: the input goes on as it is.
+    /// Decides on the delivery of each byte. Returns whether the input is forwarded unchanged.
     fn scan(
         &mut self,
         server: &mut ServerConnection,
@@ -136,8 +136,8 @@ impl Session<'_> {
         flight.settle(&mut server.held)
     }
 
-    /// Rows and COPY data go where the reply goes that they are of, behind the answers of ours that
-    /// come before it; what is left of the message before them goes where its beginning went.
+    /// Delivers rows and COPY data like the reply that they belong to, after due replies of
+    /// Evenkeel's own. The rest of the message before them follows its beginning.
     fn let_pass(
         &mut self,
         server: &mut ServerConnection,
@@ -155,7 +155,7 @@ impl Session<'_> {
         }
     }
 
-    /// Answers of ours whose turn has come, and what an error has made undone.
+    /// Writes Evenkeel's own due replies, and undoes requests that an error discarded.
     fn give_due(&mut self, server: &mut ServerConnection, flight: &mut StreamEditor<'_, '_>) {
         while let Some(due) = server.conversation.due() {
             match due {
@@ -201,7 +201,7 @@ impl Session<'_> {
             ReplyOutcome::Nothing => {}
             ReplyOutcome::Suspended(token) => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
-                // More may never be fetched, and what was called for these rows was called.
+                // The remaining rows may never be fetched, but functions called for these have run.
                 let _ = self.completed(server, token, 0);
             }
             ReplyOutcome::Completed { token, nth } => {
@@ -242,13 +242,13 @@ impl Session<'_> {
         reply.delivery
     }
 
-    /// What a server says last to who has nothing there any more, or nothing yet.
+    /// Returns whether a server's final error concerns no request of the client.
     fn is_nothing_to_its_client(&self, was_idle: bool) -> bool {
         let is_ours = self.is_preparing() || self.is_asking();
         is_ours || was_idle && self.may_go_on_elsewhere()
     }
 
-    /// An error may tell that what is prepared there is not what it was taken for.
+    /// Marks prepared statements as outdated if the error suggests it.
     fn doubt_statements(
         &mut self,
         server: &mut ServerConnection,
@@ -264,10 +264,10 @@ impl Session<'_> {
         }
     }
 
-    /// The server ends the connection.
+    /// Handles the server's final error.
     fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut ScanResult) {
         walked.fails(match self.unit.has_done || self.unit.may_commit {
-            // What has ended before may be committed, and a part of what has not.
+            // Completed statements may be committed, and so may parts of the current one.
             true => FailureKind::Broken,
             false => mishap_of(sqlstate),
         });
@@ -277,7 +277,7 @@ impl Session<'_> {
         }
     }
 
-    /// A statement of the client's has ended well.
+    /// Records that a statement of the client's has completed.
     fn has_done(&mut self, event: &Event<'_>, nth: usize) {
         self.unit.has_done = true;
         if let Event::CommandComplete(tag) = event {
@@ -285,7 +285,7 @@ impl Session<'_> {
         }
     }
 
-    /// A statement of a request has ended well. Whether it was a COMMIT.
+    /// Records a completed statement. Returns whether it was a COMMIT.
     fn completed(
         &mut self,
         server: &mut ServerConnection,
@@ -311,7 +311,7 @@ impl Session<'_> {
             .any(|effect| effect.kind == EffectKind::Commit)
     }
 
-    /// A statement is there.
+    /// Records a parsed statement.
     fn prepared(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         self.unnamed.parsed(token);
         self.answered(server, token, delivery);
