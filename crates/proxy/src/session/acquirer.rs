@@ -49,10 +49,8 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
 
 /// State of a session that is queued.
 enum Wait {
-    Connection {
-        until_ms: u64,
-        since_us: u64,
-    },
+    /// Queued for a connection.
+    Connection { until_ms: u64, since_us: u64 },
     Primary {
         ticket: FailoverTicket,
         turn: Arc<FailoverWaiter>,

@@ -325,7 +325,7 @@ impl Session<'_> {
 
     fn answered(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         if delivery == Delivery::Forward {
-            // What we prepare for another name may be the same statement.
+            // The same statement may be prepared for another name.
             self.names.answered(token.0);
         }
         if let Some(id) = statement_of(token) {
@@ -349,12 +349,12 @@ impl Session<'_> {
         }
     }
 
-    /// What we had asked a server for is not so.
+    /// Undoes what was assumed about a request of Evenkeel's own that failed.
     fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<RequestToken>) {
         server
             .given
             .retain(|(_, by)| token != Some(RequestToken(*by)));
-        // It may have been our DISCARD SEQUENCES.
+        // The failed request may have been DISCARD SEQUENCES.
         (server.has_sequence_state, self.inherits_sequence_state) = (true, true);
     }
 
@@ -365,7 +365,7 @@ impl Session<'_> {
         delivery: Delivery,
     ) -> Delivery {
         let Some((name, value)) = report else {
-            // Longer than what is followed.
+            // Too long to be tracked.
             self.pin_for(
                 Pin::Settings,
                 "a reported setting that is longer than is followed",
@@ -383,10 +383,10 @@ impl Session<'_> {
         }
     }
 
-    /// ReadyForQuery: a query or a batch has ended.
+    /// Handles ReadyForQuery, which ends a query or batch.
     fn ready(&mut self, server: &mut ServerConnection) {
         if !self.asked.is_as_read() {
-            // Whatever its text was, it may have left anything behind.
+            // The text may have left any state.
             self.pin_for(
                 Pin::Unknown,
                 "a text of which the server ran more than was read",
@@ -420,7 +420,7 @@ impl Session<'_> {
         }
     }
 
-    /// Where nothing is owed any more, all that was under way is decided.
+    /// Settles all pending state once no reply is outstanding.
     fn settle(&mut self, server: &mut ServerConnection) {
         if server.conversation.owed() > 0 {
             return;
@@ -441,7 +441,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sends on what is the client's; so many bytes of it answer nothing.
+    /// Forwards the client's bytes; `warning` bytes of them reply to no request.
     fn pass_on(
         &mut self,
         input: Input<'_>,
@@ -481,7 +481,7 @@ impl Session<'_> {
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
-    /// What follows from it.
+    /// Continues according to the scan result.
     fn after(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
         if walked.ours_ended && matches!(self.stage, Stage::Preparing(_)) {
             let went_well = self.refused_setting.1.is_empty();
@@ -495,13 +495,14 @@ impl Session<'_> {
             self.is_waiting_for_replies = false;
             return self.release_if_idle();
         }
-        // An error passes over all up to a Sync, which may be what waits, and so may data to copy.
+        // After an error the server skips COPY data and all else up to a Sync, which may be what
+        // waits.
         self.is_waiting_for_replies &= self.server.as_deref().is_some_and(will_end);
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if walked.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
             return self.release_if_idle();
         }
-        // There may be room for what waits: a batch can be longer than what may be under way.
+        // There may be capacity for held input of a batch longer than what may be in flight.
         self.can_continue |=
             !self.pending_input.is_empty() && !self.is_waiting_for_replies && self.takes_more();
         Ok(())

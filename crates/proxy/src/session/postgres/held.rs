@@ -1,18 +1,19 @@
-//! Bytes of a client that wait.
+//! Holds client input that cannot be processed yet.
 
 use super::{HELD_LENGTH_MAX, Session, Stage};
 use crate::relay::ByteDirection;
 use crate::session::input::Input;
 
 impl Session<'_> {
-    /// A message that must be seen whole may be as long as texts may be.
+    /// Returns the limit of held input. A message that must be complete may be of any permitted
+    /// length.
     pub(super) fn held_max(&self) -> usize {
         let waits = !matches!(self.stage, Stage::Ready)
             || self.server.is_some() && (self.is_waiting_for_replies || !self.takes_more());
         if waits { HELD_LENGTH_MAX } else { usize::MAX }
     }
 
-    /// What came in one piece with the end of the login.
+    /// Holds input that arrived together with the end of the login.
     pub(super) fn begin_with(&mut self, ahead: &[u8]) {
         if !ahead.is_empty() {
             self.count_received(ahead.len());
@@ -21,7 +22,7 @@ impl Session<'_> {
         }
     }
 
-    /// So many bytes have come from the client.
+    /// Counts bytes received from the client.
     pub(super) fn count_received(&self, length: usize) {
         let length = length as u64;
         let server = self.borrower.server();
@@ -37,8 +38,8 @@ impl Session<'_> {
         self.pending_input.extend_from_slice(bytes);
     }
 
-    /// What is left of it from there on; a long beginning of a message is not copied again each
-    /// time that more of it comes.
+    /// Holds the input from `at` on. The beginning of a long message is not copied again each time
+    /// that more of it arrives.
     pub(super) fn hold_rest(&mut self, input: Input<'_>, at: usize) {
         match input {
             Input::Owned(bytes) if at == 0 && self.pending_input.is_empty() => {

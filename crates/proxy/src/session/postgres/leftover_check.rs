@@ -1,5 +1,6 @@
-//! What a client's statements have left on its server connection, beside what was read of them: the
-//! server is asked before another client gets the connection, while they are on trial.
+//! Checks which state a client's unverified statements have left on its server connection that
+//! their analysis did not show. The server is queried before the connection is assigned to another
+//! client.
 
 use std::rc::Rc;
 use std::slice;
@@ -21,29 +22,30 @@ use crate::service::Service;
 use crate::session_state::PinSource;
 use crate::session_state::settings::leftover_query::{self, Leftover};
 
-/// The server does not let this user look.
+/// SQLSTATE if the user may not query the state.
 const INSUFFICIENT_PRIVILEGE: [u8; 5] = *b"42501";
 
-/// Statements that a client has run on the connection that it has.
+/// Statements that a client has executed on its current connection.
 #[derive(Default)]
 pub(super) struct Trial {
-    /// Those on trial, by their digests.
+    /// Digests of unverified statements.
     digests: Vec<u64>,
-    /// Trusted ones ran, too.
+    /// True if trusted statements were executed.
     trusted_ran: bool,
-    /// Ones that were not read ran, too: state that is found may be theirs.
+    /// True if unanalyzed statements were executed, which may have left any state found.
     unread_ran: bool,
 }
 
 impl Trial {
-    /// Whether no statement was run.
+    /// Returns whether no statement was executed.
     fn is_empty(&self) -> bool {
         self.digests.is_empty() && !self.trusted_ran && !self.unread_ran
     }
 }
 
 impl Session<'_> {
-    /// A statement is run that was read; zero: it was not, and binds already.
+    /// Records the execution of a statement by its digest; zero: it was not analyzed, and pins
+    /// already.
     pub(super) fn runs(&mut self, digest: u64) {
         if digest == 0 {
             self.trial.unread_ran = true;
@@ -57,7 +59,7 @@ impl Session<'_> {
             _ if digests.contains(&digest) => {}
             VerificationStatus::OnTrial if digests.len() < ON_TRIAL_MAX => digests.push(digest),
             VerificationStatus::OnTrial => self.trial.unread_ran = true,
-            // What was sent before it may yet release what it leaves: then the server is asked.
+            // An earlier message may yet release what it leaves: then the server is queried.
             VerificationStatus::Leaves(_) => digests.push(digest),
         }
         if let VerificationStatus::Leaves(left) = verdict
@@ -69,8 +71,9 @@ impl Session<'_> {
         }
     }
 
-    /// Before the connection goes to another client, the server is asked what is left on it, as
-    /// long as something is on trial. True: its answer decides what follows.
+    /// Queries the server for leftover state before the connection is assigned to another client,
+    /// if statements are unverified. Returns whether the query was sent; its result decides what
+    /// follows.
     pub(super) fn starts_leftover_check(&mut self) -> bool {
         let may_ask = self.may_ask_what_is_left();
         let Some(server) = self.server.as_mut().filter(|_| may_ask) else {
@@ -82,26 +85,26 @@ impl Session<'_> {
         if !server.ask(&text, RequestToken::default(), &mut out) {
             return false;
         }
-        // If it fails, the next receive says so.
+        // If this fails, the next receive reports it.
         let _ = server.lent.stream.send_own(self.worker, out);
         self.refused_setting = ([0; 5], String::new());
         self.stage = Stage::Asking(leftover_query::Rows::default());
         true
     }
 
-    /// Whether the client has had its answer, and only what it leaves is asked for.
+    /// Returns whether the leftover check is in progress; the client has its reply.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.stage, Stage::Asking(_))
     }
 
-    /// Bytes of rows that answer a question of ours.
+    /// Adds row bytes to the result of the leftover check.
     pub(super) fn hear_rows(&mut self, bytes: &[u8]) {
         if let Stage::Asking(rows) = &mut self.stage {
             rows.add(bytes);
         }
     }
 
-    /// The answer to the question begins, or ends.
+    /// Processes the beginning or the end of the leftover check's result.
     pub(super) fn hear_answer(&mut self, server: &ServerConnection, event: &Event<'_>) {
         match (&mut self.stage, event) {
             (Stage::Asking(rows), Event::RowDescription) => {
@@ -114,7 +117,7 @@ impl Session<'_> {
         }
     }
 
-    /// The server has reported what is left on the connection.
+    /// Handles the result of the leftover check.
     pub(super) fn finish_leftover_check(&mut self) -> Result<(), ExitReason> {
         let Stage::Asking(rows) = std::mem::replace(&mut self.stage, Stage::Ready) else {
             return Ok(());
@@ -148,7 +151,8 @@ impl Session<'_> {
         !self.trial.digests.is_empty() && self.account.may_ask_what_is_left(&self.trial)
     }
 
-    /// The connection goes back without a question: statements that ran on it may have left state.
+    /// Notes that the connection is released without a leftover check: its statements may have left
+    /// state.
     pub(super) fn leaves_unasked(&mut self) {
         let is_empty = self.trial.is_empty();
         if let Some(server) = &mut self.server {
@@ -156,7 +160,8 @@ impl Session<'_> {
         }
     }
 
-    /// Nothing is known that the client, which has gone elsewhere, has left on the connection.
+    /// Releases the connection after the client has disconnected or moved to another server, and
+    /// checks it in the background.
     pub(super) fn give_back_behind(&mut self, mut server: Box<ServerConnection>) {
         let may_ask = self.is_asking() || self.may_ask_what_is_left();
         let trial = std::mem::take(&mut self.trial);
@@ -180,8 +185,8 @@ impl Account {
         trials.may_ask(&trial.digests, clock::now_ms())
     }
 
-    /// Whether it may not look at what is left, and so is not asked again, but for what is known to
-    /// have left something.
+    /// Returns whether the user may not query leftover state. If so, it is not queried again,
+    /// except for statements known to have left state.
     fn is_blind(&self, sqlstate: [u8; 5], text: &str, trial: &Trial) -> bool {
         if sqlstate != INSUFFICIENT_PRIVILEGE {
             return false;
@@ -198,13 +203,13 @@ impl Account {
 }
 
 impl ServerConnection {
-    /// Whether what it may look at is another role's business than that of its login.
+    /// Returns whether the privileges in effect may be those of a role other than the login's.
     fn acts_as(&self) -> bool {
         let settings = self.settings.settings();
         settings.get(b"role").is_some() || settings.get(b"session_authorization").is_some()
     }
 
-    /// Asks what is left on it, and takes it away.
+    /// Checks the connection for leftover state and resets it if there is any.
     async fn is_fit_behind(
         &mut self,
         trial: &Trial,
@@ -228,7 +233,7 @@ impl ServerConnection {
         }
     }
 
-    /// The server has reported what is left on it.
+    /// Records the result of the leftover check.
     fn checked(&mut self, trial: &Trial, left: &Leftover, account: &Account, service: &Service) {
         let finding = Finding {
             left: left.pins,
@@ -244,7 +249,7 @@ impl ServerConnection {
         }
     }
 
-    /// What the server says is left on it beside the settings that are known.
+    /// Returns the leftover state reported by the server, apart from settings that are tracked.
     async fn left(&mut self, worker: &Worker) -> Result<Leftover, ErrorReply> {
         let mut text = Vec::new();
         leftover_query::question(self.settings.settings(), &mut text);
@@ -253,7 +258,7 @@ impl ServerConnection {
     }
 }
 
-/// The texts of statements, without their literals.
+/// Returns the texts of statements without literals.
 fn statements(service: &Service, digests: &[u64]) -> String {
     let database = service.database.as_ref();
     let text = |digest: &u64| database.map(|own| own.statement_of(*digest));

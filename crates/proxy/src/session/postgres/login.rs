@@ -1,5 +1,5 @@
-//! The door: from a client's first byte to its first ReadyForQuery. Nothing of a client that has
-//! not proved who it is reaches a server.
+//! Handles logins, from a client's first byte to its first ReadyForQuery. No input of an
+//! unauthenticated client is forwarded to a server.
 
 mod credential;
 mod greeting;
@@ -33,13 +33,13 @@ use crate::stream::Stream;
 use crate::upstream::pool_registry::Parameters;
 use crate::upstream::worker_pool::WorkerPool;
 
-/// What a client may say before it has proved anything.
+/// Maximum length of a message before authentication.
 const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
 
-/// Requests for encryption that may be refused before the client gets to the point.
+/// Maximum number of encryption requests before the startup packet.
 const REQUESTS_MAX: usize = 4;
 
-/// A client that wants in.
+/// Handler for the login of one client.
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) seat: &'a ClientPermit,
@@ -51,11 +51,11 @@ pub(super) struct LoginHandler<'a> {
     pub(super) slot: usize,
 }
 
-/// Why a client does not come in.
+/// Reason why a login ended without a session.
 pub(super) enum LoginError {
-    /// It left, or its connection broke, or it only brought a cancel request.
+    /// Client disconnected, its connection failed, or it only sent a cancel request.
     Disconnected,
-    /// It is told this.
+    /// Login is rejected with this error.
     Rejected(ErrorReply),
 }
 
@@ -71,21 +71,21 @@ impl From<std::io::Error> for LoginError {
     }
 }
 
-/// What the first packets have said.
+/// Contents of the client's first packets.
 pub(super) struct LoginRequest {
     pub(super) minor: u16,
     pub(super) user: String,
-    /// Empty: it replicates all of them.
+    /// Database name; empty for physical replication, which covers all databases.
     pub(super) database: String,
     pub(super) replication: Replication,
-    /// The parameters of the startup packet.
+    /// Parameters of the startup packet.
     pub(super) parameters: Parameters,
-    /// What is to be said before anything else.
+    /// Protocol negotiation to be sent before anything else.
     pub(super) negotiation: Vec<u8>,
 }
 
 impl<'a> LoginHandler<'a> {
-    /// Lets a client in, within the limit of a login.
+    /// Logs a client in within the login time limit.
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, TerminationReason> {
         let view = self.seat.service().view_owned();
         let limit = view
@@ -147,7 +147,7 @@ impl<'a> LoginHandler<'a> {
         Ok(session)
     }
 
-    /// Up to the startup packet.
+    /// Receives packets up to the startup packet.
     async fn first_packets(
         &self,
         stream: &mut Stream,
@@ -268,7 +268,8 @@ impl<'a> LoginHandler<'a> {
         })
     }
 
-    /// Whether nobody else can listen: a Unix socket is as good as TLS.
+    /// Returns whether the connection is protected from eavesdropping: a Unix socket is as good as
+    /// TLS.
     pub(super) fn is_private(&self, stream: &Stream) -> bool {
         stream.is_encrypted() || self.peer.is_none()
     }
@@ -284,7 +285,7 @@ impl<'a> LoginHandler<'a> {
         }
     }
 
-    /// Has the client prove who it is.
+    /// Authenticates the client.
     async fn prove(
         &self,
         stream: &mut Stream,
@@ -326,7 +327,8 @@ impl<'a> LoginHandler<'a> {
         }
     }
 
-    /// Takes the client's next message; what is costly is done elsewhere, at the pace of passwords.
+    /// Processes the client's next message. Costly checks run on another thread and are
+    /// rate-limited.
     async fn hear(
         &self,
         wish: &LoginRequest,
@@ -340,7 +342,7 @@ impl<'a> LoginHandler<'a> {
         let pace = &self.own.pace;
         pace.wait(self.address(), &wish.user).await;
         let (tag, body) = (frame.tag, Zeroizing::new(frame.body.to_vec()));
-        // A password is the last message: there is nothing to say behind it.
+        // A password is the last message, so no reply follows here.
         let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
         let accepted = blocking::run_blocking(work).await;
         if !matches!(accepted, Some(ClientAuthStep::Refused(_))) {
@@ -366,7 +368,7 @@ impl<'a> LoginHandler<'a> {
     }
 }
 
-/// A first packet that is none, with the SQLSTATE that servers give.
+/// Returns the error for an unusable first packet, with PostgreSQL's SQLSTATE.
 fn unusable(fault: ProtocolError) -> ErrorReply {
     let sqlstate = match fault {
         ProtocolError::Version(_) => b"0A000",
@@ -376,7 +378,7 @@ fn unusable(fault: ProtocolError) -> ErrorReply {
     ErrorReply::new(sqlstate, fault.to_string())
 }
 
-/// To a request for encryption.
+/// Answer to a request for encryption.
 enum Answer {
     No,
     Tls,

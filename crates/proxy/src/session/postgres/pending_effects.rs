@@ -1,5 +1,4 @@
-//! What a client's requests leave behind in its session, until the server has said whether they
-//! did.
+//! Keeps the effects of requests in flight until the server reports whether they succeeded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,33 +11,33 @@ use evenkeel_wire::sql::facts::Discard;
 use super::prepared::{PARSE, UNNAMED, UNREAD, unnamed_of};
 use crate::session_state::analysis::{Effect, EffectKind, TextAnalysis};
 
-/// The statement without a name, as the client knows it.
+/// Client's unnamed prepared statement.
 #[derive(Default)]
 pub(super) struct UnnamedStatement {
     pub(super) id: u64,
     pub(super) text: Vec<u8>,
     pub(super) types: Vec<u8>,
     pub(super) meaning: Option<Arc<TextAnalysis>>,
-    /// The server has taken its Parse.
+    /// True if the server has completed its Parse.
     pub(super) is_parsed: bool,
-    /// In which batch a Parse or Close of it is under way.
+    /// Batch in which a Parse or Close of it is in flight.
     pub(super) open: Option<u64>,
-    /// A Close of it is under way.
+    /// True if a Close of it is in flight.
     pub(super) is_closing: bool,
 }
 
 impl UnnamedStatement {
-    /// `None`: it was too long to be read.
+    /// Returns its text; `None`: it was too long to be analyzed.
     pub(super) fn known_text(&self) -> Option<&[u8]> {
         (self.id != UNREAD).then_some(&self.text)
     }
 
-    /// Whether nobody may have it any more.
+    /// Returns whether the statement no longer exists, or is being closed.
     pub(super) fn is_gone(&self) -> bool {
         self.id == 0 || self.is_closing
     }
 
-    /// The server has prepared what a token stands for.
+    /// Records that the server has prepared the statement of the token.
     pub(super) fn parsed(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             self.is_parsed = true;
@@ -48,28 +47,28 @@ impl UnnamedStatement {
         }
     }
 
-    /// It has closed that.
+    /// Records that the server has closed the statement of the token.
     pub(super) fn closed(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             *self = UnnamedStatement::default();
         }
     }
 
-    /// The server passed over a Close of what a token stands for.
+    /// Records that the server skipped a Close of the token's statement.
     pub(super) fn stays(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             self.settled();
         }
     }
 
-    /// Nothing is under way any more.
+    /// Records that no request is in flight.
     pub(super) fn settled(&mut self) {
         self.open = None;
         self.is_closing = false;
     }
 
-    /// The server passed over its Parse, or is gone. A Parse of ours can be repeated; the client's
-    /// was for nothing.
+    /// Records that the server skipped the Parse, or was lost. A Parse by Evenkeel can be repeated,
+    /// the client's has failed.
     pub(super) fn lost(&mut self) {
         if self.open.is_some() {
             self.id *= u64::from(self.is_parsed);
@@ -78,17 +77,17 @@ impl UnnamedStatement {
     }
 }
 
-/// What requests that are under way will leave behind.
+/// Effects of the requests in flight.
 #[derive(Default)]
 pub(super) struct PendingEffects {
-    /// The meaning of the Query that comes next, if it was read to decide where it runs.
+    /// Analysis of the next Query, if it was analyzed for routing.
     pub(super) read_ahead: Option<Arc<TextAnalysis>>,
     pending: VecDeque<(u64, Arc<TextAnalysis>)>,
     pub(super) last: u64,
 }
 
 impl PendingEffects {
-    /// Notes what a text leaves behind; the token of its request.
+    /// Records the effects of a text and returns the token of its request.
     pub(super) fn note(&mut self, meaning: &Arc<TextAnalysis>) -> RequestToken {
         if !meaning.is_of_consequence() {
             return RequestToken(0);
@@ -98,13 +97,13 @@ impl PendingEffects {
         RequestToken(token)
     }
 
-    /// A token for something whose outcome matters.
+    /// Returns a token for a request whose outcome matters.
     pub(super) fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// What the request of a token meant, of whose statements one has ended well.
+    /// Returns the analysis of the token's request, of which a statement has completed.
     pub(super) fn completed(&mut self, token: RequestToken) -> Option<&TextAnalysis> {
         if token.0 == 0 || token.0 & (PARSE | UNNAMED) != 0 {
             return None;
@@ -116,20 +115,21 @@ impl PendingEffects {
         (*of == token.0).then_some(meaning)
     }
 
-    /// A COMMIT is under way, or its end is.
+    /// Returns whether a COMMIT is in flight or executing.
     pub(super) fn may_end_transaction(&self) -> bool {
         let commits = |effect: &Effect| effect.kind == EffectKind::Commit;
         let mut under_way = self.pending.iter();
         under_way.any(|(_, meaning)| meaning.effects.iter().any(commits))
     }
 
-    /// Nothing is under way any more.
+    /// Records that no request is in flight.
     pub(super) fn settled(&mut self) {
         self.pending.clear();
     }
 }
 
-/// DEALLOCATE ALL and DISCARD ALL take the protocol's statements along.
+/// Returns whether the effect removes protocol-level prepared statements too: DEALLOCATE ALL,
+/// DISCARD ALL.
 pub(super) fn takes_statements_away(effect: &Effect) -> bool {
     matches!(
         effect.kind,
@@ -137,7 +137,7 @@ pub(super) fn takes_statements_away(effect: &Effect) -> bool {
     )
 }
 
-/// Whether a statement of it makes the connection forget what it drew from sequences.
+/// Returns whether the statement discards the connection's sequence state.
 pub(super) fn discards_draws(meaning: &TextAnalysis, statement: usize) -> bool {
     let discards =
         |does: &EffectKind| matches!(does, EffectKind::Discard(Discard::All | Discard::Sequences));
@@ -146,7 +146,7 @@ pub(super) fn discards_draws(meaning: &TextAnalysis, statement: usize) -> bool {
     own.any(|effect| discards(&effect.kind))
 }
 
-/// Whether a part of it may be committed before it ends.
+/// Returns whether parts of the text may commit before its end.
 pub(super) fn may_commit(meaning: &TextAnalysis) -> bool {
     meaning
         .statements
@@ -154,7 +154,8 @@ pub(super) fn may_commit(meaning: &TextAnalysis) -> bool {
         .any(|one| one.kind == StatementClass::Ddl)
 }
 
-/// Whether it was run as a whole or not at all: it has no COMMIT of its own, and acts nowhere else.
+/// Returns whether the text has either executed completely or not at all: it has no COMMIT of its
+/// own and no effects elsewhere.
 pub(super) fn is_atomic(meaning: &TextAnalysis) -> bool {
     let is_plain = |kind| {
         !matches!(

@@ -1,4 +1,4 @@
-//! Which queries and batches are under way, and which statements they run: for the figures.
+//! Tracks the queries and batches in flight and their statements, for the statistics.
 
 use std::collections::VecDeque;
 
@@ -7,48 +7,48 @@ use evenkeel_wire::postgres::conversation::Request;
 
 use crate::counters::work::StatementResult;
 
-/// What a client has asked for.
+/// Requests of a client that have not ended.
 #[derive(Default)]
 pub(super) struct PendingRequests {
-    /// What is being sent, up to its end.
+    /// Request being sent, up to its end.
     draft: PendingRequest,
-    /// For each a ReadyForQuery will come.
+    /// Requests that a ReadyForQuery will answer.
     sent: VecDeque<PendingRequest>,
-    /// What has come for the first of them.
+    /// Results so far of the first of them.
     came: StatementResult,
-    /// So many statements of its last text have ended well.
+    /// Number of completed statements of its last text.
     statements: usize,
 }
 
-/// The digests of a query's or a batch's statement: of several, the first counts.
+/// Digests of the statements of a query or batch: of several, the first counts.
 #[derive(Clone, Copy, Default)]
 struct PendingRequest {
     parsed: Option<u64>,
     run: Option<u64>,
-    /// How many statements its text has as we read it; zero: that is not known, or none.
+    /// Number of statements in its text as analyzed; zero: unknown, or none.
     statements: usize,
-    /// A message of it was sent, or answered by us.
+    /// True if a message of it was sent, or answered by Evenkeel.
     has_begun: bool,
 }
 
 impl PendingRequests {
-    /// It has a Parse of this.
+    /// Records a Parse.
     pub(super) fn parses(&mut self, digest: u64) {
         self.draft.parsed.get_or_insert(digest);
     }
 
-    /// It is a query of this, or has a Bind of it.
+    /// Records a query or a Bind.
     pub(super) fn runs(&mut self, digest: u64) {
         self.draft.run.get_or_insert(digest);
     }
 
-    /// It is a query of this, with so many statements.
+    /// Records a query and its number of statements.
     pub(super) fn runs_text(&mut self, digest: u64, statements: usize) {
         self.runs(digest);
         self.draft.statements = statements;
     }
 
-    /// A message was sent that ends nothing.
+    /// Records a message that does not end the request.
     pub(super) fn begins(&mut self, request: Request) {
         let is_data = matches!(
             request,
@@ -57,22 +57,22 @@ impl PendingRequests {
         self.draft.has_begun |= !is_data;
     }
 
-    /// Whether a part of a batch is sent whose Sync has not come.
+    /// Returns whether part of a batch was sent whose Sync has not arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.draft.has_begun
     }
 
-    /// All of it is sent.
+    /// Records that the request was sent completely.
     pub(super) fn is_sent(&mut self) {
         self.sent.push_back(std::mem::take(&mut self.draft));
     }
 
-    /// How many are sent and have not ended.
+    /// Returns how many requests were sent and have not ended.
     pub(super) fn under_way(&self) -> usize {
         self.sent.len()
     }
 
-    /// A statement of the first of them has ended well: which one of its text, from 0.
+    /// Records a completed statement of the first request: `nth` of its text, from 0.
     pub(super) fn completed(&mut self, tag: CommandTag<'_>, nth: usize) {
         self.statements = nth.saturating_add(1);
         let rows = tag.rows().unwrap_or(0);
@@ -83,19 +83,19 @@ impl PendingRequests {
         }
     }
 
-    /// One has failed.
+    /// Records a failed statement.
     pub(super) fn failed(&mut self) {
         self.came.has_failed = true;
     }
 
-    /// Whether the first of them, which has ended, was what we have read.
+    /// Returns whether the first request, which has ended, executed what was analyzed.
     pub(super) fn is_as_read(&self) -> bool {
         let read = self.sent.front().map_or(0, |first| first.statements);
         self.came.has_failed || read == 0 || read == self.statements
     }
 
-    /// The first of them has ended: what it was. To prepare a statement counts as one only if it
-    /// fails.
+    /// Removes the first request, which has ended, and returns its result. Preparing a statement
+    /// counts only if it fails.
     pub(super) fn ended(&mut self) -> StatementResult {
         let PendingRequest { parsed, run, .. } = self.sent.pop_front().unwrap_or_default();
         self.statements = 0;
@@ -107,12 +107,12 @@ impl PendingRequests {
         }
     }
 
-    /// All that was sent has ended: a COPY takes a Sync for a part of its data.
+    /// Records that all requests have ended: during a COPY the server ignores a Sync.
     pub(super) fn settled(&mut self) {
         self.sent.clear();
     }
 
-    /// Nothing is under way any more: what was will be asked again, or never.
+    /// Clears all state after a loss: the requests are sent again, or never.
     pub(super) fn forget(&mut self) {
         self.draft = PendingRequest::default();
         self.sent.clear();

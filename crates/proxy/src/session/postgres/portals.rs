@@ -1,4 +1,4 @@
-//! Portals: what each of them runs, and so leaves behind when it is executed.
+//! Tracks portals and the effects of executing them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
 use super::statements::Statement;
 use crate::session_state::analysis::{ParsingChange, TextAnalysis};
 
-/// The portals that may be there, if one of their name has left something behind.
+/// Portals that may exist; a name is recorded once one of that name has effects.
 #[derive(Default)]
 pub(super) struct Portals {
     known: HashMap<Box<[u8]>, Portal>,
-    /// Some Bind of this transaction may have failed.
+    /// True if a Bind of this transaction may have failed.
     has_failed: bool,
 }
 
 struct Portal {
     meaning: Arc<TextAnalysis>,
-    /// In which batch it was bound.
+    /// Batch of the Bind.
     segment: u64,
-    /// It was bound to something else before, and still is if the Bind has failed.
+    /// True if the portal had another statement before, which it keeps if the Bind fails.
     is_replaced: bool,
 }
 
@@ -46,8 +46,8 @@ impl Portals {
         }
     }
 
-    /// What an Execute in this batch runs, if its end matters. A Bind of the same
-    /// batch has not failed: else the Execute is passed over.
+    /// Returns the effects of an Execute in this batch, if its outcome matters. A Bind of the same
+    /// batch has not failed: else the Execute is skipped.
     fn meaning(&self, portal: &[u8], segment: u64) -> Option<Arc<TextAnalysis>> {
         let known = self.known.get(portal)?;
         let is_doubtful = self.has_failed && known.is_replaced && known.segment != segment;
@@ -57,19 +57,19 @@ impl Portals {
         })
     }
 
-    /// The server has refused something.
+    /// Records that the server has returned an error.
     pub(super) fn failed(&mut self) {
         self.has_failed = true;
     }
 
-    /// They end with their transaction.
+    /// Removes all portals at the end of their transaction.
     pub(super) fn clear(&mut self) {
         self.known.clear();
         self.has_failed = false;
     }
 }
 
-/// The portal that a Bind or an Execute names.
+/// Returns the portal named in a Bind or Execute.
 fn portal_of(header: Header, message: &[u8]) -> &[u8] {
     let Parsed::Frame(found, _) = names(header, message) else {
         return b"";
@@ -98,7 +98,8 @@ impl Session<'_> {
         self.send(flight, Request::Execute, token, message.len())
     }
 
-    /// What is prepared behind it in the same batch must not be taken for what it takes away.
+    /// Outdates prepared statements that the text discards, so that later messages of the batch do
+    /// not rely on them.
     fn outdate_for(&mut self, meaning: &TextAnalysis) {
         self.discards_statements |= self.is_to_be_awaited(meaning);
         if !meaning.effects.iter().any(takes_statements_away) {
@@ -110,7 +111,7 @@ impl Session<'_> {
         }
     }
 
-    /// The message binds a statement that has a name.
+    /// Records the Bind of a named statement.
     pub(super) fn bind(&mut self, header: Header, message: &[u8], statement: &Statement) {
         self.unit.may_write |= statement.meaning.writes;
         self.unit.is_atomic &= is_atomic(&statement.meaning);
@@ -123,8 +124,7 @@ impl Session<'_> {
         self.take_hold(portal_of(header, message), &statement.meaning);
     }
 
-    /// The message binds a statement of a name that we do not know. If there is one, what it leaves
-    /// behind binds when it is executed.
+    /// Records the Bind of an unknown statement name. If it exists, its execution pins the session.
     pub(super) fn bind_unknown(&mut self, header: Header, message: &[u8]) {
         let portal = portal_of(header, message);
         let unknown = Arc::new(TextAnalysis::unreadable());
@@ -133,11 +133,11 @@ impl Session<'_> {
         self.portals.bind(portal, &unknown, self.segment);
     }
 
-    /// The message binds the unnamed statement.
+    /// Records the Bind of the unnamed statement.
     pub(super) fn bind_unnamed(&mut self, header: Header, message: &[u8]) {
         let portal = portal_of(header, message);
         if self.unnamed.id == 0 {
-            // The server will say that there is none.
+            // The server reports that there is none.
             return;
         }
         let Some(meaning) = self.unnamed.meaning.take() else {
@@ -153,7 +153,8 @@ impl Session<'_> {
         self.unnamed.meaning = Some(meaning);
     }
 
-    /// Pins hold from the Bind on, all else from the end of the Execute.
+    /// Applies effects that hold from the Bind on, such as pins; others apply at the end of the
+    /// Execute.
     fn take_hold(&mut self, portal: &[u8], meaning: &Arc<TextAnalysis>) {
         self.portals.bind(portal, meaning, self.segment);
         self.changes_catalog |= meaning.changes_catalog;
@@ -165,7 +166,7 @@ impl Session<'_> {
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
-            // FETCH in SQL runs it, too, which is no Execute.
+            // FETCH in SQL executes it, too, without an Execute message.
             if !portal.is_empty() {
                 self.journal.may_run(meaning);
                 self.pins_changed();

@@ -1,5 +1,6 @@
-//! By which settings texts are read, and who may share what was prepared of them: the server makes
-//! constants of literals once, and keeps the types of parameters and results.
+//! Determines the settings by which texts are parsed, and whether sessions may share a prepared
+//! statement. The server converts literals to constants once, and keeps the types of parameters and
+//! results.
 
 use std::sync::Arc;
 
@@ -13,37 +14,37 @@ use super::statements::{PrepareContext, Statement, new_id};
 use crate::session_state::analysis::{ParsingChange, sets_anything};
 
 impl Session<'_> {
-    /// How texts are read; `None`: they cannot be.
+    /// Returns how texts are parsed; `None`: they cannot be analyzed.
     pub(super) fn dialect(&self) -> Option<Dialect> {
         let backslashes = self.backslashes()?;
         Some(Dialect::Postgres { backslashes })
     }
 
-    /// Whether backslashes escape in plain strings; `None`: texts cannot be read.
+    /// Returns whether backslashes escape in plain strings; `None`: texts cannot be analyzed.
     fn backslashes(&self) -> Option<bool> {
         let reported = &self.journal.reported;
-        // In the batch of what sets it nobody tells whether it is set.
+        // In the batch that sets it, the new value is not reported yet.
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         let is_told =
             self.rereads < ParsingChange::Texts || self.server.as_deref().is_none_or(is_quiet);
         (is_told && reported.is_readable()).then(|| reported.backslashes())
     }
 
-    /// Whether it is a text, and what it is read by may be set by what was sent before it: a report
-    /// of that comes with ReadyForQuery.
+    /// Returns whether the request has a text whose parsing may depend on earlier requests. The
+    /// server reports such settings with ReadyForQuery.
     pub(super) fn is_unreadable_yet(&self, request: Request) -> bool {
         let is_text = matches!(request, Request::Query | Request::Parse);
         is_text && self.rereads >= ParsingChange::Anything
     }
 
-    /// What a text is prepared in.
+    /// Returns the context in which a text is prepared.
     pub(super) fn within(&self, text: &[u8], types: &[u8]) -> PrepareContext {
         let backslashes = self.backslashes();
         let means_own = |backslashes| {
             postgres::tells_moment(text, backslashes)
                 || postgres::is_described_by_session(text, backslashes)
         };
-        // What others have prepared is from before the change that is under way here.
+        // Statements that other sessions prepared predate the change in progress here.
         let is_uncertain = self.reads_uncertainly() || self.changes_catalog || self.has_temporary();
         let is_own = is_uncertain || backslashes.is_none_or(means_own);
         PrepareContext {
@@ -56,19 +57,19 @@ impl Session<'_> {
         }
     }
 
-    /// Whether what is prepared now may be read by other settings than are known.
+    /// Returns whether the settings at preparation may differ from the tracked ones.
     fn reads_uncertainly(&self) -> bool {
         self.rereads > ParsingChange::Nothing || sets_anything(self.journal.pins)
     }
 
-    /// Whether names may mean something temporary, here and to nobody else. A plan of before need
-    /// not know: to the server a name that is hidden has not changed.
+    /// Returns whether names may refer to temporary objects of this session. An existing plan may
+    /// ignore them: to the server a hidden name has not changed.
     fn has_temporary(&self) -> bool {
         self.hides_tables || self.journal.pins.has(Pin::TemporaryTable)
     }
 
-    /// What the client's name stands for, fit to be prepared on this server: what others share must
-    /// be read there as it was first, else the client has one of its own from now on.
+    /// Returns the client's statement in a form that can be prepared on this server. A shared one
+    /// must be parsed there as it was first; otherwise the client gets one of its own.
     pub(super) fn fit(&mut self, name: &[u8], statement: Arc<Statement>) -> Arc<Statement> {
         let within = &statement.within;
         let is_same = within.by == self.journal.read_by();
@@ -89,7 +90,8 @@ impl Session<'_> {
         own
     }
 
-    /// No transaction is open and nothing under way: the settings are what they are known to be.
+    /// Records that no transaction is open and no request in flight, so that the settings are
+    /// known.
     pub(super) fn settings_settled(&mut self) {
         self.rereads = ParsingChange::Nothing;
         self.has_unknown_search_path = false;

@@ -1,4 +1,4 @@
-//! What a login is checked against, and what it leaves to log in to servers with.
+//! Determines how a login is verified, and with which credentials it connects to servers.
 
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::login::{AuthFailure, Credential, Method, Secret};
@@ -14,31 +14,31 @@ use crate::service::database::{FileCredential, FileUser};
 use crate::stream::Stream;
 use crate::upstream::pool_registry::generation_of;
 
-/// Iterations of made-up verifiers: PostgreSQL's default.
+/// Iterations of mock verifiers: PostgreSQL's default.
 const MOCK_ITERATIONS: u32 = 4_096;
 
-/// A client that has proved, or is about to prove, who it is.
+/// Result of an authentication that has succeeded or is about to.
 pub(in super::super) struct LoginGrant {
-    /// What logs in to servers; `None`: what the login gives.
+    /// Credential for servers; `None`: derived from the client's authentication.
     pub(in super::super) credential: Option<Credential>,
-    /// Who logs in there.
+    /// User name for servers.
     pub(in super::super) server_user: String,
     pub(in super::super) generation: u64,
-    /// It may prove what it likes: it does not come in, for this reason.
+    /// Error that rejects the login even if authentication succeeds.
     pub(super) complaint: Option<ErrorReply>,
-    /// What is still to be sent of the exchange.
+    /// Rest of the authentication exchange to be sent.
     pub(in super::super) last_word: Vec<u8>,
 }
 
-/// How a client is to be asked.
+/// Method of authentication.
 pub(super) enum AuthDecision {
-    /// Not at all: its certificate says who it is.
+    /// Client certificate suffices: it names the user.
     Certificate(LoginGrant),
     Challenge(Method, LoginGrant),
 }
 
 impl LoginHandler<'_> {
-    /// Finds out what a user's login is to be checked against.
+    /// Determines how a user's login is verified.
     pub(super) async fn look_up(
         &self,
         stream: &Stream,
@@ -119,7 +119,7 @@ impl LoginHandler<'_> {
                     nonce: secret(),
                 };
                 let mut proof = proof(wish, user, [bytes, b""]);
-                // The keys of that login are of our salt: servers want the password.
+                // The keys from that login use Evenkeel's salt, so servers require the password.
                 let password = Zeroizing::new(bytes.to_vec());
                 proof
                     .credential
@@ -135,7 +135,7 @@ impl LoginHandler<'_> {
         }
     }
 
-    /// A user who does not exist is asked like any other.
+    /// Challenges an unknown user like any other.
     fn mock(&self, wish: &LoginRequest, binding: Option<Vec<u8>>) -> AuthDecision {
         let user = wish.user.as_bytes();
         let verifier = scram::Verifier::mock(user, &self.own.mock_secret, MOCK_ITERATIONS);
@@ -180,7 +180,7 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
     Some(Method::Md5 { hash, salt })
 }
 
-/// Why a server would not let in who has proved to be that user.
+/// Returns the error with which a server would reject the authenticated user.
 fn objection(wish: &LoginRequest, login: &PostgresAuthRecord) -> Option<ErrorReply> {
     let (user, database) = (&wish.user, &wish.database);
     if !login.can_login {
@@ -199,7 +199,7 @@ fn objection(wish: &LoginRequest, login: &PostgresAuthRecord) -> Option<ErrorRep
     login.forbidden.contains(database).then_some(refused)
 }
 
-/// Whoever listens would have the password.
+/// Returns the error for a password that would be sent unencrypted.
 fn in_the_open(user: &str) -> ErrorReply {
     let text = format!(
         "user \"{user}\" authenticates with a cleartext password, which requires \
@@ -208,7 +208,8 @@ fn in_the_open(user: &str) -> ErrorReply {
     ErrorReply::new(b"28000", text).hint("Connect with sslmode=require or better.")
 }
 
-/// `secret`: what the login is checked against. `settings`: what connections of it begin with.
+/// Builds the grant. `secret`: what the login is checked against; `settings`: startup settings of
+/// its connections. Both affect the generation.
 fn proof(wish: &LoginRequest, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> LoginGrant {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
@@ -240,7 +241,7 @@ fn failed(user: &str) -> ErrorReply {
     ErrorReply::new(b"28P01", text)
 }
 
-/// What a client is told whose proof is wrong: the same for a wrong password and an unknown user.
+/// Returns the error for failed authentication: the same for a wrong password and an unknown user.
 pub(super) fn refused(user: &str, refusal: AuthFailure) -> ErrorReply {
     if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
         return failed(user);

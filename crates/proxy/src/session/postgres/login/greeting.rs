@@ -1,4 +1,4 @@
-//! What a client is told once it has proved who it is: what a server would tell it.
+//! Completes the login of an authenticated client with the messages that a server would send it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,23 +30,23 @@ use crate::session_state::settings::{self, SessionState, SettingSet, StartupErro
 use crate::stream::Stream;
 use crate::upstream::pool_registry::{Credential, PoolUser};
 
-/// What a session begins with.
+/// Initial state of a session.
 pub(super) struct InitialState {
     pub(super) account: Rc<Account>,
     pub(super) journal: SessionState,
     pub(super) key: cancel::Key,
-    /// Of a client that replicates: the connection that it has from the first, and where that goes.
+    /// Connection of a replication client and its placement; `None` for other clients.
     pub(super) own: Option<(Box<ServerConnection>, Placement)>,
 }
 
-/// Whether it is about a server that is away, starts or ends, and not about the client.
+/// Returns whether the error concerns an unavailable server and not the client.
 fn is_of_server(complaint: &ErrorReply) -> bool {
     let class = &complaint.sqlstate.0[..2];
     class == b"08" || class == b"57"
 }
 
 impl<'a> LoginHandler<'a> {
-    /// Greets a client who has proved who it is.
+    /// Completes the login of an authenticated client.
     pub(super) async fn greet(
         &self,
         stream: &mut Stream,
@@ -78,7 +78,7 @@ impl<'a> LoginHandler<'a> {
         })
     }
 
-    /// With the key that cancels what the session will do.
+    /// Writes the end of the login, with the key for cancel requests of the session.
     pub(super) fn end_greeting(
         &self,
         wish: &LoginRequest,
@@ -109,7 +109,7 @@ impl<'a> LoginHandler<'a> {
             database: wish.database.as_str().into(),
             credential: Credential::Postgres(credential),
             generation: proof.generation,
-            // A number that nobody else has: what replicates shares with nobody.
+            // A unique number: replication clients share no pool.
             identity: replication.as_ref().map_or(0, |_| SessionHandle::draw_id()),
             replication,
             user_number: lender.number(wish.user.as_bytes()),
@@ -118,7 +118,8 @@ impl<'a> LoginHandler<'a> {
         self.lending.account(who, &self.shared)
     }
 
-    /// What the client begins with; a server is asked only for what none of them has said yet.
+    /// Returns the initial session state. A server is queried only if no server has reported it
+    /// yet.
     async fn journal(
         &self,
         account: &Rc<Account>,
@@ -167,7 +168,7 @@ impl<'a> LoginHandler<'a> {
         Ok(())
     }
 
-    /// Puts the settings in place on a server connection, and learns what it makes of them.
+    /// Sets the startup settings on a server connection, and records the resulting values.
     async fn ask(
         &self,
         account: &Account,
@@ -187,7 +188,7 @@ impl<'a> LoginHandler<'a> {
         Ok(())
     }
 
-    /// The client is in.
+    /// Creates the session of a logged-in client.
     pub(super) fn enter(&self, client: Stream, greeted: InitialState) -> Session<'a> {
         let who = &greeted.account.who;
         let (user, database) = (Arc::clone(&who.user), Arc::clone(&who.database));
@@ -260,7 +261,7 @@ impl<'a> LoginHandler<'a> {
     }
 }
 
-/// As servers refuse them.
+/// Returns the error that servers send for unusable startup settings.
 fn refused_settings(error: &StartupError) -> ErrorReply {
     let sqlstate = match error {
         StartupError::Switch(_) | StartupError::NoValue(_) => b"42601",
@@ -270,7 +271,7 @@ fn refused_settings(error: &StartupError) -> ErrorReply {
 }
 
 impl Account {
-    /// What a server would report to a client with these settings.
+    /// Writes the parameters that a server would report to a client with these settings.
     fn write_greeting(&self, journal: &SessionState, out: &mut Vec<u8>) {
         self.with_greeting(|of_server| {
             for (name, value) in of_server {

@@ -1,5 +1,5 @@
-//! The door of a client that replicates: it has a connection to the primary of its own at once, and
-//! is greeted with what the server says there.
+//! Logs in replication clients: each gets a connection of its own to the primary, whose parameters
+//! it receives.
 
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ use crate::session_state::settings::SessionState;
 use crate::stream::Stream;
 use crate::upstream::pool_registry::Parameters;
 
-/// Whatever comes of its login, what is opened for it is lent to nobody else.
+/// Guard that retires the client's pool, so that its connection is assigned to no other session.
 struct Alone<'a>(&'a Account);
 
 impl Drop for Alone<'_> {
@@ -33,8 +33,8 @@ impl Drop for Alone<'_> {
 }
 
 impl LoginRequest {
-    /// What a server is told of a client that replicates: a walsender without a database takes no
-    /// SET, so all must be there from the start.
+    /// Returns the startup parameters for the server of a replication client: a walsender without a
+    /// database accepts no SET.
     pub(super) fn for_replication(&self) -> Option<Parameters> {
         if self.replication == Replication::No {
             return None;
@@ -48,7 +48,7 @@ impl LoginRequest {
 }
 
 impl LoginHandler<'_> {
-    /// Logs a client that replicates in to the primary, and greets it.
+    /// Logs a replication client in to the primary, and completes its login.
     pub(super) async fn greet_replication(
         &self,
         stream: &mut Stream,
@@ -100,7 +100,7 @@ impl LoginHandler<'_> {
         ErrorReply::from_acquire_error(denial)
     }
 
-    /// Its session begins with the connection that its login got.
+    /// Starts the session with the connection that its login acquired.
     pub(super) fn bind(
         &self,
         (server, at): (Box<ServerConnection>, Placement),
@@ -114,7 +114,7 @@ impl LoginHandler<'_> {
         server
     }
 
-    /// Nothing is followed in it but what binds.
+    /// Returns the session state, in which only pins are tracked.
     fn own_journal(&self, server: &ServerConnection) -> SessionState {
         let told = server.settings.login().clone();
         let startup = self.worker.interner().empty();
