@@ -1,5 +1,5 @@
-//! Lends connections to servers: picks one, waits in the queue when all are full, connects, tries
-//! again elsewhere when that fails.
+//! Acquires server connections for clients: picks a server, waits in the queue when all are full,
+//! connects, and retries on another server when that fails.
 
 pub(crate) mod cancel_target;
 pub(crate) mod connect;
@@ -24,27 +24,27 @@ use crate::service::{Service, ServiceSnapshot};
 use crate::socket::Socket;
 use server_permit::ServerPermit;
 
-/// Before all servers are tried once more: long enough for a restart to get somewhere, short
-/// enough that `retries` of them stay a delay.
+/// Pause before all servers are tried again: long enough for a server to make progress with a
+/// restart, short enough that `retries` pauses are only a delay.
 const PAUSE_BEFORE_NEXT_ROUND: Duration = Duration::from_millis(200);
 
-/// A server connection that belongs to one session; the lease goes back on drop.
+/// A server connection that belongs to one session; the permit is released on drop.
 pub(crate) struct Upstream {
     pub(crate) socket: Socket,
     pub(crate) lease: ServerPermit,
 }
 
-/// Who asks for a server.
+/// A client's request for a connection to a server.
 pub(crate) struct ConnectRequest<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) service: &'a Arc<Service>,
-    /// What the `source` algorithm hashes.
+    /// Key that the `source` algorithm hashes.
     pub(crate) key: u64,
-    /// True once the client is gone, so that nobody connects for it.
+    /// Returns true after the client has disconnected, so that no connection is opened for it.
     pub(crate) client_left: &'a dyn Fn() -> bool,
 }
 
-/// What a client's search for a server has met with so far.
+/// Failed attempts of one client's search for a server.
 #[derive(Default)]
 pub(crate) struct ConnectAttempts {
     tried_ids: Vec<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct ConnectAttempts {
 }
 
 impl ConnectAttempts {
-    /// Notes that a server failed this client. False once `retries` are used up.
+    /// Records that a server failed this client. Returns false once `retries` are used up.
     pub(crate) fn failed(
         &mut self,
         seeker: &ConnectRequest<'_>,
@@ -81,8 +81,8 @@ impl ConnectAttempts {
     }
 }
 
-/// Finds a server and connects to it, or says why not. A failed connect costs a delay, and an
-/// error only when `retries` are used up.
+/// Finds a server and connects to it, or returns the reason for the failure. A failed connect
+/// causes a delay, and an error only when `retries` are used up.
 pub(crate) async fn reach(
     seeker: &ConnectRequest<'_>,
     search: &mut ConnectAttempts,
@@ -110,8 +110,8 @@ pub(crate) async fn reach(
     }
 }
 
-/// Reserves a place on a server, waiting for one when the service says so. `None`: nobody is up
-/// that was not tried.
+/// Reserves a permit on a server, waiting for one if the service allows it. `None`: no untried
+/// server is up.
 async fn reserve(
     seeker: &ConnectRequest<'_>,
     tried_ids: &[u64],
@@ -119,7 +119,7 @@ async fn reserve(
 ) -> Result<Option<(ServerPermit, Arc<ServiceSnapshot>)>, TerminationReason> {
     let service = seeker.service;
     let view = service.view_owned();
-    // Nobody overtakes those who wait already.
+    // Clients that wait already are served first.
     if service.queued() == 0 {
         match view.pick(seeker.key, tried_ids) {
             Pick::Server(index) => {
@@ -132,7 +132,7 @@ async fn reserve(
             Pick::NoneUp | Pick::AllFull => {}
         }
     } else if !tried_ids.is_empty() && !view.has_untried(tried_ids) {
-        // In the queue there would be nothing to wait for.
+        // The queue has no server left to wait for.
         return Ok(None);
     } else if tried_ids.is_empty() && view.refuses() {
         return Ok(None);

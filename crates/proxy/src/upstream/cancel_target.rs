@@ -1,5 +1,5 @@
-//! Cancel requests that are on their way to a server connection: until they have arrived, it is not
-//! lent to anybody else, whose query they would hit.
+//! Tracks cancel requests that are in flight to a server connection. Until they have arrived, the
+//! connection is not released, because they could cancel another session's query.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use super::pool_registry::PoolHandle;
 
-/// How long a cancel request may keep a connection from being lent.
+/// Time limit for a cancel request to keep a connection from being released.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 
-/// How the query of one connection is cancelled, and how many are about to do it.
+/// Address and key for cancel requests to one connection, and the number of requests in flight.
 pub(crate) struct CancelTarget {
     pub(crate) pooled: Arc<PoolHandle>,
-    /// Where the connection leads: names move, and have several addresses. `None`: a Unix socket.
+    /// Address of the connection's peer: names move, and have several addresses. `None`: a Unix
+    /// socket.
     pub(crate) peer: Option<SocketAddr>,
-    /// The connection as its server numbers it, and how that server knows that it is meant:
-    /// PostgreSQL's secret, of MySQL what tells it from others. None before the login.
+    /// The server's number for the connection, and a proof that this server is meant: PostgreSQL's
+    /// secret; for MySQL, an identity that distinguishes servers. `None` before the login.
     pub(crate) key: RefCell<Option<(u32, Box<[u8]>)>>,
     count: Cell<usize>,
     waker: RefCell<Option<Waker>>,
@@ -44,12 +45,12 @@ impl CancelTarget {
         self.count.get()
     }
 
-    /// The connection as its server numbers it.
+    /// Returns the server's number for the connection.
     pub(crate) fn process(&self) -> Option<u32> {
         self.key.borrow().as_ref().map(|(process, _)| *process)
     }
 
-    /// Of MySQL: whether the other one's number is of the same server's.
+    /// MySQL: returns whether the numbers of both connections come from the same server.
     pub(crate) fn is_of_the_same_server(&self, other: &Self) -> bool {
         let (own, other) = (self.key.borrow(), other.key.borrow());
         let identities = own.as_ref().zip(other.as_ref());
@@ -67,7 +68,7 @@ impl CancelTarget {
         }
     }
 
-    /// Waits until none is under way. False: it takes too long.
+    /// Waits until no cancel request is in flight. Returns false if that takes too long.
     pub(crate) async fn none_left(&self) -> bool {
         let all_over = std::future::poll_fn(|context| {
             if self.count.get() == 0 {

@@ -10,10 +10,10 @@ use crate::server::Endpoint;
 use crate::settings::ServiceSettings;
 use crate::socket::Socket;
 
-/// Why there is no connection.
+/// Reason why a socket could not be connected.
 pub(crate) struct SocketConnectError {
     pub(crate) why: String,
-    /// Descriptors, ports or memory of this machine ran out: the server cannot help it.
+    /// True if this machine ran out of descriptors, ports or memory: not a fault of the server.
     pub(crate) is_resource_exhausted: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn connect(
     let shared = SharedFd::new(socket);
     match begun {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        // What a Unix socket says; of TCP it would be about local ports.
+        // Unix sockets only; for TCP, this error would concern local ports.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock && domain == Domain::UNIX => {
             return Err(SocketConnectError::of_server("listen backlog is full"));
         }
@@ -107,7 +107,7 @@ fn open(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2::Socke
     Ok(socket)
 }
 
-/// The error, and for those that are ours to mend, what to do.
+/// Formats the error, with advice for errors that the operator of Evenkeel can resolve.
 fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {

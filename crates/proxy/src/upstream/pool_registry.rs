@@ -1,5 +1,4 @@
-//! What the workers of a service share of its pools: for whom there are any, and where their
-//! connections go.
+//! Holds what a service's workers share about its pools: their users and their servers.
 
 mod name_ids;
 pub(crate) mod pause;
@@ -26,33 +25,33 @@ pub(crate) struct PoolRegistry {
     pub(crate) books: Arc<SharedPools>,
     pooled: Mutex<HashMap<PoolKey, Arc<PoolHandle>>>,
     paused: Mutex<Paused>,
-    /// Of the databases among them, which may have no clients yet.
+    /// Numbers of the paused databases, which may have no clients yet.
     paused_numbers: Mutex<HashMap<String, NameId>>,
     numbers: Mutex<NameIds>,
 }
 
-/// One pool, and how its connections are made.
+/// One pool with the server and the user of its connections.
 pub(crate) struct PoolHandle {
     pub(crate) pool: Arc<Pool>,
     pub(crate) server: Arc<Server>,
     pub(crate) who: Arc<PoolUser>,
 }
 
-/// A user in a database, with what logs in to servers.
+/// A user in a database, with the credential for logins to servers.
 pub(crate) struct PoolUser {
-    /// As the client calls itself.
+    /// Name that the client sent.
     pub(crate) user: Arc<str>,
-    /// As it is called at the servers.
+    /// Name of the user at the servers.
     pub(crate) server_user: Box<str>,
-    /// Empty where a connection may be used for all of them.
+    /// Empty if a connection may be used for all databases.
     pub(crate) database: Arc<str>,
     pub(crate) credential: Credential,
-    /// Tells credentials of one user apart.
+    /// Distinguishes credentials of one user.
     pub(crate) generation: u64,
-    /// What else connections must agree in to be shared.
+    /// Further properties that connections must have in common to be shared.
     pub(crate) identity: u64,
-    /// What a replication client's startup packet says beside its name and database: the servers
-    /// are told the same, and its connection is its own.
+    /// Parameters of a replication client's startup packet, except user and database. The servers
+    /// receive the same parameters, and the connection is not shared.
     pub(crate) replication: Option<Parameters>,
     pub(crate) user_number: NameId,
     pub(crate) database_number: NameId,
@@ -61,14 +60,14 @@ pub(crate) struct PoolUser {
 /// Names and values of a startup packet.
 pub(crate) type Parameters = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-/// What logs a user in to servers.
+/// Credential that logs a user in to servers.
 pub(crate) enum Credential {
     Postgres(postgres::login::Credential),
     MySql(mysql::login::Credential),
 }
 
 impl PoolUser {
-    /// None: it is not a user of PostgreSQL.
+    /// Returns PostgreSQL's credential. `None`: not a user of PostgreSQL.
     pub(crate) fn postgres(&self) -> Option<&postgres::login::Credential> {
         match &self.credential {
             Credential::Postgres(credential) => Some(credential),
@@ -76,7 +75,7 @@ impl PoolUser {
         }
     }
 
-    /// None: it is not a user of MySQL.
+    /// Returns MySQL's credential. `None`: not a user of MySQL.
     pub(crate) fn mysql(&self) -> Option<&mysql::login::Credential> {
         match &self.credential {
             Credential::MySql(credential) => Some(credential),
@@ -106,18 +105,18 @@ impl PoolRegistry {
         }
     }
 
-    /// A number for a name: the same for the same one as long as anybody has it.
+    /// Returns a number for a name: the same number for as long as any holder keeps it.
     pub(crate) fn number(&self, name: &[u8]) -> NameId {
         let numbers = self.numbers.lock();
         numbers.unwrap_or_else(PoisonError::into_inner).of(name)
     }
 
-    /// The pool of that key, while there is one.
+    /// Returns the pool with this key, if it exists.
     pub(crate) fn pooled(&self, key: &PoolKey) -> Option<Arc<PoolHandle>> {
         self.map().get(key).cloned()
     }
 
-    /// Every pool.
+    /// Returns all pools.
     pub(crate) fn all(&self) -> Vec<Arc<PoolHandle>> {
         self.map().values().cloned().collect()
     }
@@ -126,7 +125,7 @@ impl PoolRegistry {
         self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A user's pool at a server.
+    /// Returns a user's pool at a server.
     pub(super) fn pool_for(
         &self,
         who: &Arc<PoolUser>,
@@ -154,7 +153,7 @@ impl PoolRegistry {
         pooled
     }
 
-    /// Other limits for the pools that there are.
+    /// Changes the limits of the existing pools.
     pub(crate) fn resize(&self, sizes: &Sizes, orders: &mut Vec<WorkerTask>) {
         for one in self.all() {
             let quotas = sizes.quotas(&one.who.user, &one.who.database);
@@ -163,14 +162,15 @@ impl PoolRegistry {
         self.books.serve(clock::now_ms(), orders);
     }
 
-    /// Forgets pools that nobody uses.
+    /// Forgets pools that are not in use.
     pub(crate) fn tidy(&self) {
         self.map().retain(|_, pooled| Arc::strong_count(pooled) > 1);
     }
 }
 
-/// Tells credentials apart without keeping them: all that is checked here, and all that logs in to
-/// servers, or a reload of it would change nothing for those who come next.
+/// Hashes credentials in order to distinguish them without keeping them. `all` must include
+/// everything that is checked here or sent to servers: otherwise a reload of it would not affect
+/// new sessions.
 pub(crate) fn generation_of(all: &[&[u8]]) -> u64 {
     let mut hasher = DefaultHasher::new();
     all.hash(&mut hasher);

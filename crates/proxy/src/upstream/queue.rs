@@ -1,4 +1,4 @@
-//! Clients that wait because all servers are full: first come, first served, over all workers.
+//! Queues clients while all servers are full: first come, first served, across all workers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -14,7 +14,7 @@ use crate::service::{Service, ServiceSnapshot};
 
 type Grant = (ServerPermit, Arc<ServiceSnapshot>);
 
-/// The waiting clients of one service. The lock is taken only while somebody waits.
+/// The waiting clients of one service. The lock is taken only while clients wait.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     length: AtomicUsize,
@@ -34,7 +34,8 @@ impl Queue {
         self.length.load(SeqCst)
     }
 
-    /// The number of the longest waiting: lower is earlier, over all services.
+    /// Returns the ticket of the client that has waited longest: lower is earlier, across all
+    /// services.
     pub(super) fn first_ticket(&self) -> Option<u64> {
         self.lock().front().map(|waiter| waiter.ticket)
     }
@@ -43,7 +44,8 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counted before the lock and the pick, so that a place freed meanwhile is seen by one side.
+    /// Counts a client before the lock and the pick, so that one side sees a permit that is
+    /// released meanwhile.
     fn count(&self, registry: &ServiceRegistry) {
         self.length.fetch_add(1, SeqCst);
         registry.queued.fetch_add(1, SeqCst);
@@ -55,7 +57,7 @@ impl Queue {
     }
 }
 
-/// Waits at most `wait` for a place on a server.
+/// Waits at most `wait` for a permit on a server.
 pub(super) async fn wait(
     seeker: &ConnectRequest<'_>,
     tried_ids: &[u64],
@@ -71,7 +73,7 @@ pub(super) async fn wait(
     serve_waiting(service, registry);
     let outcome = compio::time::timeout(wait, grant.recv_async()).await;
     drop(place);
-    // A grant may have come while the time ran out: it is in the channel then.
+    // A grant may have arrived during the timeout: then it is in the channel.
     if matches!(outcome, Ok(Err(_))) {
         service.counters.no_server.add(1);
         return Err(TerminationReason::NoServer);
@@ -90,13 +92,14 @@ pub(super) async fn wait(
     }
 }
 
-/// Gives free places to the longest waiting, until there is none or nobody waits.
+/// Grants free permits to the clients that have waited longest, until no permit is free or no
+/// client waits.
 pub(crate) fn serve_waiting(service: &Arc<Service>, registry: &Arc<ServiceRegistry>) {
     while serve_one(service, registry) {}
 }
 
-/// Turns away who waits for a service that has nobody left: the next clients are refused at once,
-/// so these must not wait on.
+/// Rejects all clients that wait for a service without servers: new clients are refused
+/// immediately, so these must not keep waiting.
 pub(crate) fn refuse_waiting(service: &Arc<Service>, registry: &Arc<ServiceRegistry>) {
     let turned_away = std::mem::take(&mut *service.queue.lock());
     for _ in &turned_away {
@@ -104,7 +107,8 @@ pub(crate) fn refuse_waiting(service: &Arc<Service>, registry: &Arc<ServiceRegis
     }
 }
 
-/// Gives one free place to the longest waiting. False: there is none, or nobody can use it.
+/// Grants one free permit to the client that has waited longest. Returns false if no permit is
+/// free, or no client can use it.
 pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<ServiceRegistry>) -> bool {
     let view = service.view_owned();
     let mut waiting = service.queue.lock();
@@ -113,8 +117,8 @@ pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<ServiceRegistry>)
     };
     let lease = ServerPermit::new(&view.servers[server], registry);
     let waiter = waiting.remove(index);
-    // A grant whose receiver is gone gives its place back on drop, which comes back here: outside
-    // the lock.
+    // If the receiver is gone, the drop of the grant releases its permit, which calls this function
+    // again: hence outside the lock.
     drop(waiting);
     let Some(waiter) = waiter else { return false };
     service.queue.uncount(registry);
@@ -122,18 +126,20 @@ pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<ServiceRegistry>)
     true
 }
 
-/// The longest waiting for whom there is a place now, and the reserved server.
+/// Returns the client that has waited longest among those with a free permit now, and the reserved
+/// server.
 fn first_servable(waiting: &VecDeque<Waiter>, view: &ServiceSnapshot) -> Option<(usize, usize)> {
     for (index, waiter) in waiting.iter().enumerate() {
         let mut pick = view.pick(waiter.key, &waiter.tried_ids);
         if pick == Pick::NoneUp && !waiter.tried_ids.is_empty() {
-            // Those it waited for are gone: then one that failed it before is better than none.
+            // The servers it waited for are gone: a server that failed it before is better than
+            // none.
             pick = view.pick(waiter.key, &[]);
         }
         if let Pick::Server(server) = pick {
             return Some((index, server));
         }
-        // Only who avoids servers that failed it lets others pass: they may take those.
+        // Only a client that avoids failed servers can be overtaken: others may use those servers.
         if waiter.tried_ids.is_empty() {
             return None;
         }
@@ -141,7 +147,7 @@ fn first_servable(waiting: &VecDeque<Waiter>, view: &ServiceSnapshot) -> Option<
     None
 }
 
-/// A place in the queue, left on drop.
+/// An entry in the queue, removed on drop.
 struct QueueEntry<'a> {
     service: &'a Arc<Service>,
     registry: &'a ServiceRegistry,

@@ -1,4 +1,4 @@
-//! Why a server connection could not be opened, and what opening one takes in every protocol.
+//! Opens server connections for every protocol, and classifies the errors.
 
 use std::fmt;
 use std::future::Future;
@@ -12,36 +12,36 @@ use crate::server::{Endpoint, Server};
 use crate::service::{Service, ServiceSnapshot};
 use crate::stream::Stream;
 
-/// Why there is no connection.
+/// Reason why a server connection could not be opened.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectError {
     pub(crate) kind: ConnectErrorKind,
-    /// What the server has called it; `None`: it has not said anything.
+    /// Error code from the server; `None`: the server has not sent one.
     pub(crate) code: Option<ErrorCode>,
-    /// Says which server.
+    /// Error text, with the server's name.
     pub(crate) message: String,
     pub(crate) server_id: u64,
 }
 
-/// What to make of it.
+/// Class of a connect error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectErrorKind {
-    /// It could not be reached, or went silent.
+    /// The server could not be reached, or stopped responding.
     Unreachable,
-    /// It has no more connections to give: later perhaps.
+    /// The server has no free connections; a retry later may succeed.
     Full,
-    /// It starts or stops: later perhaps.
+    /// The server is starting or stopping; a retry later may succeed.
     NotReady,
-    /// It does not want this user, or has no such database.
+    /// The server rejects this user, or has no such database.
     Refused,
     /// The pool is no longer current.
     Outdated,
 }
 
-/// What a server calls an error.
+/// A server's code for an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ErrorCode {
-    /// MySQL's; PostgreSQL has none.
+    /// MySQL's error number; PostgreSQL has none.
     pub(crate) number: u16,
     pub(crate) sqlstate: [u8; 5],
 }
@@ -65,7 +65,7 @@ impl ConnectError {
         }
     }
 
-    /// The server says so.
+    /// Returns an error that the server has reported.
     pub(crate) fn refused(
         server: &Server,
         kind: ConnectErrorKind,
@@ -80,7 +80,8 @@ impl ConnectError {
         }
     }
 
-    /// It lets us in, but not as the clients of this pool need it.
+    /// Returns an error for a server that accepts the login but cannot serve the clients of this
+    /// pool.
     pub(crate) fn unsuitable(server: &Server, why: impl fmt::Display) -> Self {
         Self {
             kind: ConnectErrorKind::NotReady,
@@ -88,12 +89,12 @@ impl ConnectError {
         }
     }
 
-    /// The server has no more connections to give.
+    /// Returns whether the server has no free connections.
     pub(crate) fn is_full(&self) -> bool {
         self.kind == ConnectErrorKind::Full
     }
 
-    /// Another server might do, or this one later.
+    /// Returns whether another server, or this one later, may accept the connection.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self.kind,
@@ -102,7 +103,7 @@ impl ConnectError {
     }
 }
 
-/// Connects to a server; a failure is counted and told.
+/// Connects to a server; counts and reports a failure.
 pub(crate) async fn reach(
     worker: &Rc<Worker>,
     service: &Service,
@@ -129,7 +130,8 @@ pub(crate) async fn reach(
     Err(error)
 }
 
-/// Connects to where a connection leads, which may be no longer where its server's name does.
+/// Connects to the peer of an existing connection; its server's name may resolve to another address
+/// by now.
 pub(crate) async fn reach_again(
     worker: &Rc<Worker>,
     service: &Service,
@@ -143,7 +145,8 @@ pub(crate) async fn reach_again(
     }
 }
 
-/// The time that opening a connection may take is the connect timeout twice, once for the login.
+/// Limits the opening of a connection to twice the connect timeout: the second half is for the
+/// login.
 pub(crate) async fn in_time<T>(
     view: &ServiceSnapshot,
     server: &Server,

@@ -1,4 +1,4 @@
-//! A reserved place on a server, given back on drop; and who to tell when one becomes free.
+//! Holds permits on servers, and passes on those that are released.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,7 +7,7 @@ use super::queue;
 use crate::server::Server;
 use crate::service::Service;
 
-/// One place on a server: the pick reserved it, the drop releases it.
+/// One permit on a server: the pick reserved it, the drop releases it.
 #[derive(Debug)]
 pub(crate) struct ServerPermit {
     server: Arc<Server>,
@@ -35,12 +35,12 @@ impl Drop for ServerPermit {
     }
 }
 
-/// All services, so that a place freed by one serves a client waiting at another.
+/// All services, so that a permit released by one can serve a client that waits at another.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceRegistry {
-    /// Clients waiting anywhere: while it is zero, which is nearly always, a release costs nothing.
+    /// Clients waiting in any service. While zero, which is nearly always, a release costs nothing.
     pub(crate) queued: AtomicUsize,
-    /// Who waits takes a number: it tells who came first, whatever his service.
+    /// Source of tickets for waiting clients, which order them across services.
     pub(super) tickets: AtomicU64,
     services: Mutex<Vec<Weak<Service>>>,
 }
@@ -54,15 +54,15 @@ impl ServiceRegistry {
 
     /// A place on the server is free, or may be: who waits longest gets it.
     pub(crate) fn place_freed(self: &Arc<Self>, server: &Arc<Server>) {
-        // The release before this and the look after it must not change places: who begins to wait
-        // counts himself first and then looks for a place.
+        // The release before this fence and the load after it must not be reordered: a client
+        // counts itself before it checks for a free permit.
         fence(SeqCst);
         if self.queued.load(SeqCst) == 0 {
             return;
         }
         let mut services: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         services.retain(|service| service.queued() > 0 && service.snapshot().lists(server.id));
-        // One place at a time, so that who came first is served first, whatever his service.
+        // One permit at a time, so that clients are served in order across services.
         loop {
             services.sort_by_cached_key(|service| service.queue.first_ticket().unwrap_or(u64::MAX));
             if !services
@@ -74,7 +74,7 @@ impl ServiceRegistry {
         }
     }
 
-    /// The services that lend connections, but for one.
+    /// Returns the services with connection pools, except one.
     pub(super) fn lenders_besides(&self, service_id: u64) -> Vec<Arc<Service>> {
         let services = self.lock();
         let alive = services.iter().filter_map(Weak::upgrade);
@@ -83,7 +83,7 @@ impl ServiceRegistry {
             .collect()
     }
 
-    /// The services that lend connections.
+    /// Returns the services with connection pools.
     pub(crate) fn lenders(&self) -> Vec<Arc<Service>> {
         let services = self.lock();
         let alive = services.iter().filter_map(Weak::upgrade);

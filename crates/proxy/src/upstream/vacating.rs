@@ -1,4 +1,4 @@
-//! Databases that are to be without sessions for a statement: idle connections to them close.
+//! Closes idle connections to databases that must have no sessions for a statement.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use crate::session_state::analysis;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::PoolMessage;
 
-/// A statement that is not answered by then waits for others to leave, or is at work; what the
-/// server refuses at once takes nobody's connections away.
+/// Delay before the first round. A statement without a reply by then waits for other sessions or is
+/// running; a statement that the server refuses immediately closes no connections.
 const FIRST: Duration = Duration::from_millis(20);
 
-/// Connections that come back, or were opened, meanwhile close as well. Servers wait for 5 s.
+/// Interval of further rounds, which close connections released or opened meanwhile. Servers wait
+/// for 5 s.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Readers of catalogs stay away for so long, counted from each time.
 const AWAY_MS: u64 = 1_000;
 
-/// Behind a RENAME; a replica that is further behind than all of them together is not waited for.
+/// Pauses after a RENAME; a replica with a longer lag than their sum is not waited for.
 const REPLICA_PAUSES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_secs(1),
@@ -33,11 +34,11 @@ const REPLICA_PAUSES: [Duration; 5] = [
     Duration::from_secs(120),
 ];
 
-/// A statement under way that others must leave a database for.
+/// A statement in progress that other sessions must leave a database for.
 pub(crate) struct Vacating {
     worker: Rc<Worker>,
     what: Rc<What>,
-    /// It may have been done.
+    /// True if the statement may have been executed.
     may_be_done: bool,
 }
 
@@ -48,7 +49,7 @@ struct What {
 }
 
 impl Vacating {
-    /// It is being sent to a server.
+    /// Starts when the statement is being sent to a server.
     pub(crate) fn begin(worker: &Rc<Worker>, server_id: u64, does: &analysis::Vacating) -> Self {
         let does = Box::new(does.clone());
         let what = Rc::new(What { server_id, does });
@@ -60,7 +61,7 @@ impl Vacating {
         }
     }
 
-    /// The server has answered it.
+    /// Records the server's reply to the statement.
     pub(crate) fn answered(&mut self, has_failed: bool) {
         self.may_be_done = !has_failed;
     }
@@ -77,7 +78,7 @@ impl Drop for Vacating {
             }
         }
         if self.what.does.renames {
-            // Of its own: `go_on` goes on as long as the statement's is there.
+            // A copy, because `go_on` runs for as long as the statement's own instance exists.
             let what = What::clone(&self.what);
             let worker = Rc::downgrade(&self.worker);
             self.worker.spawn(leave_replicas(worker, what));
@@ -85,9 +86,9 @@ impl Drop for Vacating {
     }
 }
 
-/// A renamed database keeps its sessions at replicas, where nobody has to leave for it: those that
-/// were opened under a name, before the replica has come so far too, are in another database than
-/// the next ones.
+/// Retires connections to a renamed database at replicas, where no session must leave for the
+/// statement. Connections opened under a name before the replica has applied the statement are in
+/// another database than later ones.
 async fn leave_replicas(worker: Weak<Worker>, what: What) {
     for pause in REPLICA_PAUSES {
         compio::time::sleep(pause).await;
@@ -110,13 +111,13 @@ fn outdate_at_replicas(worker: &Worker, service: &Service, what: &What) {
     };
     for ticket in shared.lender.outdate(is_meant) {
         let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
-        // A worker that is gone has no clients either.
+        // A worker that has ended has no clients either.
         let _ =
             worker.shared.orders[ticket.worker].send(WorkerCommand::Lending { service_id, errand });
     }
 }
 
-/// A name is another database's from now on: nothing that was learnt of it holds.
+/// Discards what is known about a name that belongs to another database from now on.
 fn replaced(service: &Service, name: &str) {
     let shared = service.database.as_ref();
     let known = shared.and_then(|shared| shared.knowledge.databases().get(name));
@@ -145,7 +146,7 @@ fn services_before(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
     services
 }
 
-/// What is idle of a service's closes, at whichever worker, and its catalog is not read.
+/// Closes the service's idle connections at all workers, and suspends reads of the catalog.
 fn vacate(worker: &Worker, service: &Service, what: &What) {
     let Some(shared) = &service.database else {
         return;
@@ -163,7 +164,7 @@ fn vacate(worker: &Worker, service: &Service, what: &What) {
     }
     for orders in &worker.shared.orders {
         let (service_id, errand) = (service.id, PoolMessage::Vacate { server, database });
-        // A worker that is gone has no connections either.
+        // A worker that has ended has no connections either.
         let _ = orders.send(WorkerCommand::Lending { service_id, errand });
     }
 }

@@ -1,9 +1,9 @@
-//! Lends logged-in server connections to sessions, a transaction or a session at a time.
+//! Assigns logged-in server connections to sessions, for a transaction or a session at a time.
 //!
-//! Who is next is decided by the books that the workers of a service share
-//! ([`evenkeel_policy::lending`]); here the connections are: each worker has the idle ones that it
-//! was given last, and hands them on when a client of another worker is to have one. All protocols
-//! share this: a [`Connection`] says what its protocol does otherwise.
+//! The shared pools of a service decide which client is served next
+//! ([`evenkeel_policy::connection_pool`]). Each worker holds the idle connections that it received
+//! last, and transfers them when a client of another worker is to have one. All protocols share
+//! this module: a [`PoolableConnection`] implements the differences.
 
 mod connection;
 mod cross_service;
@@ -43,7 +43,7 @@ use crate::service::database::DatabaseService;
 use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
 use crate::upstream::server_login::ConnectError;
 
-/// How long a server that said it is full is left alone.
+/// Pause before the next connect to a server that reported that it is full.
 const FULL_PAUSE_MS: u64 = 500;
 
 /// One worker's part of one service's pools.
@@ -52,11 +52,12 @@ pub(crate) struct WorkerPool<C: PoolableConnection> {
     lender: Arc<PoolRegistry>,
     worker: Weak<Worker>,
     desk: RefCell<IdlePool>,
-    /// Every connection of this worker by its number; empty while it is lent.
+    /// All connections of this worker by number; an entry is empty while a session has the
+    /// connection.
     connections: RefCell<Slab<Option<Box<C>>>>,
-    /// Clients in line, by their ticket's number.
+    /// Queued clients by ticket number.
     waiting: RefCell<HashMap<u64, Rc<WaitSlot<C>>>>,
-    /// What sessions of one user in one database share, for as long as there are any.
+    /// State shared by the sessions of one user in one database, while any exist.
     accounts: RefCell<HashMap<AccountKey, Weak<UserPools<C>>>>,
     upkept_ms: Cell<u64>,
 }
@@ -64,10 +65,11 @@ pub(crate) struct WorkerPool<C: PoolableConnection> {
 /// User, database, generation and identity.
 type AccountKey = (u64, u64, u64, u64);
 
-/// The answer to a session that wants a connection.
+/// Result of a session's request for a connection.
 pub(crate) enum AcquireResult<C> {
     Now(Box<C>),
-    /// It will be delivered to the place; until then, in milliseconds of the clock.
+    /// The connection will be delivered to the wait slot; the deadline, in milliseconds of the
+    /// clock.
     Later(u64),
     Refused(PoolRefusal),
 }
@@ -91,7 +93,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// What the sessions of a user in a database share.
+    /// Returns the state that a user's sessions in a database share.
     pub(crate) fn account(&self, who: PoolUser, service: &DatabaseService) -> Rc<UserPools<C>> {
         let key = (
             who.user_number.get(),
@@ -109,7 +111,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         account
     }
 
-    /// A session wants a connection of a pool; if it must wait, it does so at its place.
+    /// Requests a connection of a pool for a session; if it must wait, it does so in its wait slot.
     pub(crate) fn borrow(
         self: &Rc<Self>,
         pooled: &PoolHandle,
@@ -139,12 +141,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// Whether a client need not wait for another one's connection of this pool.
+    /// Returns whether a client can get a connection without waiting for another session.
     pub(crate) fn has_room(&self, pooled: &PoolHandle) -> bool {
         self.desk.borrow().has_room(&pooled.pool, clock::now_ms())
     }
 
-    /// The connection of a loan; `None`: it has ended meanwhile and is closed.
+    /// Returns the connection of a checkout; `None`: it has ended meanwhile and is closed.
     fn take(self: &Rc<Self>, loan: Checkout) -> Option<Box<C>> {
         let mut connection = self.lift(&loan)?;
         let lent = connection.lent_mut();
@@ -161,7 +163,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         connections.get_mut(loan.connection as usize)?.take()
     }
 
-    /// A session does not want one any more. True: a delivery was under way and will go on.
+    /// Cancels a session's wait. Returns true if a delivery was in progress and will continue.
     pub(crate) fn leave_line(&self, place: &WaitSlot<C>) -> bool {
         let Some(ticket) = place.leave_line() else {
             return false;
@@ -170,7 +172,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         self.lender.books.cancel(ticket) == CancelOutcome::Answered
     }
 
-    /// Whether a session that has waited too long really gets nothing.
+    /// Returns whether a session that has timed out really gets no connection.
     pub(crate) fn give_up(&self, place: &WaitSlot<C>) -> bool {
         let Some(ticket) = place.ticket() else {
             place.leave_line();
@@ -184,7 +186,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         true
     }
 
-    /// A connection comes back from a session.
+    /// Takes a connection back from a session.
     pub(crate) fn give_back(self: &Rc<Self>, mut connection: Box<C>, condition: Condition) {
         let lent = connection.lent_mut();
         let Some(loan) = lent.loan.take() else {
@@ -211,7 +213,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         self.give_out(orders);
     }
 
-    /// A cancel request that is still on its way could hit the next client's query.
+    /// Waits first, because a cancel request in flight could hit the next client's query.
     fn give_back_after_cancels(self: &Rc<Self>, connection: Box<C>) {
         let lending = Rc::clone(self);
         let Some(worker) = self.worker.upgrade() else {
@@ -236,7 +238,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// A connection belongs to who holds the ticket.
+    /// Assigns a connection to the holder of the ticket.
     fn hand(self: &Rc<Self>, ticket: WaitTicket, loan: Checkout) {
         let Some(worker) = self.worker.upgrade() else {
             return;
@@ -289,7 +291,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         });
     }
 
-    /// A connection that was ours has ended without coming back.
+    /// Releases the checkout of a connection that has ended.
     fn lose(self: &Rc<Self>, loan: Checkout) {
         let mut orders = Vec::new();
         let now_ms = clock::now_ms();
@@ -322,7 +324,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// Delivers what the books want done.
+    /// Delivers the tasks of the shared pools to the workers.
     pub(crate) fn give_out(self: &Rc<Self>, orders: Vec<WorkerTask>) {
         if orders.is_empty() {
             return;
@@ -343,7 +345,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
     fn send_message(&self, worker: &Worker, to: usize, errand: PoolMessage) {
         let service_id = self.service.id;
         let order = crate::engine::WorkerCommand::Lending { service_id, errand };
-        // A worker that is gone has no clients either.
+        // A worker that has ended has no clients either.
         let _ = worker.shared.orders[to].send(order);
     }
 
@@ -466,7 +468,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// Another worker wants something done, or brings something.
+    /// Handles a message of another worker.
     pub(crate) fn handle_message(self: &Rc<Self>, worker: &Rc<Worker>, errand: PoolMessage) {
         match errand {
             PoolMessage::Order(order) => self.obey(worker, order),

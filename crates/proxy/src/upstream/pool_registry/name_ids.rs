@@ -1,13 +1,13 @@
-//! Numbers for the names of users and databases. Anybody who may log in can make up databases, so a
-//! name is forgotten when nobody has its number any more.
+//! Assigns numbers to names of users and databases. Any user that may log in can invent database
+//! names, so a name is forgotten when its number is no longer held.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Names that nobody has the number of are looked for when there are this many.
+/// Number of names from which unused ones are removed.
 const LOOK_MIN: usize = 1_000;
 
-/// A name's number; no other name ever has it.
+/// A name's number, which no other name ever gets.
 #[derive(Debug, Clone)]
 pub(crate) struct NameId(Arc<u64>);
 
@@ -17,13 +17,13 @@ impl NameId {
     }
 }
 
-/// Those that somebody has, and some more.
+/// Names with a holder, and some without.
 #[derive(Debug)]
 pub(super) struct NameIds {
     known: HashMap<Box<[u8]>, NameId>,
     next: u64,
-    /// When there are so many, those that nobody has are looked for: twice what was left of them at
-    /// the last look.
+    /// Number of names at which unused ones are removed: twice the number left after the last
+    /// removal.
     look_at: usize,
 }
 

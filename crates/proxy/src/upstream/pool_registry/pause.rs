@@ -1,4 +1,4 @@
-//! Databases whose clients are made to wait by an operator, and pools that are opened anew.
+//! Pauses databases for an operator, and retires pools whose connections must be reopened.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{MutexGuard, PoisonError};
@@ -8,29 +8,29 @@ use evenkeel_policy::connection_pool::{WaitTicket, WorkerTask};
 use super::{NameId, PoolHandle, PoolRegistry};
 use crate::clock;
 
-/// What an operator has paused.
+/// Databases that an operator has paused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paused {
-    /// Everything.
+    /// True if all databases are paused.
     pub all: bool,
-    /// Databases by name.
+    /// Paused databases by name.
     pub databases: BTreeSet<String>,
 }
 
 impl Paused {
-    /// Nobody is made to wait.
+    /// Returns whether nothing is paused.
     pub fn is_empty(&self) -> bool {
         !self.all && self.databases.is_empty()
     }
 }
 
 impl PoolRegistry {
-    /// What is paused now.
+    /// Returns what is paused now.
     pub(crate) fn paused(&self) -> Paused {
         self.lock_paused().clone()
     }
 
-    /// Clients of a database wait from now on; `None`: all.
+    /// Makes clients of a database wait; `None`: all clients.
     pub(crate) fn pause(&self, database: Option<&str>) {
         let mut paused = self.lock_paused();
         match database {
@@ -47,7 +47,7 @@ impl PoolRegistry {
         }
     }
 
-    /// Ends a pause; `None`: every one. False: there was none.
+    /// Ends a pause; `None`: every pause. Returns false if there was none.
     pub(crate) fn resume(&self, database: Option<&str>, orders: &mut Vec<WorkerTask>) -> bool {
         let mut paused = self.lock_paused();
         let now_ms = clock::now_ms();
@@ -66,8 +66,8 @@ impl PoolRegistry {
         }
     }
 
-    /// These pools get no new clients, and their connections close when they are free. Who waited
-    /// for one, and must ask again.
+    /// Retires pools: they get no new clients, and close their connections when they are free.
+    /// Returns the tickets of clients that waited for one and must repeat the request.
     pub(crate) fn outdate(&self, is_meant: impl Fn(&PoolHandle) -> bool) -> Vec<WaitTicket> {
         let all = self.all();
         let meant = all.iter().filter(|one| is_meant(one));

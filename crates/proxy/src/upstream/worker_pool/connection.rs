@@ -1,4 +1,4 @@
-//! What pools need to know of a logged-in connection, whatever its protocol.
+//! Defines what pools need from a logged-in connection of any protocol.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -21,17 +21,17 @@ use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::server_login::ConnectError;
 
-/// A logged-in connection, as it goes from session to session.
+/// A logged-in connection that sessions use one after another.
 pub(crate) trait PoolableConnection: Sized + 'static {
-    /// What sessions of one user in one database share at a worker besides their pools.
+    /// State that sessions of one user in one database share at a worker, besides their pools.
     type Known;
 
     fn known(who: &PoolUser, service: &DatabaseService) -> Self::Known;
 
-    /// Where a worker has the pools of this kind.
+    /// Returns a worker's pools of this protocol.
     fn lendings(all: &WorkerPools) -> &ById<Self>;
 
-    /// Opens one, and logs in.
+    /// Opens a connection and logs in.
     async fn open(
         worker: &Rc<Worker>,
         service: &Arc<Service>,
@@ -42,20 +42,21 @@ pub(crate) trait PoolableConnection: Sized + 'static {
 
     fn lent_mut(&mut self) -> &mut ConnectionCore;
 
-    /// For another worker.
+    /// Prepares the connection for the transfer to another worker.
     fn into_transfer(self: Box<Self>) -> (ConnectionCore, TransferState);
 
-    /// From another worker. `None`: it is a connection of another kind.
+    /// Restores a connection from another worker. `None`: another protocol's connection.
     fn from_transfer(
         worker: &Worker,
         lent: ConnectionCore,
         luggage: TransferState,
     ) -> Option<Box<Self>>;
 
-    /// What is said before it is closed, so that the server does not report a lost connection.
+    /// Writes the protocol's termination message, so that the server does not report a lost
+    /// connection.
     fn write_terminate(out: &mut Vec<u8>);
 
-    /// Closes it.
+    /// Closes the connection.
     fn disconnect(mut self: Box<Self>, why: &str) {
         let lent = self.lent_mut();
         tracing::debug!(server = %lent.pooled.server.name, why, "server connection closed");
@@ -65,24 +66,24 @@ pub(crate) trait PoolableConnection: Sized + 'static {
     }
 }
 
-/// The part of a connection that pools look at.
+/// The part of a connection that pools use.
 pub(crate) struct ConnectionCore {
     pub(crate) stream: Stream,
-    /// While it is lent.
+    /// Set while a session has the connection.
     pub(crate) loan: Option<Checkout>,
     pub(crate) pooled: Arc<PoolHandle>,
-    /// How its query is cancelled.
+    /// Target for cancel requests to this connection.
     pub(crate) cancels: Rc<CancelTarget>,
     pub(crate) since_ms: u64,
 }
 
-/// What goes to another worker with a connection, as its protocol has it.
+/// Protocol state of a server connection that is being moved to another worker.
 pub(crate) enum TransferState {
     Postgres(Box<postgres::server::TransferState>),
     MySql(Box<mysql::server::TransferState>),
 }
 
-/// A connection on its way to another worker.
+/// A connection in transfer to another worker.
 pub(crate) struct ConnectionTransfer {
     socket: OwnedFd,
     tls: Option<Box<Channel>>,
@@ -94,7 +95,7 @@ pub(crate) struct ConnectionTransfer {
 }
 
 impl ConnectionCore {
-    /// Of a stream that is about to log in.
+    /// Wraps a stream that is about to log in.
     pub(crate) fn new(stream: Stream, pooled: &Arc<PoolHandle>) -> Self {
         let peer = stream.socket.peer();
         Self {
@@ -108,7 +109,8 @@ impl ConnectionCore {
 }
 
 impl ConnectionTransfer {
-    /// `None`: the connection has ended, or said something.
+    /// Packs a connection for a transfer. `None`: the connection has ended, or the server has sent
+    /// data.
     pub(super) async fn pack<C: PoolableConnection>(
         connection: Box<C>,
         worker: &Worker,
@@ -129,7 +131,7 @@ impl ConnectionTransfer {
         })
     }
 
-    /// `None`: this worker cannot take it.
+    /// Unpacks a connection. `None`: this worker cannot take it.
     pub(super) fn unpack<C: PoolableConnection>(self, worker: &Worker) -> Option<Box<C>> {
         let socket = SharedFd::new(socket2::Socket::from(self.socket));
         let socket = Socket::new(worker, socket).ok()?;

@@ -1,5 +1,5 @@
-//! Services that lend connections to the same server, where that takes only so many: what is idle
-//! at one makes room for who waits at another.
+//! Closes a service's idle connections to a full server when clients of another service wait for
+//! it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::server::Server;
 use crate::service::Service;
 
 impl<C: PoolableConnection> WorkerPool<C> {
-    /// For each pool in which somebody waits for a place at a full server, one idle connection of
-    /// another service is closed. Not at once when somebody begins to wait: services that are busy
-    /// would close each other's all the time.
+    /// Closes one idle connection of another service for each pool whose clients wait for a full
+    /// server. This does not happen as soon as a client waits: busy services would close each
+    /// other's connections continually.
     pub(super) fn make_room(&self, worker: &Worker) {
         if self.lender.books.waiting() == 0 {
             return;
@@ -43,7 +43,8 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// A connection has given its place at a server back, which others may be waiting for.
+    /// Reports that a connection has released its permit at a server; other services may wait for
+    /// it.
     pub(super) fn place_freed(&self, worker: &Rc<Worker>, server: &Arc<Server>) {
         if server.load.places.limit() == UNLIMITED {
             return;
@@ -61,12 +62,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 }
 
-/// To the workers that are to do it; this one, too, finds it among its orders.
+/// Sends tasks to their workers; this worker receives its own through its command queue, too.
 fn send(worker: &Worker, service: &Service, orders: Vec<WorkerTask>) {
     for order in orders {
         let (to, service_id) = (order.worker, service.id);
         let errand = PoolMessage::Order(order);
-        // A worker that is gone has no clients either.
+        // A worker that has ended has no clients either.
         let _ = worker.shared.orders[to]
             .send(crate::engine::WorkerCommand::Lending { service_id, errand });
     }

@@ -1,4 +1,4 @@
-//! What a worker's part of a service looks like from outside: its idle connections.
+//! Describes the idle connections of a worker's part of a service.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::clock;
 use crate::engine::describe::IdleInfo;
 
 impl<C: PoolableConnection> WorkerPool<C> {
-    /// Tells of the connections that nobody uses now.
+    /// Describes the connections that no session uses now.
     pub(super) fn describe_idle(&self, idle: &mut Vec<IdleInfo>) {
         let now_ms = clock::now_ms();
         for (_, connection) in self.connections.borrow().iter() {
-            // An empty place: it is lent, and its session tells of it.
+            // An empty entry: a session has the connection, and describes it.
             let Some(connection) = connection else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! What a worker's part of a service's pools needs from time to time.
+//! Maintains a worker's part of a service's pools periodically.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::clock;
 use crate::engine::worker::Worker;
 
 impl<C: PoolableConnection> WorkerPool<C> {
-    /// Twice a second: closes what has ended, is old or not needed, and opens what is missing.
+    /// Runs twice a second: closes connections that have ended, are old or not needed, and opens
+    /// missing ones.
     pub(super) fn upkeep(self: &Rc<Self>) {
         self.close_ended();
         let now_ms = clock::now_ms();
@@ -33,14 +34,14 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// Every connection to a server closes as soon as nobody uses it, and new ones are opened.
+    /// Closes every connection to a server as soon as it is free; new ones are opened.
     pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
         for ticket in self.lender.outdate(|one| one.server.id == server_id) {
             self.send_message(worker, ticket.worker, PoolMessage::Again(ticket));
         }
     }
 
-    /// Idle connections to a database of a server close.
+    /// Closes idle connections to a database of a server.
     pub(super) fn vacate(self: &Rc<Self>, server: u64, database: u64) {
         let is_meant = |key: &PoolKey| key.server == server && key.database == database;
         let closings = self.desk.borrow_mut().vacate(is_meant);
@@ -49,7 +50,8 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// Idle connections whose server has said something: it was asked nothing, so it is an end.
+    /// Closes idle connections whose server has sent data: no request is pending, so this must be
+    /// the end.
     fn close_ended(self: &Rc<Self>) {
         let connections = self.connections.borrow();
         let idle = connections.iter();

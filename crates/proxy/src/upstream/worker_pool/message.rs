@@ -1,4 +1,4 @@
-//! What one worker wants of another one for the sake of a pool.
+//! Defines the messages that workers exchange about a pool.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use evenkeel_policy::connection_pool::{Checkout, WaitTicket, WorkerTask};
 use super::ConnectionTransfer;
 use crate::upstream::server_login::ConnectError;
 
-/// Something to do, or something that comes.
+/// A task for another worker, or a delivery to it.
 pub(crate) enum PoolMessage {
-    /// What the books want done there.
+    /// A task from the shared pools.
     Order(WorkerTask),
-    /// A connection for who holds the ticket.
+    /// A connection for the holder of the ticket.
     Take {
         ticket: WaitTicket,
         loan: Checkout,
         parcel: Box<ConnectionTransfer>,
     },
-    /// The connection that was to come has ended: ask once more.
+    /// The expected connection has ended: repeat the request.
     Again(WaitTicket),
     /// No connection could be opened.
     Failed(WaitTicket, Arc<ConnectError>),
-    /// Idle connections to a database of a server are to be closed.
+    /// Requests to close idle connections to a database of a server.
     Vacate {
-        /// The server's id.
+        /// Server id.
         server: u64,
         /// The service's number for the database.
         database: u64,

@@ -1,4 +1,4 @@
-//! A new connection in the place of one that its borrower cannot use.
+//! Replaces a connection that its session cannot use.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::{PoolableConnection, WaitResult, WaitSlot, WorkerPool};
 use crate::upstream::server_login::ConnectError;
 
 impl<C: PoolableConnection> WorkerPool<C> {
-    /// A connection that cannot be made its borrower's is closed, and another one is opened in its
-    /// place and brought to the borrower: the pool's idle ones may be no better.
+    /// Closes a connection that cannot be prepared for its session, and opens another one that is
+    /// delivered to the session: the pool's idle connections may be no better.
     pub(crate) fn replace_connection(
         self: &Rc<Self>,
         mut connection: Box<C>,
@@ -39,7 +39,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         });
     }
 
-    /// To whoever waits for it, if he still does.
+    /// Delivers the connection to the session if it still waits for it.
     fn bring(self: &Rc<Self>, connection: Box<C>, errand: u64, place: &WaitSlot<C>) {
         match place.expects(errand) {
             true => place.deliver(WaitResult::Connection(connection)),
@@ -48,7 +48,8 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 }
 
-/// A server that is full has other connections to give.
+/// Delivers an error; if the server is full, the session retries, as the pool has other
+/// connections.
 fn tell<C>(error: ConnectError, errand: u64, place: &WaitSlot<C>) {
     if place.expects(errand) {
         place.deliver(match error.is_full() {

@@ -1,5 +1,4 @@
-//! Who a session is towards the servers: a user in a database with a credential, and the pools that
-//! belong to it.
+//! Holds the pools of one user in one database with one credential.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,10 +9,10 @@ use crate::server::Server;
 use crate::service::database::{DatabaseService, DatabaseSnapshot};
 use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
 
-/// What the sessions of one worker share that are the same user in the same database.
+/// State shared by one worker's sessions of the same user in the same database.
 pub(crate) struct UserPools<C: PoolableConnection> {
     pub(crate) who: Arc<PoolUser>,
-    /// What else is known, as the protocol has it.
+    /// Protocol-specific state.
     pub(crate) known: C::Known,
     lender: Arc<PoolRegistry>,
     pooled: RefCell<Vec<Arc<PoolHandle>>>,
@@ -29,7 +28,7 @@ impl<C: PoolableConnection> UserPools<C> {
         })
     }
 
-    /// The pool at a server.
+    /// Returns the pool at a server.
     pub(crate) fn pooled(&self, server: &Arc<Server>, view: &DatabaseSnapshot) -> Arc<PoolHandle> {
         let mut pooled = self.pooled.borrow_mut();
         let known = pooled.iter().position(|one| one.server.id == server.id);
@@ -44,7 +43,8 @@ impl<C: PoolableConnection> UserPools<C> {
         new
     }
 
-    /// Nobody is lent a connection of its pools any more: what is free closes, what is not will.
+    /// Retires its pools: their free connections close immediately, the others when they are
+    /// released.
     pub(crate) fn retire(&self) {
         for pooled in &*self.pooled.borrow() {
             self.lender.books.retire(&pooled.pool);

@@ -1,4 +1,4 @@
-//! Where a session waits for what is brought to it: a connection, or word that there is none.
+//! Receives a connection, or an error, for a session that waits.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,21 +9,21 @@ use evenkeel_policy::connection_pool::WaitTicket;
 
 use crate::upstream::server_login::ConnectError;
 
-/// What is brought.
+/// Result of a wait.
 pub(crate) enum WaitResult<C> {
     Connection(Box<C>),
-    /// Ask again.
+    /// The request must be repeated.
     Again,
-    /// None could be opened.
+    /// No connection could be opened.
     Failed(Arc<ConnectError>),
 }
 
-/// One session's place; it is in line at most once.
+/// One session's wait slot, which is queued at most once.
 pub(crate) struct WaitSlot<C> {
     ticket: Cell<Option<WaitTicket>>,
-    /// What is brought to it alone, by the number of that errand.
+    /// Number of a delivery that is meant for this slot alone.
     expected: Cell<Option<u64>>,
-    /// Errands so far.
+    /// Number of such deliveries requested so far.
     errands: Cell<u64>,
     delivery: RefCell<Option<WaitResult<C>>>,
     waker: RefCell<Option<Waker>>,
@@ -44,7 +44,7 @@ impl<C> WaitSlot<C> {
         self.ticket.set(Some(ticket));
     }
 
-    /// It waits for what is brought to it alone: the number to bring it with.
+    /// Starts the wait for a delivery to this slot alone, and returns the delivery's number.
     pub(super) fn expect(&self) -> u64 {
         let errand = self.errands.get().wrapping_add(1);
         self.errands.set(errand);
@@ -52,7 +52,7 @@ impl<C> WaitSlot<C> {
         errand
     }
 
-    /// Whether that is what it still waits for, and nothing that it asked for since.
+    /// Returns whether the session still waits for this delivery, not for a later one.
     pub(super) fn expects(&self, errand: u64) -> bool {
         self.expected.get() == Some(errand)
     }
@@ -75,7 +75,7 @@ impl<C> WaitSlot<C> {
         }
     }
 
-    /// What was brought.
+    /// Takes the delivery.
     pub(crate) fn take(&self, context: &Context<'_>) -> Option<WaitResult<C>> {
         let delivery = self.delivery.borrow_mut().take();
         if delivery.is_none() {
@@ -90,7 +90,7 @@ impl<C> WaitSlot<C> {
         delivery
     }
 
-    /// What was brought to a session that has left.
+    /// Takes a delivery that arrived after the session stopped waiting.
     pub(crate) fn take_late(&self) -> Option<WaitResult<C>> {
         self.delivery.borrow_mut().take()
     }

@@ -1,4 +1,4 @@
-//! One worker's parts of the pools of every service that has any.
+//! Holds one worker's parts of the pools of every service that has any.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::session::{mysql, postgres};
 
-/// Those of one protocol, by the service's id.
+/// Pools of one protocol, by service id.
 pub(crate) type ById<C> = RefCell<HashMap<u64, Rc<WorkerPool<C>>>>;
 
-/// All of them.
+/// Pools of all protocols.
 #[derive(Default)]
 pub(crate) struct WorkerPools {
     pub(crate) postgres: ById<postgres::server::ServerConnection>,
@@ -22,7 +22,7 @@ pub(crate) struct WorkerPools {
 }
 
 impl WorkerPools {
-    /// That of a service; `None`: the service has none.
+    /// Returns a service's pool; `None`: the service has none.
     pub(crate) fn of<C: PoolableConnection>(
         &self,
         worker: &Rc<Worker>,
@@ -38,13 +38,13 @@ impl WorkerPools {
         Some(lending)
     }
 
-    /// Twice a second.
+    /// Maintains all pools; runs twice a second.
     pub(crate) fn upkeep(&self) {
         all(&self.postgres).iter().for_each(WorkerPool::upkeep);
         all(&self.mysql).iter().for_each(WorkerPool::upkeep);
     }
 
-    /// Another worker wants something done, or brings something.
+    /// Handles a message of another worker.
     pub(crate) fn run_errand(&self, worker: &Rc<Worker>, service_id: u64, errand: PoolMessage) {
         if let Some(lending) = one(&self.postgres, service_id) {
             lending.handle_message(worker, errand);
@@ -53,7 +53,7 @@ impl WorkerPools {
         }
     }
 
-    /// Tells of a service's connections that nobody uses now.
+    /// Describes a service's connections that no session uses now.
     pub(crate) fn describe_idle(&self, service_id: u64, idle: &mut Vec<IdleInfo>) {
         if let Some(lending) = one(&self.postgres, service_id) {
             lending.describe_idle(idle);
@@ -63,7 +63,7 @@ impl WorkerPools {
         }
     }
 
-    /// The services that this worker has pools of.
+    /// Returns the services that this worker has pools of.
     pub(crate) fn services(&self) -> Vec<Arc<Service>> {
         let mut services = Vec::new();
         services.extend(
