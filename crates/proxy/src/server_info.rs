@@ -1,5 +1,5 @@
-//! What the control plane learns of a database service's servers, for the sessions: catalogs,
-//! positions, logins. Sessions read it and say what they need; they never ask a server themselves.
+//! Provides sessions with information about a service's servers that the control plane collects:
+//! catalogs, positions, logins. Sessions never query a server themselves.
 
 mod accounts;
 mod catalog;
@@ -29,7 +29,7 @@ pub use routines::Routines;
 
 use logins::LookupQueue;
 
-/// One service's, shared by all workers.
+/// Server info of one service, shared by all workers.
 #[derive(Debug)]
 pub struct ServerInfo {
     databases: Databases,
@@ -38,7 +38,7 @@ pub struct ServerInfo {
     accounts: LookupQueue<MysqlAuthRecords>,
     routines: ArcSwapOption<Routines>,
     routines_changed: Notify,
-    /// Their first reading is under way.
+    /// True while the first reading is in progress.
     routines_pending: AtomicBool,
     routines_read: Notify,
     problems: Mutex<Vec<String>>,
@@ -47,7 +47,7 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Nothing is known yet, but that others may have written until now.
+    /// Creates an empty server info that assumes that other writers were active until now.
     #[must_use]
     pub fn new(workers: usize, now_us: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -65,30 +65,30 @@ impl ServerInfo {
         })
     }
 
-    /// The databases whose catalogs are kept. A session does best to hold on to its [`Database`].
+    /// Returns the databases whose catalogs are kept. A session should keep its [`Database`].
     pub fn databases(&self) -> &Databases {
         &self.databases
     }
 
-    /// What is known of a database; `None`: nobody has read it yet, and everything is unknown.
+    /// Returns a database's catalog; `None`: not read yet, and everything is unknown.
     pub fn catalog(&self, database: &str) -> Option<Arc<Catalog>> {
         self.databases.get(database)?.catalog()
     }
 
-    /// A session has changed the catalog: it is read anew soon.
+    /// Reports that a session has changed the catalog, which is read again soon.
     pub fn catalog_changed(&self, database: &str) {
         if let Some(database) = self.databases.get(database) {
             database.changed();
         }
     }
 
-    /// MySQL: what is known of the servers' routines, views and tables; `None`: nobody has read
-    /// them yet, and everything is unknown.
+    /// MySQL: returns the servers' routines, views and tables; `None`: not read yet, and everything
+    /// is unknown.
     pub fn routines(&self) -> Option<Arc<Routines>> {
         self.routines.load_full()
     }
 
-    /// Which state of that; zero: nothing is known. Cheaper than to have it.
+    /// Returns the version of that state, which is cheaper than the state itself; zero: unknown.
     pub fn routines_version(&self) -> u64 {
         let routines = self.routines.load();
         routines
@@ -96,32 +96,31 @@ impl ServerInfo {
             .map_or(0, |routines| routines.generation())
     }
 
-    /// MySQL: a session has changed something among them: they are read anew soon.
+    /// MySQL: reports that a session has changed some of them, so that they are read again soon.
     pub fn routines_changed(&self) {
         self.routines_changed.notify_one();
     }
 
-    /// Waits until they are worth reading anew; for the control plane, one caller at a time.
+    /// Waits until they should be read again; for the control plane, one caller at a time.
     pub async fn routines_news(&self) {
         self.routines_changed.notified().await;
     }
 
-    /// They were read; `None`: they cannot be, and nothing is known of them.
+    /// Stores the result of a reading; `None`: they cannot be read, and are unknown.
     pub fn learn_routines(&self, routines: Option<Arc<Routines>>) {
         self.routines.store(routines);
         self.routines_pending.store(false, Ordering::Release);
         self.routines_read.notify_waiters();
     }
 
-    /// MySQL: they are going to be read for the first time.
+    /// MySQL: announces their first reading.
     pub fn expect_routines(&self) {
         let is_first = self.routines.load().is_none();
         self.routines_pending.store(is_first, Ordering::Release);
     }
 
-    /// MySQL: waits until they were read for the first time, or cannot be; not at all where nobody
-    /// reads them. Whoever comes in before would be taken to leave nothing behind by triggers, and
-    /// anything by functions.
+    /// MySQL: waits for the end of the first reading, if one is due. Without it, a session would be
+    /// taken to leave no state through triggers, and any state through functions.
     pub async fn routines_expected(&self) {
         let read = self.routines_read.notified();
         let mut read = std::pin::pin!(read);
@@ -132,7 +131,7 @@ impl ServerInfo {
         }
     }
 
-    /// What the servers do not let us know, for the status.
+    /// Returns the facts that the servers do not reveal, for the status.
     pub fn problems(&self) -> Vec<String> {
         self.problems
             .lock()
@@ -140,66 +139,67 @@ impl ServerInfo {
             .clone()
     }
 
-    /// All of it, as it is now.
+    /// Replaces all problems.
     pub fn set_problems(&self, problems: Vec<String>) {
         *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
     }
 
-    /// Where the primary and the replicas are: one picture, replaced as a whole. A decision looks
-    /// at one picture only.
+    /// Returns the positions of the primary and the replicas: one snapshot, replaced as a whole.
+    /// Each decision uses one snapshot only.
     pub fn positions(&self) -> Guard<Arc<Positions>> {
         self.track.positions()
     }
 
-    /// The present primary's time; see `policy::causality`.
+    /// Returns the epoch of the current primary; see `policy::causality`.
     pub fn epoch(&self) -> u64 {
         self.track.positions().epoch
     }
 
-    /// A write's answer has come to a worker, and is not sent on yet.
+    /// Records that a worker has received the reply to a write, before the reply is forwarded.
     pub fn wrote(&self, worker: usize, now_us: u64) {
         self.track.wrote(worker, now_us);
     }
 
-    /// When workers wrote last.
+    /// Returns the times of the workers' last writes.
     pub fn writes(&self) -> &Writes {
         self.track.writes()
     }
 
-    /// The control plane's side of the positions.
+    /// Returns the control plane's side of the positions.
     pub fn track(&self) -> &PositionTracker {
         &self.track
     }
 
-    /// What a server has of a user who wants to log in, asked for after this call.
+    /// Returns a user's login record from a server, queried after this call.
     ///
     /// # Errors
-    /// If there is no such user, or nobody can tell.
+    /// If there is no such user, or no server can be queried.
     pub async fn login(&self, user: &str) -> Result<PostgresAuthRecord, LookupError> {
         self.logins.ask(user).await
     }
 
-    /// The next request for a login; for the control plane. Those who went meanwhile are left out.
+    /// Waits for the next login lookup; for the control plane. Skips lookups whose session has
+    /// ended.
     pub async fn next_login(&self) -> LookupRequest<PostgresAuthRecord> {
         self.logins.next().await
     }
 
-    /// What a MySQL or MariaDB server has of a user who wants to log in, asked for after this call.
-    /// An answer without rows is one too: there is no such user.
+    /// Returns a user's account rows from a MySQL or MariaDB server, queried after this call. A
+    /// result without rows is valid: there is no such user.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If no server can be queried.
     pub async fn accounts(&self, user: &str) -> Result<MysqlAuthRecords, LookupError> {
         self.accounts.ask(user).await
     }
 
-    /// The next request for a user's account rows; for the control plane, as [`Self::next_login`].
+    /// Waits for the next lookup of account rows; for the control plane, like [`Self::next_login`].
     pub async fn next_accounts(&self) -> LookupRequest<MysqlAuthRecords> {
         self.accounts.next().await
     }
 
-    /// Something in the traffic says that a server's role is not what was thought (25006, 57P01, a
-    /// broken connection): it is asked at once.
+    /// Requests an immediate check of a server's role, because traffic contradicts the known role
+    /// (25006, 57P01, a broken connection).
     pub fn request_role_check(&self, server_id: u64) {
         let mut doubts = self
             .role_checks
@@ -210,7 +210,8 @@ impl ServerInfo {
         }
     }
 
-    /// The servers that sessions doubt, each once; for the control plane, one caller at a time.
+    /// Waits for servers whose role sessions doubt, without duplicates; for the control plane, one
+    /// caller at a time.
     pub async fn next_role_checks(&self) -> BTreeSet<u64> {
         loop {
             let doubts = {

@@ -1,4 +1,4 @@
-//! One service as the data plane sees it: an immutable view, replaced as a whole, and its numbers.
+//! Holds a service for the data plane: an immutable snapshot, replaced as a whole, and counters.
 
 pub mod database;
 pub mod digests;
@@ -23,26 +23,26 @@ use crate::upstream::queue::Queue;
 use database::{DatabaseService, DatabaseSnapshot, Sizes};
 use rules::RuleBook;
 
-/// How a service is to be served from now on; nothing in it changes.
+/// Immutable description of how a service is served from now on.
 #[derive(Debug)]
 pub struct ServiceSnapshot {
-    /// Limits and times.
+    /// Limits and timeouts.
     pub settings: ServiceSettings,
-    /// Who may be picked, and how.
+    /// Members that may be picked, and the algorithm.
     pub pool: ServerSet,
     /// The servers, in the order of the pool's members.
     pub servers: Vec<Arc<Server>>,
-    /// For a service that speaks a database's protocol.
+    /// Set for a service with a database protocol.
     pub database: Option<DatabaseSnapshot>,
 }
 
 impl ServiceSnapshot {
-    /// Nobody is up, and clients are not to wait for somebody.
+    /// Returns whether no server is up and clients must not wait for one.
     pub(crate) fn refuses(&self) -> bool {
         !self.settings.wait_when_down && self.pool.eligible_count() == 0
     }
 
-    /// Picks a server for a client and reserves a place on it.
+    /// Picks a server for a client and reserves a permit on it.
     pub(crate) fn pick(&self, key: u64, tried_ids: &[u64]) -> Pick {
         let mut tried = MemberSet::none();
         for (index, server) in self.servers.iter().enumerate() {
@@ -59,7 +59,7 @@ impl ServiceSnapshot {
         })
     }
 
-    /// Whether the server takes clients of the service.
+    /// Returns whether the server accepts clients of the service.
     pub(crate) fn offers(&self, server_id: u64) -> bool {
         let mut members = self.pool.members().iter().zip(&self.servers);
         members.any(|(member, server)| member.accepting && server.id == server_id)
@@ -69,12 +69,12 @@ impl ServiceSnapshot {
         self.database.as_ref().map(|own| &own.sizes)
     }
 
-    /// Whether the server belongs to the service.
+    /// Returns whether the server belongs to the service.
     pub(crate) fn lists(&self, server_id: u64) -> bool {
         self.servers.iter().any(|server| server.id == server_id)
     }
 
-    /// Whether a server that takes clients has not failed this client yet.
+    /// Returns whether a server that accepts clients has not failed this client yet.
     pub(crate) fn has_untried(&self, tried_ids: &[u64]) -> bool {
         let mut members = self.pool.members().iter().zip(&self.servers);
         members.any(|(member, server)| {
@@ -83,19 +83,19 @@ impl ServiceSnapshot {
     }
 }
 
-/// A service; lives as long as the configuration names it and its sessions last.
+/// A service; lives until it is removed from the configuration and its sessions have ended.
 #[derive(Debug)]
 pub struct Service {
-    /// Unique in this process, never used again.
+    /// Unique in this process, never reused.
     pub id: u64,
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: Arc<str>,
-    /// Its numbers.
+    /// Counters of the service.
     pub counters: ServiceCounters,
-    /// Its clients against `max_connections`.
+    /// Permits for clients, limited by `max_connections`.
     pub places: Permits,
     pub(crate) queue: Queue,
-    /// For a service that speaks a database's protocol.
+    /// Set for a service with a database protocol.
     pub database: Option<Arc<DatabaseService>>,
     view: ArcSwap<ServiceSnapshot>,
 }
@@ -119,7 +119,7 @@ impl Service {
         }
     }
 
-    /// The view that holds now.
+    /// Returns the current snapshot.
     pub fn snapshot(&self) -> Guard<Arc<ServiceSnapshot>> {
         self.view.load()
     }
@@ -128,12 +128,12 @@ impl Service {
         self.view.load_full()
     }
 
-    /// What an operator wants done with some statements, if anything.
+    /// Returns an operator's rules for statements, if any.
     pub(crate) fn rules(&self) -> Option<Arc<RuleBook>> {
         self.snapshot().database.as_ref()?.rules.clone()
     }
 
-    /// True: the sizes of its pools are others than before.
+    /// Replaces the snapshot. Returns true if the sizes of the pools have changed.
     pub(crate) fn replace_view(&self, view: ServiceSnapshot) -> bool {
         self.places.set_limit(view.settings.max_connections);
         let new = Arc::new(view);
@@ -141,28 +141,28 @@ impl Service {
         before.sizes() != new.sizes()
     }
 
-    /// How MySQL's servers read the texts of clients that have set nothing; `None`: no server has
-    /// greeted yet, or they are others'.
+    /// Returns the modes in which MySQL servers read texts of clients that have set none; `None`:
+    /// no server has sent a greeting yet, or the service is not MySQL.
     pub fn mysql_modes(&self) -> Option<LexerModes> {
         self.database.as_ref()?.of_mysql()?.modes(&self.snapshot())
     }
 
-    /// Clients being served or waiting.
+    /// Returns the number of clients that are served or wait.
     pub fn active(&self) -> u32 {
         self.places.in_use()
     }
 
-    /// The same with those of other processes that drain.
+    /// Like [`active`](Self::active), but includes the clients of other processes that drain.
     pub fn active_everywhere(&self) -> u32 {
         self.active().saturating_add(self.places.in_use_elsewhere())
     }
 
-    /// Clients waiting for a server.
+    /// Returns the number of clients that wait for a server.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Counts a client in, or says that the service is full.
+    /// Counts a client in. Returns `None` if the service is full.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<ClientPermit> {
         self.counters.sessions.add(1);
         if !self.places.try_acquire() {
@@ -175,7 +175,7 @@ impl Service {
     }
 }
 
-/// A client's place in `max_connections`, given back on drop.
+/// A client's permit under `max_connections`, released on drop.
 #[derive(Debug)]
 pub(crate) struct ClientPermit {
     service: Arc<Service>,

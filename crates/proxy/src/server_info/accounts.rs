@@ -1,4 +1,4 @@
-//! What a MySQL or MariaDB server has of a user: its account rows, and which of them counts.
+//! Selects a user's effective account among the rows of a MySQL or MariaDB server.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -11,41 +11,40 @@ use crate::tls::Names;
 #[cfg(test)]
 mod tests;
 
-/// The rows of one user, and of nobody, as one server has them. Asked for at each login, never
-/// kept.
+/// Rows of one user, and of the anonymous user, at one server. Queried at each login, never kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MysqlAuthRecords {
-    /// Some errors have other numbers there.
+    /// True for MariaDB, whose numbers of some errors differ.
     pub mariadb: bool,
-    /// What the server takes us for when we connect: a host name, an address, or both.
+    /// Host name, address, or both by which the server identifies connections of Evenkeel.
     ///
-    /// Evenkeel logs in to the servers from its own address, so the row that counts is the one that
-    /// a server chooses for *us*: `'app'@'10.0.0.%'` must match Evenkeel's address, not the
-    /// client's. Where clients may come from is said by `allow_from` of `[service.auth]`.
+    /// Evenkeel logs in to the servers from its own address, so the effective row is the one that a
+    /// server chooses for *Evenkeel*: `'app'@'10.0.0.%'` must match Evenkeel's address, not the
+    /// client's. `allow_from` of `[service.auth]` limits the addresses of clients.
     pub from: Vec<String>,
-    /// The rows, in whatever order.
+    /// The rows, in any order.
     pub rows: Vec<MysqlAuthRecord>,
-    /// The plugin that most accounts have: users who do not exist are asked by it.
+    /// The plugin of most accounts, which is also requested from users that do not exist.
     pub usual_plugin: String,
 }
 
 /// One account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MysqlAuthRecord {
-    /// Empty: anybody.
+    /// Empty: the anonymous user.
     pub user: String,
-    /// Where from, with wildcards or a network.
+    /// Host, with wildcards or a network.
     pub host: String,
-    /// How it may be proved: each plugin alone is enough.
+    /// Authentication methods: each plugin alone is enough.
     pub ways: Vec<AuthMethod>,
-    /// ACCOUNT LOCK.
+    /// True after ACCOUNT LOCK.
     pub is_locked: bool,
-    /// The password must be changed first.
+    /// True if the password must be changed first.
     pub is_expired: bool,
-    /// What the connection must be like.
+    /// Requirements for the connection.
     pub requires: TlsRequirement,
-    /// Its global privileges and default role, which connections of before do not get; in no
-    /// particular form.
+    /// Global privileges and default role, which existing connections do not get; in no particular
+    /// form.
     pub rights: String,
 }
 
@@ -57,18 +56,18 @@ pub enum TlsRequirement {
     Nothing,
     /// SSL.
     Tls,
-    /// X509, or a CIPHER, which is not compared, or a certificate of these names.
+    /// X509, or a CIPHER, which is not compared, or a certificate with these names.
     Certificate(Names),
 }
 
-/// A plugin, and what is stored for it. The latter is wiped when it is dropped.
+/// A plugin and its stored credential. The latter is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthMethod {
-    /// As the server calls it.
+    /// Name of the plugin at the server.
     pub plugin: String,
     /// `authentication_string`
     pub stored: Zeroizing<Vec<u8>>,
-    /// The same of MySQL's second password (RETAIN CURRENT PASSWORD); empty: there is none.
+    /// MySQL's second password (RETAIN CURRENT PASSWORD) in the same form; empty: there is none.
     pub retained: Zeroizing<Vec<u8>>,
 }
 
@@ -79,26 +78,26 @@ impl fmt::Debug for AuthMethod {
 }
 
 impl MysqlAuthRecords {
-    /// The server looks up the names of who connects.
+    /// Returns whether the server resolves host names of connections.
     #[must_use]
     pub fn by_name(&self) -> bool {
         let first = self.from.first();
         first.is_some_and(|first| first.parse::<IpAddr>().is_err())
     }
 
-    /// The row that the server chooses for a user who comes from where we come from: that of the
-    /// most specific host; among equal ones that of the user before that of nobody.
+    /// Returns the row that the server chooses for a user from Evenkeel's address: that of the most
+    /// specific host; among equal ones, a named user's before the anonymous user's.
     #[must_use]
     pub fn chosen(&self) -> Option<&MysqlAuthRecord> {
         let fits = |row: &&MysqlAuthRecord| self.from.iter().any(|from| matches(&row.host, from));
         let mut fitting: Vec<_> = self.rows.iter().filter(fits).collect();
-        // Stable: what is equal stays in the server's order.
+        // Stable: equal rows stay in the server's order.
         fitting.sort_by_key(|row| (Reverse(specificity(&row.host)), row.user.is_empty()));
         fitting.first().copied()
     }
 }
 
-/// Literal hosts come before networks, these before patterns, which count by their beginning.
+/// Ranks hosts: literals before networks before patterns, which rank by their literal beginning.
 fn specificity(host: &str) -> (u8, usize) {
     if let Some((_, mask)) = host.split_once('/') {
         let bits = match mask.parse::<IpAddr>() {
@@ -116,7 +115,7 @@ fn specificity(host: &str) -> (u8, usize) {
     }
 }
 
-/// Whether the host of an account is, or includes, a host name or an address.
+/// Returns whether an account's host equals or includes a host name or an address.
 fn matches(host: &str, from: &str) -> bool {
     match host.split_once('/') {
         Some((network, mask)) => is_within(network, mask, from).unwrap_or(false),
@@ -128,7 +127,7 @@ fn matches(host: &str, from: &str) -> bool {
     }
 }
 
-/// `10.1.0.0/255.255.0.0` or `10.1.0.0/16`
+/// Parses `10.1.0.0/255.255.0.0` or `10.1.0.0/16`.
 fn is_within(network: &str, mask: &str, from: &str) -> Option<bool> {
     let network: IpAddr = network.parse().ok()?;
     let from: IpAddr = from.parse().ok()?;
@@ -144,10 +143,10 @@ fn is_within(network: &str, mask: &str, from: &str) -> Option<bool> {
     }
 }
 
-/// LIKE: `%` is any number of letters, `_` one, `\` takes the next as it is.
+/// Matches LIKE: `%` is any number of characters, `_` one, `\` takes the next literally.
 fn is_like(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
-    // Where to go on after a `%` that has to take one letter more.
+    // Position to resume from after a `%` that must take one more character.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         let fits = match pattern.get(at) {

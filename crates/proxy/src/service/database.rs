@@ -1,5 +1,5 @@
-//! What a service that speaks a database's protocol has besides: what is lent, what is known, who
-//! waits; and what its view says of the servers' parts.
+//! Holds the part of a service that is specific to database protocols: its pools, server info,
+//! queues, and the database part of its snapshot.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -34,117 +34,119 @@ pub use super::login_limiter::LoginLimits;
 pub use crate::session::pinning::{PinCause, PinCount};
 pub use crate::upstream::pool_registry::pause::Paused;
 
-/// How a database is served from now on; replaced with its [`View`](super::View).
+/// How a database is served from now on; replaced with its
+/// [`ServiceSnapshot`](super::ServiceSnapshot).
 #[derive(Debug)]
 pub struct DatabaseSnapshot {
-    /// A client keeps its server connection until it leaves.
+    /// True if a client keeps its server connection until it disconnects.
     pub session_mode: bool,
-    /// Which statements go to replicas.
+    /// Selects the statements that go to replicas.
     pub split: route::SplitSettings,
-    /// What reads must see.
+    /// Consistency that reads require.
     pub consistency: Consistency,
-    /// Since when sessions note what they write; zero: they always did.
+    /// Time from which sessions record their writes; zero: they always did.
     pub noted_since_us: u64,
-    /// How long they may wait for it.
+    /// Limits of the wait for consistency.
     pub causality: causality::CausalitySettings,
     /// Limits of server connections.
     pub sizes: Sizes,
-    /// Prepared statements kept on one server connection.
+    /// Maximum number of prepared statements kept on one server connection.
     pub statements_max: usize,
-    /// Limits of time.
+    /// Time limits.
     pub times: Times,
-    /// Who may log in.
+    /// Login rules.
     pub auth: Auth,
-    /// What the service calls its servers, in the order of the view's: hints name them so.
+    /// Names of the servers in the service, in the snapshot's order: hints use these names.
     pub names: Vec<Box<str>>,
-    /// The server that takes writes, by its place in the view.
+    /// Index of the server that takes writes.
     pub primary: Option<usize>,
-    /// Counts the times that another server became the primary.
+    /// Number of changes of the primary.
     pub epoch: u64,
-    /// Who reads: members in the order of the view's servers, with the load of statements that run.
+    /// Members that take reads, in the order of the servers, with the load of running statements.
     pub readers: ServerSet,
-    /// The same loads, by the server's place.
+    /// The same loads, by server index.
     pub busy: Vec<Arc<Load>>,
-    /// Which servers are replicas that take reads, by their place.
+    /// True for replicas that take reads, by server index.
     pub replicas: Vec<bool>,
-    /// Which of them are behind the others, and read only while none of these has a connection.
+    /// True for backup servers, which take reads only while no other replica has a connection; by
+    /// server index.
     pub spares: Vec<bool>,
     /// TLS towards clients.
     pub tls: Option<Arc<Acceptor>>,
-    /// How the servers are spoken to, by their id; the others are not.
+    /// Encryption towards the servers by server id; a server without an entry cannot be used.
     pub server_encryption: HashMap<u64, ServerEncryption>,
-    /// Other Evenkeels before the same clients, by their number.
+    /// Other Evenkeel instances in front of the same servers, by instance number.
     pub peers: HashMap<u16, Arc<Server>>,
-    /// What an operator wants done with some statements. `None`: nothing.
+    /// Rules that an operator has set for statements. `None`: no rules.
     pub rules: Option<Arc<RuleBook>>,
 }
 
-/// Limits of server connections; [`u32::MAX`]: none.
+/// Limits of server connections; [`u32::MAX`]: no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
-    /// One user and database at one server.
+    /// Limit for one user and database at one server.
     pub pool: u32,
-    /// All of the service's.
+    /// Limit for the service.
     pub service: u32,
-    /// One user's, unless named.
+    /// Limit for one user, unless listed in `users`.
     pub user: u32,
-    /// One database's, unless named.
+    /// Limit for one database, unless listed in `databases`.
     pub database: u32,
-    /// Users with a limit of their own.
+    /// Users with their own limit.
     pub users: HashMap<String, u32>,
-    /// Databases with a limit of their own.
+    /// Databases with their own limit.
     pub databases: HashMap<String, u32>,
 }
 
-/// Limits of time; zero: none.
+/// Time limits; zero: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// A query, from its first byte to the end of its result.
+    /// Limit of a query, from its first byte to the end of its result.
     pub query: Duration,
-    /// A transaction, from its beginning to its end.
+    /// Limit of a transaction, from its beginning to its end.
     pub transaction: Duration,
-    /// A client that says nothing in an open transaction.
+    /// Limit of a client's silence in an open transaction.
     pub idle_in_transaction: Duration,
-    /// A login.
+    /// Limit of a login.
     pub login: Duration,
-    /// A login that waits for a server which can be asked.
+    /// Limit of a login's wait for a server that can check its credentials.
     pub without_server: Duration,
 }
 
-/// Who may log in.
+/// Login rules.
 #[derive(Debug, Clone)]
 pub struct Auth {
-    /// Users that are not in the file are asked for at the servers.
+    /// True if users missing in the file are looked up at the servers.
     pub ask_servers: bool,
-    /// The file of users.
+    /// The users file.
     pub users: HashMap<String, FileUser>,
-    /// Where users may come from.
+    /// Networks that users may connect from.
     pub allow_from: HashMap<String, Vec<IpNet>>,
-    /// The others; `None`: from anywhere.
+    /// Networks for all other users; `None`: any address.
     pub allow_others_from: Option<Vec<IpNet>>,
 }
 
-/// A user of the file.
+/// A user of the users file.
 #[derive(Clone, Default)]
 pub struct FileUser {
-    /// What a login is checked against; `None`: what the servers have.
+    /// Credential that a login is checked against; `None`: the credential at the servers.
     pub credential: Option<FileCredential>,
-    /// May log in by a client certificate.
+    /// True if the user may log in with a client certificate.
     pub certificate: bool,
-    /// Is asked for the password as it is.
+    /// True if the password is requested in clear text.
     pub cleartext: bool,
-    /// Who logs in to the servers; `None`: the same.
+    /// User for the logins to servers; `None`: the same user.
     pub server_user: Option<String>,
-    /// With what; `None`: what the login gave.
+    /// Password for the logins to servers; `None`: the credential of the client's login.
     pub server_password: Option<Zeroizing<String>>,
 }
 
-/// What a login is checked against.
+/// Credential that a login is checked against.
 #[derive(Clone)]
 pub enum FileCredential {
     /// The password.
     Password(Zeroizing<String>),
-    /// A verifier, as servers keep it.
+    /// A verifier in the form that servers store.
     Verifier(Zeroizing<String>),
 }
 
@@ -157,7 +159,7 @@ impl std::fmt::Debug for FileUser {
 }
 
 impl FileUser {
-    /// The password, if that is what a login is checked against.
+    /// Returns the password, if logins are checked against one.
     pub(crate) fn password(&self) -> Option<&[u8]> {
         match &self.credential {
             Some(FileCredential::Password(password)) => Some(password.as_bytes()),
@@ -167,13 +169,12 @@ impl FileUser {
 }
 
 impl DatabaseSnapshot {
-    /// Whether reads may go to replicas; a client with a connection of its own stays at the
-    /// primary.
+    /// Returns whether reads may go to replicas; a client in session mode stays at the primary.
     pub(crate) fn splits_reads(&self) -> bool {
         self.split.reads && !self.session_mode
     }
 
-    /// TLS towards a server; `None` only where that is off.
+    /// Returns the TLS connector for a server; `None` only if TLS is off there.
     pub(crate) fn connector(&self, server: &Server) -> Result<Option<&Connector>, ConnectError> {
         let why = match self.server_encryption.get(&server.id) {
             Some(ServerEncryption::Plaintext) => return Ok(None),
@@ -184,14 +185,15 @@ impl DatabaseSnapshot {
         Err(ConnectError::unreachable(server, why))
     }
 
-    /// A hint in a comment, for the router.
+    /// Resolves a hint in a comment for the router.
     pub(crate) fn routed(&self, hint: &RoutingHint) -> route::ResolvedHint {
         hint.routed(|name| self.names.iter().position(|known| known.as_bytes() == name))
     }
 }
 
 impl Auth {
-    /// Whether a user may come from an address; clients of a Unix socket have none, and may.
+    /// Returns whether a user may connect from an address; clients of a Unix socket have none, and
+    /// may.
     pub(crate) fn may_come_from(&self, user: &str, address: Option<IpAddr>) -> bool {
         let networks = self.allow_from.get(user);
         let (Some(networks), Some(address)) =
@@ -214,29 +216,29 @@ impl Sizes {
     }
 }
 
-/// What the workers of a service share, as long as the service lives.
+/// State that a service's workers share for the service's lifetime.
 #[derive(Debug)]
 pub struct DatabaseService {
     pub(crate) lender: Arc<PoolRegistry>,
-    /// What the control plane learns of the servers.
+    /// Information about the servers, collected by the control plane.
     pub knowledge: Arc<ServerInfo>,
     pub(crate) failover_queue: SharedFailoverQueue,
     pub(crate) own: ProtocolService,
     figures: Box<[ServiceStats]>,
-    /// Clients who have not logged in yet.
+    /// Limits clients that have not logged in yet.
     doorstep: ArcSwap<LoginLimiter>,
-    /// Statements that run at each server, by its id: what balancing looks at.
+    /// Running statements at each server, by server id: input of the load balancing.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
-    /// How often each rule fitted, by its name: a reload does not forget that.
+    /// Match counts of rules by name, which survive a reload.
     hits: Mutex<HashMap<Box<str>, Arc<Hits>>>,
-    /// None: statements are not counted apart.
+    /// `None`: statements are not counted separately.
     digests: ArcSwapOption<Digests>,
     pin_causes: PinCauses,
-    /// By worker, user and database: each has one writer, and there is one of each for ever.
+    /// By worker, user and database: each entry has one writer, and is never removed.
     usages: Mutex<HashMap<Whose, UserStatsEntry>>,
 }
 
-/// What the workers share besides, as the protocol has it.
+/// Protocol-specific state that the workers share.
 #[derive(Debug)]
 pub(crate) enum ProtocolService {
     Postgres(Arc<postgres::shared::PostgresService>),
@@ -246,32 +248,33 @@ pub(crate) enum ProtocolService {
 /// A worker, a user, and a database.
 type Whose = (usize, Arc<str>, Arc<str>);
 
-/// A client may make any number of schemas: what users do in more of them is not told apart.
+/// Maximum number of entries: clients can create any number of schemas, so further ones are not
+/// counted separately.
 const USAGES_MAX: usize = 10_000;
 
-/// Whose usage it is.
+/// One worker's statistics of a user in a database.
 #[derive(Debug, Clone)]
 pub struct UserStatsEntry {
-    /// Who.
+    /// User name.
     pub user: Arc<str>,
-    /// Where.
+    /// Database name.
     pub database: Arc<str>,
-    /// As one worker has counted it.
+    /// Counts of one worker.
     pub usage: Arc<UserStats>,
 }
 
 impl DatabaseService {
-    /// What has pinned sessions to server connections, the most frequent cause first.
+    /// Returns the causes that have pinned sessions to server connections, the most frequent first.
     pub fn pin_causes(&self) -> Vec<PinCount> {
         self.pin_causes.all()
     }
 
-    /// A session was pinned. Returns whether its cause is a new one.
+    /// Counts a pinned session. Returns whether its cause is a new one.
     pub(crate) fn pinned(&self, cause: &Arc<PinCause>) -> bool {
         self.pin_causes.count(cause)
     }
 
-    /// For PostgreSQL: nothing is open and nobody waits.
+    /// Creates the state of a PostgreSQL service, without connections or waiting clients.
     pub fn postgres(
         workers: usize,
         knowledge: Arc<ServerInfo>,
@@ -282,7 +285,7 @@ impl DatabaseService {
         Self::new(workers, knowledge, connection_pool, failover_queue, own)
     }
 
-    /// The same for MySQL.
+    /// Creates the state of a MySQL service, without connections or waiting clients.
     pub fn mysql(
         workers: usize,
         knowledge: Arc<ServerInfo>,
@@ -319,7 +322,7 @@ impl DatabaseService {
         }
     }
 
-    /// None: it does not speak PostgreSQL.
+    /// Returns PostgreSQL's part. `None`: another protocol.
     pub(crate) fn of_postgres(&self) -> Option<&Arc<postgres::shared::PostgresService>> {
         match &self.own {
             ProtocolService::Postgres(own) => Some(own),
@@ -327,7 +330,7 @@ impl DatabaseService {
         }
     }
 
-    /// None: it does not speak MySQL.
+    /// Returns MySQL's part. `None`: another protocol.
     pub(crate) fn of_mysql(&self) -> Option<&Arc<mysql::shared::PostgresService>> {
         match &self.own {
             ProtocolService::MySql(own) => Some(own),
@@ -335,7 +338,7 @@ impl DatabaseService {
         }
     }
 
-    /// Other settings, from a reload.
+    /// Applies changed settings from a reload.
     pub fn set_settings(
         &self,
         connection_pool: connection_pool::PoolSettings,
@@ -345,21 +348,21 @@ impl DatabaseService {
         self.failover_queue.set_settings(failover_queue);
     }
 
-    /// So many may be at their login from now on. Who is at it, or waits, is by the number of
-    /// before.
+    /// Sets the limits of concurrent logins. Logins in progress and queued ones keep the previous
+    /// limits.
     pub fn set_login_places(&self, places: LoginLimits) {
         if self.doorstep.load().places() != places {
             self.doorstep.store(Arc::new(LoginLimiter::new(places)));
         }
     }
 
-    /// Where clients wait who have not logged in yet.
+    /// Returns the limiter for clients that have not logged in yet.
     pub(crate) fn doorstep(&self) -> Arc<LoginLimiter> {
         self.doorstep.load_full()
     }
 
-    /// So many different statements are counted apart from now on; zero: none are. If that was
-    /// another number before, counting begins anew.
+    /// Sets the number of statements that are counted separately; zero: none. If the number
+    /// changes, all counts start at zero.
     pub fn set_digests(&self, max: usize) {
         let known = self.digests.load();
         let is_same = known.as_ref().map_or(0, |digests| digests.max()) == max;
@@ -370,23 +373,23 @@ impl DatabaseService {
         }
     }
 
-    /// The statements that are counted apart.
+    /// Returns the statements that are counted separately.
     pub fn digests(&self) -> Guard<Option<Arc<Digests>>> {
         self.digests.load()
     }
 
-    /// What the roles are now, after every look at them: who waits for a primary goes on when there
-    /// is one.
+    /// Applies the roles after each check of them: clients that wait for a primary continue when
+    /// there is one.
     pub fn turn(&self, primary: PrimaryStatus) {
         self.failover_queue.turn(primary);
     }
 
-    /// How many wait for a primary.
+    /// Returns the number of clients that wait for a primary.
     pub fn waiting_for_primary(&self) -> usize {
         self.failover_queue.len()
     }
 
-    /// The statements that run at a server, the same in every view.
+    /// Returns the load of running statements at a server, which all snapshots share.
     pub fn busy(&self, server_id: u64) -> Arc<Load> {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let load = busy
@@ -395,20 +398,20 @@ impl DatabaseService {
         Arc::clone(load)
     }
 
-    /// The hits of a rule, the same in every view that has one of this name.
+    /// Returns the match counts of a rule, which all snapshots with a rule of this name share.
     pub fn hits(&self, rule: &str) -> Arc<Hits> {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = hits.get(rule) {
             return Arc::clone(known);
         }
-        // Those of rules that no view has are forgotten.
+        // Counts of rules that no snapshot has are removed.
         hits.retain(|_, known| Arc::strong_count(known) > 1);
         let new = Arc::new(Hits::new(self.figures.len()));
         hits.insert(rule.into(), Arc::clone(&new));
         new
     }
 
-    /// A worker's own count of what a user does in a database.
+    /// Returns a worker's own statistics of a user in a database.
     pub(crate) fn usage(
         &self,
         worker: usize,
@@ -430,13 +433,14 @@ impl DatabaseService {
         Arc::clone(&of.usage)
     }
 
-    /// What users did in databases: several entries of one user and database are to be summed.
+    /// Returns the statistics of users in databases: entries of the same user and database must be
+    /// summed.
     pub fn usages(&self) -> Vec<UserStatsEntry> {
         let usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
         usages.values().cloned().collect()
     }
 
-    /// What each worker has counted.
+    /// Returns the counters of each worker.
     pub fn figures(&self) -> &[ServiceStats] {
         &self.figures
     }

@@ -1,7 +1,7 @@
-//! Statements by their digest: what differs in its literals only is one. A table of fixed size:
-//! what finds no place in it is counted as one other.
+//! Counts statements by digest: statements that differ only in literals are one. The table has a
+//! fixed size; statements without an entry are counted together.
 //!
-//! Sessions take no lock but for a statement that the table has not seen.
+//! Sessions take a lock only for statements that are not in the table.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -14,21 +14,22 @@ use crate::clock;
 use crate::counters::work::{LocalCounter, TimedResult, WorkCounters, WorkTotals};
 use crate::service::database::DatabaseService;
 
-/// The digest of what has none.
+/// The digest of texts that have none.
 pub(crate) const NONE: u64 = 0;
 
-/// Of a long text, so much is kept.
+/// Maximum length of a kept text, in bytes.
 const TEXT_LENGTH_MAX: usize = 1_000;
 
 impl DatabaseService {
-    /// A text that is run is counted under its digest from now on.
+    /// Enters a text that is executed, which is counted under its digest from now on.
     pub(crate) fn enter(&self, digest: u64, text: &[u8], dialect: Option<Dialect>) {
         if let (Some(digests), Some(dialect)) = (&*self.digests(), dialect) {
             digests.enter(digest, || normalised(text, dialect));
         }
     }
 
-    /// The text of a statement without its literals, or its digest where that is not counted apart.
+    /// Returns the text of a statement without its literals, or its digest if it is not counted
+    /// separately.
     pub(crate) fn statement_of(&self, digest: u64) -> String {
         let digests = self.digests();
         let text = digests.as_ref().and_then(|digests| digests.text(digest));
@@ -40,19 +41,19 @@ impl DatabaseService {
 #[derive(Debug)]
 pub struct Digests {
     max: usize,
-    /// A digest has the first free place from its own on; twice as many as there may be digests, so
-    /// that it is not far.
+    /// Hash table of digests: a digest has the first free slot from its own on. The table has twice
+    /// as many slots as digests, so that probes are short.
     places: Box<[AtomicU64]>,
     taken: AtomicUsize,
-    /// By worker.
+    /// Counts by worker.
     seen: Box<[Seen]>,
     first: Mutex<HashMap<u64, First>>,
 }
 
-/// What one worker has seen.
+/// Counts of one worker.
 #[derive(Debug)]
 struct Seen {
-    /// By the digest's place.
+    /// Counts by the digest's slot.
     known: Box<[OnceLock<Box<Counted>>]>,
     others: Counted,
 }
@@ -64,32 +65,32 @@ struct Counted {
     last_ms: LocalCounter,
 }
 
-/// A statement when it was seen first.
+/// First occurrence of a statement.
 #[derive(Debug, Clone)]
 struct First {
     text: Box<str>,
     at_ms: u64,
 }
 
-/// One statement, as all workers have seen it.
+/// One statement with the counts of all workers.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
-    /// Its number; zero: all those that found no place.
+    /// Its digest; zero: all statements without a slot.
     pub digest: u64,
     /// Its text without literals.
     pub text: Box<str>,
-    /// What was run.
+    /// Execution counters.
     pub worked: WorkTotals,
-    /// How often on a replica.
+    /// Number of executions on replicas.
     pub on_replicas: u64,
-    /// When it was seen first, milliseconds of the clock.
+    /// Time of the first execution, milliseconds of the clock.
     pub first_ms: u64,
-    /// And last.
+    /// Time of the last execution, milliseconds of the clock.
     pub last_ms: u64,
 }
 
 impl Digests {
-    /// Room for so many statements.
+    /// Creates a table for up to `max` statements.
     pub(crate) fn new(max: usize, workers: usize) -> Self {
         let length = (max * 2).next_power_of_two();
         let seen = || Seen {
@@ -105,12 +106,12 @@ impl Digests {
         }
     }
 
-    /// How many statements it has room for.
+    /// Returns the maximum number of statements.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// The places that a digest may have, the likeliest first.
+    /// Returns the slots that a digest may have, the likeliest first.
     fn places_of(&self, digest: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.places.len() - 1;
         let own = digest as usize;
@@ -128,12 +129,12 @@ impl Digests {
         None
     }
 
-    /// A statement is known from now on, if there is room for it.
+    /// Enters a statement if there is a free entry.
     pub(crate) fn enter(&self, digest: u64, text: impl FnOnce() -> String) {
         if digest == NONE || self.place(digest).is_some() {
             return;
         }
-        // Two workers that enter two at once may leave one place free.
+        // Two workers that enter two statements concurrently may leave one slot unused.
         if self.taken.load(Relaxed) >= self.max || self.taken.fetch_add(1, Relaxed) >= self.max {
             return;
         }
@@ -150,7 +151,7 @@ impl Digests {
         }
     }
 
-    /// The text of a statement that is counted apart.
+    /// Returns the text of a statement that is counted separately.
     fn text(&self, digest: u64) -> Option<String> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         first.get(&digest).map(|first| first.text.to_string())
@@ -164,7 +165,7 @@ impl Digests {
         first.insert(digest, First { text, at_ms });
     }
 
-    /// A worker has run one.
+    /// Counts an execution by a worker.
     pub(crate) fn count(
         &self,
         worker: usize,
@@ -182,7 +183,7 @@ impl Digests {
         counted.last_ms.set(now_ms);
     }
 
-    /// All statements that were run, and as the last those that found no place.
+    /// Returns all executed statements; the last entry sums those without a slot.
     pub fn all(&self) -> Vec<Digest> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         let known = first.iter().filter_map(|(digest, first)| {
@@ -232,7 +233,7 @@ mod tests {
         let digests = Digests::new(10, 2);
         run(&digests, 0, 7, false);
         run(&digests, 1, 7, true);
-        // The same place in the table.
+        // This digest has the same slot in the table.
         run(&digests, 1, 7 + 32, false);
         let seven = of(&digests, 7).unwrap();
         assert_eq!((seven.worked.queries, seven.on_replicas), (2, 1));

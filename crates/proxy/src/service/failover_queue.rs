@@ -1,4 +1,4 @@
-//! The line of those who wait for a primary, over all workers.
+//! Queues clients of all workers that wait for a primary.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use evenkeel_policy::failover_queue::{
 
 use crate::clock;
 
-/// One who waits; his turn comes from any thread.
+/// A waiting client; its turn may be announced by any thread.
 #[derive(Debug, Default)]
 pub(crate) struct FailoverWaiter {
     state: Mutex<TurnState>,
@@ -24,7 +24,7 @@ struct TurnState {
 }
 
 impl FailoverWaiter {
-    /// His turn, or the end of his waiting.
+    /// Polls for the client's turn, or the end of its wait.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), PrimaryError>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(outcome) = state.outcome {
@@ -45,14 +45,14 @@ impl FailoverWaiter {
     }
 }
 
-/// One service's line.
+/// One service's queue.
 #[derive(Debug)]
 pub(crate) struct SharedFailoverQueue {
     waiting: Mutex<(FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)>,
     calm: AtomicBool,
 }
 
-/// What one who asks for the primary is told.
+/// Result of a request for the primary.
 pub(crate) enum FailoverAdmission {
     Go,
     Wait(FailoverTicket, Arc<FailoverWaiter>),
@@ -71,7 +71,7 @@ impl SharedFailoverQueue {
         self.lock().0.set_settings(settings);
     }
 
-    /// Whether there is a primary, and nobody who waited for it comes first.
+    /// Returns whether there is a primary, and no queued client is served first.
     pub(crate) fn is_calm(&self) -> bool {
         self.calm.load(Relaxed)
     }
@@ -80,7 +80,7 @@ impl SharedFailoverQueue {
         self.lock().0.len()
     }
 
-    /// New work for the primary.
+    /// Admits or queues new work for the primary.
     pub(crate) fn ask(&self, now_ms: u64) -> FailoverAdmission {
         let mut line = self.lock();
         let told = match line.0.ask(now_ms) {
@@ -96,21 +96,21 @@ impl SharedFailoverQueue {
         told
     }
 
-    /// What the servers' roles are now.
+    /// Applies the current roles of the servers.
     pub(crate) fn turn(&self, primary: PrimaryStatus) {
         let mut line = self.lock();
         let tickets = line.0.set_primary_status(primary, clock::now_ms());
         self.call(line, &tickets);
     }
 
-    /// Whose turn it was has come to the primary, or does not want to any more.
+    /// Reports that an admitted client has reached the primary, or has given up.
     pub(crate) fn done(&self, ticket: FailoverTicket) {
         let mut line = self.lock();
         let tickets = line.0.done(ticket, clock::now_ms());
         self.call(line, &tickets);
     }
 
-    /// The primary was none for him: he waits on, in his old place.
+    /// Requeues a client whose primary failed it, at its previous position.
     pub(crate) fn wait_on(&self, ticket: FailoverTicket) -> Arc<FailoverWaiter> {
         let mut line = self.lock();
         line.0.requeue(ticket);
@@ -127,12 +127,12 @@ impl SharedFailoverQueue {
             self.publish(&line.0);
             return;
         }
-        // His turn has come meanwhile: the next one's, then.
+        // The client was admitted meanwhile: pass its turn on.
         let tickets = line.0.done(ticket, clock::now_ms());
         self.call(line, &tickets);
     }
 
-    /// About once a second: nobody waits for too long.
+    /// Ends waits that exceed the limit; runs about once a second.
     pub(crate) fn upkeep(&self, now_ms: u64) {
         if self.is_calm() {
             return;
@@ -143,7 +143,7 @@ impl SharedFailoverQueue {
         self.call(line, &tickets);
     }
 
-    /// Tells those who have waited too long.
+    /// Notifies clients that have waited too long.
     fn expire(&self, now_ms: u64) {
         let mut line = self.lock();
         let expired = line.0.expire(now_ms);

@@ -1,5 +1,5 @@
-//! How many clients are at their login at once, in all and from one address: strangers who say
-//! nothing, or little by little, do not take every place of the service. The surplus waits.
+//! Limits concurrent logins, in total and per client address, so that unauthenticated clients
+//! cannot exhaust `max_connections`. Clients over the limit wait.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Addresses from which nobody comes any more are forgotten when so many are known.
+/// Number of known addresses from which unused ones are removed.
 const ADDRESSES_MAX: usize = 1_024;
 
-/// So many at once.
+/// Limits of concurrent logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginLimits {
-    /// In all.
+    /// Limit in total.
     pub all: u32,
-    /// From one address; clients of Unix sockets have none.
+    /// Limit per address; clients of Unix sockets have none.
     pub per_address: u32,
 }
 
-/// Those who are at it.
+/// Counts clients that are logging in.
 #[derive(Debug)]
 pub(crate) struct LoginLimiter {
     places: LoginLimits,
@@ -28,7 +28,7 @@ pub(crate) struct LoginLimiter {
     addresses: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
-/// A place, as long as it is held.
+/// A permit for a login, released on drop.
 pub(crate) struct LoginPermit {
     _of_all: OwnedSemaphorePermit,
     _of_address: Option<OwnedSemaphorePermit>,
@@ -56,7 +56,8 @@ impl LoginLimiter {
         self.places
     }
 
-    /// A place within the time of a login, and what is left of that. `None`: there was none.
+    /// Acquires a permit within a login's time limit, and returns it with the remaining time.
+    /// `None`: no permit became free.
     pub(crate) async fn enter_within(
         &self,
         limit: Duration,
@@ -68,8 +69,8 @@ impl LoginLimiter {
         Some((place, limit.saturating_sub(began.elapsed())))
     }
 
-    /// Waits for a place, first come, first served. First for one of its address: whoever has many
-    /// connections is in its own way.
+    /// Waits for a permit, first come, first served. The permit of the address is acquired first,
+    /// so that a client with many connections delays only itself.
     async fn enter(&self, address: Option<IpAddr>) -> Option<LoginPermit> {
         let of_address = match address {
             Some(address) => Some(self.of(address).acquire_owned().await.ok()?),
@@ -108,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Who would not have to wait.
+    /// Returns a permit if the client would not have to wait.
     fn try_enter(doorstep: &LoginLimiter, address: Option<[u8; 4]>) -> Option<LoginPermit> {
         let entering = pin!(doorstep.enter(address.map(IpAddr::from)));
         match entering.poll(&mut Context::from_waker(Waker::noop())) {

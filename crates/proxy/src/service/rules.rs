@@ -1,4 +1,4 @@
-//! The rules of a service as its sessions hold their statements against them, and what they did.
+//! Applies a service's rules to the statements of its sessions, and counts matches.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use evenkeel_wire::sql::digest::digest;
 use super::stats::LocalCounter;
 use crate::session_state::{analysis, mysql};
 
-/// How many statements a rule fitted: each worker counts for itself.
+/// Number of statements that a rule matched; each worker counts separately.
 #[derive(Debug)]
 pub struct Hits(Box<[OfWorker]>);
 
-/// On a cache line of its own.
+/// One worker's count, on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct OfWorker(LocalCounter);
@@ -29,13 +29,13 @@ impl Hits {
         }
     }
 
-    /// So many so far.
+    /// Returns the number of matches.
     pub fn get(&self) -> u64 {
         self.0.iter().map(|own| own.0.get()).sum()
     }
 }
 
-/// Rules and their hits; replaced as a whole.
+/// Rules and their match counts; replaced as a whole.
 #[derive(Debug)]
 pub struct RuleBook {
     rules: Rules,
@@ -46,24 +46,24 @@ pub struct RuleBook {
 /// A text of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// Who sends it.
+    /// User of the session.
     pub user: &'a str,
-    /// Where.
+    /// Database of the session.
     pub database: Option<&'a [u8]>,
     /// `None`: too long to be read.
     pub text: Option<&'a [u8]>,
-    /// How it is read.
+    /// Dialect in which the text is read.
     pub dialect: Dialect,
 }
 
-/// A text without blanks around it, and semicolons behind it.
+/// Returns a text without surrounding blanks and trailing semicolons.
 fn without_end(text: &[u8]) -> &[u8] {
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b';';
     let end = text.iter().rposition(|byte| !is_end(byte));
     text[..end.map_or(0, |end| end + 1)].trim_ascii_start()
 }
 
-/// Whether a text begins with its statement, and cannot hold another one.
+/// Returns whether a text begins with its statement, and cannot contain another one.
 fn is_plain(text: &[u8]) -> bool {
     let word = text.iter().take_while(|byte| byte.is_ascii_alphabetic());
     let word = text.get(..word.count()).unwrap_or_default();
@@ -73,7 +73,7 @@ fn is_plain(text: &[u8]) -> bool {
 }
 
 impl RuleBook {
-    /// `hits`: one for each rule.
+    /// Creates a rule book with one entry of `hits` for each rule.
     pub fn new(rules: Rules, hits: Vec<Arc<Hits>>) -> Self {
         Self {
             asks_for_digests: rules.ask_for_digests(),
@@ -82,13 +82,14 @@ impl RuleBook {
         }
     }
 
-    /// The rules with their hits, in order.
+    /// Returns the rules with their match counts, in order.
     pub fn hits(&self) -> impl Iterator<Item = (&str, u64)> {
         let names = self.rules.all().iter().map(|rule| &*rule.name);
         names.zip(self.hits.iter().map(|hits| hits.get()))
     }
 
-    /// What is done with a text. Of several statements each counts, and so does all of it.
+    /// Decides what happens to a text. Each of several statements is matched, and the whole text,
+    /// too.
     pub fn judge(&self, said: &Said<'_>) -> RuleOutcome {
         let text = said.text.map(without_end);
         let Some(text) = text.filter(|text| !is_plain(text)) else {
@@ -125,8 +126,8 @@ impl RuleBook {
         }
     }
 
-    /// Why a rule says nothing of a text: the first of its conditions that is not met. `None`: all
-    /// are, or there is no such rule.
+    /// Returns why a rule does not match a text: the first condition that is not met. `None`: all
+    /// conditions are met, or there is no such rule.
     pub fn differs(&self, rule: &str, said: &Said<'_>) -> Option<&'static str> {
         let mut all = self.rules.all().iter();
         let rule = all.find(|one| *one.name == *rule)?;
@@ -140,7 +141,7 @@ impl RuleBook {
         })
     }
 
-    /// The rules that fit, by name, and whether each is active.
+    /// Returns the names of matching rules, and whether each is active.
     pub fn fitting(&self, verdict: &RuleOutcome) -> impl Iterator<Item = (&str, bool)> {
         let fitting = verdict.fitting().collect::<Vec<_>>().into_iter();
         fitting.filter_map(|index| {
@@ -149,19 +150,19 @@ impl RuleBook {
         })
     }
 
-    /// Where a statement goes.
+    /// Returns the destination of a statement.
     pub fn destination(&self, verdict: &RuleOutcome) -> Option<&Destination> {
         self.rules.destination(verdict)
     }
 
-    /// What its client is told, if it is refused.
+    /// Returns the message for the client, if the statement is rejected.
     pub fn rejection(&self, verdict: &RuleOutcome) -> Option<String> {
         let (name, words) = self.rules.rejection(verdict)?;
         Some(format!("rejected by rule {name:?}: {words}"))
     }
 }
 
-/// What the rules say of what a session is about to do, as long as it does it.
+/// Outcome of the rules for the statements in progress of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Ruling {
     pub(crate) book: Arc<RuleBook>,
@@ -169,7 +170,7 @@ pub(crate) struct Ruling {
 }
 
 impl Ruling {
-    /// Of what is sent as one.
+    /// Joins the outcomes of statements that are sent together.
     pub(crate) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(one), Some(other)) => Some(Self {
@@ -184,7 +185,7 @@ impl Ruling {
         self.book.destination(&self.verdict)
     }
 
-    /// The servers that are left to read from.
+    /// Returns the servers that may still be read from.
     pub(crate) fn among(&self) -> Option<&ServerGroup> {
         self.destination().map(|to| &to.group)
     }
@@ -193,7 +194,7 @@ impl Ruling {
         self.book.rejection(&self.verdict)
     }
 
-    /// It is carried out.
+    /// Counts the matches when the statements are carried out.
     pub(crate) fn count(&self, worker: usize) {
         self.book.count(&self.verdict, worker);
     }

@@ -1,5 +1,5 @@
-//! What a service that speaks a database's protocol counts: each worker for itself, summed when
-//! read.
+//! Statistics of a service with a database protocol: each worker counts separately, and readers sum
+//! up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ pub use crate::counters::work::LocalCounter;
 /// A pool of server connections.
 #[derive(Debug, Clone)]
 pub struct PoolInfo {
-    /// As its user is called by clients.
+    /// User name of the clients.
     pub user: String,
-    /// Its database.
+    /// Database name.
     pub database: String,
-    /// Where its connections go.
+    /// Server name.
     pub server: Arc<str>,
-    /// Connections, those that open and close among them.
+    /// Number of connections, including those that are opening or closing.
     pub connections: u32,
-    /// Of these, idle.
+    /// Number of idle connections.
     pub idle: u32,
-    /// Of these, opening.
+    /// Number of opening connections.
     pub opening: u32,
-    /// Clients that wait for one.
+    /// Number of clients that wait for a connection.
     pub waiting: usize,
-    /// How long the first of them has waited, milliseconds.
+    /// Longest wait of a queued client, in milliseconds.
     pub longest_wait_ms: u64,
 }
 
 impl DatabaseService {
-    /// Every pool, one entry for a user in a database at a server.
+    /// Returns all pools, one entry for a user in a database at a server.
     pub fn pools(&self) -> Vec<PoolInfo> {
         let now_ms = clock::now_ms();
         let mut pools = BTreeMap::new();
@@ -48,8 +48,8 @@ impl DatabaseService {
             let (who, server) = (&pooled.who, &pooled.server);
             let name = Arc::clone(&server.name);
             let key = (figures.key.database, figures.key.user, name);
-            // After a change of password there are two for a while, and of a server that has come
-            // back.
+            // There are two for a while after a change of the password, or after a server has
+            // returned.
             let pool = pools.entry(key).or_insert_with(|| PoolInfo {
                 user: who.user.to_string(),
                 database: who.database.to_string(),
@@ -70,37 +70,37 @@ impl DatabaseService {
         pools.into_values().collect()
     }
 
-    /// What an operator has paused.
+    /// Returns what an operator has paused.
     pub fn paused(&self) -> Paused {
         self.lender.paused()
     }
 }
 
-/// What one worker counts of one service.
+/// Statistics of one service at one worker.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct ServiceStats {
-    /// Queries and batches that were answered.
+    /// Completed queries and batches.
     pub queries: LocalCounter,
-    /// Transactions that ended, those of a single query among them.
+    /// Ended transactions, including those of a single query.
     pub transactions: LocalCounter,
-    /// Units sent to replicas.
+    /// Requests sent to replicas.
     pub on_replicas: LocalCounter,
-    /// Units run again elsewhere after a server had failed or refused them.
+    /// Requests retried on another server after a failure or a refusal.
     pub rescued: LocalCounter,
-    /// Clients that waited for a connection in vain.
+    /// Clients whose wait for a connection ended without one.
     pub gave_up: LocalCounter,
     /// Transactions lost with their server.
     pub lost: LocalCounter,
-    /// Logins that were refused.
+    /// Rejected logins.
     pub refused_logins: LocalCounter,
-    /// Waits for a connection, microseconds; those who need not wait are not among them.
+    /// Waits for a connection, microseconds, without those of zero length.
     pub wait_us: Histogram,
-    /// From the first byte of a query to the end of its answer, microseconds.
+    /// Time from the first byte of a query to the end of its reply, microseconds.
     pub query_us: Histogram,
-    /// From the beginning of a transaction to its end, microseconds.
+    /// Time from the beginning of a transaction to its end, microseconds.
     pub transaction_us: Histogram,
-    /// What its clients do.
+    /// Activity of its clients.
     pub census: ActivityCounts,
 }
 
@@ -122,7 +122,7 @@ impl ServiceStats {
     }
 }
 
-/// What the clients of one worker did when they were last counted, half a second ago at most.
+/// Activity of one worker's clients at the last count, which is at most half a second old.
 #[derive(Debug, Default)]
 pub struct ActivityCounts {
     doing: [AtomicU64; Self::DOINGS],
@@ -142,18 +142,18 @@ impl ActivityCounts {
         }
     }
 
-    /// How many did that.
+    /// Returns the number of clients with this activity.
     pub fn doing(&self, what: SessionActivity) -> u64 {
         self.doing[what as usize].load(Relaxed)
     }
 
-    /// How many were bound by that; one client may be by several.
+    /// Returns the number of clients with this pin; one client may have several.
     pub fn bound_by(&self, pin: Pin) -> u64 {
         self.pins[pin as usize].load(Relaxed)
     }
 }
 
-/// What one user did in one database, as one worker has seen it.
+/// Statistics of one user in one database at one worker.
 #[derive(Debug, Default)]
 pub struct UserStats {
     /// Queries and batches.
@@ -162,6 +162,6 @@ pub struct UserStats {
     pub transactions: LocalCounter,
     /// Bytes from its clients.
     pub from_clients: LocalCounter,
-    /// Bytes to them.
+    /// Bytes to its clients.
     pub to_clients: LocalCounter,
 }

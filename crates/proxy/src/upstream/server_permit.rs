@@ -52,7 +52,8 @@ impl ServiceRegistry {
         services.push(Arc::downgrade(service));
     }
 
-    /// A place on the server is free, or may be: who waits longest gets it.
+    /// Reports that a permit on the server is free, or may be; the client that has waited longest
+    /// gets it.
     pub(crate) fn place_freed(self: &Arc<Self>, server: &Arc<Server>) {
         // The release before this fence and the load after it must not be reordered: a client
         // counts itself before it checks for a free permit.
