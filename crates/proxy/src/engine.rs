@@ -1,5 +1,5 @@
-//! The data plane as the control plane sees it: workers to start, services to publish, listeners
-//! to open and close, sessions to cut.
+//! Offers the data plane to the control plane: starts workers, publishes services, opens and closes
+//! listeners, resets sessions.
 
 pub mod describe;
 pub mod event;
@@ -38,17 +38,17 @@ use crate::upstream::worker_pool::PoolMessage;
 use describe::NO_SESSION;
 use event::Event;
 
-/// Buffers that the kernel may fill for one io_uring worker. 512 kB in all: enough for 64 busy
-/// sessions at once; beyond that sessions read into memory of their own.
+/// Number of buffers that the kernel may fill for one io_uring worker. 512 kB in all: enough for 64
+/// concurrently active sessions; beyond that, sessions read into memory of their own.
 pub(crate) const POOL_BUFFERS: u16 = 128;
 
-/// Size of each. Queries and their replies are smaller; bulk transfers use larger buffers.
+/// Size of each buffer. Queries and their replies are smaller; bulk transfers use larger buffers.
 pub(crate) const POOL_BUFFER_BYTES: usize = 4 * 1024;
 
-/// Events that may wait for the control plane before they are dropped.
+/// Number of events that may wait for the control plane before further ones are dropped.
 const EVENTS_WAITING_MAX: usize = 16 * 1024;
 
-/// How the data plane does its input and output.
+/// Input/output mechanism of the data plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
     /// Completion-based, Linux 6.1 or newer; blocked in many containers.
@@ -58,7 +58,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// As configuration and status call it.
+    /// Returns the name in configuration and status.
     pub fn name(self) -> &'static str {
         match self {
             Self::IoUring => "io_uring",
@@ -66,7 +66,7 @@ impl Driver {
         }
     }
 
-    /// Tries io_uring; where it is not to be had, epoll, and the reason.
+    /// Tries io_uring; where it is unavailable, returns epoll and the reason.
     pub fn detect() -> (Self, String) {
         match Self::IoUring.check() {
             Ok(()) => (Self::IoUring, "supported by the kernel".to_owned()),
@@ -74,7 +74,8 @@ impl Driver {
         }
     }
 
-    /// Whether it is to be had here: the ring's buffer pool needs a newer kernel than the ring.
+    /// Checks whether the driver is available: the ring's buffer pool needs a newer kernel than the
+    /// ring.
     fn check(self) -> io::Result<()> {
         let runtime = worker::runtime()?;
         match self {
@@ -84,23 +85,23 @@ impl Driver {
     }
 }
 
-/// Why the data plane did not start.
+/// Reason why the data plane did not start.
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// The driver that was asked for is not to be had.
+    /// The requested driver is unavailable.
     #[error("{driver} is not available: {cause}; set [engine] io = \"auto\" or \"epoll\"")]
     Driver {
-        /// Its name.
+        /// Name of the driver.
         driver: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         cause: io::Error,
     },
-    /// The system gave us no thread.
+    /// The system could not create a thread.
     #[error("cannot start a worker thread: {0}")]
     Thread(io::Error),
 }
 
-/// What all workers share.
+/// State shared by all workers.
 pub(crate) struct EngineShared {
     pub(crate) driver: Driver,
     pub(crate) registry: Arc<ServiceRegistry>,
@@ -108,25 +109,26 @@ pub(crate) struct EngineShared {
     pub(crate) sessions: Vec<AtomicUsize>,
     /// Start of the oldest session of each worker at its last sweep, or [`NO_SESSION`].
     pub(crate) oldest_ms: Vec<AtomicU64>,
-    /// How busy each worker was lately, in thousandths of its time.
+    /// Recent load of each worker, in thousandths of its time.
     pub(crate) busy: Vec<AtomicU32>,
     pub(crate) orders: Vec<flume::Sender<WorkerCommand>>,
     pub(crate) records_wanted: AtomicBool,
-    /// Makes and reads the keys of cancel requests.
+    /// Creates and parses the keys of cancel requests.
     pub(crate) keyring: OnceLock<Keyring>,
-    /// Connection ids of MySQL's clients are made of them.
+    /// Source of connection ids for MySQL clients.
     pub(crate) connection_numbers: Arc<Numbers>,
-    /// Takes cancel requests to the process that this one has taken over from.
+    /// Forwards cancel requests to the predecessor process.
     pub(crate) former: ArcSwapOption<PredecessorCancels>,
     events: flume::Sender<Event>,
     events_dropped: AtomicU64,
 }
 
-/// Sessions of pooled services that gather at one worker before the next one gets any: their work
-/// comes in pieces so small that two workers with few of them spend more on falling asleep.
+/// Number of sessions of pooled services that gather at one worker before the next one gets any:
+/// their work comes in small pieces, so that two workers with few sessions would spend more on
+/// falling asleep.
 const GATHERED: usize = 8;
 
-/// A worker that was busier than this, in thousandths, gathers no more.
+/// Load in thousandths above which a worker gathers no further sessions.
 const BUSY_MAX: u32 = 600;
 
 fn weight_of_pooled(sessions: usize, busy_permille: u32) -> usize {
@@ -137,7 +139,8 @@ fn weight_of_pooled(sessions: usize, busy_permille: u32) -> usize {
 }
 
 impl EngineShared {
-    /// How many sessions a worker counts as when it is chosen for one that borrows servers.
+    /// Returns the number of sessions that a worker counts as when it is chosen for a session of a
+    /// pooled service.
     pub(crate) fn weight_of_pooled(&self, index: usize) -> usize {
         let busy = self.busy[index].load(Relaxed);
         weight_of_pooled(self.sessions[index].load(Relaxed), busy)
@@ -150,13 +153,14 @@ impl EngineShared {
     }
 }
 
-/// What the control plane and the other workers may ask of a worker.
+/// A command from the control plane or another worker.
 pub(crate) enum WorkerCommand {
     Listen(Arc<ListenerShared>),
     Unlisten(u64),
     /// A client that another worker has accepted.
     Adopt(Accepted),
-    /// A server was found to be dead: who has heard nothing of it yet need not wait for it.
+    /// A server was found to be dead: sessions that have received nothing from it need not wait for
+    /// it.
     AbandonServer {
         server_id: u64,
     },
@@ -166,7 +170,7 @@ pub(crate) enum WorkerCommand {
         reason: CutReason,
         done: CutCount,
     },
-    /// Somebody shows the key of a session's cancel request.
+    /// A client presents the key of a session's cancel request.
     Cancel(CancelClaim),
     Describe {
         service_id: u64,
@@ -177,15 +181,15 @@ pub(crate) enum WorkerCommand {
         which: operate::Which,
         done: CutCount,
     },
-    /// A client wants another one ended; who has that one replies.
+    /// A client wants to end another session; the worker with that session replies.
     KillSession {
         service_id: u64,
         wanted: KillRequest,
         reply: flume::Sender<KillOutcome>,
     },
-    /// A client of a process that has taken over wants it.
+    /// A client of the successor process wants to end a session.
     KillForwarded(ForwardedKill),
-    /// Something about a pool of server connections.
+    /// A message about a pool of server connections.
     Lending {
         service_id: u64,
         errand: PoolMessage,
@@ -193,10 +197,10 @@ pub(crate) enum WorkerCommand {
     Stop,
 }
 
-/// Gets the process number and the secret of a cancel request; whether somebody takes it.
+/// Receives the process number and the secret of a cancel request; returns whether it is taken.
 pub type PredecessorCancels = Box<dyn Fn(u32, Vec<u8>) -> bool + Send + Sync>;
 
-/// How many sessions an order has cut so far; the workers count while they carry it out.
+/// Number of sessions that a command has reset so far; the workers count while they execute it.
 #[derive(Debug, Clone, Default)]
 pub struct CutCount(Arc<AtomicU64>);
 
@@ -205,7 +209,7 @@ impl CutCount {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// The count; final within some milliseconds of the order.
+    /// Returns the count; final within some milliseconds of the command.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -216,12 +220,12 @@ pub struct Engine {
     shared: Arc<EngineShared>,
     threads: Vec<JoinHandle<()>>,
     next_id: AtomicU64,
-    /// The listeners that workers accept from; theirs alone once they are closed.
+    /// The listeners that workers accept from; only the workers own them after they are closed.
     listeners: Mutex<Vec<Weak<ListenerShared>>>,
 }
 
 impl Engine {
-    /// Starts the workers. What they have to say comes out of the receiver.
+    /// Starts the workers. The receiver gets their events.
     pub fn start(
         driver: Driver,
         workers: usize,
@@ -274,26 +278,27 @@ impl Engine {
         ))
     }
 
-    /// Who this process is among several: needed before any client of a database logs in.
+    /// Sets this process's identity among several: required before any database client logs in.
     pub fn identify(&self, instance: u16, generation: u32) -> Result<(), rustls::Error> {
         let keyring = Keyring::new(instance, generation)?;
-        // A second call changes nothing: keys were given out.
+        // A second call changes nothing: clients already have keys.
         let _ = self.shared.keyring.set(keyring);
         Ok(())
     }
 
-    /// Where cancel requests go that are for the process which this one has taken over from.
+    /// Sets the target of cancel requests that belong to the predecessor process.
     pub fn set_predecessor(&self, former: Option<PredecessorCancels>) {
         self.shared.former.store(former.map(Arc::new));
     }
 
-    /// Carries out cancel requests that another process has taken, as far as they are for this one.
+    /// Returns a function that executes cancel requests received by another process, if they belong
+    /// to this one.
     pub fn canceller(&self) -> impl Fn(u32, &[u8]) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |process, secret| {
             if let Some(passed) = ForwardedKill::read(process, secret) {
                 for orders in &shared.orders {
-                    // A worker that is gone has no sessions.
+                    // A worker that has ended has no sessions.
                     let _ = orders.send(WorkerCommand::KillForwarded(passed));
                 }
                 return;
@@ -306,32 +311,32 @@ impl Engine {
         }
     }
 
-    /// The driver in use.
+    /// Returns the driver in use.
     pub fn driver(&self) -> Driver {
         self.shared.driver
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.shared.sessions.len()
     }
 
-    /// Events lost because the control plane did not keep up.
+    /// Returns the number of events lost because the control plane was too slow.
     pub fn events_dropped(&self) -> u64 {
         self.shared.events_dropped.load(Relaxed)
     }
 
-    /// Whether a [`Record`](crate::record::Record) is told for each finished connection.
+    /// Sets whether a [`Record`](crate::record::Record) is reported for each finished connection.
     pub fn want_records(&self, wanted: bool) {
         self.shared.records_wanted.store(wanted, Relaxed);
     }
 
-    /// An id for a server, unique in this process.
+    /// Returns an id for a server, unique in this process.
     pub fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
     }
 
-    /// A new service; it serves nobody until a listener brings clients.
+    /// Creates a service; it has no clients until a listener is added.
     pub fn add_service(
         &self,
         name: &str,
@@ -345,7 +350,7 @@ impl Engine {
         service
     }
 
-    /// Replaces how a service is served; clients that wait get what has become free.
+    /// Replaces a service's snapshot; waiting clients get the permits that become free.
     pub fn publish(&self, service: &Arc<Service>, view: ServiceSnapshot) {
         if service.replace_view(view) {
             self.resize_pools(service);
@@ -360,7 +365,7 @@ impl Engine {
         }
     }
 
-    /// Starts accepting clients of a service. The answer is the id for [`Self::unlisten`].
+    /// Starts accepting clients of a service. Returns the id for [`Self::unlisten`].
     ///
     /// The caller keeps the listener: as long as it lives no client is lost between two services.
     pub fn listen(&self, listener: &Listener, service: &Arc<Service>) -> io::Result<u64> {
@@ -369,14 +374,14 @@ impl Engine {
         let listener = Arc::new(listener);
         self.listeners().push(Arc::downgrade(&listener));
         for orders in &self.shared.orders {
-            // A worker that is gone accepts nothing either.
+            // A worker that has ended accepts no clients either.
             let _ = orders.send(WorkerCommand::Listen(Arc::clone(&listener)));
         }
         Ok(id)
     }
 
-    /// Clients who come from now on belong to another service. Accepting never pauses: a client
-    /// accepted just now would be lost with the accept.
+    /// Reassigns a listener to another service. Accepting never pauses: a client accepted meanwhile
+    /// would be lost with the accept.
     pub fn hand_over(&self, id: u64, service: &Arc<Service>) {
         let listeners = self.listeners();
         let mut alive = listeners.iter().filter_map(Weak::upgrade);
@@ -401,8 +406,8 @@ impl Engine {
         }
     }
 
-    /// Whether a worker still accepts from this listener. False after [`Self::unlisten`] means that
-    /// every client it has accepted is counted among the sessions.
+    /// Returns whether a worker still accepts from this listener. False after [`Self::unlisten`]
+    /// means that every client it has accepted is counted among the sessions.
     pub fn is_accepting(&self, id: u64) -> bool {
         let alive = self.listeners();
         let found = alive.iter().filter_map(Weak::upgrade).any(|l| l.id == id);
@@ -410,15 +415,15 @@ impl Engine {
         found
     }
 
-    /// Whether a worker still accepts from any listener.
+    /// Returns whether a worker still accepts from any listener.
     pub fn is_accepting_any(&self) -> bool {
         let accepting = !self.listeners().is_empty();
         fence(Acquire);
         accepting
     }
 
-    /// Other processes have so many of a server's places; clients that wait get what has become
-    /// free.
+    /// Sets the number of a server's permits that other processes hold; waiting clients get the
+    /// freed ones.
     pub fn set_elsewhere(&self, server: &Arc<Server>, places: u32) {
         let before = server.load.places.in_use_elsewhere();
         server.load.places.set_elsewhere(places);
@@ -427,13 +432,13 @@ impl Engine {
         }
     }
 
-    /// A server may be used more than before: clients that wait get its places.
+    /// Reports that a server's capacity may have grown: waiting clients get its permits.
     pub fn places_freed(&self, server: &Arc<Server>) {
         self.shared.registry.place_freed(server);
     }
 
-    /// A server was found to be dead: sessions that have heard nothing of it go on elsewhere, or
-    /// are reset if their client has said something to it. The others are left alone.
+    /// Handles a dead server: sessions that have received nothing from it continue on another
+    /// server, or are reset if their client has sent data to it. Other sessions are unaffected.
     pub fn forsake(&self, server_id: u64) {
         for orders in &self.shared.orders {
             let _ = orders.send(WorkerCommand::AbandonServer { server_id });
@@ -459,13 +464,13 @@ impl Engine {
         done
     }
 
-    /// Ends the workers and with them all sessions that are left.
+    /// Ends the workers, and with them all remaining sessions.
     pub fn stop(mut self) {
         for orders in &self.shared.orders {
             let _ = orders.send(WorkerCommand::Stop);
         }
         for thread in self.threads.drain(..) {
-            // A worker that panicked has said so on its own.
+            // A worker that panicked has reported it itself.
             let _ = thread.join();
         }
     }
@@ -480,7 +485,7 @@ fn start_worker(
     let run = move || {
         let prepared = worker::runtime()
             .and_then(|runtime| Ok((worker::prepare(index, shared, &runtime)?, runtime)));
-        // Nobody listens any more if another worker has failed already.
+        // The receiver is gone if another worker has failed already.
         let _ = match prepared {
             Err(error) => started.send(Err(error)),
             Ok((worker, runtime)) => {
@@ -498,7 +503,7 @@ fn start_worker(
 mod tests {
     use super::*;
 
-    /// How many of so many clients each of two workers gets.
+    /// Returns how many of the clients each of two workers gets.
     fn spread(clients: usize, busy: [u32; 2]) -> [usize; 2] {
         let mut sessions = [0, 0];
         for _ in 0..clients {

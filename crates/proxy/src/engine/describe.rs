@@ -1,5 +1,5 @@
-//! What an operator may know of the sessions and server connections that live now: asked of the
-//! workers, each of which tells its own.
+//! Describes the current sessions and server connections for an operator; each worker reports its
+//! own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,63 +20,63 @@ use crate::session::handle::SessionHandle;
 /// Stands for the start of a session that does not exist.
 pub(super) const NO_SESSION: u64 = u64::MAX;
 
-/// A client of a service that lends server connections.
+/// A client of a pooled service.
 #[derive(Debug, Clone)]
 pub struct SessionInfo {
-    /// Names it as long as the process lives.
+    /// Identifies the session for the lifetime of the process.
     pub id: u64,
-    /// As it calls itself.
+    /// Name that the client sent.
     pub user: String,
-    /// The database it asked for.
+    /// Database that the client requested.
     pub database: String,
-    /// None: it came over a Unix socket.
+    /// `None`: connected through a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// What it does.
+    /// Current activity.
     pub doing: SessionActivity,
-    /// How long it has been there, milliseconds.
+    /// Age of the session, in milliseconds.
     pub age_ms: u64,
-    /// How long it has done that, milliseconds.
+    /// Duration of the current activity, in milliseconds.
     pub doing_for_ms: u64,
-    /// The server whose connection it has.
+    /// Server whose connection the session has.
     pub server: Option<Arc<str>>,
-    /// That server's process, as the server numbers them.
+    /// The server's number for the process of that connection.
     pub server_process: Option<u32>,
-    /// What binds it to that connection.
+    /// Pins of the session to that connection.
     pub pins: Pins,
-    /// Why the lasting ones of these hold.
+    /// Causes of the lasting pins.
     pub causes: Vec<Arc<PinCause>>,
-    /// Bytes from it.
+    /// Bytes from the client.
     pub from_client: u64,
-    /// Bytes to it.
+    /// Bytes to the client.
     pub to_client: u64,
 }
 
-/// A connection to a server that nobody uses now.
+/// An idle server connection.
 #[derive(Debug, Clone)]
 pub struct IdleInfo {
-    /// As its user is called by clients.
+    /// User name of the clients.
     pub user: String,
-    /// Its database.
+    /// Database name.
     pub database: String,
-    /// Where it goes.
+    /// Server name.
     pub server: Arc<str>,
-    /// The process there, as the server numbers them.
+    /// The server's number for the process.
     pub process: Option<u32>,
-    /// How long it has been open, milliseconds.
+    /// Age of the connection, in milliseconds.
     pub age_ms: u64,
 }
 
-/// What one worker has of a service.
+/// One worker's part of a service.
 #[derive(Debug, Clone, Default)]
 pub struct Described {
-    /// Its clients, those that are still logging in not among them.
+    /// Sessions, except those that are still logging in.
     pub sessions: Vec<SessionInfo>,
-    /// Its idle server connections.
+    /// Idle server connections.
     pub idle: Vec<IdleInfo>,
 }
 
 impl Engine {
-    /// Asks every worker what it has of a service; each answers once, unless it has ended.
+    /// Requests every worker's part of a service; each replies once, unless it has ended.
     pub fn describe(&self, service_id: u64) -> flume::Receiver<Described> {
         let (reply, answers) = flume::unbounded();
         for orders in &self.shared.orders {
@@ -86,7 +86,7 @@ impl Engine {
         answers
     }
 
-    /// Sessions of each worker.
+    /// Returns the number of sessions of each worker.
     pub fn sessions(&self) -> Vec<usize> {
         self.shared
             .sessions
@@ -95,8 +95,8 @@ impl Engine {
             .collect()
     }
 
-    /// Start of the oldest session, on the clock of [`now_ms`](crate::now_ms); at most one sweep
-    /// (500 ms) old. None without a session.
+    /// Returns the start of the oldest session, on the clock of [`now_ms`](crate::now_ms); at most
+    /// one sweep (500 ms) old. `None` without a session.
     pub fn oldest_session_ms(&self) -> Option<u64> {
         let of_workers = self.shared.oldest_ms.iter();
         let oldest_ms = of_workers.map(|oldest| oldest.load(Relaxed)).min();
@@ -104,7 +104,7 @@ impl Engine {
     }
 }
 
-/// A worker's answer.
+/// Returns a worker's reply.
 pub(super) fn described(worker: &Worker, service_id: u64) -> Described {
     let mut described = Described::default();
     worker.each_session(|live| {
@@ -121,7 +121,7 @@ fn session(live: &LiveSession, card: &SessionHandle) -> SessionInfo {
     let now_ms = clock::now_ms();
     let target = card.target();
     let age_ms = now_ms.saturating_sub(card.since_ms);
-    // Its stamp is the sweeper's, and may be older than the session.
+    // This timestamp is the sweeper's, and may be older than the session.
     let doing_for_ms = now_ms.saturating_sub(card.doing_since_ms()).min(age_ms);
     SessionInfo {
         id: card.id,
@@ -140,14 +140,14 @@ fn session(live: &LiveSession, card: &SessionHandle) -> SessionInfo {
     }
 }
 
-/// A count under way of what the clients of one service do.
+/// A running count of the activities of one service's clients.
 #[derive(Default)]
 struct Tally {
     doing: [u64; ActivityCounts::DOINGS],
     pins: [u64; ActivityCounts::PINS],
 }
 
-/// Counts, twice a second, what a worker's clients do and what binds them.
+/// Counts the activities and pins of a worker's clients, twice a second.
 pub(super) fn take_census(worker: &Worker) {
     let services = worker.lendings().services();
     let mut tallies: Vec<_> = services.iter().map(|one| (one, Tally::default())).collect();

@@ -1,21 +1,22 @@
-//! What the data plane tells the control plane.
+//! Defines the events that the data plane reports to the control plane.
 
 use crate::record::Record;
 
-/// Something the control plane wants to know of. When it does not keep up, events are dropped and
-/// counted, never waited for.
+/// An event for the control plane. If it is too slow, events are dropped and counted, never waited
+/// for.
 #[derive(Debug)]
 pub enum Event {
-    /// A sign of a server's health seen in the traffic.
+    /// An observation about a server's health in the traffic.
     Sign {
         /// [`Server::id`](crate::Server::id).
         server_id: u64,
-        /// What was seen.
+        /// The observation.
         sign: PassiveFailure,
     },
     /// A connection has ended.
     Ended(Box<Record>),
-    /// Clients cannot be accepted at the moment, and why; said at each try, ten times a second.
+    /// Clients currently cannot be accepted, with the reason; reported at each try, ten times a
+    /// second.
     AcceptFailed(String),
 }
 
@@ -24,6 +25,6 @@ pub enum Event {
 pub enum PassiveFailure {
     /// A connect failed.
     ConnectFailed(String),
-    /// It closed a connection before it had sent a byte.
+    /// The server closed a connection before it had sent a byte.
     ClosedBeforeAnyByte,
 }

@@ -1,5 +1,5 @@
-//! Runs a worker's sessions. A wake-up on the worker's own thread, which is
-//! nearly every one, only puts the session in line; the runtime's own would write to an eventfd.
+//! Runs a worker's sessions. A wake-up on the worker's own thread, which is nearly every one, only
+//! queues the session; the runtime's executor would write to an eventfd.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ struct RemoteWakes {
 }
 
 impl Executor {
-    /// For the current thread; `worker` wakes it out of its wait.
+    /// Creates an executor for the current thread; `worker` wakes it out of its wait.
     pub(crate) fn new(worker: Waker) -> Self {
         let from_afar = Arc::new(RemoteWakes {
             woken: Mutex::default(),
@@ -45,7 +45,7 @@ impl Executor {
         let (home, from_afar) = (self.home, Arc::clone(&self.from_afar));
         let schedule = move |runnable| {
             if thread::current().id() == home {
-                // Without the line the thread is ending, and its sessions with it.
+                // Without the queue the thread is ending, and its sessions with it.
                 let _ = RUN_QUEUE.try_with(|line| line.borrow_mut().push_back(runnable));
             } else {
                 from_afar.push(runnable);
@@ -56,7 +56,7 @@ impl Executor {
         runnable.schedule();
     }
 
-    /// Runs who is in line now; who gets in line meanwhile waits for the next turn.
+    /// Runs the sessions that are queued now; those queued meanwhile wait for the next turn.
     pub(crate) fn run(&self) {
         self.from_afar.join_line();
         let count = RUN_QUEUE.with(|line| line.borrow().len());
@@ -64,7 +64,7 @@ impl Executor {
             let Some(runnable) = RUN_QUEUE.with(|line| line.borrow_mut().pop_front()) else {
                 break;
             };
-            // A session that panics ends alone; the hook has said why.
+            // A session that panics ends alone; the hook has reported it.
             let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
         }
     }

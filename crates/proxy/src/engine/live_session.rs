@@ -1,4 +1,4 @@
-//! A session as its worker sees it from outside: what to count, when to cut it.
+//! Tracks a session for its worker: counts bytes and enforces limits.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -18,7 +18,7 @@ use crate::service::{Service, ServiceSnapshot};
 use crate::session::handle::{ExceededLimit, SessionActivity, SessionHandle};
 use crate::socket;
 
-/// A live session; on the heap once, because its worker's sweeper looks at it too.
+/// A live session; allocated once on the heap, because its worker's sweeper accesses it, too.
 pub(crate) struct LiveSession {
     pub(crate) service: Arc<Service>,
     pub(super) started_ms: u64,
@@ -27,14 +27,14 @@ pub(crate) struct LiveSession {
     relaying: RefCell<Option<Relaying>>,
     ended: Cell<Ended>,
     last_byte_ms: Cell<u64>,
-    /// Directions in which bytes wait for a slow reader.
+    /// Number of directions in which bytes wait for a slow reader.
     owed: Cell<u8>,
-    /// What both peers had yet to take when that was last looked at.
+    /// Bytes that both peers had not yet taken at the last check.
     untaken_bytes: Cell<u64>,
-    /// When the server had last got something to answer, before its first byte; zero for never.
+    /// Time when the server last received data to reply to, before its first byte; zero for never.
     asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
-    /// Of a session that speaks a database's protocol.
+    /// Set for a session of a database protocol.
     card: RefCell<Option<Rc<SessionHandle>>>,
     interrupt: RefCell<Option<Interrupt>>,
     waker: RefCell<Option<Waker>>,
@@ -48,20 +48,20 @@ struct Relaying {
     server_fd: RawFd,
     since_us: u64,
     kept_alive: bool,
-    /// When it was last looked whether the peers answer.
+    /// Time of the last check whether the peers are alive.
     asked_for_life_ms: u64,
 }
 
-/// What may come over a session from outside.
+/// An interruption of a session from outside.
 pub(crate) enum Interrupt {
-    /// It ends.
+    /// Ends the session.
     End(TerminationReason),
-    /// Nothing was said yet, and this server will not say anything: on to another one.
+    /// No data was exchanged, and this server will not send any: retry on another server.
     Elsewhere(String),
 }
 
 impl Interrupt {
-    /// How a session ends that cannot go on elsewhere.
+    /// Returns the reason for the end of a session that cannot continue on another server.
     pub(crate) fn ending(self) -> TerminationReason {
         match self {
             Interrupt::End(ending) => ending,
@@ -70,7 +70,7 @@ impl Interrupt {
     }
 }
 
-/// Who has ended its sending, in order.
+/// Peers that have ended their sending, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Nobody,
@@ -101,7 +101,7 @@ impl LiveSession {
         }
     }
 
-    /// From here on the two sockets are one session; until [`Self::stop_relaying`].
+    /// Marks the two sockets as one session, until [`Self::stop_relaying`].
     pub(crate) fn start_relaying(
         &self,
         server: &Arc<Server>,
@@ -125,22 +125,22 @@ impl LiveSession {
         *self.relaying.borrow_mut() = Some(relaying);
     }
 
-    /// The descriptors are about to be closed: nobody may look at them any more.
+    /// Stops all access to the descriptors, which are about to be closed.
     pub(crate) fn stop_relaying(&self) {
         *self.relaying.borrow_mut() = None;
-        // What was meant for this server does not hold for the next one.
+        // An interruption for this server does not concern the next one.
         let mut interrupt = self.interrupt.borrow_mut();
         if matches!(*interrupt, Some(Interrupt::Elsewhere(_))) {
             *interrupt = None;
         }
     }
 
-    /// The session has logged in.
+    /// Sets the handle of a session that has logged in.
     pub(crate) fn take_card(&self, card: &Rc<SessionHandle>) {
         self.card.replace(Some(Rc::clone(card)));
     }
 
-    /// It ends.
+    /// Removes the handle of a session that ends.
     pub(crate) fn drop_card(&self) {
         self.card.replace(None);
     }
@@ -149,7 +149,7 @@ impl LiveSession {
         self.card.borrow().clone()
     }
 
-    /// Bytes of a session that goes from server to server.
+    /// Counts bytes of a session that changes servers.
     pub(crate) fn moved_at(
         &self,
         worker: &Worker,
@@ -206,19 +206,19 @@ impl LiveSession {
         }
     }
 
-    /// A slow reader took some of what it is owed.
+    /// Records that a slow reader has taken some of the bytes that wait for it.
     pub(crate) fn progressed(&self, worker: &Worker) {
         self.last_byte_ms.set(worker.swept_at_ms());
     }
 
-    /// One direction begins or ends to wait for a slow reader. No guard: what was owed when the
-    /// session was given up must still be known then.
+    /// Records that one direction begins or ceases to wait for a slow reader. Not a guard: the
+    /// count must still be known after the session is abandoned.
     pub(crate) fn owe(&self, begins: bool) {
         let owed = self.owed.get();
         self.owed.set(if begins { owed + 1 } else { owed - 1 });
     }
 
-    /// Bytes that one side has sent did not reach the other.
+    /// Returns whether bytes from one side have not reached the other.
     pub(crate) fn owes(&self) -> bool {
         self.owed.get() > 0
     }
@@ -227,7 +227,7 @@ impl LiveSession {
         let now_us = clock::now_us();
         let took_us = now_us - relaying.since_us;
         self.first_byte_us.set(Some(took_us));
-        // A client that thinks before it asks does not make its server slow.
+        // A client that delays its request does not make its server slow.
         let asked_us = self.asked_us.get().max(relaying.since_us);
         relaying
             .server
@@ -236,8 +236,8 @@ impl LiveSession {
         relaying.server.counters.served.add(1);
     }
 
-    /// No byte went either way, nobody ended, and the server has not been waited for so long that
-    /// its leaving is an idle timeout rather than a failure.
+    /// Returns whether no byte was moved, no side has ended, and the server has been waited for so
+    /// briefly that its disconnect is a failure rather than an idle timeout.
     pub(crate) fn nothing_moved(&self) -> bool {
         let relaying = self.relaying.borrow();
         let limit = relaying
@@ -246,7 +246,7 @@ impl LiveSession {
         self.nothing_said() && u128::from(self.relayed_for_ms()) < limit.as_millis()
     }
 
-    /// No byte went either way, and nobody ended.
+    /// Returns whether no byte was moved, and no side has ended.
     pub(crate) fn nothing_said(&self) -> bool {
         let moved = self.from_client.get() + self.to_client.get();
         moved == 0 && self.ended.get() == Ended::Nobody
@@ -282,7 +282,7 @@ impl LiveSession {
         matches!(ended, Ended::ClientThenServer | Ended::ServerThenClient)
     }
 
-    /// One side has ended its sending, the other has not.
+    /// Returns whether exactly one side has ended its sending.
     pub(crate) fn half_closed(&self) -> bool {
         matches!(self.ended.get(), Ended::Client | Ended::Server)
     }
@@ -292,8 +292,8 @@ impl LiveSession {
         self.interrupt(Interrupt::End(ending));
     }
 
-    /// Its server was found to be dead: a client that has heard nothing of it yet goes on elsewhere
-    /// if it has said nothing either, and is cut if it has, since nobody knows what became of it.
+    /// Handles a dead server: a client that has received nothing continues on another server if it
+    /// has sent nothing either. Otherwise it is reset, since the outcome of its request is unknown.
     pub(crate) fn leave_dead_server(&self) {
         if let Some(card) = self.card() {
             return card.abandon_server();
@@ -312,7 +312,7 @@ impl LiveSession {
         }
     }
 
-    /// Runs a step of the session unless it is cut first.
+    /// Runs a step of the session unless it is interrupted first.
     pub(crate) async fn unless_cut<T>(
         &self,
         step: impl Future<Output = T>,
@@ -335,7 +335,7 @@ impl LiveSession {
         .await
     }
 
-    /// Whether an order to cut this server's or service's sessions is meant for this one.
+    /// Returns whether a command to reset sessions of this server or service concerns this one.
     pub(crate) fn matches(&self, service_id: Option<u64>, server_id: Option<u64>) -> bool {
         let relaying = self.relaying.borrow();
         let own_server = relaying.as_ref().map(|relaying| relaying.server.id);
@@ -345,7 +345,7 @@ impl LiveSession {
             && server_id.is_none_or(|id| own_server == Some(id) || is_at(id))
     }
 
-    /// Looks after the session twice a second: timeouts, a reset that nobody waits for, keepalive.
+    /// Checks the session twice a second: timeouts, resets that no task waits for, keepalive.
     pub(crate) fn sweep(&self, now_ms: u64) {
         if let Some(card) = self.card() {
             return self.sweep_card(&card, now_ms);
@@ -372,7 +372,7 @@ impl LiveSession {
         }
     }
 
-    /// The limits of a session that speaks a database's protocol.
+    /// Checks the limits of a session of a database protocol.
     fn sweep_card(&self, card: &SessionHandle, now_ms: u64) {
         let view = self.service.snapshot();
         let Some(own) = &view.database else { return };
@@ -393,7 +393,7 @@ impl LiveSession {
         }
     }
 
-    /// A slow reader takes from the kernel long before that has room for more of what is owed.
+    /// Detects progress: a slow reader takes bytes from the kernel long before that accepts more.
     fn notice_slow_reader(&self, relaying: &Relaying, now_ms: u64) {
         let untaken_bytes =
             socket::untaken_bytes(relaying.client_fd) + socket::untaken_bytes(relaying.server_fd);
@@ -402,7 +402,7 @@ impl LiveSession {
         }
     }
 
-    /// Where servers speak first, one that does not is as good as one that does not accept.
+    /// Returns whether the server must send first but has not: this counts like a failed connect.
     fn is_silent_too_long(&self, relaying: &Relaying) -> bool {
         let settings = &relaying.view.settings;
         let waited_us = u128::from(clock::now_us() - relaying.since_us);
@@ -414,7 +414,7 @@ impl LiveSession {
     fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<TerminationReason> {
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let settings = &relaying.view.settings;
-        // The stamp of the last byte may be one sweep older than the byte.
+        // The timestamp of the last byte may be one sweep older than the byte.
         let passed =
             |limit: Duration| !limit.is_zero() && silent_ms >= (limit + SWEEP_INTERVAL).as_millis();
         if self.half_closed() {
@@ -437,7 +437,7 @@ impl LiveSession {
 }
 
 impl Relaying {
-    /// Set late, so that a connection of a few requests does not pay for five system calls.
+    /// Sets keepalive late, so that a connection with few requests avoids five system calls.
     fn keep_alive(&mut self) {
         self.kept_alive = true;
         // SAFETY: `stop_relaying` comes before the descriptor is closed.
@@ -450,7 +450,7 @@ impl Relaying {
         );
     }
 
-    /// Looks seldom: it costs two system calls, also for a session in which nothing happens.
+    /// Checks rarely: it costs two system calls, even for an idle session.
     fn dead_peer(&mut self, now_ms: u64) -> Option<TerminationReason> {
         let limit = self.view.settings.keepalive.user_timeout;
         let looks_apart_ms = (limit / 4).as_millis();

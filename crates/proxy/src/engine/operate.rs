@@ -1,5 +1,5 @@
-//! What an operator may do to a service that lends server connections: end sessions, make clients
-//! wait, have connections opened anew.
+//! Implements an operator's commands for pooled services: end sessions, pause clients, reopen
+//! connections.
 
 use std::rc::Rc;
 
@@ -14,19 +14,19 @@ use crate::session::cancel;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::PoolMessage;
 
-/// Which sessions of a service are meant.
+/// Selects sessions of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// The one with this id.
+    /// The session with this id.
     Session(u64),
-    /// The one that has the connection to this process of a server.
+    /// The session with the connection to this server process.
     ServerProcess(u32),
-    /// Those in a database; `None`: all.
+    /// Sessions in a database; `None`: all.
     Database(Option<String>),
 }
 
 impl Engine {
-    /// Cancels what sessions do, and ends them.
+    /// Cancels the statements of sessions, and ends the sessions.
     pub fn kill(&self, service: &Service, which: &Which) -> CutCount {
         let done = CutCount::default();
         for orders in &self.shared.orders {
@@ -39,8 +39,8 @@ impl Engine {
         done
     }
 
-    /// From now on clients of a database (`None`: of all) wait, and connections that are free
-    /// close: when [`DatabaseService::open_connections`] says zero, nothing runs at the servers.
+    /// Makes clients of a database (`None`: of all) wait, and closes free connections. When
+    /// [`DatabaseService::open_connections`] returns zero, no statement runs at the servers.
     pub fn pause(&self, service: &Service, database: Option<&str>) {
         if let Some(shared) = &service.database {
             shared.lender.pause(database);
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Ends a pause; without a database, every pause. False: nothing was paused.
+    /// Ends a pause; without a database, every pause. Returns false if nothing was paused.
     pub fn resume(&self, service: &Service, database: Option<&str>) -> bool {
         let Some(shared) = &service.database else {
             return false;
@@ -59,9 +59,8 @@ impl Engine {
         was_paused
     }
 
-    /// Every connection to a database (`None`: to all) closes as soon as nobody uses it; new ones
-    /// are opened as they are needed.
-    /// What was found of statements there is forgotten.
+    /// Closes every connection to a database (`None`: to all) as soon as it is free; new ones are
+    /// opened when needed. Findings about statements there are discarded.
     pub fn reconnect(&self, service: &Service, database: Option<&str>) {
         let own = service.database.as_ref();
         if let Some(own) = own.and_then(|own| own.of_postgres()) {
@@ -72,8 +71,8 @@ impl Engine {
         });
     }
 
-    /// Every connection of a service to a server closes as soon as nobody uses it: no new work goes
-    /// there.
+    /// Closes every connection of a service to a server as soon as it is free: the server gets no
+    /// new work.
     pub fn part(&self, service: &Service, server_id: u64) {
         self.outdate(service, |one| one.server.id == server_id);
     }
@@ -87,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// The pools that there are keep to the sizes of the present view.
+    /// Applies the sizes of the current snapshot to the existing pools.
     pub(super) fn resize_pools(&self, service: &Service) {
         let view = service.snapshot();
         let (Some(shared), Some(own)) = (&service.database, &view.database) else {
@@ -98,7 +97,7 @@ impl Engine {
         self.give_out(service, orders);
     }
 
-    /// Limits all server connections of a service that lends them.
+    /// Limits all server connections of a pooled service.
     pub fn limit_pools(&self, service: &Service, limit: u32) {
         let Some(shared) = &service.database else {
             return;
@@ -109,7 +108,7 @@ impl Engine {
         self.give_out(service, orders);
     }
 
-    /// Who waited for a connection of a pool that is no more asks once more.
+    /// Makes a client that waited for a connection of a removed pool repeat its request.
     fn ask_again(&self, service: &Service, ticket: WaitTicket) {
         let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
         let _ =
@@ -126,7 +125,8 @@ impl Engine {
 }
 
 impl DatabaseService {
-    /// Server connections of a database (`None`: of all), those that open and close among them.
+    /// Returns the number of server connections of a database (`None`: of all), including those
+    /// that are opening or closing.
     pub fn open_connections(&self, database: Option<&str>) -> u64 {
         let number = database.map(|name| self.lender.number(name.as_bytes()).get());
         let figures = self.lender.books.figures();
@@ -137,7 +137,7 @@ impl DatabaseService {
     }
 }
 
-/// A worker's part of [`Engine::kill`].
+/// Executes a worker's part of [`Engine::kill`].
 pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &CutCount) {
     worker.each_session(|live| {
         let Some(card) = live.card().filter(|_| live.service.id == service_id) else {
@@ -154,7 +154,7 @@ pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &C
                 .is_none_or(|name| **name == *card.database()),
         };
         if is_meant {
-            // The server would go on with the query of a client that has left.
+            // The server would continue the query of a client that has disconnected.
             cancel::cancel(worker, &card, &live.service);
             live.cut(TerminationReason::Cut(CutReason::Command));
             done.add();

@@ -1,5 +1,5 @@
-//! Readiness of sockets on the epoll driver: each socket is registered once, edge-triggered, for
-//! its whole life, so that a query costs no epoll_ctl(2).
+//! Tracks the readiness of sockets on the epoll driver: each socket is registered once,
+//! edge-triggered, for its lifetime, so that a query costs no epoll_ctl(2).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Events taken per epoll_wait(2); more wait for the next turn.
+/// Maximum number of events per epoll_wait(2); more wait for the next turn.
 const EVENTS_PER_TURN: usize = 256;
 
-/// The key of the runtime's own descriptor, which is no socket of ours.
+/// The key of the runtime's own descriptor, which is not a session's socket.
 const RUNTIME: u64 = u64::MAX;
 
 const READ_EVENTS: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
@@ -23,26 +23,27 @@ const ENDED_EVENTS: i32 = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
 pub(crate) struct Reactor {
     epoll: OwnedFd,
     sockets: Rc<Sockets>,
-    /// Where the kernel writes events: kept, since clearing it in each turn costs.
+    /// Buffer for the kernel's events: kept, since clearing it in each turn costs time.
     events: RefCell<Box<[libc::epoll_event]>>,
 }
 
 type Sockets = RefCell<Vec<Option<Rc<Readiness>>>>;
 
-/// What is known of one socket's readiness.
+/// Known readiness of one socket.
 pub(crate) struct Readiness {
     fd: RawFd,
     sockets: Rc<Sockets>,
     readable: Cell<bool>,
     writable: Cell<bool>,
-    /// The end or an error was announced: it is announced once, so a short read is not the last.
+    /// True if the end or an error was announced: it is announced once, so a short read is not the
+    /// last.
     ended: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
 }
 
 impl Reactor {
-    /// An epoll instance that also watches the runtime's descriptor.
+    /// Creates an epoll instance that also watches the runtime's descriptor.
     pub(crate) fn new(runtime: RawFd) -> io::Result<Self> {
         // SAFETY: no pointers are passed; the result is checked before it is owned.
         #[expect(unsafe_code, reason = "epoll has no safe form in std")]
@@ -76,7 +77,7 @@ impl Reactor {
         Ok(readiness)
     }
 
-    /// Watches a descriptor no more, though a duplicate of it stays open.
+    /// Stops watching a descriptor, even though a duplicate of it stays open.
     pub(crate) fn remove(&self, fd: RawFd) {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         let epoll = self.epoll.as_raw_fd();
@@ -103,7 +104,8 @@ impl Reactor {
         }
     }
 
-    /// Waits for events and wakes who waits for them. True if the runtime has something to do.
+    /// Waits for events and wakes the tasks that wait for them. Returns true if the runtime has
+    /// work.
     pub(crate) fn turn(&self, timeout: Option<Duration>) -> bool {
         let mut events = self.events.borrow_mut();
         let count = self.wait(&mut events, timeout);
@@ -119,7 +121,7 @@ impl Reactor {
     }
 
     fn wait(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> usize {
-        // Rounded up: a timer must have passed when we come back.
+        // Rounded up: a timer must have passed when this returns.
         let timeout_ms = timeout.map_or(-1, |t| {
             i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
         });
@@ -166,7 +168,7 @@ impl Readiness {
         }
     }
 
-    /// A short read has emptied the socket: more will be announced. Not so once the end was.
+    /// A short read has emptied the socket: more will be announced, except after the end.
     pub(crate) fn after_receive(&self, received: &io::Result<usize>, asked: usize) {
         match received {
             Ok(0) => self.ended.set(true),
@@ -182,7 +184,7 @@ impl Readiness {
         }
     }
 
-    /// A socket that is connecting takes no bytes before epoll says so.
+    /// Marks a connecting socket, which takes no bytes before epoll announces it.
     pub(crate) fn not_writable_yet(&self) {
         self.writable.set(false);
     }
@@ -203,18 +205,18 @@ impl Readiness {
         ready(&self.writable, &self.writer, context)
     }
 
-    /// Whether a receive may have something to say.
+    /// Returns whether a receive may return data.
     pub(crate) fn is_readable(&self) -> bool {
         self.readable.get()
     }
 
-    /// Nobody is woken any more.
+    /// Drops the wakers, so that no task is woken any more.
     pub(crate) fn forget_wakers(&self) {
         self.reader.borrow_mut().take();
         self.writer.borrow_mut().take();
     }
 
-    /// The descriptor is about to be closed, and its number to be used again.
+    /// Forgets a descriptor that is about to be closed, and its number reused.
     pub(crate) fn forget(&self) {
         if let Ok(index) = usize::try_from(self.fd) {
             self.sockets.borrow_mut()[index] = None;

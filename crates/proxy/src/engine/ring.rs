@@ -1,7 +1,8 @@
-//! The worker's io_uring: receives, sends and polls of sessions, without an allocation for each.
+//! Runs the worker's io_uring: receives, sends and polls of sessions, without an allocation for
+//! each.
 //!
-//! All system calls of a turn are one io_uring_enter(2): what the sessions have asked for goes in,
-//! what has been done comes out.
+//! All system calls of a turn are one io_uring_enter(2): it submits the sessions' requests and
+//! returns completions.
 
 mod buffers;
 mod multishot;
@@ -30,16 +31,16 @@ pub(crate) use multishot::{MultishotReceive, Next};
 use multishot::{MultishotState, RECEIVING};
 pub(crate) use ring_socket::RingSocket;
 
-/// Requests per turn; more make a turn of their own.
+/// Requests per turn; more requests cause a turn of their own.
 const SUBMISSIONS: u32 = 512;
 
-/// Answers that may wait; the kernel keeps what does not fit.
+/// Completions that may wait; the kernel keeps any others.
 const COMPLETIONS: u32 = 4 * 1024;
 
-/// The key of the runtime's own descriptor, which is no session's.
+/// The key of the runtime's own descriptor, which is not a session's.
 const RUNTIME: u64 = u64::MAX;
 
-/// The key of requests whose answer nobody wants.
+/// The key of requests whose completion is ignored.
 const NOBODY: u64 = u64::MAX - 1;
 
 /// One worker's ring.
@@ -49,14 +50,14 @@ pub(crate) struct Ring {
     streams: RefCell<Slab<MultishotState>>,
     ports: RefCell<Slab<Rc<RingSocket>>>,
     spares: SpareBuffers,
-    /// Those of this turn, by key.
+    /// Keys of this turn's quiet sends.
     quiet_sends: RefCell<Vec<usize>>,
     buffers: Rc<Buffers>,
     answers: RefCell<Vec<(u64, i32, u32)>>,
     runtime: RawFd,
 }
 
-/// A request under way. What the kernel reads or writes lives here until it has answered.
+/// A request in progress. It owns the memory that the kernel reads or writes until the completion.
 struct Request {
     state: State,
     _socket: SharedFd<socket2::Socket>,
@@ -66,12 +67,12 @@ struct Request {
 enum State {
     Asked(Option<Waker>),
     Answered(i32),
-    /// Whoever asked is gone; the answer is thrown away.
+    /// The requester is gone; the completion is ignored.
     Orphaned,
 }
 
 impl Ring {
-    /// A ring that also watches the runtime's descriptor.
+    /// Creates a ring that also watches the runtime's descriptor.
     pub(crate) fn new(runtime: RawFd) -> io::Result<Self> {
         let uring = IoUring::builder()
             .setup_single_issuer()
@@ -94,11 +95,11 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Sends a buffer as far as the socket takes it now, within the system call of the turn.
+    /// Sends as much of a buffer as the socket takes now, within the system call of the turn.
     ///
-    /// A quiet send is answered only if something is left of it, so that one that goes well does
-    /// not end the wait of the turn; its success is known when something else has ended it. For
-    /// those who have nothing to do before something else happens.
+    /// A quiet send completes only if some bytes remain, so that a successful one does not end the
+    /// wait of the turn; its success is known when another event has ended the wait. It suits tasks
+    /// that have no work before another event.
     pub(crate) async fn send(
         &self,
         socket: &SharedFd<socket2::Socket>,
@@ -106,7 +107,7 @@ impl Ring {
         is_quiet: bool,
     ) -> (io::Result<usize>, Option<Buffer>) {
         let length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
-        // MSG_WAITALL: less than all is a failure, with what was sent as its answer.
+        // MSG_WAITALL: a partial send is a failure, with the number of sent bytes as its result.
         let mut entry = opcode::Send::new(Fd(socket.as_raw_fd()), buffer.as_ptr(), length)
             .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
@@ -121,8 +122,8 @@ impl Ring {
         (checked(result), buffer)
     }
 
-    /// Waits for events of poll(2), or for a failure, or for the peer's end, which io_uring adds
-    /// unasked: the answer says which it was.
+    /// Waits for events of poll(2), for a failure, or for the peer's end, which io_uring always
+    /// adds: the result distinguishes them.
     pub(crate) async fn poll(
         &self,
         socket: &SharedFd<socket2::Socket>,
@@ -166,7 +167,7 @@ impl Ring {
             if pushed.is_ok() {
                 return;
             }
-            // Full: an error leaves the queue as it is, and the next try says so again.
+            // Full: an error leaves the queue as it is, and the next try returns it again.
             let _ = uring.submit();
         }
     }
@@ -182,8 +183,8 @@ impl Ring {
         self.submit(&entry.user_data(RUNTIME));
     }
 
-    /// Submits what was asked, waits for answers and wakes who asked. True if the runtime has
-    /// something to do.
+    /// Submits requests, waits for completions and wakes the requesters. Returns true if the
+    /// runtime has work.
     pub(crate) fn turn(&self, timeout: Option<Duration>) -> bool {
         self.enter(timeout);
         let mut answers = self.answers.take();
@@ -213,11 +214,11 @@ impl Ring {
             Some(time) => SubmitArgs::new().timespec(time),
             None => SubmitArgs::new(),
         };
-        // Time-outs and signals are no errors, and a full completion queue is emptied next.
+        // Timeouts and signals are no errors, and a full completion queue is emptied next.
         let _ = uring.submitter().submit_with_args(1, &args);
     }
 
-    /// Takes all answers, also those that did not fit: silence means something, too.
+    /// Takes all completions, including those that did not fit: a missing one is significant, too.
     fn collect(&self, answers: &mut Vec<(u64, i32, u32)>) {
         let mut uring = self.uring.borrow_mut();
         loop {
@@ -227,12 +228,12 @@ impl Ring {
             if !uring.submission().cq_overflow() {
                 return;
             }
-            // Brings what did not fit.
+            // Fetches completions that did not fit.
             let _ = uring.submit();
         }
     }
 
-    /// The quiet sends that were not answered went out whole.
+    /// Marks quiet sends without a completion as fully sent.
     fn settle_quiet_sends(&self) {
         if !self.uring.borrow_mut().submission().is_empty() {
             return;
@@ -246,7 +247,7 @@ impl Ring {
         self.quiet_sends.replace(sends);
     }
 
-    /// The length of a quiet send that has no answer.
+    /// Returns the length of a quiet send that has no completion.
     fn unanswered(&self, key: usize) -> Option<i32> {
         let requests = self.requests.borrow();
         let request = requests.get(key)?;
@@ -276,8 +277,8 @@ impl Ring {
     }
 }
 
-/// A request that somebody waits for. Given up, it is cancelled, and its memory stays until the
-/// kernel has answered.
+/// A request that a task waits for. If dropped, it is canceled, and its memory stays until the
+/// kernel has completed it.
 struct RingRequest<'a> {
     ring: &'a Ring,
     key: usize,

@@ -1,11 +1,11 @@
-//! Memory of sends that are over, for those that come next.
+//! Keeps memory of completed sends for later ones.
 
 use std::cell::RefCell;
 
-/// Larger pieces go back to the allocator.
+/// Maximum size of kept buffers, in bytes; larger ones are freed.
 const BYTES_MAX: usize = 16 * 1024;
 
-/// More pieces do, too.
+/// Maximum number of kept buffers; more are freed.
 const COUNT_MAX: usize = 64;
 
 /// One worker's spare memory.
@@ -13,12 +13,12 @@ const COUNT_MAX: usize = 64;
 pub(crate) struct SpareBuffers(RefCell<Vec<Vec<u8>>>);
 
 impl SpareBuffers {
-    /// An empty piece.
+    /// Returns an empty buffer.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes a piece back.
+    /// Takes a buffer back.
     pub(crate) fn keep(&self, mut bytes: Vec<u8>) {
         let mut kept = self.0.borrow_mut();
         if kept.len() < COUNT_MAX && (1..=BYTES_MAX).contains(&bytes.capacity()) {

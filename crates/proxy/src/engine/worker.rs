@@ -1,4 +1,4 @@
-//! One worker: a thread with its own runtime and its own sessions.
+//! Runs one worker: a thread with its own runtime and its own sessions.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -28,20 +28,20 @@ use crate::session::cancel;
 use crate::session_state::settings::Interner;
 use crate::upstream::worker_pool::{PoolableConnection, WorkerPool, WorkerPools};
 
-/// Timeouts are kept to twice this precision; it costs a look at each session.
+/// Precision of timeouts is twice this interval; each sweep checks every session.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Wake-ups by other workers that may wait. The waker spins when there is no room, so that workers
-/// which wake each other could wait for each other: there must be room for every queued client.
+/// Number of queued wake-ups from other workers. A waker spins while the queue is full, so that
+/// workers that wake each other could deadlock: the capacity must suffice for every queued client.
 const WAKES_FROM_AFAR_MAX: usize = 16 * 1024;
 
 /// The epoll driver's one receive buffer per worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// Large buffers kept for the next bulk transfer; more are given back to the allocator.
+/// Number of large buffers kept for the next bulk transfer; more are freed.
 const LARGE_BUFFERS_KEPT: usize = 8;
 
-/// A worker's own things, shared by its tasks.
+/// A worker's state, shared by its tasks.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<EngineShared>,
@@ -54,7 +54,7 @@ pub(crate) struct Worker {
     /// This worker's part of the pools of each service that has any.
     lendings: WorkerPools,
     sessions: RefCell<Slab<Rc<LiveSession>>>,
-    /// A listener's id, and what keeps its accepts going.
+    /// A listener's id, and the sender that keeps its accepts running.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
     swept_at_ms: Cell<u64>,
     /// Processor time of this thread at the last sweep.
@@ -96,12 +96,13 @@ impl Worker {
         self.executor.spawn(session);
     }
 
-    /// When the sweeper last looked: as precise as the timeouts are, and free for every receive.
+    /// Returns the time of the last sweep: as precise as the timeouts are, and free for every
+    /// receive.
     pub(crate) fn swept_at_ms(&self) -> u64 {
         self.swept_at_ms.get()
     }
 
-    /// A buffer for bulk transfers, given back on drop.
+    /// Returns a buffer for bulk transfers, which is released on drop.
     pub(crate) fn large_buffer(&self) -> LargeBuffer<'_> {
         let kept = self.large.borrow_mut().pop();
         let bytes = kept.unwrap_or_else(|| vec![0; LARGE_BYTES].into_boxed_slice());
@@ -111,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Empty memory for a send.
+    /// Returns empty memory for a send.
     pub(crate) fn spare(&self) -> Vec<u8> {
         match &self.poller {
             Poller::IoUring(ring) => ring.spare(),
@@ -127,12 +128,12 @@ impl Worker {
         }
     }
 
-    /// Sets of sessions' settings.
+    /// Returns the interner for sets of session settings.
     pub(crate) fn interner(&self) -> &Interner {
         &self.interner
     }
 
-    /// This worker's part of a service's pools; `None`: the service has none.
+    /// Returns this worker's part of a service's pools; `None`: the service has none.
     pub(crate) fn lending<C: PoolableConnection>(
         self: &Rc<Self>,
         service: &Arc<Service>,
@@ -144,7 +145,7 @@ impl Worker {
         &self.lendings
     }
 
-    /// Makes a session known to the sweeper until the guard is dropped.
+    /// Registers a session with the sweeper until the guard is dropped.
     pub(crate) fn register_session(self: &Rc<Self>, live: Rc<LiveSession>) -> RegisteredSession {
         let key = self.sessions.borrow_mut().insert(live);
         RegisteredSession {
@@ -159,7 +160,7 @@ impl Worker {
         }
     }
 
-    /// The part of the time since the last look in which this thread ran.
+    /// Records the share of the time since the last sweep in which this thread ran.
     fn note_how_busy(&self, elapsed_ms: u64) {
         let ran_us = clock::thread_cpu_us();
         let before_us = self.ran_us.replace(ran_us);
@@ -212,7 +213,7 @@ impl Worker {
             }
             WorkerCommand::Cancel(claim) => self.cancel(claim),
             WorkerCommand::Describe { service_id, reply } => {
-                // Who asked may have gone.
+                // The requester may be gone.
                 let _ = reply.send(describe::described(self, service_id));
             }
             WorkerCommand::Kill {
@@ -250,7 +251,8 @@ impl Worker {
         compio::runtime::spawn(accepting).detach();
     }
 
-    /// The accept under way is finished; clients the kernel holds for the socket stay there.
+    /// Stops accepting from a listener after the accept in progress; clients that the kernel holds
+    /// for the socket stay there.
     fn unlisten(&self, id: u64) {
         self.accepting
             .borrow_mut()
@@ -258,7 +260,7 @@ impl Worker {
     }
 }
 
-/// What a worker waits with.
+/// Mechanism that a worker waits with.
 pub(crate) enum Poller {
     Epoll(Reactor),
     IoUring(Rc<Ring>),
@@ -273,7 +275,7 @@ impl Poller {
     }
 }
 
-/// A bulk transfer's buffer.
+/// A buffer for bulk transfers.
 pub(crate) struct LargeBuffer<'a> {
     worker: &'a Worker,
     bytes: Box<[u8]>,
@@ -315,8 +317,8 @@ impl Drop for RegisteredSession {
     }
 }
 
-/// Builds the runtime for what is rare (accepting, connecting, timers, orders); on either driver it
-/// is one of epoll, which the worker's own poller watches.
+/// Builds the runtime for rare operations (accepts, connects, timers, commands); on either driver
+/// it uses epoll, which the worker's own poller watches.
 pub(super) fn runtime() -> io::Result<Runtime> {
     let mut proactor = ProactorBuilder::new();
     proactor.driver_type(DriverType::Poll);
@@ -326,7 +328,7 @@ pub(super) fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// Makes a worker on its own thread; what can fail fails here.
+/// Prepares a worker on its own thread; all fallible steps happen here.
 pub(super) fn prepare(
     index: usize,
     shared: Arc<EngineShared>,
@@ -335,7 +337,7 @@ pub(super) fn prepare(
     Worker::new(index, shared, runtime).map(Rc::new)
 }
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until it is stopped.
 pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, orders: flume::Receiver<WorkerCommand>) {
     let clerk = Rc::clone(&worker);
     let main = async move {
@@ -362,12 +364,12 @@ async fn sweep_forever(worker: Rc<Worker>) {
     }
 }
 
-/// The worker's loop: its poller waits, and the runtime is asked only when its own descriptor or a
-/// timer says so.
+/// Runs the worker's loop: its poller waits, and the runtime is polled only when its own descriptor
+/// or a timer requires it.
 fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
     while !worker.stopped.get() {
         worker.executor.run();
-        // Asked after the runtime has run: an accept puts a session in line, too.
+        // Checked after the runtime has run: an accept queues a session, too.
         let more = runtime.run() || worker.executor.has_runnable();
         // From here on a wake-up of one of the runtime's own tasks ends the wait.
         let woken = runtime.flush();

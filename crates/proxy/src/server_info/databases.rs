@@ -1,4 +1,4 @@
-//! The databases that sessions are in, and their catalogs.
+//! Keeps the databases of sessions, and their catalogs.
 
 use std::collections::HashMap;
 use std::sync::atomic::{
@@ -13,20 +13,20 @@ use tokio::sync::Notify;
 
 use super::Catalog;
 
-/// More are not read: what is in the others is unknown. One that nobody uses costs its name, until
-/// another one needs its place.
+/// Maximum number of databases whose catalogs are read; all others are unknown. An unused entry
+/// costs only its name, until another database needs its slot.
 const DATABASES_MAX: usize = 4_096;
 
-/// So long clients wait for the first reading of their database's catalog.
+/// Maximum wait of clients for the first reading of their database's catalog.
 pub(crate) const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 
-/// All databases of a service that anybody asked for.
+/// All databases of a service that sessions have requested.
 #[derive(Debug, Default)]
 pub struct Databases {
     known: ArcSwap<HashMap<Arc<str>, Arc<Database>>>,
     adding: Mutex<()>,
     bell: Arc<Notify>,
-    /// Somebody reads them.
+    /// True if there is a reader.
     reads: Arc<AtomicBool>,
 }
 
@@ -46,35 +46,36 @@ pub struct Database {
     /// It was read, or could not be, and nothing was forgotten since.
     was_tried: AtomicBool,
     tried: Notify,
-    /// How often it has become another one.
+    /// Number of times that another database took over the name.
     replacements: AtomicU64,
-    /// The same when the last reading began, and of the one that sessions need not wait for.
+    /// Value of `replacements` when the last reading began, and the one that sessions need not wait
+    /// for.
     reading: AtomicU64,
     settled: AtomicU64,
-    /// Until then no reader is in it: others act on the whole of it.
+    /// Until then no reader may be in the database, because a statement requires that.
     left_until_ms: AtomicU64,
     left: Notify,
 }
 
 impl Database {
-    /// What it is called.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is known of it; `None`: nobody has read it yet, and everything is unknown.
+    /// Returns the catalog; `None`: not read yet, and everything is unknown.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
         let catalog = self.catalog.load_full();
         self.is_looked_at(catalog.is_some());
         catalog
     }
 
-    /// Whether anything is. Nobody uses it by that.
+    /// Returns whether the catalog is known, without counting as use.
     pub fn is_known(&self) -> bool {
         self.catalog.load().is_some()
     }
 
-    /// Which state of that; zero: nothing is known. Cheaper than to have it.
+    /// Returns the version of the catalog, which is cheaper than the catalog; zero: unknown.
     pub fn version(&self) -> u64 {
         let catalog = self.catalog.load();
         self.is_looked_at(catalog.is_some());
@@ -84,27 +85,27 @@ impl Database {
     }
 
     fn is_looked_at(&self, is_there: bool) {
-        // Nobody used it for long, and it was thrown away.
+        // Unused for a long time, so that its catalog was discarded.
         if !self.used.load(Relaxed) && !self.used.swap(true, Relaxed) && !is_there {
             self.bell.notify_one();
         }
     }
 
-    /// Waits until it was read, or could not be; not at all where nobody reads it. Whoever comes in
-    /// before would be taken to leave nothing behind by functions.
+    /// Waits until the catalog was read, or could not be; returns immediately if there is no
+    /// reader. Without it, a session would be taken to leave no state through functions.
     pub async fn first_reading(&self) {
         let tried = self.tried.notified();
         let mut tried = std::pin::pin!(tried);
         // From here on no reading is missed.
         tried.as_mut().enable();
-        // It may be one that nobody used for long.
+        // The catalog may have been discarded as unused.
         let is_known = self.catalog().is_some() || self.was_tried.load(Acquire);
         if !is_known && self.reads.load(Relaxed) {
             tried.await;
         }
     }
 
-    /// A reading has come to its end, or to none.
+    /// Reports that a reading has ended, or failed.
     pub fn was_tried(&self) {
         let reading = self.reading.load(Acquire);
         if !self.is_of_this(reading) {
@@ -115,43 +116,43 @@ impl Database {
         self.tried.notify_waiters();
     }
 
-    /// Nobody uses it: who comes in next waits for a new reading.
+    /// Discards the catalog as unused: the next session waits for a new reading.
     pub fn forget(&self) {
         self.was_tried.store(false, Release);
         self.learn(None);
     }
 
-    /// A session has changed the catalog: it is read anew soon.
+    /// Reports that a session has changed the catalog, which is read again soon.
     pub fn changed(&self) {
         if !self.changed.swap(true, Relaxed) {
             self.bell.notify_one();
         }
     }
 
-    /// Its name is another database's, or nobody's: nothing holds that was known of it.
+    /// Discards everything known, because the name belongs to another database, or to none.
     pub fn replaced(&self) {
         self.replacements.fetch_add(1, Release);
         self.forget();
         self.plans_changed();
-        // It is read if somebody is in it.
+        // Read again only if a session is in the database.
         self.used.store(false, Relaxed);
         self.changed();
-        // A reading that is under way is of the former one.
+        // A reading in progress concerns the predecessor.
         self.leave_until(0);
     }
 
-    /// Whether a reading is awaited by sessions that were in the former one of its name.
+    /// Returns whether sessions of the name's previous database wait for a reading.
     pub fn is_awaited(&self) -> bool {
         self.settled.load(Acquire) != self.replacements.load(Acquire)
     }
 
-    /// They have waited long enough.
+    /// Ends that wait.
     pub(crate) fn waits_no_more(&self) {
         let replacements = self.replacements.load(Acquire);
         self.settled.store(replacements, Release);
     }
 
-    /// No reader may be in it until then: somebody drops, renames or copies it.
+    /// Keeps readers out until the given time: a statement drops, renames or copies the database.
     pub fn leave_until(&self, until_ms: u64) {
         self.left_until_ms.store(until_ms, Relaxed);
         self.left.notify_waiters();
@@ -162,54 +163,55 @@ impl Database {
         self.left_until_ms.load(Relaxed)
     }
 
-    /// Ends when a reader is to leave.
+    /// Waits until a reader must leave.
     pub async fn leave(&self) {
         self.left.notified().await;
     }
 
-    /// Which plans are good: what is prepared from now on must not be taken for what was before.
+    /// Returns the version of plans: statements prepared from now on differ from those of other
+    /// versions.
     pub fn plans(&self) -> u64 {
         self.plans.load(Acquire)
     }
 
-    /// What was prepared until now may be planned otherwise, or have other types.
+    /// Reports that earlier prepared statements may have other plans or types.
     pub fn plans_changed(&self) {
         self.plans.fetch_add(1, Release);
     }
 
-    /// Whether a session has looked since the last call.
+    /// Returns whether a session has used it since the last call.
     pub fn take_used(&self) -> bool {
         self.used.swap(false, Relaxed)
     }
 
-    /// The same, and it stays so.
+    /// Returns whether a session has used it, without resetting that.
     pub fn is_used(&self) -> bool {
         self.used.load(Relaxed)
     }
 
-    /// Whether a session has changed the catalog.
+    /// Returns whether a session has changed the catalog.
     pub fn is_changed(&self) -> bool {
         self.changed.load(Relaxed)
     }
 
-    /// From here on changes count anew: to be called before it is read.
+    /// Starts counting changes from zero; must be called before a reading.
     pub fn begin_reading(&self) {
         let replacements = self.replacements.load(Acquire);
         self.reading.store(replacements, Release);
         self.changed.store(false, Relaxed);
     }
 
-    /// A reading that began then has come to its end, and is known to [`Database::learn`].
+    /// Records the completion of a reading that began then and was passed to [`Database::learn`].
     pub fn was_read(&self, began_us: u64) {
         self.read_us.fetch_max(began_us, Relaxed);
     }
 
-    /// Whether what was changed in it until then is known.
+    /// Returns whether all changes until then are known.
     pub fn knows_until(&self, us: u64) -> bool {
         self.read_us.load(Relaxed) > us
     }
 
-    /// It was read; `None`: it cannot be, or nobody uses it, and nothing is known of it.
+    /// Stores the result of a reading; `None`: it cannot be read, or is not used, and is unknown.
     pub fn learn(&self, catalog: Option<Arc<Catalog>>) {
         let reading = self.reading.load(Acquire);
         if catalog.is_none() || self.is_of_this(reading) {
@@ -217,20 +219,19 @@ impl Database {
         }
     }
 
-    /// Whether what was read then was not another database of the name.
+    /// Returns whether that reading concerned the current database of the name.
     fn is_of_this(&self, reading: u64) -> bool {
         reading == self.replacements.load(Acquire)
     }
 }
 
 impl Databases {
-    /// One that was asked for before.
+    /// Returns a database that was requested before.
     pub fn get(&self, name: &str) -> Option<Arc<Database>> {
         self.known.load().get(name).cloned()
     }
 
-    /// One that is read from now on, since it is there: somebody has been in it. `None`: too many
-    /// are used.
+    /// Adds an existing database, which is read from now on. `None`: too many are in use.
     pub fn want(&self, name: &str) -> Option<Arc<Database>> {
         if let Some(known) = self.get(name) {
             return Some(known);
@@ -238,7 +239,7 @@ impl Databases {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = HashMap::clone(&self.known.load());
         if known.len() >= DATABASES_MAX && !known.contains_key(name) {
-            // Two have it: the list, and this copy of it.
+            // Two references exist: the list's, and this copy's.
             known.retain(|_, database| Arc::strong_count(database) > 2);
             if known.len() >= DATABASES_MAX {
                 return None;
@@ -269,17 +270,17 @@ impl Databases {
         Some(added)
     }
 
-    /// From now on somebody reads them.
+    /// Announces a reader.
     pub fn expect(&self) {
         self.reads.store(true, Relaxed);
     }
 
-    /// All that are read.
+    /// Returns all databases that are read.
     pub fn all(&self) -> Vec<Arc<Database>> {
         self.known.load().values().cloned().collect()
     }
 
-    /// Ends when one was added, changed or used again since the last call; for one caller.
+    /// Waits until one was added, changed or used again since the last call; for one caller.
     pub async fn news(&self) {
         self.bell.notified().await;
     }

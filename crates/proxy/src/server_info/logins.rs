@@ -1,43 +1,43 @@
-//! What a server has of a user: asked for at each login, never kept here.
+//! Queues login lookups: records are queried at each login, and never kept here.
 
 use std::fmt;
 
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-/// So many logins may wait to be asked for; who comes then is told so at once.
+/// Maximum number of waiting lookups; further ones fail immediately.
 const REQUESTS_WAITING_MAX: usize = 4_096;
 
-/// A user's row.
+/// A user's login record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresAuthRecord {
-    /// What is kept of the password.
+    /// Stored verifier of the password.
     pub verifier: Verifier,
-    /// Whether it may log in at all (`rolcanlogin`).
+    /// True if the role may log in (`rolcanlogin`).
     pub can_login: bool,
-    /// VALID UNTIL has passed, by the server's clock.
+    /// True if VALID UNTIL has passed, by the server's clock.
     pub expired: bool,
-    /// Who it is beside its name, and what connections of its begin with, in no particular form.
+    /// Identity of the role, and the initial settings of its connections, in no particular form.
     pub settings: String,
-    /// Databases that take no connections.
+    /// Databases that accept no connections.
     pub closed: Vec<String>,
-    /// Databases that it may not connect to.
+    /// Databases that the role may not connect to.
     pub forbidden: Vec<String>,
 }
 
-/// What a server keeps of a password (`pg_authid.rolpassword`). Wiped when it is dropped.
+/// A password as a server stores it (`pg_authid.rolpassword`). Wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Verifier {
     /// `SCRAM-SHA-256$…`.
     Scram(Zeroizing<String>),
     /// `md5…`.
     Md5(Zeroizing<String>),
-    /// No password, or one in a form that nobody here knows.
+    /// No password, or one in an unknown form.
     None,
 }
 
 impl Verifier {
-    /// By the form of the text.
+    /// Parses the stored text.
     #[must_use]
     pub fn of_text(text: Option<String>) -> Verifier {
         let Some(text) = text.map(Zeroizing::new) else {
@@ -61,28 +61,28 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// Why there is no row.
+/// Reason why there is no record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// The servers know no such user.
+    /// No such user at the servers.
     #[error("no such user")]
     NoSuchUser,
-    /// Nobody can tell: for the log, not for the client.
+    /// Lookup not possible: for the log, not for the client.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// A session waits for what a server has of a user: a [`Login`], or MySQL's
-/// [`Accounts`](super::Accounts).
+/// A session's request for a user's record: a [`PostgresAuthRecord`], or MySQL's
+/// [`MysqlAuthRecords`](super::MysqlAuthRecords).
 #[derive(Debug)]
 pub struct LookupRequest<A> {
     /// Who logs in.
     pub user: String,
-    /// Where the answer goes.
+    /// Receiver of the result.
     pub reply: oneshot::Sender<Result<A, LookupError>>,
 }
 
-/// Where sessions leave their requests.
+/// Queue of the sessions' requests.
 #[derive(Debug)]
 pub(super) struct LookupQueue<A> {
     requests: (
@@ -109,7 +109,7 @@ impl<A> LookupQueue<A> {
                 let why = "too many user lookups pending";
                 return Err(LookupError::Unavailable(why.to_owned()));
             }
-            // Whoever is replaced by a reload answers nothing: his successor is asked.
+            // A task replaced by a reload does not reply: repeat the request to its successor.
             if let Ok(answer) = answer.await {
                 return answer;
             }

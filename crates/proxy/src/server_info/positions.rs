@@ -1,4 +1,4 @@
-//! Where the servers are in the WAL, and who wants to know.
+//! Tracks the servers' positions in the WAL, and the sessions' interest in them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -7,38 +7,38 @@ use arc_swap::{ArcSwap, Guard};
 use evenkeel_policy::causality::{Position, Replica, Sample, WaitSupport, Writes};
 use tokio::sync::Notify;
 
-/// A wish that is not older than this need not be said again.
+/// A request for positions is not repeated within this time.
 const WANTED_AGAIN_US: u64 = 100_000;
 
-/// One picture of the servers' positions; nothing in it changes.
+/// An immutable snapshot of the servers' positions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Positions {
-    /// The time of the present primary, or of the last one; zero before the first.
+    /// Epoch of the current primary, or of the last one; zero before the first.
     pub epoch: u64,
-    /// The server that is the primary; none while there is none.
+    /// The current primary, if any.
     pub primary: Option<u64>,
-    /// Where the primary was; of an earlier epoch until the first of the present one has come.
+    /// Position of the primary; from an earlier epoch until the first sample of the current one.
     pub sample: Option<Sample>,
     servers: Vec<(u64, ReplicaProgress)>,
-    /// Those that can wait for all that their cluster has committed.
+    /// Servers that can wait for everything that their cluster has committed.
     causal: Vec<u64>,
 }
 
-/// How far a replica is.
+/// Progress of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaProgress {
-    /// What it had replayed when it was asked; none if it has not told.
+    /// Position replayed when it was queried; `None` if it has not reported one.
     pub position: Option<Position>,
-    /// When that was asked.
+    /// Time of the query.
     pub asked_us: u64,
-    /// How far it is behind, as roles are watched; none is unknown.
+    /// Lag found by the role checks; `None`: unknown.
     pub lag_ms: Option<u64>,
-    /// What it can wait for.
+    /// Positions that it can wait for.
     pub wait: WaitSupport,
 }
 
 impl ReplicaProgress {
-    /// Nothing is known.
+    /// Progress of an unknown replica.
     pub const UNKNOWN: ReplicaProgress = ReplicaProgress {
         position: None,
         asked_us: 0,
@@ -46,7 +46,7 @@ impl ReplicaProgress {
         wait: WaitSupport::Nothing,
     };
 
-    /// As the choice among replicas wants it.
+    /// Converts it for the choice among replicas.
     #[must_use]
     pub fn as_replica(&self) -> Replica<'_> {
         Replica {
@@ -59,14 +59,14 @@ impl ReplicaProgress {
 }
 
 impl Positions {
-    /// How far a server is, if it is listed.
+    /// Returns a server's progress, if it is listed.
     #[must_use]
     pub fn applied(&self, server_id: u64) -> Option<&ReplicaProgress> {
         let found = self.servers.iter().find(|(id, _)| *id == server_id);
         found.map(|(_, applied)| applied)
     }
 
-    /// The same for the choice among replicas; of one that is not listed nothing is known.
+    /// Returns a server's progress for the choice among replicas; unknown if it is not listed.
     #[must_use]
     pub fn replica(&self, server_id: u64) -> Replica<'_> {
         const UNKNOWN: &ReplicaProgress = &ReplicaProgress::UNKNOWN;
@@ -80,14 +80,14 @@ impl Positions {
         }
     }
 
-    /// Whether a server can wait for all that its cluster has committed; and must, as the primary,
-    /// where it has come after another: what that one acknowledged it may not have applied yet.
+    /// Returns whether a server can wait for everything that its cluster has committed. A new
+    /// primary must do so: it may not have applied all that its predecessor acknowledged.
     #[must_use]
     pub fn is_causal(&self, server_id: u64) -> bool {
         self.causal.contains(&server_id)
     }
 
-    /// Whether a server has all that the last sample of the primary stands for.
+    /// Returns whether a server has applied everything up to the primary's last sample.
     #[must_use]
     pub fn has_last_sample(&self, server_id: u64) -> bool {
         let applied = self.applied(server_id);
@@ -106,15 +106,15 @@ impl Positions {
     }
 }
 
-/// Keeps the picture: sessions look and mark their writes, the control plane asks and replaces.
+/// Maintains the positions: sessions read them and mark writes, the control plane queries servers.
 #[derive(Debug)]
 pub struct PositionTracker {
     positions: ArcSwap<Positions>,
     writes: Writes,
-    /// The control plane sleeps until the next write.
+    /// True while the control plane sleeps until the next write.
     asleep: AtomicBool,
     wrote: Notify,
-    /// When a read last found no replica that has what it must see; zero: never.
+    /// Time when a read last found no replica with the required position; zero: never.
     wanted_us: AtomicU64,
     wanted: Notify,
 }
@@ -131,31 +131,31 @@ impl PositionTracker {
         }
     }
 
-    /// The picture that holds now.
+    /// Returns the current positions.
     pub fn positions(&self) -> Guard<Arc<Positions>> {
         self.positions.load()
     }
 
-    /// When workers wrote last.
+    /// Returns the times of the workers' last writes.
     pub fn writes(&self) -> &Writes {
         &self.writes
     }
 
     pub(super) fn wrote(&self, worker: usize, now_us: u64) {
         self.writes.wrote(worker, now_us);
-        // Looked at before it is swapped: in the steady state nobody sleeps, and the line stays
-        // shared between the workers.
+        // Loaded before the swap: normally no task sleeps, and the cache line stays shared between
+        // the workers.
         if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
             self.wrote.notify_waiters();
         }
     }
 
-    /// Waits for a write after that time; one caller at a time. Nobody is disturbed by a write
-    /// that is not waited for.
+    /// Waits for a write after that time; one caller at a time. Other writes wake no task.
     pub async fn written_after(&self, last_us: u64) {
         loop {
             let mut wrote = std::pin::pin!(self.wrote.notified());
-            // From here on a wake-up is not lost; then the bell is hung up, then the last look.
+            // From here on a wake-up is not lost; then the flag is set, and the time checked a last
+            // time.
             wrote.as_mut().enable();
             self.asleep.store(true, SeqCst);
             if self.writes.last_us() > last_us {
@@ -166,7 +166,8 @@ impl PositionTracker {
         }
     }
 
-    /// A read has found no replica that has what it must see: positions are worth asking for.
+    /// Records that a read has found no replica with the required position, so that positions are
+    /// queried.
     pub fn want(&self, now_us: u64) {
         let last_us = self.wanted_us.load(Relaxed);
         if last_us == 0 || now_us > last_us.saturating_add(WANTED_AGAIN_US) {
@@ -175,12 +176,12 @@ impl PositionTracker {
         }
     }
 
-    /// When that was last, within a tenth of a second; zero: never.
+    /// Returns the time of the last such request, within a tenth of a second; zero: never.
     pub fn wanted_us(&self) -> u64 {
         self.wanted_us.load(SeqCst)
     }
 
-    /// Waits until it is so again.
+    /// Waits for the next such request.
     pub async fn wanted_after(&self, last_us: u64) {
         loop {
             let mut wanted = std::pin::pin!(self.wanted.notified());
@@ -192,7 +193,7 @@ impl PositionTracker {
         }
     }
 
-    /// Another server, or the same anew, is the primary, or nobody is. `begins`: its time begins.
+    /// Sets the primary: another server, the same one again, or none. `begins`: an epoch begins.
     pub fn set_primary(&self, primary: Option<u64>, begins: bool) {
         self.change(|positions| {
             positions.primary = primary;
@@ -200,7 +201,7 @@ impl PositionTracker {
         });
     }
 
-    /// Lists exactly these servers, each with its lag; what they have told of themselves stays.
+    /// Lists exactly these servers with their lag; their reported progress is kept.
     pub fn list(&self, servers: &[(u64, Option<u64>)]) {
         self.change(|positions| {
             let listed = servers.iter().map(|(id, lag_ms)| {
@@ -213,7 +214,7 @@ impl PositionTracker {
         });
     }
 
-    /// The primary has told where it is. Counts only while its time lasts; says whether it did.
+    /// Stores the primary's position, if its epoch is current. Returns whether it is.
     pub fn sampled(&self, sample: &Sample) -> bool {
         let newest = self.change(|positions| {
             if positions.epoch == sample.epoch && positions.primary.is_some() {
@@ -223,7 +224,7 @@ impl PositionTracker {
         newest.sample.as_ref() == Some(sample)
     }
 
-    /// A replica has told where it is, and perhaps what it can wait for.
+    /// Stores a replica's position, and optionally the positions it can wait for.
     pub fn applied(
         &self,
         server_id: u64,
@@ -235,7 +236,7 @@ impl PositionTracker {
             let Some(applied) = positions.entry(server_id) else {
                 return;
             };
-            // Answers of two connections may come in another order than they were asked for.
+            // Replies on two connections may arrive out of order.
             if applied.asked_us <= asked_us {
                 applied.position = Some(position.clone());
                 applied.asked_us = asked_us;
@@ -244,7 +245,7 @@ impl PositionTracker {
         });
     }
 
-    /// A server has said whether it can wait for all that its cluster has committed.
+    /// Records whether a server can wait for everything that its cluster has committed.
     pub fn set_causal(&self, server_id: u64, is_causal: bool) {
         if self.positions().is_causal(server_id) == is_causal {
             return;
@@ -255,7 +256,7 @@ impl PositionTracker {
         });
     }
 
-    /// A replica's word counts no more: it is down, or another server may answer there.
+    /// Discards a replica's position: it is down, or another server may use its address.
     pub fn forget(&self, server_id: u64) {
         self.change(|positions| {
             if let Some(applied) = positions.entry(server_id) {

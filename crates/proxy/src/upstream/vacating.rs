@@ -22,7 +22,7 @@ const FIRST: Duration = Duration::from_millis(20);
 /// for 5 s.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Readers of catalogs stay away for so long, counted from each time.
+/// Time for which catalog readers stay away, counted from each round, in milliseconds.
 const AWAY_MS: u64 = 1_000;
 
 /// Pauses after a RENAME; a replica with a longer lag than their sum is not waited for.

@@ -1,9 +1,8 @@
 //! Assigns logged-in server connections to sessions, for a transaction or a session at a time.
 //!
-//! The shared pools of a service decide which client is served next
-//! ([`evenkeel_policy::connection_pool`]). Each worker holds the idle connections that it received
-//! last, and transfers them when a client of another worker is to have one. All protocols share
-//! this module: a [`PoolableConnection`] implements the differences.
+//! The shared pools of a service select the next client ([`evenkeel_policy::connection_pool`]).
+//! Each worker holds the idle connections that it received last, and transfers them to other
+//! workers. A [`PoolableConnection`] implements what differs between protocols.
 
 mod connection;
 mod cross_service;

@@ -1,5 +1,5 @@
-//! The ring's pool of receive buffers: the kernel takes one when bytes are there, and gets it back
-//! when whoever holds it drops it.
+//! Manages the ring's pool of receive buffers: the kernel takes one when bytes arrive, and gets it
+//! back when its holder drops it.
 
 use std::cell::Cell;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Buffers {
     tail: Cell<u16>,
 }
 
-/// The kernel wants the entries on a page of their own; on some machines that is 64 kB.
+/// The kernel requires the entries on a page of their own; on some machines that is 64 kB.
 #[repr(C, align(65536))]
 struct Entries([u8; POOL_BUFFERS as usize * size_of::<BufRingEntry>()]);
 

@@ -1,5 +1,5 @@
-//! Receiving on and on with one request: each time bytes are there, the kernel takes a buffer of
-//! the ring for them.
+//! Receives repeatedly with one request: the kernel takes a buffer of the ring whenever bytes
+//! arrive.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -15,38 +15,38 @@ use io_uring::{cqueue, opcode, squeue};
 use super::buffers::BUFFER_GROUP;
 use super::{Buffer, Ring, RingRequest, checked};
 
-/// Set in the keys of such requests.
+/// Flag in the keys of multishot requests.
 pub(super) const RECEIVING: u64 = 1 << 32;
 
-/// `IORING_RECVSEND_POLL_FIRST` of io_uring_enter(2): do not try before there is something.
+/// `IORING_RECVSEND_POLL_FIRST` of io_uring_enter(2): wait for data before the first try.
 pub(super) const POLL_FIRST: u16 = 1;
 
 /// `IORING_RECV_MULTISHOT` of io_uring_enter(2).
 const MULTISHOT: u16 = 1 << 1;
 
-/// What the ring knows of such a request.
+/// The ring's state of a multishot request.
 pub(super) struct MultishotState {
-    /// In order; `None` is the peer's end.
+    /// Results in order; `None` is the peer's end.
     arrived: VecDeque<io::Result<Option<Buffer>>>,
-    /// The kernel will say no more.
+    /// True if the kernel will report no more.
     is_over: bool,
     is_orphan: bool,
     waker: Option<Waker>,
     _socket: SharedFd<socket2::Socket>,
 }
 
-/// A request to receive until the peer's end, a failure or a stop. Given up, it is cancelled, and
-/// what arrives yet is lost.
+/// A request to receive until the peer's end, a failure or a stop. If dropped, it is canceled, and
+/// data that still arrives is lost.
 pub(crate) struct MultishotReceive<'a> {
     ring: &'a Ring,
     key: usize,
-    /// The peer's end or failure, asked for apart: when it comes together with the last bytes, the
-    /// kernel may not say it after them (seen with Unix sockets on Linux 6.18).
+    /// Separate poll for the peer's end or failure: if it coincides with the last bytes, the kernel
+    /// may not report it after them (seen with Unix sockets on Linux 6.18).
     hangup: Option<RingRequest<'a>>,
 }
 
 impl Ring {
-    /// Receives from now on.
+    /// Starts to receive.
     pub(crate) fn receive(&self, socket: &SharedFd<socket2::Socket>) -> MultishotReceive<'_> {
         let key = self.streams.borrow_mut().insert(MultishotState {
             arrived: VecDeque::new(),
@@ -93,7 +93,7 @@ impl Ring {
 }
 
 impl MultishotReceive<'_> {
-    /// What has arrived, or will.
+    /// Waits for the next result.
     pub(crate) async fn next(&mut self) -> Next {
         poll_fn(|context| {
             let mut streams = self.ring.streams.borrow_mut();
@@ -119,14 +119,14 @@ impl MultishotReceive<'_> {
         .await
     }
 
-    /// Whether [`Self::next`] has nothing to say yet.
+    /// Returns whether [`Self::next`] has no result yet.
     pub(crate) fn must_wait(&self) -> bool {
         let stream = &self.ring.streams.borrow()[self.key];
         let has_hung_up = self.hangup.as_ref().is_some_and(RingRequest::is_answered);
         stream.arrived.is_empty() && !stream.is_over && !has_hung_up
     }
 
-    /// Asks the kernel to stop; what has arrived by then can still be taken.
+    /// Requests the kernel to stop; data that has arrived by then can still be taken.
     pub(crate) fn stop(&self) {
         if !self.ring.streams.borrow()[self.key].is_over {
             self.ring.cancel(self.key as u64 | RECEIVING);
@@ -134,12 +134,12 @@ impl MultishotReceive<'_> {
     }
 }
 
-/// What a request to receive has to say.
+/// Result of a request to receive.
 pub(crate) enum Next {
     Bytes(Buffer),
     /// The peer has ended its sending.
     End,
-    /// Nothing more: it was stopped, the peer hung up, or there was no buffer in the ring.
+    /// No further data: the request was stopped, the peer hung up, or the ring had no free buffer.
     Stopped,
     Failed(io::Error),
 }

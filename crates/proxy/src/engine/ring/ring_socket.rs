@@ -1,5 +1,5 @@
-//! A socket's two standing requests, one receive and one send, without an allocation, a slab entry
-//! or a waker for each: for sessions that look at both of their sockets themselves.
+//! Keeps a socket's two standing requests, one receive and one send, without an allocation, a slab
+//! entry or a waker for each: for sessions that poll both of their sockets themselves.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,14 +15,14 @@ use super::buffers::BUFFER_GROUP;
 use super::multishot::POLL_FIRST;
 use super::{Buffer, NOBODY, Ring, checked};
 
-/// Marks the keys of ports.
+/// Marks the keys of ring sockets.
 pub(super) const PORT: u64 = 1 << 61;
 
-/// What is sent; it lives in the port until the kernel has answered.
+/// Payload of a send; it lives in the ring socket until the kernel has completed it.
 pub(crate) enum Payload {
-    /// A received buffer, as it is.
+    /// A received buffer, unchanged.
     Ring(Buffer),
-    /// Memory of our own.
+    /// Memory of this process.
     Own(Vec<u8>),
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct RingSocket {
     socket: SharedFd<socket2::Socket>,
     receive: Cell<Receive>,
     send: Cell<Send>,
-    /// Somebody waits for the end of the send; nobody is woken for one that nobody waits for.
+    /// True if a task waits for the end of the send; otherwise no task is woken for it.
     waits_for_send: Cell<bool>,
-    /// The last receive emptied the socket, so that the next need not try first.
+    /// True if the last receive emptied the socket, so that the next one need not try first.
     drained: Cell<bool>,
-    /// Whoever had it is gone; it is forgotten when the kernel has answered everything.
+    /// True if the owner is gone; the entry is removed when the kernel has completed everything.
     orphaned: Cell<bool>,
     payload: RefCell<Option<Payload>>,
     waker: RefCell<Option<Waker>>,
@@ -88,17 +88,17 @@ impl RingSocket {
             && !matches!(self.send.get(), Send::Asked)
     }
 
-    /// Whether the standing receive has something to say.
+    /// Returns whether the standing receive has a result.
     pub(crate) fn has_arrived(&self) -> bool {
         matches!(self.receive.get(), Receive::Answered(..))
     }
 
-    /// Whether a receive is under way.
+    /// Returns whether a receive is in progress.
     pub(crate) fn is_armed(&self) -> bool {
         matches!(self.receive.get(), Receive::Asked)
     }
 
-    /// Whether a send is under way.
+    /// Returns whether a send is in progress.
     pub(crate) fn is_sending(&self) -> bool {
         matches!(self.send.get(), Send::Asked)
     }
@@ -109,7 +109,7 @@ impl RingSocket {
 }
 
 impl Ring {
-    /// The port of a socket, until [`Ring::close_port`].
+    /// Opens a ring socket for a socket, until [`Ring::close_port`].
     pub(crate) fn open_port(&self, socket: &SharedFd<socket2::Socket>) -> Rc<RingSocket> {
         let port = Rc::new(RingSocket {
             index: Cell::new(0),
@@ -127,8 +127,8 @@ impl Ring {
         port
     }
 
-    /// Gives up what is under way. What was to be sent and did not go at once goes no more, unless
-    /// it has a moment left: the cancel comes behind it.
+    /// Cancels requests in progress. Bytes that were not sent immediately are lost, unless the send
+    /// completes before the cancel that follows it.
     pub(crate) fn close_port(&self, port: &RingSocket) {
         port.orphaned.set(true);
         port.waker.borrow_mut().take();
@@ -151,7 +151,8 @@ impl Ring {
         drop(gone);
     }
 
-    /// The answer comes as any other: -ECANCELED, or bytes that were quicker.
+    /// Cancels the receive; its result arrives like any other: -ECANCELED, or bytes that arrived
+    /// first.
     pub(crate) fn cancel_receive(&self, port: &RingSocket) {
         if port.is_armed() {
             let cancel = opcode::AsyncCancel::new(port.key(false)).build();
@@ -159,7 +160,7 @@ impl Ring {
         }
     }
 
-    /// Begins to receive for nobody in particular.
+    /// Starts a receive without a waiting task.
     pub(crate) fn watch(&self, port: &RingSocket) {
         port.waker.borrow_mut().take();
         self.arm_receive(port);
@@ -179,7 +180,7 @@ impl Ring {
         self.submit(&entry);
     }
 
-    /// What has arrived; `None`: the end. ENOBUFS: bytes are there, but no ring buffer.
+    /// Returns the received bytes; `None`: the end. ENOBUFS: bytes are there, but no ring buffer.
     pub(crate) fn poll_receive(
         &self,
         port: &RingSocket,
@@ -200,8 +201,8 @@ impl Ring {
         Poll::Pending
     }
 
-    /// Starts a send of all of it; nobody is woken when it goes well. One at a time: the kernel
-    /// reads the memory of the one under way, and the peer must get one after the other.
+    /// Starts to send all of the payload; success wakes no task. One send at a time: the kernel
+    /// reads its memory, and the peer must receive the payloads in order.
     pub(crate) fn start_send(&self, port: &RingSocket, payload: Payload) -> io::Result<()> {
         if port.is_sending() {
             return Err(io::Error::other("a send is under way already"));
@@ -227,7 +228,7 @@ impl Ring {
         self.submit(&entry);
     }
 
-    /// Whether the last send has gone out.
+    /// Returns whether the last send is complete.
     pub(crate) fn poll_sent(
         &self,
         port: &RingSocket,
@@ -244,7 +245,7 @@ impl Ring {
         }
     }
 
-    /// Empty memory for a send.
+    /// Returns empty memory for a send.
     pub(crate) fn spare(&self) -> Vec<u8> {
         self.spares.take()
     }
@@ -285,7 +286,7 @@ impl Ring {
                     port.wake();
                 }
             }
-            // Whoever waits stays marked as waiting: the send goes on.
+            // The waiting task stays marked as waiting: the send continues.
             Ok(sent) if !port.orphaned.get() => self.send_rest(port, &payload, sent),
             Err(_) if result == -libc::EAGAIN && !port.orphaned.get() => {
                 self.send_rest(port, &payload, 0);

@@ -1,4 +1,4 @@
-//! Quiet sends against a kernel: what their silence means.
+//! Tests quiet sends with a kernel: the meaning of a missing completion.
 
 use std::pin::pin;
 
@@ -8,7 +8,7 @@ const MESSAGE_BYTES: usize = 4000;
 
 struct Rig {
     ring: Ring,
-    /// Stands for the runtime, which has nothing to do.
+    /// Stands for the runtime, which has no work.
     _runtime: (socket2::Socket, socket2::Socket),
 }
 
@@ -28,7 +28,7 @@ impl Rig {
         }
     }
 
-    /// A message in a buffer of the ring.
+    /// Returns a message in a buffer of the ring.
     fn received(&self) -> Buffer {
         let (from, to) = pair();
         from.send(&[7; MESSAGE_BYTES]).unwrap();
@@ -62,7 +62,7 @@ fn pair() -> (socket2::Socket, socket2::Socket) {
     socket2::Socket::pair(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap()
 }
 
-/// Of a kind that takes a part of a message when it has no room for all of it.
+/// Returns sockets that take a part of a message if there is no space for all of it.
 fn tcp_pair_with_little_room() -> (socket2::Socket, socket2::Socket) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().into();
@@ -91,7 +91,7 @@ fn the_silence_of_a_quiet_send_means_that_all_went_out() {
     assert!(bytes[..count] == [7; MESSAGE_BYTES], "{count} bytes");
 }
 
-/// To see it red: leave MSG_WAITALL out.
+/// To see it red: remove MSG_WAITALL.
 #[test]
 fn a_quiet_send_that_falls_short_says_how_much_went_out() {
     let Some(rig) = Rig::new() else { return };
