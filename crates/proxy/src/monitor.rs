@@ -1,7 +1,7 @@
-//! Watchers: each asks one database server what it is, over a connection that it keeps.
+//! Queries a database server's role over a connection that is kept.
 //!
-//! What the answers mean is decided by `policy::cluster`. A connection that failed once is never
-//! used again, and its failure is reported: whether to ask anew is for the caller to decide.
+//! `policy::cluster` interprets the results. A connection that failed once is never used again, and
+//! its failure is reported: the caller decides whether to query again.
 
 mod mysql;
 mod persistent;
@@ -20,28 +20,28 @@ pub use self::position::{PositionQuery, ServerPosition};
 pub use self::postgres::{catalog::CatalogReader, logins::PostgresAuthQuery};
 use crate::probe::{MonitorAccount, ProbeFailure, ProbeSetupError, Target, Tls};
 
-/// Which protocol the server speaks.
+/// Protocol of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Database {
-    /// MySQL and MariaDB, in whatever kind of cluster.
+    /// MySQL and MariaDB, in any kind of cluster.
     Mysql,
-    /// PostgreSQL from 12 on.
+    /// PostgreSQL 12 or newer.
     Postgres,
 }
 
-/// Why a server did not say what it is.
+/// Reason why a server did not report its role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
-    /// It could not be reached, broke the connection, or took too long.
+    /// The server could not be reached, broke the connection, or took too long.
     #[error("{0}")]
     Away(String),
-    /// It lives, but does not let the monitor account in.
+    /// The server is alive, but rejects the login of the monitor account.
     #[error("{0}")]
     LoginRefused(String),
-    /// It lives, and has no database of that name.
+    /// The server is alive, and has no database of that name.
     #[error("{0}")]
     NoDatabase(String),
-    /// It lives, but a privilege is missing, it is full, or its answer makes no sense.
+    /// The server is alive, but a privilege is missing, it is full, or its reply is invalid.
     #[error("{0}")]
     CannotTell(String),
 }
@@ -57,7 +57,7 @@ impl From<ProbeFailure> for WatchError {
     }
 }
 
-/// Asks one server for its role, as often as it is told to. Build one per server.
+/// Queries one server's role on request. Build one per server.
 pub struct RoleMonitor(Kind);
 
 enum Kind {
@@ -66,8 +66,8 @@ enum Kind {
 }
 
 impl RoleMonitor {
-    /// Checks everything that can be checked without the server. `lag_query` has one row and one
-    /// column: how many milliseconds a replica is behind, or NULL; it is run on replicas only.
+    /// Checks everything that can be checked without the server. `lag_query` returns one row and
+    /// one column: a replica's lag in milliseconds, or NULL; it is executed on replicas only.
     pub fn new(
         database: Database,
         account: MonitorAccount,
@@ -86,8 +86,8 @@ impl RoleMonitor {
         }))
     }
 
-    /// Asks once, within `timeout`: over the kept connection, or over a new one if `fresh` is
-    /// wanted, the target is another, or the last question was not answered.
+    /// Queries the role, within `timeout`: over the kept connection, or over a new one if `fresh`
+    /// is set, the target has changed, or the last query got no reply.
     pub async fn ask(
         &mut self,
         target: &Target,
@@ -100,7 +100,7 @@ impl RoleMonitor {
         }
     }
 
-    /// Whether there is a kept connection, for all that is known.
+    /// Returns whether there is a kept connection that has not failed, as far as is known yet.
     pub fn is_connected(&self) -> bool {
         match &self.0 {
             Kind::Mysql(keeper) => keeper.is_connected(),
@@ -108,11 +108,11 @@ impl RoleMonitor {
         }
     }
 
-    /// Waits until the kept connection is found to be closed by the server; for ever if there is
-    /// none. May be cancelled and called again.
+    /// Waits until the server closes the kept connection; forever if there is none. May be canceled
+    /// and called again.
     ///
-    /// For MySQL and MariaDB it waits for ever: the library that holds the connection does not
-    /// tell. There the next question finds out.
+    /// For MySQL and MariaDB it waits forever: the library that holds the connection does not
+    /// report the end, so the next query finds it.
     pub async fn closed(&mut self) {
         match &mut self.0 {
             Kind::Mysql(keeper) => keeper.closed().await,
@@ -120,8 +120,8 @@ impl RoleMonitor {
         }
     }
 
-    /// Takes leave of the server as its protocol wants it. A watcher that is dropped does so too,
-    /// if its runtime lives long enough.
+    /// Closes the connection as the protocol requires. A dropped monitor does so, too, if its
+    /// runtime lives long enough.
     pub async fn goodbye(self) {
         match self.0 {
             Kind::Mysql(keeper) => keeper.goodbye().await,

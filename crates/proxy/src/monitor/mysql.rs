@@ -1,4 +1,4 @@
-//! Asks a MySQL or MariaDB server for its role: alone, replicating, in Galera, in a group.
+//! Queries the role of a MySQL or MariaDB server: alone, replicating, in Galera, in a group.
 
 mod dialect;
 mod galera;
@@ -22,20 +22,20 @@ use crate::probe::{
 
 use dialect::Dialect;
 
-/// Who asks.
+/// Login and settings of the queries.
 pub(super) struct Monitor {
     login: Login,
     user: String,
     lag_query: Option<String>,
 }
 
-/// A connection, and what the server behind it understands.
+/// A connection, and the dialect of its server.
 pub(super) struct Link {
     connection: Conn,
     dialect: Dialect,
 }
 
-/// Why there is no answer.
+/// Reason why there is no result.
 enum QueryError {
     Library(Error),
     Nonsense(Nonsense),
@@ -67,7 +67,7 @@ impl Monitor {
         })
     }
 
-    /// `program` is the name under which the server sees us.
+    /// Creates a monitor; `program` is the name under which the server sees the connection.
     fn named(
         account: MonitorAccount,
         tls: Tls,
@@ -108,7 +108,7 @@ impl Monitor {
         Ok(ReplicationState::Replication(read))
     }
 
-    /// By the configured query, if there is one.
+    /// Measures the lag by the configured query, if there is one.
     async fn measure_lag(
         &self,
         connection: &mut Conn,
@@ -151,7 +151,7 @@ impl Monitor {
                     messages::clipped(&server.message)
                 )),
             },
-            // It spoke the protocol a moment ago: nobody needs to look at what it is.
+            // The server spoke the protocol a moment ago: no need to examine what it is.
             Error::Io(IoError::Io(cause)) if dialect.is_some() => {
                 WatchError::Away(messages::io(cause))
             }
@@ -246,8 +246,8 @@ async fn learn(connection: &mut Conn) -> Result<Dialect, QueryError> {
     Ok(dialect)
 }
 
-/// First of all on each connection: with autocommit off, as by a server's own default, the first
-/// question would begin a transaction, and all that follow be answered by its snapshot.
+/// Must come first on each connection: with autocommit off by the server's default, the first query
+/// would begin a transaction, and all later results would come from its snapshot.
 async fn variables(connection: &mut Conn) -> Result<Row, Error> {
     connection.query_drop("SET autocommit = 1").await?;
     Ok(Row::of_pairs(&rows(connection, dialect::VARIABLES).await?))
@@ -264,7 +264,7 @@ fn row(row: mysql_async::Row) -> Row {
     Row::new(names.zip(row.unwrap().into_iter().map(text)))
 }
 
-/// Answers to plain queries are text.
+/// Converts a value: results of plain queries are text.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::NULL => None,

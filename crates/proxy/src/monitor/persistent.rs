@@ -1,4 +1,4 @@
-//! Keeps the connection to a server from one question to the next, as long as it works.
+//! Keeps the connection to a server between queries, as long as it works.
 
 use std::{future::pending, time::Duration};
 
@@ -11,24 +11,24 @@ use crate::{
     probe::{Progress, Target},
 };
 
-/// A goodbye that cannot be said in this time is left unsaid.
+/// Time limit for closing a connection with the protocol's termination message.
 const GOODBYE_MS_MAX: u64 = 200;
 const STEP: &str = "querying its role";
 
-/// What is particular to a protocol.
+/// Protocol-specific part of a role query.
 pub(super) trait RoleQuery: Send {
-    /// A connection, with what was learnt about the server behind it. To drop it is to take leave,
-    /// in the background.
+    /// A connection, with the known facts about its server. A drop closes it properly, in the
+    /// background.
     type Link: Send;
 
-    /// Connects, logs in, and learns what to ask.
+    /// Connects, logs in, and finds out what to query.
     fn connect(
         &self,
         target: &Target,
         progress: &Progress,
     ) -> impl Future<Output = Result<Self::Link, WatchError>> + Send;
 
-    /// Asks. A link that did not answer is not given back.
+    /// Queries the role. A link without a reply is not returned.
     fn question(
         &mut self,
         link: Self::Link,
@@ -36,14 +36,14 @@ pub(super) trait RoleQuery: Send {
         progress: &Progress,
     ) -> impl Future<Output = Result<(ReplicationState, Self::Link), WatchError>> + Send;
 
-    /// Ends when the server has closed the connection. May be cancelled and called again.
+    /// Waits until the server has closed the connection. May be canceled and called again.
     fn closed(link: &mut Self::Link) -> impl Future<Output = ()> + Send;
 
-    /// Takes leave.
+    /// Closes the connection properly.
     fn goodbye(link: Self::Link) -> impl Future<Output = ()> + Send;
 }
 
-/// One server's connection, and who asks over it.
+/// One server's connection, and the query that uses it.
 pub(super) struct PersistentConnection<M: RoleQuery> {
     monitor: M,
     kept: Option<KeptConnection<M::Link>>,
@@ -68,7 +68,7 @@ impl<M: RoleQuery> PersistentConnection<M> {
         fresh: bool,
         within: Duration,
     ) -> Result<RoleReport, WatchError> {
-        // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
+        // Taken out: if this query fails or is canceled, the connection is not used again.
         let kept = self.kept.take();
         let link = kept.filter(|kept| !fresh && kept.target == *target);
         let progress = Progress::new(within);

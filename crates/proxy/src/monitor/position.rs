@@ -1,4 +1,5 @@
-//! Asks a database server how far it is: what was written on it, what whoever reads there sees.
+//! Queries a database server's position: the transactions written on it, and those visible to its
+//! readers.
 
 use std::time::Duration;
 
@@ -7,20 +8,21 @@ use evenkeel_policy::causality::{Position, WaitSupport};
 use super::{Database, WatchError, mysql, postgres};
 use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 
-/// Where a server is.
+/// Position of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPosition {
-    /// Of one that takes writes: what another must have that is to have all of them.
+    /// For a server that takes writes: the position that another server needs in order to have all
+    /// of them.
     pub written: Option<Position>,
-    /// Of one that may be a replica: what whoever reads there sees.
+    /// For a server that may be a replica: the position visible to its readers.
     pub applied: Option<Position>,
-    /// When the question was sent.
+    /// Time when the query was sent.
     pub asked_us: u64,
-    /// What it can wait for, as a replica.
+    /// Positions that the server can wait for as a replica.
     pub wait: WaitSupport,
 }
 
-/// Asks one server, over a connection that it keeps.
+/// Queries one server over a connection that is kept.
 pub struct PositionQuery(Kind);
 
 enum Kind {
@@ -43,7 +45,8 @@ impl PositionQuery {
         }))
     }
 
-    /// Asks once, within `timeout`, over the kept connection if there is one to that target.
+    /// Queries the position, within `timeout`, over the kept connection if there is one to that
+    /// target.
     pub async fn ask(
         &mut self,
         target: &Target,
@@ -55,8 +58,8 @@ impl PositionQuery {
         }
     }
 
-    /// Waits, up to `timeout`, until one that has just become the primary has applied all that its
-    /// predecessors acknowledged, if it may not have (Galera).
+    /// Waits up to `timeout` until a new primary has applied everything that its predecessors
+    /// acknowledged, if it may not have (Galera).
     pub async fn catch_up(&mut self, target: &Target, timeout: Duration) -> Result<(), WatchError> {
         match &mut self.0 {
             Kind::Mysql(asker) => asker.catch_up(target, timeout).await,
@@ -64,7 +67,7 @@ impl PositionQuery {
         }
     }
 
-    /// Takes leave of the server, until the next question.
+    /// Closes the connection until the next query.
     pub fn hang_up(&mut self) {
         match &mut self.0 {
             Kind::Mysql(asker) => asker.hang_up(),

@@ -1,4 +1,4 @@
-//! Asks a PostgreSQL server for its role, timeline and position.
+//! Queries a PostgreSQL server's role, timeline and position.
 
 mod answer;
 pub(super) mod catalog;
@@ -25,7 +25,7 @@ use crate::probe::{
 
 use answer::Timelines;
 
-/// Who asks, and what one answer leaves for the next.
+/// Login and settings of the queries, and state kept between them.
 pub(super) struct Monitor {
     login: Login,
     user: String,
@@ -33,32 +33,33 @@ pub(super) struct Monitor {
     timelines: Timelines,
 }
 
-/// A connection, moved by a task of its own.
+/// A connection, driven by a task of its own.
 pub(super) struct Link {
     client: Client,
     driver: Driver,
     heard: ReceivedPrefix,
-    /// `default_transaction_read_only` is set for our account alone and says nothing of others.
+    /// True if `default_transaction_read_only` is set for the monitor account alone, so that it
+    /// does not apply to other accounts.
     own_default: bool,
 }
 
-/// The task that moves the connection's bytes.
+/// The task that drives the connection.
 struct Driver {
     task: JoinHandle<Result<(), Error>>,
-    /// A question waits for its answer: without its client the task would go on waiting.
+    /// True while a query is pending: without its client the task would keep waiting.
     busy: bool,
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Otherwise it takes leave, as soon as its client is gone.
+        // Otherwise the task terminates the connection as soon as its client is gone.
         if self.busy {
             self.task.abort();
         }
     }
 }
 
-/// Why there is no answer.
+/// Reason why there is no result.
 enum QueryError {
     Library(Error),
     Nonsense(Nonsense),
@@ -187,7 +188,7 @@ impl persistent::RoleQuery for Monitor {
         let Link {
             client, mut driver, ..
         } = link;
-        // Without its client the task says Terminate.
+        // Without its client the task sends Terminate.
         drop(client);
         let _ = (&mut driver.task).await;
     }
@@ -206,7 +207,7 @@ impl Link {
         Ok(messages.iter().filter_map(row).collect())
     }
 
-    /// What the connection died of, if this error only says that it did.
+    /// Returns the cause of the connection's end, if this error reports only the end.
     async fn cause(&mut self, error: Error) -> Error {
         if !error.is_closed() {
             return error;
@@ -230,7 +231,8 @@ fn row(message: &SimpleQueryMessage) -> Option<Row> {
     }
 }
 
-/// A fatal one is about the connection: a server that stops, a session that was ended.
+/// Returns whether an error concerns the query. A fatal one concerns the connection: a server that
+/// stops, a session that was ended.
 fn is_about_the_question(error: &DbError) -> bool {
     !matches!(
         error.parsed_severity(),

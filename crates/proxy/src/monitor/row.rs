@@ -1,10 +1,10 @@
-//! A row of an answer, read by the names of its columns.
+//! Reads rows of a result by column name.
 
 use std::{fmt, str::FromStr};
 
 use crate::probe::messages;
 
-/// An answer that does not mean anything, or less than it should.
+/// A result that is invalid or incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nonsense(String);
 
@@ -14,7 +14,7 @@ impl Nonsense {
         Self(format!("unexpected response from the server: {what}"))
     }
 
-    /// The server keeps something back.
+    /// Returns an error for information that the server withholds.
     pub(super) fn hidden(what: &str) -> Self {
         Self(format!("insufficient privilege to read {what}"))
     }
@@ -35,7 +35,7 @@ impl Row {
         Self(cells.into_iter().collect())
     }
 
-    /// Rows of "name, value", as `SHOW … VARIABLES` gives them, as one row.
+    /// Converts rows of "name, value", as returned by `SHOW … VARIABLES`, to one row.
     pub(super) fn of_pairs(rows: &[Row]) -> Self {
         let pair = |row: &Row| match row.0.as_slice() {
             [(_, Some(name)), (_, value)] => Some((name.clone(), value.clone())),
@@ -48,7 +48,8 @@ impl Row {
         self.0.iter().any(|(column, _)| column == name)
     }
 
-    /// The value of the first of these columns that is there: a column's older name comes second.
+    /// Returns the value of the first of these columns that exists: a column's older name comes
+    /// second.
     pub(super) fn value(&self, names: &[&str]) -> Result<Option<&str>, Nonsense> {
         let cell = |name: &&str| self.0.iter().find(|(column, _)| column == name);
         match names.iter().find_map(cell) {
@@ -60,7 +61,7 @@ impl Row {
         }
     }
 
-    /// A value that is never NULL.
+    /// Returns a value that is never NULL.
     pub(super) fn text(&self, names: &[&str]) -> Result<&str, Nonsense> {
         let none = || Nonsense::new(format!("{} is NULL", names.join(" or ")));
         self.value(names)?.ok_or_else(none)
@@ -75,17 +76,17 @@ impl Row {
         value.map(|text| parse(names, text)).transpose()
     }
 
-    /// Whether a switch is on, however its server writes that.
+    /// Returns whether a switch is on, in any server's notation.
     pub(super) fn flag(&self, names: &[&str]) -> Result<bool, Nonsense> {
         match self.text(names)? {
             "0" | "OFF" | "off" | "f" => Ok(false),
             "" => Err(Nonsense::new(format!("{} is empty", names.join(" or ")))),
-            // Newer ones know more ways of being on than one.
+            // Newer servers have several values for on.
             _ => Ok(true),
         }
     }
 
-    /// The only value of a lag query's row: milliseconds or NULL.
+    /// Returns the only value of a lag query's row: milliseconds or NULL.
     pub(super) fn lag_ms(&self) -> Result<Option<u64>, Nonsense> {
         let value = match self.0.as_slice() {
             [(_, value)] => value,
@@ -94,14 +95,14 @@ impl Row {
         let Some(text) = value else { return Ok(None) };
         let ms: f64 = parse(&["lag_query"], text)?;
         match ms.is_finite() {
-            // A clock may run ahead; nobody is ahead of his source.
+            // Clocks may run ahead, but a replica cannot be ahead of its source.
             true => Ok(Some(ms.max(0.0) as u64)),
             false => Err(Nonsense::new(format!("lag_query returned {text}"))),
         }
     }
 }
 
-/// The only row of an answer.
+/// Returns the only row of a result.
 pub(super) fn only(rows: Vec<Row>) -> Result<Row, Nonsense> {
     let [row] = <[Row; 1]>::try_from(rows)
         .map_err(|rows| Nonsense::new(format!("{} rows instead of one", rows.len())))?;

@@ -1,4 +1,4 @@
-//! Tests of the parts that need no server.
+//! Tests the parts that need no server.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use evenkeel_policy::cluster::report::{Postgres, ReplicationState};
 use super::*;
 use crate::{monitor::row::Row, probe::Progress};
 
-/// A row as a server gives it.
+/// Returns a row as a server sends it.
 pub(super) fn row(cells: &[(&str, Option<&str>)]) -> Row {
     let owned =
         |(name, value): &(&str, Option<&str>)| ((*name).to_owned(), (*value).map(str::to_owned));
@@ -76,7 +76,7 @@ fn no_debug_output_shows_the_password() {
     }
 }
 
-/// A server that answers as it is told to; its connections are numbered.
+/// A server with configurable behavior; its connections are numbered.
 #[derive(Default)]
 struct Fake {
     connections: AtomicU32,
@@ -112,7 +112,7 @@ impl persistent::RoleQuery for Fake {
     async fn goodbye(_: u32) {}
 }
 
-/// Carries the connection's number as the position.
+/// Reports the connection's number as the position.
 fn said(link: u32) -> ReplicationState {
     ReplicationState::Postgres(Postgres {
         system_id: 1,
@@ -152,7 +152,7 @@ impl Bench {
             .block_on(self.keeper.ask(&target, fresh, within))
     }
 
-    /// Over which connection the answer came, and whether it was new.
+    /// Checks the connection that returned the result, and whether it was new.
     #[track_caller]
     fn check(&mut self, target: &str, fresh: bool, expect: (u32, bool)) {
         let report = self.ask(target, fresh).unwrap();

@@ -1,5 +1,4 @@
 //! Assigns logged-in server connections to sessions, for a transaction or a session at a time.
-//!
 //! The shared pools of a service select the next client ([`evenkeel_policy::connection_pool`]).
 //! Each worker holds the idle connections that it received last, and transfers them to other
 //! workers. A [`PoolableConnection`] implements what differs between protocols.

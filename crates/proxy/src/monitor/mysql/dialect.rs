@@ -6,8 +6,8 @@ use crate::monitor::row::{Nonsense, Row};
 /// WSREP_LAST_SEEN_GTID() ("Galera Functions").
 const SEEN_SINCE: (u32, u32, u32) = (10, 4, 3);
 
-/// Tells the dialects apart: by what a server has rather than by what it calls itself. It answers
-/// even where a Galera node refuses to read tables.
+/// Distinguishes the dialects by a server's features rather than its name. Works even where a
+/// Galera node refuses to read tables.
 pub(super) const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('version', 'gtid_binlog_state', 'super_read_only', 'wsrep_on', 'wsrep_provider', \
     'pxc_maint_mode')";
@@ -17,16 +17,16 @@ const MARIADB: &str = "SELECT @@global.server_id AS server_identity, \
     @@global.gtid_slave_pos AS slave_pos, @@global.gtid_current_pos AS current_pos, \
     @@global.log_bin AS log_bin";
 
-/// The group's name is looked up, not selected: without the plugin there is no such variable.
+/// The group's name is selected from a table: without the plugin there is no such variable.
 const MYSQL: &str = "SELECT @@global.server_uuid AS server_identity, \
     @@global.read_only AS read_only, @@global.gtid_executed AS executed, \
     (SELECT VARIABLE_VALUE FROM performance_schema.global_variables \
      WHERE VARIABLE_NAME = 'group_replication_group_name') AS group_name";
 
-/// Whether it takes writes, in an answer to the question for its position.
+/// Column that shows whether the server takes writes, in a result of the position query.
 pub(super) const READ_ONLY: &str = "read_only";
 
-/// MySQL alone has it.
+/// Exists in MySQL only.
 pub(super) const GTID_MODE: &str = "gtid_mode";
 
 const MARIADB_POSITION: &str = "SELECT @@global.read_only AS read_only, \
@@ -43,7 +43,7 @@ const WSREP: &str = ", @@global.wsrep_on AS wsrep_on, @@global.wsrep_provider AS
 
 const PXC: &str = ", @@global.pxc_maint_mode AS pxc_maint_mode";
 
-/// The age of the oldest transaction that is being applied; NULL if none is.
+/// Age of the oldest transaction that is being applied; NULL if there is none.
 const APPLYING: &str = ", (SELECT TIMESTAMPDIFF(MICROSECOND, \
      MIN(APPLYING_TRANSACTION_ORIGINAL_COMMIT_TIMESTAMP), NOW(6)) \
      FROM performance_schema.replication_applier_status_by_worker \
@@ -53,12 +53,12 @@ const APPLYING: &str = ", (SELECT TIMESTAMPDIFF(MICROSECOND, \
 const MAY_SEE_WORKERS: &str = "SELECT APPLYING_TRANSACTION_ORIGINAL_COMMIT_TIMESTAMP \
     FROM performance_schema.replication_applier_status_by_worker LIMIT 1";
 
-/// What to ask this server, and how.
+/// Queries for a server, and their variants.
 #[derive(Debug, Clone)]
 pub(super) struct Dialect {
     mariadb: bool,
     wsrep: bool,
-    /// It has a Galera library that tells how far it is.
+    /// True if a Galera library reports its position.
     tells_seen: bool,
     version: (u32, u32, u32),
     facts: String,
@@ -90,7 +90,7 @@ impl Dialect {
         })
     }
 
-    /// The question that is asked every time.
+    /// Returns the query that is sent each time.
     pub(super) fn facts(&self) -> &str {
         &self.facts
     }
@@ -99,7 +99,7 @@ impl Dialect {
         self.mariadb
     }
 
-    /// The question for its position alone.
+    /// Returns the query for the position alone.
     pub(super) fn position(&self) -> &'static str {
         match self.mariadb {
             true if self.tells_seen => galera::POSITION,
@@ -108,13 +108,13 @@ impl Dialect {
         }
     }
 
-    /// What it answers once it has applied all that was acknowledged elsewhere; `None`: whoever
-    /// becomes the primary has done that before.
+    /// Returns the query that completes after the server has applied everything acknowledged
+    /// elsewhere; `None`: a new primary has done that already.
     pub(super) fn catch_up(&self) -> Option<&'static str> {
         self.tells_seen.then_some(galera::CATCH_UP)
     }
 
-    /// The question for the replication channels.
+    /// Returns the query for the replication channels.
     pub(super) fn channels(&self) -> &'static str {
         match self.mariadb {
             true => "SHOW ALL SLAVES STATUS",
@@ -123,27 +123,27 @@ impl Dialect {
         }
     }
 
-    /// A trial whether the lag can be had in fractions of a second, where that makes sense.
+    /// Returns a trial query for a lag in fractions of a second, where that is possible.
     pub(super) fn may_see_workers(&self) -> Option<&'static str> {
         (!self.mariadb && self.version >= (8, 0, 1)).then_some(MAY_SEE_WORKERS)
     }
 
-    /// The trial went well.
+    /// Records that the trial has succeeded.
     pub(super) fn sees_workers(&mut self) {
         self.facts.push_str(APPLYING);
     }
 
-    /// What the session needs. In local time an hour of each year comes twice.
+    /// Returns the session's setup. In local time an hour of each year would occur twice.
     pub(super) fn setup(&self) -> Option<&'static str> {
         (!self.mariadb).then_some("SET SESSION time_zone = '+00:00'")
     }
 
-    /// Whether a Galera library is configured, so that it is worth asking for its state.
+    /// Returns whether a Galera library is configured, so that its state should be queried.
     pub(super) fn may_be_galera(&self, facts: &Row) -> Result<bool, Nonsense> {
         Ok(self.wsrep && is_loaded(facts)?)
     }
 
-    /// The privilege that shows the replication channels.
+    /// Returns the privilege that shows the replication channels.
     pub(super) fn privilege(&self) -> &'static str {
         match self.mariadb {
             true if self.version >= (10, 5, 0) => "SLAVE MONITOR ON *.*",
@@ -160,7 +160,7 @@ fn is_loaded(facts: &Row) -> Result<bool, Nonsense> {
     Ok(!matches!(provider, "" | "none"))
 }
 
-/// "10.11.19-MariaDB-0+deb12u1-log": the first three numbers.
+/// Parses "10.11.19-MariaDB-0+deb12u1-log": the first three numbers.
 fn version(text: &str) -> (u32, u32, u32) {
     let mut numbers = text
         .split(|c: char| !c.is_ascii_digit())

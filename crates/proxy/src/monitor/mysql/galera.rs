@@ -1,4 +1,4 @@
-//! A Galera node's state.
+//! Reads a Galera node's state.
 
 use evenkeel_policy::cluster::{
     Gtids,
@@ -8,21 +8,21 @@ use evenkeel_wire::gtid;
 
 use crate::monitor::row::{Nonsense, Row};
 
-/// Answers in every state of the node.
+/// Works in every state of the node.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
 
-/// The question for its position alone.
+/// Query for the position alone.
 pub(super) const POSITION: &str =
     "SELECT @@global.read_only AS read_only, WSREP_LAST_SEEN_GTID() AS seen_gtid";
 
-/// The position in an answer to it.
+/// Column of the position in its result.
 pub(super) const SEEN: &str = "seen_gtid";
 
-/// Is answered once it has applied all that the cluster had committed before.
+/// Completes after the node has applied everything that the cluster had committed before.
 pub(super) const CATCH_UP: &str = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0";
 
-/// Whether the library runs. One that was switched off while it did (`wsrep_on`) still makes a
-/// node, which writes past its cluster.
+/// Returns whether the library runs. A library that was switched off while running (`wsrep_on`)
+/// still makes a node, whose writes bypass its cluster.
 pub(super) fn is_node(facts: &Row, status: &Row) -> Result<bool, Nonsense> {
     let loaded =
         status.has("wsrep_provider_name") && !status.text(&["wsrep_provider_name"])?.is_empty();
@@ -40,14 +40,15 @@ pub(super) fn read(facts: &Row, status: &Row) -> Result<Galera, Nonsense> {
         read_only: read_only(facts)?,
         receive_queue: match status.has("wsrep_local_recv_queue") {
             true => status.number(&["wsrep_local_recv_queue"])?,
-            // Before it has connected for the first time.
+            // Before the first connect to the cluster.
             false => 0,
         },
         causal: facts.has("binlog_state"),
     })
 }
 
-/// How many transactions of its cluster it has committed: each node all of them, in one order.
+/// Returns the number of the cluster's transactions that the node has committed: each node commits
+/// all of them, in one order.
 pub(super) fn committed(facts: &Row) -> Result<Gtids, Nonsense> {
     let text = facts.text(&[SEEN])?;
     let mut read = gtid::mysql(text.as_bytes());
@@ -56,7 +57,8 @@ pub(super) fn committed(facts: &Row) -> Result<Gtids, Nonsense> {
     Ok(Gtids::mysql([(seen.uuid, "", 1, seen.last)]))
 }
 
-/// The library names the node anew at each start; before it has connected it has no name.
+/// Returns the node's identity. The library generates a new name at each start; before the connect
+/// the node has no name.
 fn server_identity<'a>(facts: &'a Row, status: &'a Row) -> Result<&'a str, Nonsense> {
     let of_this_start = match status.has("wsrep_gcomm_uuid") {
         true => status.value(&["wsrep_gcomm_uuid"])?.unwrap_or_default(),

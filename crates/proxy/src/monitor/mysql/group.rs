@@ -1,11 +1,11 @@
-//! A member of MySQL Group Replication, as it sees itself and the others.
+//! Reads the state of a MySQL Group Replication member, and its view of the others.
 
 use evenkeel_policy::cluster::report::{Group, MemberState};
 
 use super::replication;
 use crate::monitor::row::{Nonsense, Row};
 
-/// One row, even where the group does not run. A member that was expelled sees itself alone.
+/// One row, even if the group does not run. An expelled member sees only itself.
 pub(super) const VIEW: &str = "SELECT own.MEMBER_STATE AS state, own.MEMBER_ROLE AS role, \
     stats.VIEW_ID AS view_id, \
     stats.COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE AS applier_queue, \
@@ -25,8 +25,8 @@ pub(super) const VIEW: &str = "SELECT own.MEMBER_STATE AS state, own.MEMBER_ROLE
     LEFT JOIN performance_schema.replication_group_member_stats AS stats \
     ON stats.MEMBER_ID = me.id";
 
-/// Whether the plugin is there and knows a group, running or not: one that left its group is no
-/// server that stands alone.
+/// Returns whether the plugin is loaded and has a group, running or not: a member that left its
+/// group is not a standalone server.
 pub(super) fn is_member(facts: &Row) -> Result<bool, Nonsense> {
     if !facts.has("group_name") {
         return Ok(false);
@@ -67,7 +67,7 @@ fn state(view: &Row) -> Result<MemberState, Nonsense> {
     })
 }
 
-/// "16963239123456789:5": which group since it was started, and how often its members changed.
+/// Parses "16963239123456789:5": the group's start, and the number of membership changes since.
 fn view_id(view: &Row) -> Result<(String, u64), Nonsense> {
     let id = view.value(&["view_id"])?.unwrap_or_default();
     match id.rsplit_once(':') {
@@ -81,7 +81,7 @@ fn view_id(view: &Row) -> Result<(String, u64), Nonsense> {
 
 fn lag_ms(applying_us: Option<i64>, applier_queue: u64) -> Option<u64> {
     match applying_us {
-        // The clocks of two servers differ; nobody is ahead of his source.
+        // The clocks of two servers differ, but a replica cannot be ahead of its source.
         Some(us) => Some(u64::try_from(us).unwrap_or(0) / 1000),
         None => (applier_queue == 0).then_some(0),
     }

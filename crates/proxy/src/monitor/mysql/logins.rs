@@ -1,4 +1,4 @@
-//! Asks a MySQL or MariaDB server what it has of a user who wants to log in.
+//! Queries a MySQL or MariaDB server for the account rows of a user who logs in.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::tls::Names;
 
 const STEP: &str = "looking up a user";
 
-/// Connections to one server at most; more questions wait.
+/// Maximum number of connections to one server; further queries wait.
 const CONNECTIONS_MAX: usize = 4;
 
-/// Alternatives of `auth_or` that are looked at.
+/// Maximum number of alternatives of `auth_or` that are read.
 const WAYS_MAX: usize = 4;
 
-/// By which name we come, as the server sees it; then what most accounts have.
+/// Evenkeel's host name as the server sees it; then the plugin of most accounts.
 const MYSQL_BASICS: &str = "SELECT USER(), (SELECT plugin FROM mysql.user WHERE User <> '' AND \
     account_locked = 'N' GROUP BY plugin ORDER BY COUNT(*) DESC, plugin LIMIT 1)";
 
 const MARIADB_BASICS: &str = "SELECT USER(), (SELECT JSON_VALUE(Priv, '$.plugin') AS plugin FROM \
     mysql.global_priv WHERE User <> '' GROUP BY plugin ORDER BY COUNT(*) DESC, plugin LIMIT 1)";
 
-/// A password expires by hand or by its age. Of the second one servers know since 8.0.14.
+/// A password expires by command or by age. Servers support a second password since 8.0.14.
 const MYSQL_ROWS: &str = "SELECT Host, User, account_locked = 'Y', password_expired = 'Y' OR \
     COALESCE(password_lifetime, @@default_password_lifetime) > 0 AND password_last_changed + \
     INTERVAL COALESCE(password_lifetime, @@default_password_lifetime) DAY < NOW(), \
@@ -60,10 +60,10 @@ const MARIADB_ROWS: &str = "SELECT Host, User, \
     HEX(JSON_VALUE(Priv, '$.authentication_string')), \
     COALESCE(JSON_LENGTH(Priv, '$.auth_or'), 0)";
 
-/// Before the first way of a row come so many columns.
+/// Number of columns before the first authentication method of a row.
 const COLUMNS_BEFORE: usize = 8;
 
-/// Asks servers about users, over connections that it keeps.
+/// Queries servers about users, over connections that are kept.
 pub struct MysqlAuthQuery {
     login: Login,
     user: String,
@@ -80,7 +80,8 @@ struct Kept {
 }
 
 impl MysqlAuthQuery {
-    /// The account must be allowed to read `mysql.user` (MariaDB: `mysql.global_priv`).
+    /// Creates the query. The account must be allowed to read `mysql.user` (MariaDB:
+    /// `mysql.global_priv`).
     ///
     /// # Errors
     /// If `tls` cannot be used.
@@ -93,10 +94,10 @@ impl MysqlAuthQuery {
         })
     }
 
-    /// Asks once, within `timeout`.
+    /// Queries a user's rows, within `timeout`.
     ///
     /// # Errors
-    /// If the server cannot tell.
+    /// If the server cannot be queried.
     pub async fn ask(
         &self,
         target: &Target,
@@ -110,8 +111,8 @@ impl MysqlAuthQuery {
         }
     }
 
-    /// A connection is out of the shelf while it is used: one that breaks, or whose question is
-    /// given up, does not come back.
+    /// Takes a connection out of the pool while it is used: one that breaks, or whose query is
+    /// canceled, does not return.
     async fn run(
         &self,
         target: &Target,
@@ -122,7 +123,7 @@ impl MysqlAuthQuery {
         let found = self.kept.lock().await.pop();
         if let Some(mut kept) = found.filter(|kept| kept.target == *target) {
             progress.logged_in(STEP);
-            // It may have ended while nobody used it.
+            // It may have ended while it was idle.
             if let Ok(answer) = self.question(&mut kept, user, target, progress).await {
                 self.kept.lock().await.push(kept);
                 return Ok(answer);
@@ -176,7 +177,7 @@ impl MysqlAuthQuery {
         Ok(MysqlAuthRecords {
             mariadb: kept.mariadb,
             from: kept.from.clone(),
-            // The server may be generous about how names are compared.
+            // The server's comparison of names may be lenient.
             rows: rows
                 .filter(|row| row.user == user || row.user.is_empty())
                 .collect(),
@@ -209,7 +210,7 @@ fn told(error: WatchError) -> String {
     error.to_string()
 }
 
-/// Which dialect, where the server says that we come from, and the usual plugin.
+/// Returns the dialect, Evenkeel's host as the server sees it, and the usual plugin.
 async fn learn(connection: &mut Conn) -> Result<(bool, String, String), Error> {
     let variables = variables(connection).await?;
     let mariadb = variables.has("gtid_binlog_state");
@@ -227,8 +228,9 @@ async fn learn(connection: &mut Conn) -> Result<(bool, String, String), Error> {
     ))
 }
 
-/// What the server calls us. It compares hosts with the name that it has looked up and with the
-/// address; where it looks names up it shows the name alone, so the address is that of the socket.
+/// Returns the names by which the server knows Evenkeel. It compares hosts with the resolved name
+/// and with the address. A server that resolves names reports only the name, so the address is that
+/// of the socket.
 fn names(host: &str, target: &Target) -> Vec<String> {
     let mut names = vec![host.to_owned()];
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
@@ -238,7 +240,7 @@ fn names(host: &str, target: &Target) -> Vec<String> {
         } else {
             "[::]:0"
         };
-        // Nothing is sent: the system only chooses the way.
+        // Sends no data: the system only selects the route.
         let ours = UdpSocket::bind(any).and_then(|socket| {
             socket.connect(address)?;
             socket.local_addr()
@@ -248,7 +250,7 @@ fn names(host: &str, target: &Target) -> Vec<String> {
     names
 }
 
-/// The name is written as its bytes, so that nothing in it can end a string.
+/// Writes the name as bytes, so that no character in it can end a string.
 fn query(mariadb: bool, user: &str) -> String {
     let mut query = String::from(if mariadb { MARIADB_ROWS } else { MYSQL_ROWS });
     if mariadb {
@@ -307,7 +309,7 @@ fn read(row: Row, mariadb: bool) -> Option<MysqlAuthRecord> {
     let count = count.and_then(|count| count.parse::<usize>().ok());
     let ways = match count {
         None | Some(0) => vec![own],
-        // Of several, one without a name stands for the account's own.
+        // Of several methods, one without a name stands for the account's own.
         Some(count) => (0..count.min(WAYS_MAX))
             .filter_map(|which| way(further + 1 + 2 * which))
             .map(|one| {
@@ -333,14 +335,14 @@ fn read(row: Row, mariadb: bool) -> Option<MysqlAuthRecord> {
     })
 }
 
-/// As MariaDB numbers it; of MySQL's names the same is made.
+/// Parses MariaDB's number of the requirement; MySQL's names are mapped to it.
 fn requires(number: &str, names: impl FnOnce() -> Names) -> TlsRequirement {
     match number {
         "0" => TlsRequirement::Nothing,
         "1" => TlsRequirement::Tls,
-        // X509, whatever names are left from another time.
+        // X509; names may remain from an earlier setting.
         "2" => TlsRequirement::Certificate(Names::default()),
-        // Also what no server of today has: rather too much than too little.
+        // Also unknown future values: too strict rather than too lenient.
         _ => TlsRequirement::Certificate(names()),
     }
 }

@@ -1,4 +1,4 @@
-//! Asks a MySQL or MariaDB server which transactions it has executed.
+//! Queries a MySQL or MariaDB server for its executed transactions.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::probe::{
 
 const STEP: &str = "querying its replication position";
 
-/// Asks one server, over a connection that it keeps.
+/// Queries one server over a connection that is kept.
 pub(in crate::monitor) struct Asker {
     monitor: Monitor,
     kept: Option<(Target, Link)>,
@@ -38,7 +38,7 @@ impl Asker {
         target: &Target,
         timeout: Duration,
     ) -> Result<ServerPosition, WatchError> {
-        // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
+        // Taken out: if this query fails or is canceled, the connection is not used again.
         let kept = self.kept.take().filter(|(of, _)| of == target);
         let progress = Progress::new(timeout);
         let asking = self.run(kept.map(|(_, link)| link), target, &progress);
@@ -56,7 +56,7 @@ impl Asker {
         self.kept = None;
     }
 
-    /// Waits until it has applied all that was acknowledged before, where that is not certain.
+    /// Waits until the server has applied everything acknowledged before, where that is uncertain.
     pub(in crate::monitor) async fn catch_up(
         &mut self,
         target: &Target,
@@ -132,7 +132,7 @@ fn read(facts: &Row, asked_us: u64) -> Result<ServerPosition, Nonsense> {
             (written, replication::visible(facts)?)
         }
     };
-    // One that keeps no GTIDs tells nothing: everybody would have that.
+    // A server without GTIDs reports no position: every server would have reached an empty one.
     let position = |gtids: Gtids| (!gtids.is_empty()).then_some(Position::Gtids(gtids));
     Ok(ServerPosition {
         written: written.and_then(position),
@@ -142,7 +142,7 @@ fn read(facts: &Row, asked_us: u64) -> Result<ServerPosition, Nonsense> {
     })
 }
 
-/// Whether every transaction that is written there gets a GTID, which its replicas get to know.
+/// Returns whether every transaction written there gets a GTID that its replicas receive.
 fn names_all(facts: &Row) -> Result<bool, Nonsense> {
     match facts.has(dialect::GTID_MODE) {
         true => Ok(facts.text(&[dialect::GTID_MODE])?.starts_with("ON")),

@@ -1,4 +1,4 @@
-//! A server that replicates asynchronously, or stands alone.
+//! Reads the state of a server that replicates asynchronously, or stands alone.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ use crate::{
     probe::messages,
 };
 
-/// Seconds are cut to whole ones at both ends.
+/// Both timestamps are truncated to whole seconds.
 const WHOLE_SECONDS_ERROR_MS: u64 = 999;
 
 pub(super) fn read(facts: &Row, channels: &[Row]) -> Result<Replication, Nonsense> {
@@ -27,7 +27,7 @@ pub(super) fn read(facts: &Row, channels: &[Row]) -> Result<Replication, Nonsens
     })
 }
 
-/// Every transaction it has executed.
+/// Returns all transactions that the server has executed.
 pub(super) fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
     if facts.has("executed") {
         return mysql_executed(facts.text(&["executed"])?);
@@ -37,15 +37,16 @@ pub(super) fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
         // Without a binary log there is no other state.
         written.extend(positions(facts, "current_pos")?);
     }
-    // What a replica without `log_slave_updates` has applied stands in its position alone.
+    // Transactions applied by a replica without `log_slave_updates` appear only in its position.
     Ok(Gtids::mariadb(written).with_applied(positions(facts, "slave_pos")?))
 }
 
-/// What of that whoever reads there sees.
+/// Returns the executed transactions that are visible to readers.
 ///
 /// MySQL adds a transaction to its set when the tables have it. MariaDB writes it to its log, and
-/// lists it there, before the tables have it: only `gtid_slave_pos` moves behind the commit. What
-/// the log lists of the same domain up to there was committed before, in the order of the domain.
+/// lists it there, before the tables have it: only `gtid_slave_pos` advances after the commit.
+/// Earlier transactions of the same domain in the log were committed before, in the order of the
+/// domain.
 pub(super) fn visible(facts: &Row) -> Result<Gtids, Nonsense> {
     if facts.has("executed") {
         return mysql_executed(facts.text(&["executed"])?);
@@ -112,7 +113,7 @@ fn worst(facts: &Row, channels: &[Row]) -> Result<Option<ReplicaThreads>, Nonsen
     }))
 }
 
-/// One channel; none if it replicates from nobody or belongs to Group Replication.
+/// Reads one channel; `None` if it has no source or belongs to Group Replication.
 fn threads(channel: &Row, applying_us: Option<i64>) -> Result<Option<ReplicaThreads>, Nonsense> {
     let host = channel
         .value(&["Source_Host", "Master_Host"])?
@@ -156,8 +157,8 @@ fn error(channel: &Row) -> Result<String, Nonsense> {
     }))
 }
 
-/// Seconds are corrected for the difference of the clocks; the workers' microseconds are not, and
-/// count within what the seconds allow.
+/// Returns the lag. Seconds are corrected for the difference of the clocks; the workers'
+/// microseconds are not, and count only within the range of the seconds.
 fn lag_ms(seconds: Option<u64>, applying_us: Option<i64>) -> Option<u64> {
     let whole_ms = seconds?.saturating_mul(1000);
     let Some(us) = applying_us else {

@@ -1,4 +1,4 @@
-//! Asks a MySQL or MariaDB server for its routines, views, tables and triggers.
+//! Reads the routines, views, tables and triggers of a MySQL or MariaDB server.
 
 use std::time::Duration;
 
@@ -32,11 +32,12 @@ const TRIGGERS: &str = "SELECT EVENT_OBJECT_TABLE AS name, ACTION_STATEMENT AS b
 const SEQUENCES: &str = "SELECT TABLE_NAME AS name FROM information_schema.TABLES \
     WHERE TABLE_TYPE = 'SEQUENCE' LIMIT 1";
 
-/// Defaults that take a value of a sequence, which leaves in the session what a trigger would.
+/// Defaults that take a value of a sequence, which leaves the same session state as a trigger
+/// would.
 const DEFAULTS: &str = "SELECT TABLE_NAME AS name, COLUMN_DEFAULT AS body, '' AS sql_mode \
     FROM information_schema.COLUMNS WHERE COLUMN_DEFAULT LIKE '%nextval(%'";
 
-/// The account, as the tables of privileges name it.
+/// The account, as the privilege tables name it.
 macro_rules! us {
     () => {
         "(SELECT CONCAT(QUOTE(LEFT(who, CHAR_LENGTH(who) - CHAR_LENGTH(host) - 1)), \
@@ -45,14 +46,14 @@ macro_rules! us {
     };
 }
 
-/// A row if it sees every table, by privileges of its own: those of its roles are not looked at.
+/// Returns a row if the account sees every table by its own privileges; those of roles are ignored.
 const SEES_TABLES: &str = concat!(
     "SELECT own.PRIVILEGE_TYPE AS name FROM information_schema.USER_PRIVILEGES AS own, ",
     us!(),
     " WHERE own.PRIVILEGE_TYPE IN ('SELECT', 'SHOW VIEW') AND own.GRANTEE = us.grantee LIMIT 1"
 );
 
-/// Schemas whose triggers it may not see, by privileges of its own.
+/// Schemas whose triggers the account may not see, by its own privileges.
 const BLIND: &str = concat!(
     "SELECT SCHEMA_NAME AS name FROM information_schema.SCHEMATA, ",
     us!(),
@@ -64,10 +65,10 @@ const BLIND: &str = concat!(
     AND SCHEMATA.SCHEMA_NAME LIKE own.TABLE_SCHEMA)"
 );
 
-/// Schemas that have a table: another has no triggers.
+/// Schemas that have a table: others have no triggers.
 const WITH_TABLES: &str = "SELECT DISTINCT TABLE_SCHEMA AS name FROM information_schema.TABLES";
 
-/// Asks servers, over a connection for each reading.
+/// Reads from servers, over a new connection for each reading.
 pub struct RoutineReader {
     monitor: Monitor,
 }
@@ -83,10 +84,10 @@ impl RoutineReader {
         })
     }
 
-    /// Reads all of it, within `timeout`. What the account may not see is not there.
+    /// Reads everything, within `timeout`. Objects that the account may not see are missing.
     ///
     /// # Errors
-    /// If the server cannot tell.
+    /// If the server cannot be read.
     pub async fn read(
         &self,
         target: &Target,
@@ -130,7 +131,7 @@ async fn listed(link: &mut Link) -> Result<RoutineListing, QueryError> {
     let mariadb = link.dialect.is_mariadb();
     let connection = &mut link.connection;
     let mut triggers = all(connection, TRIGGERS, trigger).await?;
-    // To look at all columns takes a server with many tables its time.
+    // A read of all columns is slow on a server with many tables.
     if mariadb && !all(connection, SEQUENCES, name).await?.is_empty() {
         triggers.extend(all(connection, DEFAULTS, trigger).await?);
     }
@@ -165,7 +166,7 @@ fn name(row: &Row) -> Result<String, Nonsense> {
     row.text(&["name"]).map(str::to_owned)
 }
 
-/// A definition that is hidden is empty, or NULL.
+/// Reads a definition; a hidden one is empty, or NULL.
 fn text(row: &Row, column: &str) -> Result<Option<String>, Nonsense> {
     let value = row.value(&[column])?;
     Ok(value.filter(|text| !text.is_empty()).map(str::to_owned))

@@ -1,4 +1,4 @@
-//! What servers of the MySQL family answer, as they were seen to, and how it is read.
+//! Tests the parsing of recorded replies of MySQL-family servers.
 
 use evenkeel_policy::cluster::{
     Gtids,
@@ -8,7 +8,7 @@ use evenkeel_policy::cluster::{
 use super::*;
 use crate::monitor::tests::row;
 
-/// One row from "name=value" lines; a value of NULL is NULL.
+/// Parses one row from "name=value" lines; a value of NULL is NULL.
 fn lines(text: &str) -> Row {
     let cells: Vec<_> = text
         .lines()
@@ -18,7 +18,7 @@ fn lines(text: &str) -> Row {
     row(&cells)
 }
 
-/// These lines after others: what comes first counts.
+/// Puts lines before others: the first of each name counts.
 fn with(changed: &str, lines_before: &str) -> Row {
     lines(&format!("{changed}\n{lines_before}"))
 }

@@ -1,13 +1,13 @@
-//! What a PostgreSQL server is asked, and how its answer is read.
+//! Defines the role query for PostgreSQL, and parses its result.
 
 use evenkeel_policy::cluster::report::Postgres;
 use evenkeel_wire::lsn;
 
 use crate::monitor::row::{Nonsense, Row};
 
-/// One row. Every name is qualified: the search path of the database is not ours.
+/// Returns one row. Every name is qualified: the database controls the search path.
 ///
-/// The timeline of a primary is in the name of the WAL file it writes, from the moment of its
+/// A primary's timeline is in the name of the WAL file that it writes, from the moment of its
 /// promotion; the control file has the old one until the first checkpoint.
 pub(super) const QUESTION: &str = "SELECT now.in_recovery, sys.system_identifier, \
     CASE WHEN now.in_recovery THEN pg_catalog.pg_last_wal_replay_lsn() \
@@ -28,21 +28,21 @@ pub(super) const QUESTION: &str = "SELECT now.in_recovery, sys.system_identifier
     CROSS JOIN pg_catalog.pg_control_recovery() AS recovery \
     LEFT JOIN pg_catalog.pg_stat_wal_receiver AS receiver ON true";
 
-/// Where the session's default comes from. Asked once: it stays as it is for a session's life.
+/// Source of the session's default. Queried once: it does not change during a session.
 pub(super) const SETTING: &str = "SELECT source FROM pg_catalog.pg_settings \
     WHERE name = 'default_transaction_read_only'";
 
-/// Whether a default was set for the account (or its database), and hides the server's own.
+/// Returns whether a default was set for the account (or its database), and hides the server's own.
 pub(super) fn is_of_the_account(row: &Row) -> Result<bool, Nonsense> {
     let source = row.text(&["source"])?;
     Ok(matches!(source, "user" | "database" | "database user"))
 }
 
-/// The highest timeline that a server has been on since it was started. A replica tells its own
-/// only while it receives; afterwards the control file may be behind until the next restartpoint.
+/// The highest timeline that a server has been on since its start. A replica reports its own only
+/// while it receives; afterwards the control file may be outdated until the next restartpoint.
 #[derive(Debug, Default)]
 pub(super) struct Timelines {
-    /// When the server was started, and whose data it has.
+    /// Start time of the server, and its system identifier.
     run: (String, u64),
     highest: u32,
 }
@@ -86,7 +86,7 @@ pub(super) fn read(
     })
 }
 
-/// The first eight digits of a WAL file's name are its timeline.
+/// Parses the timeline: the first eight digits of a WAL file's name.
 pub(super) fn primary_timeline(wal_file: &str) -> Result<u32, Nonsense> {
     let digits = wal_file.get(..8).unwrap_or_default();
     u32::from_str_radix(digits, 16)
@@ -115,6 +115,6 @@ fn streaming(row: &Row) -> Result<bool, Nonsense> {
 fn replay_age_ms(row: &Row) -> Result<Option<u64>, Nonsense> {
     let clock: f64 = row.number(&["clock"])?;
     let replayed: Option<f64> = row.number_or_null(&["replayed"])?;
-    // The clocks of two servers differ; nobody is ahead of his source.
+    // The clocks of two servers differ, but a replica cannot be ahead of its source.
     Ok(replayed.map(|at| ((clock - at) * 1000.0).max(0.0) as u64))
 }

@@ -1,4 +1,4 @@
-//! Reads what the functions, tables and views of one database do, as far as routing needs it.
+//! Reads the effects of a database's functions, tables and views, as far as routing needs them.
 
 mod questions;
 
@@ -17,21 +17,21 @@ use crate::session_state::analysis::Body;
 
 const STEP: &str = "reading the catalog";
 
-/// Reads one database's catalog, over a connection for each time.
+/// Reads one database's catalog, over a new connection each time.
 pub struct CatalogReader {
     caller: Caller,
-    /// What the last reading found, so that the same need not be read again.
+    /// Fingerprint of the last reading, so that an unchanged catalog is not read again.
     fingerprint: Option<String>,
-    /// What each version of a view uses: to find out is the dearest part.
+    /// Uses of each version of a view, the most expensive part of a reading.
     views: HashMap<Version, Uses>,
-    /// What was seen in each version of a function.
+    /// Findings in each version of a function.
     bodies: HashMap<Version, Body>,
 }
 
-/// A view's rule or a function, and which writing of it.
+/// Oid and version of a view's rule or a function.
 type Version = (u32, u64);
 
-/// What runs and what is read when something is.
+/// Functions that run and relations that are read when an object is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Uses {
     functions: Vec<u32>,
@@ -39,7 +39,7 @@ struct Uses {
     locks: bool,
 }
 
-/// Why a reading went wrong.
+/// Reason why a reading failed.
 enum QueryError {
     Library(Error),
     Nonsense(Nonsense),
@@ -69,7 +69,7 @@ impl CatalogReader {
         })
     }
 
-    /// Reads it, within `timeout`; `None`: it is as it was at the last reading.
+    /// Reads the catalog, within `timeout`; `None`: unchanged since the last reading.
     pub async fn read(
         &mut self,
         target: &Target,
@@ -91,7 +91,7 @@ impl CatalogReader {
         progress: &Progress,
     ) -> Result<Option<Catalog>, WatchError> {
         let line = self.caller.call(target, progress, STEP).await?;
-        // One that is cut short has an answer to come.
+        // A query that is interrupted has a pending reply.
         line.give_up();
         match self.look(&line, generation).await {
             Ok(catalog) => {
@@ -162,7 +162,7 @@ impl CatalogReader {
         .await
     }
 
-    /// What was seen in the body of each function. Only what has changed is looked at.
+    /// Returns the findings in the body of each function. Only changed ones are examined.
     async fn read_bodies(
         &mut self,
         line: &MonitorConnection,
@@ -225,7 +225,7 @@ impl CatalogReader {
         .await
     }
 
-    /// What each view uses, by the view. Only what has changed is looked at.
+    /// Returns the uses of each view. Only changed ones are examined.
     async fn read_views(
         &mut self,
         line: &MonitorConnection,
@@ -248,7 +248,7 @@ impl CatalogReader {
         }
         let uses = listed.iter().map(|(version, view)| {
             let uses = known.get(version).cloned();
-            // Dropped between two questions cannot be: they see one state of the catalog.
+            // No view can vanish between two queries: they share one snapshot of the catalog.
             (*view, uses.unwrap_or_else(Uses::unknown))
         });
         let uses = uses.collect();
@@ -278,7 +278,7 @@ impl CatalogReader {
 }
 
 impl Uses {
-    /// No oid is zero: a use of nobody knows what.
+    /// Returns an unknown use: no object has the oid zero.
     fn unknown() -> Uses {
         Uses {
             functions: vec![0],
@@ -293,7 +293,8 @@ impl Uses {
     }
 }
 
-/// What row security calls and reads, and what is read along with a parent.
+/// Reads the functions and relations that row security uses, and the children that are read with a
+/// parent.
 async fn policies_and_children(line: &MonitorConnection) -> Result<HashMap<u32, Uses>, QueryError> {
     let mut all: HashMap<u32, Uses> = HashMap::new();
     rows(
@@ -318,7 +319,7 @@ async fn policies_and_children(line: &MonitorConnection) -> Result<HashMap<u32, 
     Ok(all)
 }
 
-/// What happens when each table is written to.
+/// Reads the effects of writes to each table.
 async fn read_changes(line: &MonitorConnection) -> Result<HashMap<u32, Changes>, QueryError> {
     let mut all: HashMap<u32, Changes> = HashMap::new();
     rows(line, questions::CHANGES, |[table, functions, relations]| {
@@ -351,7 +352,7 @@ async fn read_rules(
     .await
 }
 
-/// Gives each row to `take`, as it comes.
+/// Passes each row to `take` as it arrives.
 async fn rows<const N: usize>(
     line: &MonitorConnection,
     question: &str,
@@ -396,7 +397,7 @@ fn number<T: std::str::FromStr>(cell: Option<&str>) -> Result<T, Nonsense> {
     parsed.ok_or_else(|| Nonsense::new(format!("{cell:?} instead of a number")))
 }
 
-/// Numbers with blanks between; zero stands for none.
+/// Parses numbers separated by blanks; zero stands for none.
 fn numbers(cell: Option<&str>) -> Result<Vec<u32>, Nonsense> {
     let words = cell.unwrap_or_default().split_ascii_whitespace();
     let each = words.filter(|word| *word != "0");

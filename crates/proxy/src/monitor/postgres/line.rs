@@ -1,4 +1,4 @@
-//! A connection of an account of ours over which questions go one after the other, or at once.
+//! Runs queries of a monitor account over one connection, in sequence or concurrently.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,13 +11,13 @@ use crate::probe::{
     postgres::{Login, ReceivedPrefix},
 };
 
-/// Who asks, and how to get in.
+/// Login for monitor connections.
 pub(super) struct Caller {
     login: Login,
     pub(super) user: String,
 }
 
-/// A connection, moved by a task of its own.
+/// A connection, driven by a task of its own.
 pub(super) struct MonitorConnection {
     pub(super) client: Client,
     task: JoinHandle<Result<(), Error>>,
@@ -26,7 +26,7 @@ pub(super) struct MonitorConnection {
 }
 
 impl Caller {
-    /// `program` is the name under which the servers see us.
+    /// Creates the login; `program` is the name under which the servers see the connection.
     pub(super) fn new(
         account: MonitorAccount,
         tls: &Tls,
@@ -38,7 +38,7 @@ impl Caller {
         })
     }
 
-    /// Connects, logs in, and goes on with `step`.
+    /// Connects, logs in, and continues with `step`.
     pub(super) async fn call(
         &self,
         target: &Target,
@@ -55,7 +55,7 @@ impl Caller {
         })
     }
 
-    /// What an error means; the line is not used again.
+    /// Classifies an error; the connection is not used again.
     pub(super) fn judge(
         &self,
         error: &Error,
@@ -68,17 +68,17 @@ impl Caller {
 }
 
 impl MonitorConnection {
-    /// The length of what the server says is counted from here.
+    /// Restarts the count of received bytes for the next reply.
     pub(super) fn begin_answer(&self) {
         self.heard.next_answer();
     }
 
-    /// It leads nowhere: no goodbye is said over it.
+    /// Marks the connection as broken: it is closed without a termination message.
     pub(super) fn give_up(&self) {
         self.broken.store(true, Relaxed);
     }
 
-    /// It leads somewhere again.
+    /// Marks the connection as usable again.
     pub(super) fn hold(&self) {
         self.broken.store(false, Relaxed);
     }
@@ -87,7 +87,7 @@ impl MonitorConnection {
         !self.broken.load(Relaxed) && !self.task.is_finished()
     }
 
-    /// Asks, for rows of text.
+    /// Sends a query whose rows are text.
     pub(super) async fn ask(&self, query: &str) -> Result<SimpleQueryStream, Error> {
         self.begin_answer();
         self.client.simple_query_raw(query).await
@@ -96,14 +96,14 @@ impl MonitorConnection {
 
 impl Drop for MonitorConnection {
     fn drop(&mut self) {
-        // Without its client the task says Terminate; over a broken line it would wait.
+        // Without its client the task sends Terminate; over a broken connection it would wait.
         if self.broken.load(Relaxed) {
             self.task.abort();
         }
     }
 }
 
-/// The cells of a row, in the order of the question.
+/// Returns the cells of a row, in the order of the query.
 pub(super) fn cells<const N: usize>(message: &SimpleQueryMessage) -> Option<[Option<&str>; N]> {
     match message {
         SimpleQueryMessage::Row(row) if row.len() == N => {

@@ -1,4 +1,4 @@
-//! Asks a PostgreSQL server what it has of a user who wants to log in.
+//! Queries a PostgreSQL server for the record of a user who logs in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::{Nonsense, WatchError, is_about_the_question};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
 use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
 
-/// As the server judges a login: its clock, and who may not log in at all.
+/// Uses the server's clock, and reports roles that may not log in at all.
 const QUERY: &str = "SELECT one.rolname, one.rolpassword, \
     COALESCE(one.rolvaliduntil < pg_catalog.clock_timestamp(), false), one.rolcanlogin";
 
-/// The role itself, which may have been dropped and made again, and what ALTER ROLE and ALTER
-/// DATABASE have set for it in any database: a server gives that to connections that are opened
-/// from then on. Then the databases to which it lets nobody, or not this user, connect: it does not
-/// see who is given a connection that is open already.
+/// Identity of the role, which may have been dropped and created again, and its settings by ALTER
+/// ROLE and ALTER DATABASE in any database, which apply to later connections. Then the databases
+/// that accept no connections, or none of this user: the server cannot check who gets an open
+/// connection.
 const FURTHER: &str = "pg_catalog.concat_ws(' ', role.oid, (SELECT pg_catalog.string_agg( \
     pg_catalog.concat_ws(' ', own.setdatabase, own.setrole, own.setconfig), ' ' \
     ORDER BY own.setdatabase, own.setrole) FROM pg_catalog.pg_db_role_setting AS own \
@@ -36,7 +36,7 @@ const ROLE: &str = "LEFT JOIN pg_catalog.pg_roles AS role ON role.rolname = one.
 
 const STEP: &str = "looking up a user";
 
-/// Asks servers about users, many at once over one connection that it keeps.
+/// Queries servers about users, concurrently over one kept connection.
 pub struct PostgresAuthQuery {
     caller: Caller,
     query: String,
@@ -51,8 +51,8 @@ struct Kept {
 }
 
 impl PostgresAuthQuery {
-    /// `query` takes a user's name as `$1` and gives `(rolname, rolpassword, valid_until)`;
-    /// without it `pg_authid` is read.
+    /// Creates the query. `query` takes a user's name as `$1` and returns `(rolname, rolpassword,
+    /// valid_until)`; without it `pg_authid` is read.
     pub fn new(
         account: MonitorAccount,
         tls: &Tls,
@@ -66,7 +66,7 @@ impl PostgresAuthQuery {
         })
     }
 
-    /// Asks once, within `timeout`.
+    /// Queries a user's record, within `timeout`.
     pub async fn ask(
         &self,
         target: &Target,
@@ -83,7 +83,7 @@ impl PostgresAuthQuery {
         }
     }
 
-    /// Takes leave of the server, until the next question.
+    /// Closes the connection until the next query.
     pub async fn hang_up(&self) {
         *self.kept.lock().await = None;
     }
@@ -100,7 +100,7 @@ impl PostgresAuthQuery {
         kept.line.begin_answer();
         let rows = kept.line.client.query(&kept.statement, &[&user]).await;
         let rows = rows.map_err(|error| unavailable(self.judge(&error, &kept.line, progress)))?;
-        // A query of the operator's may be generous about case.
+        // The operator's query may ignore case.
         let mut rows = rows.iter();
         let row = rows.find(|row| matches!(row.try_get::<_, &str>(0), Ok(name) if name == user));
         match row {
@@ -109,8 +109,8 @@ impl PostgresAuthQuery {
         }
     }
 
-    /// The connection, made anew if it is broken or leads elsewhere. While it is made the others
-    /// wait for it.
+    /// Returns the connection, which is reopened if it is broken or has another target. Concurrent
+    /// callers wait for it.
     async fn kept(&self, target: &Target, progress: &Progress) -> Result<Arc<Kept>, WatchError> {
         let mut kept = self.kept.lock().await;
         let good = |kept: &&Arc<Kept>| kept.target == *target && kept.line.is_usable();
@@ -167,7 +167,8 @@ fn own_query() -> String {
     format!("{QUERY}, {FURTHER} FROM pg_catalog.pg_authid AS one {ROLE} WHERE one.rolname = $1")
 }
 
-/// The server's clock judges, and the account's search path is the operator's.
+/// Wraps the operator's query: the server's clock decides, and the account's search path is the
+/// operator's.
 fn wrapped(query: &str) -> String {
     let query = query.trim().trim_end_matches(';');
     format!(

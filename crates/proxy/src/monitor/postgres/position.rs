@@ -1,5 +1,4 @@
-//! Asks a PostgreSQL server where it is in the WAL: a primary what it has written, a replica what
-//! it has replayed.
+//! Queries a PostgreSQL server's WAL position: written on a primary, replayed on a replica.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::monitor::ServerPosition;
 use crate::now_us;
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
 
-/// What does not change while a connection lasts, but for the timeline.
+/// Facts that do not change during a connection, except the timeline.
 const CIRCUMSTANCES: &str = "SELECT \
     pg_catalog.current_setting('server_version_num')::pg_catalog.int4, \
     (SELECT setting::pg_catalog.int8 FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size'), \
@@ -21,7 +20,7 @@ const CIRCUMSTANCES: &str = "SELECT \
     FROM pg_catalog.pg_control_checkpoint() AS checkpoint \
     CROSS JOIN pg_catalog.pg_control_recovery() AS recovery";
 
-/// The insert position and not the flushed one, which may be behind an asynchronous commit.
+/// The insert position, because the flushed one may lag after an asynchronous commit.
 const QUESTION: &str = "SELECT now.in_recovery, \
     (CASE WHEN now.in_recovery THEN pg_catalog.pg_last_wal_replay_lsn() \
      ELSE pg_catalog.pg_current_wal_insert_lsn() END)::pg_catalog.text, \
@@ -31,12 +30,12 @@ const QUESTION: &str = "SELECT now.in_recovery, \
     FROM (SELECT pg_catalog.pg_is_in_recovery() AS in_recovery) AS now \
     LEFT JOIN pg_catalog.pg_stat_wal_receiver AS receiver ON true";
 
-/// The first version that can be told to wait (`WAIT FOR LSN`).
+/// First version that supports `WAIT FOR LSN`.
 const WAITS_SINCE: i32 = 190_000;
 
 const STEP: &str = "querying its WAL position";
 
-/// Asks one server, over a connection that it keeps.
+/// Queries one server over a connection that is kept.
 pub(in crate::monitor) struct Asker {
     caller: Caller,
     kept: Option<Kept>,
@@ -47,7 +46,7 @@ struct Kept {
     line: MonitorConnection,
     statement: Statement,
     segment_bytes: u64,
-    /// The highest that it was seen on: a server's only rises while it runs.
+    /// The highest timeline seen: a server's only rises while it runs.
     timeline: u32,
     wait: WaitSupport,
 }
@@ -68,7 +67,7 @@ impl Asker {
         target: &Target,
         timeout: Duration,
     ) -> Result<ServerPosition, WatchError> {
-        // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
+        // Taken out: if this query fails or is canceled, the connection is not used again.
         let kept = self.kept.take();
         let kept = kept.filter(|kept| kept.target == *target && kept.line.is_usable());
         let progress = Progress::new(timeout);
@@ -98,7 +97,7 @@ impl Asker {
             None => self.connect(target, progress).await?,
         };
         progress.logged_in(STEP);
-        // A question that is given up leaves its answer on the line.
+        // A canceled query leaves its reply on the connection.
         kept.line.give_up();
         kept.line.begin_answer();
         let asked_us = now_us();

@@ -1,4 +1,4 @@
-//! What PostgreSQL answers, as it was seen to, and how it is read.
+//! Tests the parsing of recorded PostgreSQL replies.
 
 use evenkeel_policy::cluster::report::Postgres;
 

@@ -1,12 +1,12 @@
-//! The questions about a database's catalog, all within one snapshot of it.
+//! Defines the catalog queries, which all run within one snapshot.
 
-/// So many views' rules, or functions' bodies, are looked at with one question.
+/// Number of views' rules, or functions' bodies, that one query reads.
 pub(super) const AT_ONCE: usize = 200;
 
-/// A longer body is not looked at.
+/// Maximum length of a body that is examined.
 const BODY_LENGTH_MAX: usize = 256 * 1024;
 
-/// The search path of the account is not ours: nobody's operators are to run here.
+/// The account controls the search path: operators of other users must not run here.
 pub(super) const BEGIN: [&str; 3] = [
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     "SET LOCAL search_path = pg_catalog",
