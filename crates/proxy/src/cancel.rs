@@ -77,17 +77,17 @@ pub struct IssuedKey {
 /// Whom a cancel request is for.
 #[derive(Clone, Copy, Debug)]
 pub enum CancelRoute {
-    /// A session of this process, if its secret fits.
+    /// A session of this process, if its secret matches.
     Here(CancelClaim),
-    /// A session of another process of this instance: one that this one has taken over from.
+    /// A session of another process of this instance: a predecessor.
     OtherProcess,
-    /// A session of another Evenkeel, of this number.
+    /// A session of the Evenkeel instance with this number.
     Peer(u16),
-    /// Nobody: made up, or of a kind that we give to nobody.
+    /// No session: an invented key, or one of a kind that is never issued.
     Nobody,
 }
 
-/// Says which session is meant; not yet believed.
+/// Identifies a session; not yet verified.
 #[derive(Clone, Copy)]
 pub struct CancelClaim {
     place: Place,
@@ -95,8 +95,8 @@ pub struct CancelClaim {
 }
 
 impl Keyring {
-    /// Instances are 1 to 1023. A process that takes over has the next generation. Fails if the
-    /// system gives no random bytes.
+    /// Creates a keyring. Instances are 1 to 1023. A successor process has the next generation.
+    /// Fails if the system provides no random bytes.
     pub fn new(instance: u16, generation: u32) -> Result<Self, rustls::Error> {
         let mut key = [0; 64];
         let random = ring::default_provider().secure_random;
@@ -110,12 +110,12 @@ impl Keyring {
         })
     }
 
-    /// Which process this is, of those that have taken over from one another.
+    /// Returns the generation of this process among predecessors and successors.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// For a session that logs in; `None`: there are as many as there are numbers.
+    /// Creates the key of a session that logs in; `None`: all numbers are in use.
     pub fn key(&self, place: Place) -> Option<Key> {
         Some(Key {
             number: self.numbers.draw(place)?,
@@ -130,7 +130,7 @@ impl Keyring {
         Secret(u32::from_be_bytes([a, b, c, d]))
     }
 
-    /// What to give a client that speaks this minor version of protocol 3.
+    /// Returns the key for a client with this minor version of protocol 3.
     pub fn show(&self, key: &Key, minor: u16) -> IssuedKey {
         let Key { place, secret, .. } = key;
         let process = self.process(key.number.value());
@@ -157,7 +157,7 @@ impl Keyring {
         }
     }
 
-    /// Whom a request is for.
+    /// Determines the target of a request.
     pub fn read(&self, key: CancelKey<'_>) -> CancelRoute {
         let (secret, was_passed_on) = match key.secret {
             [secret @ .., PASSED_ON] if is_length(secret.len()) => (secret, true),
@@ -211,7 +211,7 @@ impl Keyring {
         })
     }
 
-    /// The first word of a key, positive for those who take it for a process's id.
+    /// Returns the first word of a key, positive for clients that treat it as a process id.
     fn process(&self, number: u32) -> u32 {
         let process = (number + NUMBER_MIN) << GENERATION_BITS;
         let process = process | self.generation & low(GENERATION_BITS);
@@ -227,7 +227,7 @@ impl Keyring {
         mac
     }
 
-    /// What only this process can compute, apart for each purpose.
+    /// Computes a digest that only this process can compute, separate for each purpose.
     fn digest(&self, purpose: &[u8], message: &[u8]) -> [u8; 32] {
         let mut hmac = self.keyed.clone();
         hmac.update(purpose);
@@ -237,7 +237,7 @@ impl Keyring {
 }
 
 impl IssuedKey {
-    /// As the message has it.
+    /// Returns the key as the message contains it.
     pub fn key(&self) -> CancelKey<'_> {
         CancelKey {
             process: self.process,
@@ -247,12 +247,12 @@ impl IssuedKey {
 }
 
 impl CancelClaim {
-    /// Where the session is that is meant.
+    /// Returns the location of the session.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// Whether the session with that key is meant. Takes the same time whatever the answer.
+    /// Returns whether the key is that of the session, in constant time.
     pub fn fits(&self, key: &Key) -> bool {
         self.secret.0.ct_eq(&key.secret.0).into()
     }
@@ -264,7 +264,7 @@ impl std::fmt::Debug for CancelClaim {
     }
 }
 
-/// The secret of a request that is passed on to a peer, which will not pass it on again.
+/// Returns the secret of a request that is forwarded to a peer, which will not forward it again.
 pub fn forwarded(secret: &[u8]) -> Vec<u8> {
     let mut marked = secret.to_vec();
     marked.push(PASSED_ON);
@@ -275,7 +275,7 @@ fn instance_of(process: u32) -> u16 {
     (process & low(INSTANCE_BITS)) as u16
 }
 
-/// `None`: it is a process's id, or none at all.
+/// `None`: a process id, or an invalid number.
 fn number_of(process: u32) -> Option<u32> {
     let number = (process >> LOWER_BITS).checked_sub(NUMBER_MIN)?;
     (process >> (LOWER_BITS + NUMBER_BITS) == 0).then_some(number)
@@ -289,7 +289,7 @@ fn low(bits: u32) -> u32 {
     (1 << bits) - 1
 }
 
-/// The first four bytes, which are there.
+/// Returns the first four bytes, which must exist.
 fn word(bytes: &[u8]) -> u32 {
     bytes
         .iter()

@@ -380,8 +380,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Reassigns a listener to another service. Accepting never pauses: a client accepted meanwhile
-    /// would be lost with the accept.
+    /// Reassigns a listener to another service without a pause, which would lose a client.
     pub fn hand_over(&self, id: u64, service: &Arc<Service>) {
         let listeners = self.listeners();
         let mut alive = listeners.iter().filter_map(Weak::upgrade);
@@ -406,8 +405,8 @@ impl Engine {
         }
     }
 
-    /// Returns whether a worker still accepts from this listener. False after [`Self::unlisten`]
-    /// means that every client it has accepted is counted among the sessions.
+    /// Returns whether a worker still accepts from this listener. After [`Self::unlisten`], false
+    /// means that all clients accepted from it are counted.
     pub fn is_accepting(&self, id: u64) -> bool {
         let alive = self.listeners();
         let found = alive.iter().filter_map(Weak::upgrade).any(|l| l.id == id);

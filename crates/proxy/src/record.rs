@@ -1,24 +1,24 @@
-//! The story of one connection, told once when it has ended.
+//! Describes one finished connection for the log.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Why a session ended.
+/// Reason why a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminationReason {
     /// Both sides ended; the client was first.
     ClientClosed,
     /// Both sides ended; the server was first.
     ServerClosed,
-    /// The client's reset (or its silence beyond `user_timeout_ms`), handed on as a reset.
+    /// The client's reset (or its silence beyond `user_timeout_ms`), forwarded as a reset.
     ResetByClient(String),
-    /// The server's reset, handed on as a reset.
+    /// The server's reset, forwarded as a reset.
     ResetByServer(String),
     /// No byte for `idle_timeout_ms`.
     IdleTimeout,
     /// One side ended its sending and no byte came for `half_close_timeout_ms`.
     HalfCloseTimeout,
-    /// Ended by us: see the reason.
+    /// Reset by Evenkeel, with the reason.
     Cut(CutReason),
     /// Every connect failed; the last error.
     ConnectFailed(String),
@@ -28,13 +28,13 @@ pub enum TerminationReason {
     QueueFull,
     /// All servers were full for `queue.wait_ms`.
     QueueTimeout,
-    /// The client left before it had a server.
+    /// The client disconnected before it had a server.
     ClientLeft,
-    /// A transaction lasted longer than it may.
+    /// A transaction exceeded its time limit.
     TransactionTimeout,
-    /// The client said nothing in an open transaction for longer than it may.
+    /// The client exceeded the limit of silence in an open transaction.
     IdleInTransaction,
-    /// The client was told this.
+    /// The client received this error.
     Rejected(String),
     /// The service had `max_connections` clients.
     OverLimit,

@@ -1,5 +1,5 @@
-//! Copies bytes between a client and its server, both ways at once, with each side's end carried
-//! to the other as what it was: an end as an end, a reset as a reset.
+//! Copies bytes between a client and its server in both directions concurrently. An end of one side
+//! is forwarded as an end, a reset as a reset.
 
 mod epoll;
 mod proxy_header_guard;
@@ -14,41 +14,42 @@ use crate::engine::worker::{Poller, Worker};
 use crate::record::TerminationReason;
 use crate::socket::Socket;
 
-/// Bytes per receive once a receive was full: large enough for a bulk transfer's system calls to
-/// vanish, small enough that a worker with many of them stays in the cache.
+/// Bytes per receive after a full receive: large enough that the system calls of a bulk transfer
+/// are negligible, small enough that a worker with many of them stays in the cache.
 pub(crate) const LARGE_BYTES: usize = 64 * 1024;
 
-/// Large receives in a row before the other sessions of the worker get their turn.
+/// Number of large receives in a row before the worker's other sessions run.
 const LARGE_IN_A_ROW: u32 = 8;
 
-/// Which way the bytes go.
+/// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteDirection {
     FromClient,
     ToClient,
 }
 
-/// Who broke a session, and how.
+/// The side that broke a session, and the error.
 pub(crate) enum Broken {
     Client(io::Error),
     Server(io::Error),
-    /// What a stranger sent instead of his own bytes.
+    /// A client without permission has sent a PROXY header.
     Forbidden(String),
-    /// The server left before a byte went either way: another one can still serve the client.
+    /// The server disconnected before any byte was exchanged: another one can still serve the
+    /// client.
     Mute(SilentClose),
 }
 
-/// A server that left without a word, before the client had said one.
+/// A server's disconnect without data, before the client had sent any.
 pub(crate) struct SilentClose {
     pub(crate) why: String,
     pub(crate) reset: bool,
 }
 
-/// How a relay came to its end.
+/// Outcome of a relay.
 pub(crate) enum RelayOutcome {
-    /// And the session with it.
+    /// The session has ended, too.
     Over(TerminationReason),
-    /// The client has noticed nothing.
+    /// The client has not noticed anything.
     Mute(SilentClose),
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Direction<'a> {
     pub(crate) to: &'a Socket,
     pub(crate) live: &'a LiveSession,
     pub(crate) worker: &'a Worker,
-    /// Look for a PROXY header in the first bytes: this client may not send one.
+    /// True if the first bytes must not begin a PROXY header: this client may not send one.
     pub(crate) guarded: bool,
 }
 
@@ -93,9 +94,10 @@ impl Direction<'_> {
         }
     }
 
-    /// The sender has ended its sending: so do we, towards the receiver.
+    /// Ends the sending to the receiver after the sender has ended its own.
     fn end(&self) -> Result<(), Broken> {
-        // Of a reset the kernel tells one call only. The other way's send may have been that one.
+        // The kernel reports a reset to one call only, which may have been the other direction's
+        // send.
         if !self.live.half_closed() && self.from.was_reset() {
             return Err(self.receive_failed(io::ErrorKind::ConnectionReset.into()));
         }
@@ -105,7 +107,7 @@ impl Direction<'_> {
         }
         self.live.ended_sending(self.way);
         if self.live.both_ended() {
-            // The close that comes next says the same.
+            // The close that follows reports the same.
             return Ok(());
         }
         self.to
@@ -113,8 +115,8 @@ impl Direction<'_> {
             .map_err(|error| self.send_failed(error))
     }
 
-    /// Sends what the socket did not take at once. The bytes are in memory of our own, so that no
-    /// buffer of the ring waits for a slow reader.
+    /// Sends the bytes that the socket did not take immediately. They are in memory of this
+    /// process, so that no buffer of the ring waits for a slow reader.
     async fn send_rest(&self, mut rest: &[u8]) -> Result<(), Broken> {
         while !rest.is_empty() {
             match self.to.send_now(rest) {
@@ -141,12 +143,13 @@ impl Direction<'_> {
         let Poller::IoUring(ring) = &self.worker.poller else {
             return epoll::copy(self).await;
         };
-        // The first bytes are never received through the ring: if the server leaves without a word,
-        // the client's direction is given up, and a receive under way would lose them.
+        // The first bytes are never received through the ring: if the server disconnects without
+        // data, the client's direction is canceled, and a receive in progress would lose them.
         ring::copy(self, ring).await
     }
 
-    /// Copies with large buffers of our own for as long as they come back full. True at the end.
+    /// Copies with large buffers of this process for as long as receives fill them. Returns true at
+    /// the end.
     async fn copy_large(&self) -> Result<bool, Broken> {
         let mut buffer = self.worker.large_buffer();
         let mut in_a_row = 0;
@@ -210,7 +213,7 @@ pub(crate) async fn relay(
     RelayOutcome::Over(ending)
 }
 
-/// Lets the worker's other tasks have their turn.
+/// Yields to the worker's other tasks.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! A byte stream to a peer, plain or under TLS, as a session polls it.
+//! Provides a byte stream to a peer, plain or under TLS, that a session polls.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -8,13 +8,13 @@ use crate::engine::worker::Worker;
 use crate::socket::{self, Chunk, Socket};
 use crate::tls::{Channel, Names};
 
-/// How long a last word may take.
+/// Time limit for sending a final message.
 const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
 
-/// Encrypted pieces without content after which others have their turn.
+/// Number of encrypted records without content after which other tasks run.
 const EMPTY_MAX: usize = 64;
 
-/// A socket, and what encrypts it.
+/// A socket and its encryption.
 pub(crate) struct Stream {
     pub(crate) socket: Socket,
     tls: Option<Box<Channel>>,
@@ -33,12 +33,12 @@ impl Stream {
         (self.socket, self.tls)
     }
 
-    /// From here on everything is encrypted.
+    /// Encrypts everything from here on.
     pub(crate) fn encrypt(&mut self, channel: Channel) {
         self.tls = Some(Box::new(channel));
     }
 
-    /// Whether the peer was silent for so long, though it owes us an answer.
+    /// Returns whether the peer owes a reply and has been silent for the given time.
     pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
         socket::is_unanswered(self.socket.fd(), limit)
     }
@@ -47,32 +47,32 @@ impl Stream {
         self.tls.is_some()
     }
 
-    /// Whether nobody but this machine's kernel is in between.
+    /// Returns whether the stream does not leave this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.socket.is_local()
     }
 
-    /// Who a client is by its certificate.
+    /// Returns the client's name from its certificate.
     pub(crate) fn client_name(&self) -> Option<String> {
         self.tls.as_ref()?.client_name()
     }
 
-    /// The names in a client's certificate.
+    /// Returns the names in a client's certificate.
     pub(crate) fn client_certificate_names(&self) -> Option<Names> {
         self.tls.as_ref()?.client_certificate_names()
     }
 
-    /// The hash of the certificate that we have shown a client.
+    /// Returns the hash of the certificate that was sent to a client.
     pub(crate) fn fingerprint(&self) -> Option<[u8; 32]> {
         self.tls.as_ref()?.fingerprint()
     }
 
-    /// What binds a SCRAM login to this stream.
+    /// Returns the channel binding data for a SCRAM login over this stream.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         self.tls.as_ref()?.end_point()
     }
 
-    /// What has arrived; `None`: the peer has ended its sending.
+    /// Polls for received bytes; `None`: the peer has ended its sending.
     pub(crate) fn poll_chunk<'a>(
         &mut self,
         worker: &'a Worker,
@@ -81,7 +81,7 @@ impl Stream {
         let Some(channel) = &mut self.tls else {
             return self.socket.poll_chunk(worker, context);
         };
-        // The end may have come with what was read last.
+        // The end may have come with the last read.
         if channel.is_closed() {
             return Poll::Ready(Ok(None));
         }
@@ -90,7 +90,7 @@ impl Stream {
                 return Poll::Pending;
             };
             let Some(chunk) = chunk? else {
-                // An end that was not announced may be somebody else's doing.
+                // An end without close_notify may be an attacker's doing.
                 return Poll::Ready(channel.ended().map(|()| None).map_err(io::Error::other));
             };
             let mut plain = worker.spare();
@@ -109,12 +109,12 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Whether the next send may begin.
+    /// Polls until the next send may begin.
     pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.poll_sent(context)
     }
 
-    /// Sends received bytes on as they are.
+    /// Forwards received bytes unchanged.
     pub(crate) fn send_chunk(&mut self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
         let Some(channel) = &mut self.tls else {
             return self.socket.send_chunk(worker, chunk);
@@ -125,7 +125,7 @@ impl Stream {
         self.socket.send_own(worker, cipher)
     }
 
-    /// Sends bytes in memory from [`Worker::spare`], which goes back there.
+    /// Sends bytes in memory from [`Worker::spare`], which is returned there.
     pub(crate) fn send_own(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         let Some(channel) = &mut self.tls else {
             return self.socket.send_own(worker, bytes);
@@ -137,29 +137,30 @@ impl Stream {
         self.socket.send_own(worker, cipher)
     }
 
-    /// Looks out for what an idle peer may say.
+    /// Watches for data from an idle peer.
     pub(crate) fn watch(&self) {
         self.socket.watch();
     }
 
-    /// Whether a watched peer has said something, or has ended.
+    /// Returns whether a watched peer has sent data, or has ended.
     pub(crate) fn has_arrived(&self) -> bool {
         self.socket.has_arrived()
     }
 
-    /// Whether all that was sent is with the kernel.
+    /// Returns whether all sent bytes are with the kernel.
     pub(crate) fn is_sent(&self) -> bool {
         self.socket.is_sent()
     }
 
-    /// No part of a message waits within the encryption.
+    /// Returns whether the encryption layer holds no part of a message.
     pub(crate) fn is_at_border(&self) -> bool {
         self.tls
             .as_ref()
             .is_none_or(|channel| channel.is_at_border())
     }
 
-    /// The TLS handshake; `cipher` has come already. What comes behind it is added to `plain`.
+    /// Runs the TLS handshake; `cipher` was received already. Data after the handshake is added to
+    /// `plain`.
     pub(crate) async fn shake_hands(
         &mut self,
         worker: &Worker,
@@ -197,7 +198,7 @@ impl Stream {
         self.socket.send_own(worker, own)
     }
 
-    /// Adds what arrives next to `bytes`. False: the peer has ended its sending.
+    /// Appends the next received data to `bytes`. Returns false if the peer has ended its sending.
     pub(crate) async fn receive(
         &mut self,
         worker: &Worker,
@@ -218,7 +219,7 @@ impl Stream {
         .await
     }
 
-    /// Receives exactly one byte, and leaves what comes behind it where it is.
+    /// Receives exactly one byte, and leaves the data after it where it is.
     pub(crate) async fn receive_byte(&mut self) -> io::Result<u8> {
         let mut byte = [0];
         loop {
@@ -232,7 +233,7 @@ impl Stream {
         }
     }
 
-    /// Sends all of it, once what was sent before is gone.
+    /// Sends all bytes, after earlier sends have completed.
     pub(crate) async fn send(&mut self, worker: &Worker, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -243,38 +244,38 @@ impl Stream {
         self.send_own(worker, own)
     }
 
-    /// Waits until everything was taken by the kernel.
+    /// Waits until the kernel has taken everything.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         std::future::poll_fn(|context| self.poll_sent(context)).await
     }
 
-    /// The last word to a peer that listens, perhaps: whoever takes long to hear it need not know.
+    /// Sends a final message to a peer that may still read; a slow peer does not get it.
     pub(crate) async fn say_last(&mut self, worker: &Worker, bytes: &[u8]) {
         let saying = async {
             self.send(worker, bytes).await?;
             self.flush().await
         };
-        // Whoever cannot be told has left.
+        // A failure means that the peer has disconnected.
         let _ = compio::time::timeout(LAST_WORD_LIMIT, saying).await;
     }
 
-    /// A word of goodbye to a peer that does not answer any more, as far as it goes at once.
+    /// Sends a termination message without waiting for the peer, as far as the socket takes it now.
     pub(crate) fn say_goodbye(&mut self, bytes: &[u8]) {
         if !self.is_sent() {
-            // It would stand in the middle of something else.
+            // The message would be in the middle of other data.
             return;
         }
         let mut cipher = Vec::new();
         let bytes = match &mut self.tls {
             Some(channel) => {
-                // What cannot be encrypted is not said.
+                // A message that cannot be encrypted is not sent.
                 let _ = channel.send(bytes, &mut cipher);
                 channel.close(&mut cipher);
                 &cipher[..]
             }
             None => bytes,
         };
-        // Whoever cannot be told will notice.
+        // On a failure the peer notices the end of the connection.
         let _ = self.socket.send_now(bytes);
     }
 }

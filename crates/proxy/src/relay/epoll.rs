@@ -1,16 +1,16 @@
-//! Copying on epoll: receive into the worker's one scratch buffer, send from it at once.
+//! Copies on epoll: receives into the worker's one scratch buffer, and sends from it immediately.
 
 use std::io;
 
 use super::{Broken, Direction};
 
-/// What one receive and send have led to.
+/// Outcome of one receive and send.
 enum Step {
-    /// All that was there has been sent.
+    /// All available bytes were sent.
     Sent { full: bool },
     /// The receiver is slow: these bytes are still to be sent.
     Rest(Vec<u8>),
-    /// There was nothing to receive.
+    /// No bytes were available.
     Nothing,
     /// The sender has ended.
     End,

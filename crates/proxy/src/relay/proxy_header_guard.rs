@@ -1,14 +1,14 @@
-//! Looks at a stranger's first bytes: a PROXY header from somebody who may not send one would let
-//! him choose his own address at the server.
+//! Rejects PROXY headers of clients that may not send one, because the client could choose its own
+//! address at the server.
 
 use std::io;
 
 use super::{Broken, Direction};
 
-/// How a PROXY header begins, in either version (PROXY protocol specification §2.1 and §2.2).
+/// Beginnings of a PROXY header in both versions (PROXY protocol specification §2.1 and §2.2).
 const BEGINNINGS: [&[u8]; 2] = [b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"];
 
-/// Forwards the first bytes once they are known not to begin a PROXY header.
+/// Forwards the first bytes when they certainly do not begin a PROXY header.
 pub(super) async fn first_bytes(direction: &Direction<'_>) -> Result<(), Broken> {
     let mut held = Vec::with_capacity(64);
     loop {

@@ -1,5 +1,5 @@
-//! Copying on io_uring: the kernel picks a pooled buffer when bytes are there, and all sends of a
-//! turn go out in one system call.
+//! Copies on io_uring: the kernel selects a pooled buffer when bytes arrive, and all sends of a
+//! turn share one system call.
 
 use std::io;
 
@@ -7,17 +7,16 @@ use super::{Broken, Direction};
 use crate::engine::POOL_BUFFER_BYTES;
 use crate::engine::ring::{Buffer, MultishotReceive, Next, Ring};
 
-/// Receives in a row that would have fitted a pooled buffer before the pooled way is worth its
-/// beginning and its end.
+/// Number of small receives in a row after which pooled buffers are worth their setup and teardown.
 const LITTLE_IN_A_ROW: u32 = 4;
 
-/// Why the pooled way is left for a while.
+/// Reason why pooled receives are left for a while.
 enum Left {
     /// The sender has ended.
     Ended,
     /// The receiver is slow, or the sender sends in bulk: these bytes are still to be sent.
     Rest(Vec<u8>),
-    /// These, too, but the sender has broken meanwhile.
+    /// Bytes still to be sent, after the sender has broken.
     Last(Vec<u8>, io::Error),
     /// All pooled buffers are in use, or the sender has hung up.
     Stopped,
@@ -38,7 +37,7 @@ pub(super) async fn copy(direction: &Direction<'_>, ring: &Ring) -> Result<(), B
     Ok(())
 }
 
-/// Copies with large buffers until little comes, again and again. True at the end.
+/// Copies with large buffers until receives are small, repeatedly. Returns true at the end.
 async fn large(direction: &Direction<'_>) -> Result<bool, Broken> {
     let mut little_in_a_row = 0;
     while little_in_a_row < LITTLE_IN_A_ROW {
@@ -54,7 +53,7 @@ async fn large(direction: &Direction<'_>) -> Result<bool, Broken> {
     Ok(false)
 }
 
-/// Copies as long as the receiver takes everything at once and nothing fills a buffer.
+/// Copies as long as the receiver takes everything immediately and no receive fills a buffer.
 async fn pooled(direction: &Direction<'_>, ring: &Ring) -> Result<Left, Broken> {
     let mut receiving = direction.from.receive_pooled(ring);
     loop {
@@ -73,7 +72,7 @@ async fn pooled(direction: &Direction<'_>, ring: &Ring) -> Result<Left, Broken> 
     }
 }
 
-/// Sends what the receiver takes at once; the rest comes back in memory of our own.
+/// Sends the bytes that the receiver takes immediately; the rest is returned in own memory.
 async fn forward(
     direction: &Direction<'_>,
     ring: &Ring,
@@ -90,7 +89,7 @@ async fn forward(
     Ok(buffer.map_or_else(Vec::new, |buffer| buffer[sent..].to_vec()))
 }
 
-/// Stops receiving, so that the sender has to wait, and takes what has arrived by then.
+/// Stops receiving, so that the sender has to wait, and takes the data that has arrived by then.
 async fn stop(
     direction: &Direction<'_>,
     mut receiving: MultishotReceive<'_>,
@@ -103,7 +102,7 @@ async fn stop(
                 direction.count(buffer.len());
                 rest.extend_from_slice(&buffer);
             }
-            // The next receive says an end again.
+            // The next receive reports an end again.
             Next::End | Next::Stopped => return Left::Rest(rest),
             Next::Failed(error) => return Left::Last(rest, error),
         }
