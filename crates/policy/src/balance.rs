@@ -1,4 +1,4 @@
-//! The balancing algorithms by name, and what one of them sees when it chooses.
+//! Balancing algorithms by name, and the input of a choice.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,33 +19,35 @@ mod source;
 #[cfg(test)]
 mod laws;
 
-/// Chooses among the servers of one tier; built from them, so it may precompute.
+/// An algorithm that chooses among the servers of one tier. Built from these servers, so it may
+/// precompute.
 pub trait Balance: Send + Sync {
-    /// The seat to ask next, or `None` when no seat is open to this request.
+    /// Returns the seat to try next, or `None` when no seat is open to this request.
     fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize>;
 }
 
-/// Makes the enum, `ALL`, `name` and `build` from one line per algorithm.
+/// Generates the enum, `ALL`, `name` and `build` from one line per algorithm.
 macro_rules! algorithms {
     ($($(#[$doc:meta])+ $variant:ident $name:literal $build:expr;)+) => {
-        /// How a service spreads its clients over its servers.
+        /// Algorithm by which a service distributes its clients over its servers.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Algorithm {
             $($(#[$doc])+ $variant,)+
         }
 
         impl Algorithm {
-            /// Every algorithm; the laws run over it.
+            /// Every algorithm; the laws in the tests run over all of them.
             pub const ALL: &[Algorithm] = &[$(Algorithm::$variant),+];
 
-            /// Its name in the configuration.
+            /// Returns the algorithm's name in the configuration.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Algorithm::$variant => $name,)+
                 }
             }
 
-            /// Prepares it for the servers of one tier; seats are numbered in their order.
+            /// Prepares the algorithm for the servers of one tier; seats are numbered in the order
+            /// of `seats`.
             pub(crate) fn build(self, seats: &[&Member]) -> Box<dyn Balance> {
                 match self {
                     $(Algorithm::$variant => Box::new($build(seats)),)+
@@ -56,17 +58,17 @@ macro_rules! algorithms {
 }
 
 algorithms! {
-    /// By turns, smoothly interleaved by weight.
+    /// Each server in turn, smoothly interleaved by weight.
     RoundRobin "round-robin" round_robin::RoundRobin::new;
-    /// The fewest connections for the weight.
+    /// The server with the fewest connections for its weight.
     LeastConnections "least-connections" |_: &_| least_connections::LeastConnections;
-    /// The same client to the same server.
+    /// The same server for the same client.
     Source "source" source::Source::new;
-    /// Two by chance, the less busy one of them.
+    /// The less busy one of two randomly chosen servers.
     RandomTwo "random-two" |_: &_| random_two::RandomTwo;
-    /// The first in the list that has room.
+    /// The first server of the list that is not full.
     First "first" |_: &_| first::First;
-    /// The quickest to answer for its load.
+    /// The server with the lowest latency for its load.
     LeastLatency "least-latency" |_: &_| least_latency::LeastLatency;
 }
 
@@ -76,7 +78,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A name that no algorithm has.
+/// Error: no algorithm has this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownAlgorithm(String);
 
@@ -105,7 +107,7 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The servers of one tier at the moment of a choice; a seat is a place in that tier.
+/// Servers of one tier at the moment of a choice. A seat is an index into the tier.
 pub struct Field<'a> {
     members: &'a [Member],
     tier: &'a [usize],
@@ -125,29 +127,29 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether the seat may be given to this request: not full, not tried before.
+    /// Returns whether the seat is available to this request: not full and not tried before.
     ///
-    /// Down, draining and weightless servers have no seat at all.
+    /// Servers that are down, draining or without weight have no seat.
     pub fn is_open(&self, seat: usize, request: &PickRequest<'_>) -> bool {
         !request.tried.contains(self.tier[seat]) && !self.load(seat).is_full()
     }
 
-    /// The seats open to this request, in the order of the configuration.
+    /// Returns the seats that are open to this request, in the order of the configuration.
     pub fn open(&self, request: &PickRequest<'_>) -> impl Iterator<Item = usize> {
         (0..self.tier.len()).filter(|&seat| self.is_open(seat, request))
     }
 
-    /// The weight of the server in a seat; never zero.
+    /// Returns the weight of the server in a seat; never zero.
     pub fn weight(&self, seat: usize) -> u64 {
         u64::from(self.members[self.tier[seat]].weight)
     }
 
-    /// The counters of the server in a seat.
+    /// Returns the counters of the server in a seat.
     pub fn load(&self, seat: usize) -> &Load {
         &self.members[self.tier[seat]].load
     }
 
-    /// How busy a seat would be with one connection more.
+    /// Returns how busy a seat would be with one more connection.
     pub fn cost(&self, seat: usize) -> Cost {
         Cost {
             amount: u128::from(self.load(seat).active_everywhere()) + 1,
@@ -155,7 +157,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The service's place in its order of turns.
+    /// Returns the service's position in its rotation.
     pub fn cursor(&self) -> &RotationCursor {
         self.cursor
     }
@@ -170,8 +172,8 @@ impl<'a> Field<'a> {
             .any(|&index| !request.tried.contains(index))
     }
 
-    /// The cheapest of some seats; equal ones take turns, else the first of the list gets every
-    /// idle moment.
+    /// Returns the cheapest of the seats. Seats of equal cost rotate; otherwise the first of the
+    /// list would get every client while all are idle.
     fn cheapest(&self, seats: impl Iterator<Item = (usize, Cost)>) -> Option<usize> {
         let mut best: Option<Cost> = None;
         let mut equals = Vec::new();
@@ -188,9 +190,9 @@ impl<'a> Field<'a> {
         if equals.len() < 2 {
             return equals.pop();
         }
-        // The next one in the round of all seats, as round-robin does. Taking the cursor modulo the
-        // number of equals looks like a rotation too, but falls in step with how that number
-        // changes.
+        // Choose the next of these seats in the rotation over all seats, like round-robin. The
+        // cursor modulo the number of equal seats is not a rotation: it correlates with changes of
+        // that number.
         let seats = self.tier.len();
         let turn = (self.cursor.advance() % seats as u64) as usize;
         let ahead = |seat: usize| (seat + seats - turn) % seats;
@@ -200,7 +202,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// An amount per weight; compared exactly, without division.
+/// Amount per weight; compared exactly, without division.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     amount: u128,

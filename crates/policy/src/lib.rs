@@ -1,4 +1,5 @@
-//! Decides: which server gets a client, which servers are alive. Pure; time comes as an argument.
+//! Decision logic of the pooler: routing, balancing, health and roles. Pure: no I/O, and the time
+//! is an argument.
 #![forbid(unsafe_code)]
 
 pub mod balance;

@@ -1,29 +1,29 @@
-//! One server's load: connections in use against its limit, and how long it takes to answer.
+//! Measures the load of one server: connections in use against the limit, and latency.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::permits::{Permits, UNLIMITED};
 
-/// Half of the distance to a lower latency is forgotten in this time.
+/// Time in which half of the difference to a lower latency is forgotten.
 const LATENCY_HALF_LIFE_MS: f32 = 10_000.0;
 
-/// A server that was never measured is offered one trial client per this time.
+/// Interval at which a server that was never measured is offered one trial client.
 const TRIAL_PAUSE_MS: u32 = 1_000;
 
 /// Counters of one server, shared by every service that lists it and by every worker.
 ///
-/// All orderings are relaxed: each counter stands for itself, nothing else is published through it.
-/// Aligned to a cache line so that two servers' counters never share one.
+/// All orderings are relaxed: the counters are independent and publish no other data. Aligned to a
+/// cache line so that the counters of two servers never share one.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Load {
-    /// Its connections against its limit.
+    /// Connections of the server against its limit.
     pub places: Permits,
     latency: AtomicU64,
 }
 
 impl Load {
-    /// An idle server; `None` means it takes any number of connections.
+    /// Creates the counters of an idle server; `None` means no limit.
     pub fn new(max_connections: Option<u32>) -> Load {
         Load {
             places: Permits::new(max_connections.unwrap_or(UNLIMITED)),
@@ -31,53 +31,55 @@ impl Load {
         }
     }
 
-    /// Changes the limit; connections above a lowered limit stay until they end by themselves.
+    /// Changes the limit. Connections above a lowered limit remain until they end by themselves.
     pub fn set_max_connections(&self, max_connections: Option<u32>) {
         self.places.set_limit(max_connections.unwrap_or(UNLIMITED));
     }
 
-    /// Connections of this process reserved now.
+    /// Returns the number of reserved connections in this process.
     pub fn active(&self) -> u32 {
         self.places.in_use()
     }
 
-    /// The same with those of other processes.
+    /// Returns the number of reserved connections in all processes.
     pub fn active_everywhere(&self) -> u32 {
         self.active().saturating_add(self.places.in_use_elsewhere())
     }
 
-    /// Whether a reservation would fail now.
+    /// Returns whether a reservation would fail now.
     pub fn is_full(&self) -> bool {
         self.places.is_full()
     }
 
-    /// Takes one connection out of the limit; false when the server is full.
+    /// Reserves one connection under the limit; false if the server is full.
     pub fn try_reserve(&self) -> bool {
         self.places.try_acquire()
     }
 
-    /// Gives one reserved connection back.
+    /// Releases one reserved connection.
     pub fn release(&self) {
         let released = self.places.give_back();
         debug_assert!(released, "released a connection that was not reserved");
     }
 
-    /// Records that the server took `took_us` to answer.
+    /// Records that the server took `took_us` to respond.
     ///
-    /// Peak EWMA: a slower answer counts at once and in full, faster ones are believed slowly.
+    /// Peak EWMA: a slower response counts immediately and in full; faster ones lower the value
+    /// slowly.
     pub fn observe_latency(&self, now_us: u64, took_us: u64) {
         let now = now_ms(now_us);
         let sample = (took_us as f32).max(1.0);
-        // A lost race means one sample less, which the next one makes good.
+        // A lost race loses one sample, which the next sample compensates.
         let _ = self.latency.fetch_update(Relaxed, Relaxed, |packed| {
             let old = Latency::unpack(packed);
             Some(old.observe(now, sample).pack())
         });
     }
 
-    /// The latency believed at `now_us`; zero means never measured.
+    /// Returns the estimated latency at `now_us`; zero means never measured.
     ///
-    /// It fades while nothing is measured, so that a server which was slow once is tried again.
+    /// The value decays while nothing is measured, so that a server that was slow once is tried
+    /// again.
     pub fn latency_us(&self, now_us: u64) -> u64 {
         let latency = Latency::unpack(self.latency.load(Relaxed));
         if latency.value_us == 0.0 {
@@ -87,7 +89,8 @@ impl Load {
         (faded as u64).max(1)
     }
 
-    /// Asks to be the one client that tries a never measured server; false when another is at it.
+    /// Claims the trial of a server that was never measured; false if another client has claimed
+    /// it.
     pub(crate) fn claim_trial(&self, now_us: u64) -> bool {
         let now = now_ms(now_us).max(1);
         self.latency
@@ -104,10 +107,11 @@ impl Load {
     }
 }
 
-/// What the 64 bits hold: when it was last changed and the value then; zero is "never measured".
+/// Content of the 64-bit word: time of the last change and the value then; zero means never
+/// measured.
 ///
 /// Packed in one word so that readers never see the time of one sample with the value of another.
-/// A float, because the steps of decay between two close samples are far below one microsecond.
+/// The value is a float because decay between two close samples is far below one microsecond.
 #[derive(Clone, Copy)]
 struct Latency {
     at_ms: u32,
@@ -135,7 +139,7 @@ impl Latency {
         }
         let kept = self.kept(now);
         let value_us = self.value_us * kept + sample_us * (1.0 - kept);
-        // A worker with a slightly older clock must not turn the time back: it would be decayed
+        // A worker with a slightly older clock must not set the time back: the value would decay
         // twice.
         let at_ms = if age_ms(self.at_ms, now) == 0 {
             self.at_ms
@@ -150,12 +154,13 @@ impl Latency {
     }
 }
 
-/// Milliseconds cut to 32 bits: they wrap after 49 days, `age_ms` copes.
+/// Returns milliseconds truncated to 32 bits. They wrap after 49 days, which `age_ms` handles.
 fn now_ms(now_us: u64) -> u32 {
     (now_us / 1_000) as u32
 }
 
-/// Time from `then` to `now`; zero when `then` is slightly later (workers' clocks are read apart).
+/// Returns the time from `then` to `now`. Zero if `then` is slightly later, since workers read
+/// their clocks separately.
 fn age_ms(then: u32, now: u32) -> u32 {
     let age = now.wrapping_sub(then);
     if age > u32::MAX / 2 { 0 } else { age }
@@ -169,8 +174,8 @@ mod tests {
 
     const SECOND_US: u64 = 1_000_000;
 
-    /// A limit below the number of processors, so that it is reached all the time; turned into
-    /// "look whether it is full, then add" this is red.
+    /// Uses a limit below the number of processors, so that it is reached all the time. Fails if
+    /// the code checks for a free permit and then adds in two steps.
     #[test]
     fn eight_workers_reserving_at_once_never_exceed_the_limit() {
         let load = Load::new(Some(1));

@@ -1,28 +1,28 @@
-//! Places under a limit: taken here, and by other processes that the limit holds for as well.
+//! Counts the permits of a limit that this process shares with other processes.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// No limit.
+/// Value of a limit that means "no limit".
 pub const UNLIMITED: u32 = u32::MAX;
 
-/// Counts what is taken of a limit, over all workers of this process and over other processes.
+/// Permits in use under a limit, counted over all workers of this process and over other processes.
 ///
-/// While an old process drains, the new one counts the old one's places as taken. Only the control
-/// plane changes limits; anybody takes places.
+/// While an old process drains, the new process counts the old one's permits as in use. Only the
+/// control plane changes limits; any thread acquires permits.
 #[derive(Debug)]
 pub struct Permits {
-    /// What this process may take, in the upper half, and what it has taken: one word, so that a
-    /// limit lowered now holds for whoever comes now, and the answer to "how many are taken" is
+    /// This process's share of the limit in the upper half, permits in use in the lower half. They
+    /// share one word so that a lowered limit applies to the next acquisition and the count is
     /// exact.
     word: AtomicU64,
     limit: AtomicU32,
     elsewhere: AtomicU32,
-    /// What this process may have at most, once it hands over to another one.
+    /// Maximum share of this process after it begins to hand over to another one.
     ceiling: AtomicU32,
 }
 
 impl Permits {
-    /// Nothing is taken yet.
+    /// Creates a limit with no permit in use.
     pub fn new(limit: u32) -> Permits {
         Permits {
             word: AtomicU64::new(pack(limit, 0)),
@@ -32,34 +32,34 @@ impl Permits {
         }
     }
 
-    /// Places taken in this process.
+    /// Returns the number of permits in use in this process.
     pub fn in_use(&self) -> u32 {
         unpack(self.word.load(Relaxed)).1
     }
 
-    /// Places that other processes have, or may come to have without asking.
+    /// Returns the number of permits that other processes use, or may acquire without notice.
     pub fn in_use_elsewhere(&self) -> u32 {
         self.elsewhere.load(Relaxed)
     }
 
-    /// The limit over all processes.
+    /// Returns the limit over all processes.
     pub fn limit(&self) -> u32 {
         self.limit.load(Relaxed)
     }
 
-    /// Places that this process could take now.
+    /// Returns the number of permits that this process could acquire now.
     pub fn free(&self) -> u32 {
         let (share, taken) = unpack(self.word.load(Relaxed));
         share.saturating_sub(taken)
     }
 
-    /// Whether nothing could be taken now.
+    /// Returns whether no permit could be acquired now.
     pub fn is_full(&self) -> bool {
         let (share, taken) = unpack(self.word.load(Relaxed));
         taken >= share
     }
 
-    /// Takes one; false when there is none. The count never exceeds the limit, not even for a
+    /// Acquires a permit; false if there is none. The count never exceeds the limit, not even for a
     /// moment.
     pub fn try_acquire(&self) -> bool {
         let one_more = |word| {
@@ -69,7 +69,8 @@ impl Permits {
         self.word.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
-    /// Gives one back; false when none was taken: wrapped around, it would look full for ever.
+    /// Releases a permit; false if none was in use. Without this check the count would wrap around
+    /// and the limit would look full forever.
     pub fn give_back(&self) -> bool {
         let one_less = |word| {
             let (share, taken) = unpack(word);
@@ -78,36 +79,37 @@ impl Permits {
         self.word.fetch_update(Relaxed, Relaxed, one_less).is_ok()
     }
 
-    /// Another limit; what is taken above a lowered one stays until it is given back.
+    /// Changes the limit. Permits in use above a lowered limit remain until they are released.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Relaxed);
         self.share_out();
     }
 
-    /// What other processes have changes.
+    /// Sets the number of permits that belong to other processes.
     pub fn set_elsewhere(&self, places: u32) {
         self.elsewhere.store(places, Relaxed);
         self.share_out();
     }
 
-    /// Keeps what is taken and half of what is free; the rest is another process's from now on.
+    /// Keeps the permits in use and half of the free ones; the others now belong to another
+    /// process.
     pub fn keep_half(&self) {
         self.lower_ceiling(|share, taken| taken + (share.saturating_sub(taken)) / 2);
     }
 
-    /// Keeps what is taken and so many more; never more than before.
+    /// Keeps the permits in use and `more` of the free ones; never increases the share.
     pub fn keep_taken_and(&self, more: u32) {
         self.lower_ceiling(|share, taken| share.min(taken.saturating_add(more)));
     }
 
-    /// Takes the whole limit back.
+    /// Takes back the whole limit.
     pub fn take_back(&self) {
         self.ceiling.store(UNLIMITED, Relaxed);
         self.share_out();
     }
 
-    /// Returns the places that this process has, or may come to have without asking: the next
-    /// process must count as many as taken.
+    /// Returns the number of permits that this process uses, or may acquire without notice. The
+    /// next process must count all of them as in use.
     pub fn claimed(&self) -> u32 {
         let (share, taken) = unpack(self.word.load(Relaxed));
         if share == UNLIMITED {
@@ -127,7 +129,7 @@ impl Permits {
             self.ceiling.store(share, Relaxed);
             Some(pack(share, taken))
         };
-        // Never refused: the closure always has an answer.
+        // Cannot fail: the closure always returns a value.
         let _ = self.word.fetch_update(Relaxed, Relaxed, lowered);
     }
 
@@ -140,7 +142,7 @@ impl Permits {
             claim.saturating_sub(self.in_use_elsewhere())
         };
         let shared = |word| Some(pack(share, unpack(word).1));
-        // Never refused: the closure always has an answer.
+        // Cannot fail: the closure always returns a value.
         let _ = self.word.fetch_update(Relaxed, Relaxed, shared);
     }
 }

@@ -1,33 +1,34 @@
-//! What binds a client to its server connection: state that no other connection has and that cannot
-//! be moved to one. Which event ends which bond, and what is left to do when the client leaves.
+//! Defines the reasons that pin a client to its server connection, the events that end them, and
+//! the action at release. Pinning state exists on one connection only and cannot be moved to
+//! another.
 //!
-//! A pin is taken as soon as it may exist and kept until it certainly does not: several LISTENs are
-//! one pin, which only UNLISTEN * ends.
+//! A pin is set as soon as its reason may exist, and kept until the reason certainly does not. For
+//! example, several LISTENs are one pin, which only UNLISTEN * ends.
 
 use std::fmt;
 
-/// One reason. The first of those held, in this order, is the one that is shown.
+/// Reason for a pin. The status shows the first of the present reasons in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pin {
-    /// A replication or binlog stream: the connection is nothing else from now on.
+    /// A replication or binlog stream: the connection serves nothing else from now on.
     Replication,
-    /// A transaction is open, savepoints and cursors in it.
+    /// An open transaction, with its savepoints and cursors.
     Transaction,
-    /// MySQL: autocommit is off, and a transaction may begin unasked.
+    /// MySQL: autocommit is off, so any statement may begin a transaction.
     AutocommitOff,
-    /// MySQL: an XA transaction between its START and its PREPARE, COMMIT or ROLLBACK.
+    /// MySQL: an XA transaction between START and its PREPARE, COMMIT or ROLLBACK.
     Xa,
     /// A portal or cursor that a later message may fetch from.
     Cursor,
     /// PostgreSQL: a WITH HOLD cursor.
     HeldCursor,
-    /// MySQL: COM_STMT_SEND_LONG_DATA without its execution.
+    /// MySQL: COM_STMT_SEND_LONG_DATA that was not yet followed by an execution.
     LongData,
     /// Temporary tables.
     TemporaryTable,
     /// PostgreSQL: LISTEN.
     Listen,
-    /// Advisory locks of the session, GET_LOCK, the locking service.
+    /// Advisory locks of the session, GET_LOCK, or locks of the locking service.
     NamedLock,
     /// MySQL: LOCK TABLES.
     TableLock,
@@ -37,50 +38,51 @@ pub enum Pin {
     BackupLock,
     /// MySQL: an open HANDLER.
     Handler,
-    /// PREPARE in SQL that is not followed.
+    /// PREPARE in SQL that is not tracked.
     Prepared,
-    /// What nextval gave, for currval and lastval.
+    /// A value returned by nextval, needed by currval and lastval.
     Sequence,
-    /// PostgreSQL: currval or lastval asks what nextval gave; that alone binds nobody.
+    /// PostgreSQL: currval or lastval reads a value of nextval; this alone does not pin.
     SequenceRead,
-    /// PostgreSQL: up to the end of the transaction, temporary tables may stand before others of
-    /// their names; that alone binds nobody.
+    /// PostgreSQL: until the end of the transaction, temporary tables may shadow others of the same
+    /// names; this alone does not pin.
     TableShadowing,
-    /// PostgreSQL: the same of settings by which texts are read; that alone binds nobody.
+    /// PostgreSQL: until the end of the transaction, settings may change how texts are parsed; this
+    /// alone does not pin.
     ParseSettings,
-    /// What setseed began.
+    /// A random sequence started by setseed.
     RandomSeed,
-    /// PostgreSQL: a library was loaded.
+    /// PostgreSQL: a loaded library.
     Library,
-    /// PostgreSQL: a procedural language keeps what a function gave it.
+    /// PostgreSQL: state that a function left in a procedural language.
     LanguageState,
-    /// Settings changed in a way that cannot be told.
+    /// Settings whose changes cannot be determined.
     Settings,
-    /// PostgreSQL: who the session acts as, which RESET ALL leaves alone, may be among them. MySQL:
-    /// SET ROLE, which COM_RESET_CONNECTION leaves alone.
+    /// PostgreSQL: the settings may include the current role, which RESET ALL leaves unchanged.
+    /// MySQL: SET ROLE, which COM_RESET_CONNECTION leaves unchanged.
     Role,
-    /// MySQL: user variables set to what cannot be told.
+    /// MySQL: user variables with values that cannot be determined.
     Variables,
     /// MySQL: SQL_CALC_FOUND_ROWS, for FOUND_ROWS().
     FoundRows,
-    /// MySQL: what LAST_INSERT_ID() is about to be asked for.
+    /// MySQL: a value that LAST_INSERT_ID() is about to return.
     InsertId,
     /// MySQL: `sql_log_bin` is off or `gtid_next` is set.
     Binlog,
-    /// Something that is not known: it may have left anything behind.
+    /// An unknown statement, which may have left any state.
     Unknown,
 }
 
-/// What ends pins.
+/// Event that ends pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnpinEvent {
-    /// The server says that no transaction is open any more.
+    /// The server reports that no transaction is open.
     TransactionEnded,
     /// MySQL: autocommit is on again.
     AutocommitOn,
-    /// MySQL: XA PREPARE, COMMIT … ONE PHASE, ROLLBACK.
+    /// MySQL: XA PREPARE, XA COMMIT … ONE PHASE or XA ROLLBACK.
     XaEnded,
-    /// No portal or cursor of the protocol is open any more.
+    /// No portal or cursor of the protocol is open.
     CursorsClosed,
     /// CLOSE ALL.
     CloseAll,
@@ -100,32 +102,31 @@ pub enum UnpinEvent {
     DiscardTemp,
     /// DISCARD SEQUENCES.
     DiscardSequences,
-    /// RESET ALL. Releases no lock, and leaves `role` and `session_authorization` as they are.
+    /// RESET ALL. Releases no lock, and leaves `role` and `session_authorization` unchanged.
     ResetAll,
     /// DISCARD ALL, which cannot run in a transaction.
     DiscardAll,
-    /// COM_RESET_CONNECTION or COM_CHANGE_USER, succeeded.
+    /// COM_RESET_CONNECTION or COM_CHANGE_USER that succeeded.
     ResetConnection,
 }
 
-/// What to do with a server connection whose client has left.
+/// Action for a server connection after its client disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseAction {
-    /// Nothing binds: it can be lent as it is.
+    /// No pin: the connection can be reused as it is.
     Keep,
-    /// Roll back what is open, then reset it (DISCARD ALL, COM_RESET_CONNECTION): then it can be
-    /// lent.
+    /// Roll back the open transaction, then reset (DISCARD ALL, COM_RESET_CONNECTION) before reuse.
     Reset,
-    /// Nothing makes it safe for another client.
+    /// No reset makes the connection safe for another client.
     Close,
 }
 
-/// The pins of one client.
+/// Set of the pins of one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Pins(u32);
 
 impl Pin {
-    /// Every reason, in its order.
+    /// Every reason, in order.
     pub const ALL: [Pin; 29] = [
         Pin::Replication,
         Pin::Transaction,
@@ -160,7 +161,7 @@ impl Pin {
 }
 
 /// Reasons that end by themselves, with the transaction, the result or the next statement, or that
-/// pin nobody alone.
+/// do not pin alone.
 const PASSING: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Transaction,
@@ -175,8 +176,8 @@ const PASSING: Pins = Pins::of(&[
     Pin::InsertId,
 ]);
 
-/// What DISCARD ALL leaves behind. A loaded library stays; the generator of random() and what
-/// languages keep, too.
+/// Reasons that survive DISCARD ALL. A loaded library remains, and so do the generator of random()
+/// and the state of languages.
 const SURVIVES_DISCARD: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Transaction,
@@ -186,7 +187,7 @@ const SURVIVES_DISCARD: Pins = Pins::of(&[
     Pin::Unknown,
 ]);
 
-/// What COM_RESET_CONNECTION leaves behind, or is not certain to end.
+/// Reasons that survive COM_RESET_CONNECTION or may survive it.
 const SURVIVES_RESET: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Xa,
@@ -195,8 +196,8 @@ const SURVIVES_RESET: Pins = Pins::of(&[
     Pin::Unknown,
 ]);
 
-/// What keeps a connection from being made fit for another client: what survives both ways to
-/// reset it, once its transaction is rolled back. A seed harms nobody who did not set one.
+/// Reasons after which no reset makes a connection safe for another client, even after its
+/// transaction is rolled back. A seed is harmless to a client that did not set one.
 const CANNOT_BE_CLEANED: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Xa,
@@ -208,10 +209,10 @@ const CANNOT_BE_CLEANED: Pins = Pins::of(&[
 ]);
 
 impl Pins {
-    /// Nothing binds.
+    /// The empty set.
     pub const NONE: Pins = Pins(0);
 
-    /// These reasons.
+    /// Returns the set of the given reasons.
     #[must_use]
     pub const fn of(pins: &[Pin]) -> Pins {
         let (mut bits, mut index) = (0, 0);
@@ -222,70 +223,70 @@ impl Pins {
         Pins(bits)
     }
 
-    /// Binds for another reason.
+    /// Adds a reason.
     pub fn add(&mut self, pin: Pin) {
         self.0 |= pin.bit();
     }
 
-    /// Binds no more for this reason.
+    /// Returns the set without one reason.
     #[must_use]
     pub const fn without(self, pin: Pin) -> Pins {
         Pins(self.0 & !pin.bit())
     }
 
-    /// Those of these reasons that are not among the others.
+    /// Returns the reasons that are not in `others`.
     #[must_use]
     pub const fn except(self, others: Pins) -> Pins {
         Pins(self.0 & !others.0)
     }
 
-    /// Those of these reasons that are among the others, too.
+    /// Returns the reasons that are in `others`, too.
     #[must_use]
     pub const fn within(self, others: Pins) -> Pins {
         Pins(self.0 & others.0)
     }
 
-    /// The reasons that last beyond the transaction, until the client ends them.
+    /// Returns the reasons that last beyond the transaction, until the client ends them.
     #[must_use]
     pub const fn lasting(self) -> Pins {
         self.except(PASSING)
     }
 
-    /// Binds for the reasons of both.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, other: Pins) -> Pins {
         Pins(self.0 | other.0)
     }
 
-    /// An event ends some of them.
+    /// Removes the reasons that an event ends.
     pub fn release(&mut self, by: UnpinEvent) {
         self.0 &= !released(by).0;
     }
 
-    /// Whether nothing binds.
+    /// Returns whether there is no pin.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether that reason binds.
+    /// Returns whether a reason is in the set.
     #[must_use]
     pub const fn has(self, pin: Pin) -> bool {
         self.0 & pin.bit() != 0
     }
 
-    /// The reasons, in their order.
+    /// Returns the reasons in order.
     pub fn iter(self) -> impl Iterator<Item = Pin> {
         Pin::ALL.into_iter().filter(move |pin| self.has(*pin))
     }
 
-    /// The text of the first reason: what `route` is told.
+    /// Returns the text of the first reason, which `route` reports.
     #[must_use]
     pub fn first(self) -> Option<&'static str> {
         self.iter().next().map(Pin::as_str)
     }
 
-    /// What to do with the connection now that the client has left.
+    /// Returns the action for the connection now that the client has disconnected.
     #[must_use]
     pub const fn release_action(self) -> ReleaseAction {
         if self.is_empty() {
@@ -298,7 +299,7 @@ impl Pins {
     }
 }
 
-/// All reasons, with commas between them.
+/// Shows all reasons, separated by commas.
 impl fmt::Display for Pins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, pin) in self.iter().enumerate() {
@@ -310,7 +311,7 @@ impl fmt::Display for Pins {
 }
 
 impl Pin {
-    /// For the status.
+    /// Returns the text for the status.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,29 +1,30 @@
-//! Slow start: how much of its weight a server has while it warms up after coming back.
+//! Slow start: computes the part of its weight that a server has while it warms up after recovery.
 
-/// Members' weights are configured weights times this, so that a tenth of weight 1 is still a
-/// number.
+/// Factor between configured weights and members' weights, so that a tenth of weight 1 is still an
+/// integer.
 ///
-/// Servers that do not ramp are scaled too: only the ratio between weights matters.
+/// The weights of servers that do not ramp are scaled too: only the ratio between weights matters.
 pub const WEIGHT_SCALE: u32 = 10;
 
-/// Steps in which the weight grows: each one costs a new snapshot, finer ones change nothing a
-/// client feels.
+/// Number of steps in which the weight grows. Each step costs a new snapshot, and clients would not
+/// notice finer ones.
 const STEPS: u64 = 10;
 
-/// The weight of a server at one moment of its slow start.
+/// Weight of a server at one moment of its slow start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RampedWeight {
-    /// What goes in `Member::weight`: scaled by `WEIGHT_SCALE`, zero only if the configured weight
-    /// is.
+    /// Value for `Member::weight`: scaled by `WEIGHT_SCALE`, zero only if the configured weight is
+    /// zero.
     pub weight: u32,
-    /// When to ask again; `None` when the full weight is reached.
+    /// Time until the next step, in ms; `None` at full weight.
     pub next_step_in_ms: Option<u64>,
 }
 
-/// The weight of a server that has been up for `up_for_ms`; `slow_start_ms` zero means no slow
-/// start.
+/// Returns the weight of a server that has been up for `up_for_ms`. `slow_start_ms` zero means no
+/// slow start.
 ///
-/// It is the elapsed part of the slow start in tenths, at least one tenth: full exactly at the end.
+/// The weight grows with the elapsed tenths of the slow start: at least one tenth, and full exactly
+/// at the end.
 pub fn effective_weight(weight: u32, up_for_ms: u64, slow_start_ms: u64) -> RampedWeight {
     if weight == 0 || up_for_ms >= slow_start_ms {
         return RampedWeight {
@@ -45,7 +46,7 @@ fn step_at(up_for_ms: u64, slow_start_ms: u64) -> u64 {
     u64::try_from(step).unwrap_or(STEPS)
 }
 
-/// The first millisecond at which `step_at` answers `step`.
+/// Returns the first millisecond at which `step_at` returns `step`.
 fn step_starts_ms(step: u64, slow_start_ms: u64) -> u64 {
     let start = (u128::from(step) * u128::from(slow_start_ms)).div_ceil(u128::from(STEPS));
     u64::try_from(start).unwrap_or(u64::MAX)

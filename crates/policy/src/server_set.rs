@@ -1,4 +1,4 @@
-//! A service's servers as an immutable snapshot, and the choice of one of them for one client.
+//! Holds an immutable snapshot of a service's servers and chooses one of them for a client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::balance::{Algorithm, Balance, Field};
 use crate::load::Load;
 
-/// Reservations lost to other workers in a row before the servers are taken to be full.
+/// Consecutive reservations lost to other workers after which the servers count as full.
 const RACES_LOST_MAX: usize = 64;
 
-/// One server of a service as the snapshot sees it.
+/// One server of a service in a snapshot.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// Who it is, whatever its place in the list: a hash of its address. `source` places servers by
-    /// it, so that a reload which removes one server, and every other balancer, keeps the rest in
-    /// place.
+    /// Identity of the server: a hash of its address, independent of its index. `source` maps keys
+    /// by it. So a reload that removes one server moves few other keys, and other balancers choose
+    /// alike.
     pub id: u64,
-    /// Effective weight now, scaled by `ramp::WEIGHT_SCALE`; zero takes no new clients.
+    /// Current effective weight, scaled by `ramp::WEIGHT_SCALE`; zero takes no new clients.
     pub weight: u32,
-    /// Used only while no other server takes clients.
+    /// True if the server is used only while no other server takes clients.
     pub backup: bool,
-    /// Up (or not yet known to be down) and not draining.
+    /// True if the server is up (or not yet known to be down) and not draining.
     pub accepting: bool,
-    /// Its counters, shared with every other service and snapshot that lists it.
+    /// Counters of the server, shared with every other service and snapshot that lists it.
     pub load: Arc<Load>,
 }
 
@@ -33,31 +33,31 @@ impl Member {
     }
 }
 
-/// What a choice depends on, besides the servers.
+/// Input of a choice, besides the servers.
 #[derive(Debug, Clone, Copy)]
 pub struct PickRequest<'a> {
-    /// A hash of what the client is known by; equal keys go to the same server under `source`.
+    /// Hash of the client's identity; equal keys get the same server under `source`.
     pub key: u64,
-    /// Servers that already failed this client.
+    /// Servers that already failed for this client.
     pub tried: &'a MemberSet,
-    /// Any 64 random bits.
+    /// 64 random bits.
     pub random: u64,
-    /// The time on the clock that latencies are measured with.
+    /// Current time, on the clock that latencies are measured with.
     pub now_us: u64,
 }
 
-/// The outcome of a choice.
+/// Outcome of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
-    /// The index of a member. One connection of its `Load` is now reserved: the caller releases it.
+    /// Index of a member. One connection of its `Load` is now reserved; the caller releases it.
     Server(usize),
-    /// Servers are up, but all that may be asked are at their limit: the client may wait.
+    /// Servers are up, but every untried one is at its limit: the client may wait.
     AllFull,
-    /// Nobody is left to ask: all are down, draining, or failed this client already.
+    /// No server is left to try: all are down, draining, or have already failed for this client.
     NoneUp,
 }
 
-/// The servers of one service at one moment; built anew whenever anything about them changes.
+/// Servers of one service at one moment; rebuilt on every change.
 pub struct ServerSet {
     algorithm: Algorithm,
     members: Vec<Member>,
@@ -67,8 +67,8 @@ pub struct ServerSet {
 }
 
 impl ServerSet {
-    /// A snapshot of `members`. The cursor belongs to the service and goes from snapshot to
-    /// snapshot.
+    /// Creates a snapshot of `members`. The cursor belongs to the service and is passed from
+    /// snapshot to snapshot.
     pub fn new(
         algorithm: Algorithm,
         members: Vec<Member>,
@@ -86,7 +86,7 @@ impl ServerSet {
         }
     }
 
-    /// Chooses a server and reserves one connection of it.
+    /// Chooses a server and reserves one of its connections.
     pub fn pick(&self, request: &PickRequest<'_>) -> Pick {
         let field = Field::new(&self.members, &self.tier, &self.cursor);
         for _ in 0..RACES_LOST_MAX {
@@ -104,13 +104,13 @@ impl ServerSet {
         }
     }
 
-    /// All servers of the service, in the order of the configuration.
+    /// Returns all servers of the service, in the order of the configuration.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// How many servers clients are sent to now, full ones included; backups count while they
-    /// serve.
+    /// Returns the number of servers that clients are sent to now, including full ones. Backup
+    /// servers count while they serve.
     pub fn eligible_count(&self) -> usize {
         self.tier.len()
     }
@@ -129,7 +129,8 @@ impl fmt::Debug for ServerSet {
     }
 }
 
-/// Members that take clients: the backups only if there is no other. Full is not down: it stays in.
+/// Returns the members that take clients: backup servers only if there is no other. A full server
+/// is not down and remains included.
 fn tier_in_use(members: &[Member]) -> Vec<usize> {
     let taking = |backup: bool| {
         let of_tier =
@@ -145,24 +146,24 @@ fn tier_in_use(members: &[Member]) -> Vec<usize> {
     }
 }
 
-/// A service's place in its order of turns, shared by all workers, outliving snapshots.
+/// Position of a service in its rotation, shared by all workers and kept across snapshots.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct RotationCursor(AtomicU64);
 
 impl RotationCursor {
-    /// This turn; the next caller gets the next one.
+    /// Returns this turn and advances to the next one.
     pub(crate) fn advance(&self) -> u64 {
         self.0.fetch_add(1, Relaxed)
     }
 
-    /// Counts turns that went unused.
+    /// Skips unused turns.
     pub(crate) fn skip(&self, turns: u64) {
         self.0.fetch_add(turns, Relaxed);
     }
 }
 
-/// A small set of member indices. Holds the first 64 without allocating, more if it must.
+/// Small set of member indices. The first 64 need no allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemberSet {
     first: u64,
@@ -170,7 +171,7 @@ pub struct MemberSet {
 }
 
 impl MemberSet {
-    /// The empty set.
+    /// Returns the empty set.
     pub const fn none() -> MemberSet {
         MemberSet {
             first: 0,
@@ -187,7 +188,7 @@ impl MemberSet {
         }
     }
 
-    /// Whether a member is in the set.
+    /// Returns whether a member is in the set.
     pub fn contains(&self, index: usize) -> bool {
         if index < 64 {
             self.first & 1 << index != 0

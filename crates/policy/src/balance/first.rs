@@ -1,4 +1,5 @@
-//! First: the first server of the list that has room; the others stay idle until it is full.
+//! Algorithm `first`: chooses the first server of the list that is not full; later servers stay
+//! idle until then.
 
 use super::{Balance, Field};
 use crate::server_set::PickRequest;

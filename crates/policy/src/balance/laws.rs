@@ -1,4 +1,5 @@
-//! Laws that every algorithm obeys; they run over `Algorithm::ALL`, a new one is tested unasked.
+//! Laws for all algorithms. They run over `Algorithm::ALL`, so a new algorithm is tested
+//! automatically.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use super::Algorithm;
 use crate::ramp::WEIGHT_SCALE;
 use crate::{Load, Member, MemberSet, Pick, PickRequest, RotationCursor, ServerSet};
 
-/// Random numbers that are the same in every run.
+/// Pseudorandom numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -39,7 +40,7 @@ fn member(id: u64, weight: u32) -> Member {
     }
 }
 
-/// A pool of anything: down, draining, weightless, backup, full, half full, measured or not.
+/// Returns a random pool: down, draining, weightless, backup, full, half full, measured or not.
 fn any_members(dice: &mut Dice) -> Vec<Member> {
     let count = dice.below(9);
     let any_member = |id| {
@@ -72,8 +73,8 @@ fn any_tried(dice: &mut Dice, count: usize) -> MemberSet {
     tried
 }
 
-/// What the rules say, written the plain way: the servers that may be picked, and the answer if
-/// none may.
+/// Plain implementation of the rules. Returns the servers that may be picked, and the result if
+/// there is none.
 fn rules(members: &[Member], tried: &MemberSet) -> (Vec<usize>, Pick) {
     let taking = |index: &usize| members[*index].accepting && members[*index].weight > 0;
     let all: Vec<usize> = (0..members.len()).filter(taking).collect();
@@ -138,8 +139,8 @@ fn only_a_server_that_takes_this_client_is_picked_and_none_only_if_there_is_none
     }
 }
 
-/// Clients come one by one and stay for a random time, `together` of them on average; all servers
-/// answer equally fast. Returns each server's share of the clients.
+/// Simulates clients that arrive one by one and stay for a random time, `together` of them on
+/// average. All servers are equally fast. Returns each server's share of the clients.
 fn shares(algorithm: Algorithm, members: &[Member], together: u64) -> Vec<f64> {
     const CLIENTS: u64 = 40_000;
     let mut dice = Dice(7);
@@ -177,7 +178,7 @@ fn shares(algorithm: Algorithm, members: &[Member], together: u64) -> Vec<f64> {
         .collect()
 }
 
-/// `first` is the one that by its nature knows no shares.
+/// Returns the algorithms that respect weights: all except `first`, which has no shares.
 fn weighing() -> impl Iterator<Item = Algorithm> {
     let all = Algorithm::ALL.iter().copied();
     all.filter(|&algorithm| algorithm != Algorithm::First)
@@ -192,7 +193,7 @@ fn check_shares(algorithm: Algorithm, members: &[Member], together: u64) {
     let shares = shares(algorithm, members, together);
     for (share, weight) in shares.iter().zip(&expect) {
         let due = weight / total;
-        // One part in twenty of the due share, and one client in two hundred for chance.
+        // Tolerance: 5 % of the due share, plus 0.5 % of the clients for chance.
         let tolerance = due * 0.05 + 0.005;
         let off = (share - due).abs();
         assert!(

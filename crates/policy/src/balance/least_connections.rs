@@ -1,4 +1,4 @@
-//! Least connections: the server with the fewest connections for its weight.
+//! Algorithm `least-connections`: chooses the server with the fewest connections for its weight.
 
 use super::{Balance, Field};
 use crate::server_set::PickRequest;

@@ -1,4 +1,5 @@
-//! Least latency: the server with the lowest time to answer, times its connections, per weight.
+//! Algorithm `least-latency`: chooses the server with the lowest product of latency and connections
+//! per weight.
 
 use super::{Balance, Field};
 use crate::server_set::PickRequest;
@@ -9,15 +10,16 @@ impl Balance for LeastLatency {
     fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
         let latency_us = |seat: usize| field.load(seat).latency_us(request.now_us);
         let mut unmeasured = field.open(request).filter(|&seat| latency_us(seat) == 0);
-        // Nothing is known of it, so one client finds out. Taken as fast, it would get all of them
-        // at once.
+        // The latency of this server is unknown, so one client measures it. If it counted as fast,
+        // it would get all clients immediately.
         if let Some(seat) = unmeasured.find(|&seat| field.load(seat).claim_trial(request.now_us)) {
             return Some(seat);
         }
         let measured = field.open(request).map(|seat| (seat, latency_us(seat)));
         let measured = measured.filter(|&(_, latency_us)| latency_us > 0);
         let best = field.cheapest(measured.map(|(seat, us)| (seat, field.cost(seat).times(us))));
-        // Nobody measured has room: as long as nothing is known, connections alone decide.
+        // No measured server has free capacity: until a latency is known, the connections alone
+        // decide.
         best.or_else(|| field.cheapest(field.open(request).map(|seat| (seat, field.cost(seat)))))
     }
 }

@@ -1,4 +1,5 @@
-//! Random two: two servers by chance, the less busy of them; no herd even when counts are stale.
+//! Algorithm `random-two`: chooses the less busy of two random servers, which avoids herds even if
+//! counts are stale.
 
 use super::{Balance, Field};
 use crate::server_set::PickRequest;
@@ -19,7 +20,7 @@ impl Balance for RandomTwo {
     }
 }
 
-/// An open seat by chance, in proportion to the weights; never the one in `except`.
+/// Returns a random open seat, in proportion to the weights; never the seat `except`.
 fn draw(
     field: &Field<'_>,
     request: &PickRequest<'_>,
@@ -36,7 +37,7 @@ fn draw(
         if ticket < weight {
             break;
         }
-        // Between the sum and here a seat may have filled up: then the ticket ends at the last one.
+        // A seat may have become full since the sum was computed: the last seat is then taken.
         ticket -= weight;
     }
     drawn

@@ -1,15 +1,16 @@
-//! Round robin: by turns, in a smooth order by weight (a a b a c a a, not a a a a a b c).
+//! Algorithm `round-robin`: rotates over the servers, smoothly interleaved by weight (a a b a c a
+//! a, not a a a a a b c).
 
 use super::{Balance, Field};
 use crate::server_set::{Member, PickRequest};
 
-/// Turns in one round, at most. The weights 1000 and 999 would need 1,999; longer rounds cost
-/// memory and building time in every snapshot for differences below a thousandth, so such weights
-/// are scaled down.
+/// Maximum number of turns in one round. The weights 1000 and 999 would need 1,999. Longer rounds
+/// cost memory and build time in every snapshot for differences below 0.1 %, so such weights are
+/// scaled down.
 const TURNS_MAX: u64 = 2_048;
 
-/// The order is computed when the snapshot is built: a turn is then one atomic addition, without a
-/// lock.
+/// The order of turns, computed when the snapshot is built: a turn is then one atomic addition
+/// without a lock.
 pub(super) struct RoundRobin {
     turns: Vec<u32>,
 }
@@ -33,9 +34,9 @@ impl Balance for RoundRobin {
         if field.is_open(seat, request) {
             return Some(seat);
         }
-        // Moving everybody's cursor past closed seats leaves the others' order as if the closed
-        // ones were not in it: all inherit in proportion. Only looking ahead would give it all to
-        // the next in line.
+        // Advancing the shared cursor past closed seats gives the same order as if they were not
+        // part of it: all others take over in proportion. Only looking ahead would assign all of
+        // these turns to the next seat.
         let open = |ahead: &u64| field.is_open(self.seat_at(turn.wrapping_add(*ahead)), request);
         let ahead = (1..self.turns.len() as u64).find(open)?;
         field.cursor().skip(ahead);
@@ -49,7 +50,7 @@ impl RoundRobin {
     }
 }
 
-/// Smaller weights of the same (or nearly the same) ratio, none of them zero.
+/// Returns smaller weights of the same (or nearly the same) ratio; none of them is zero.
 fn reduced(weights: &[u64]) -> Vec<u64> {
     let divisor = weights.iter().copied().fold(0, gcd).max(1);
     let total: u64 = weights.iter().map(|weight| weight / divisor).sum();
@@ -64,7 +65,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Each turn everybody gains their weight, the richest is chosen and pays the total.
+/// Returns the order of turns: in each turn every seat gains its weight as credit. The seat with
+/// the most credit is chosen and pays the total.
 fn smooth_order(weights: &[u64]) -> Vec<u32> {
     let total = weights.iter().sum::<u64>() as i64;
     let mut credit = vec![0_i64; weights.len()];

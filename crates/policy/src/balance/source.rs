@@ -1,17 +1,19 @@
-//! Source: a key keeps its server, by a Maglev table; few keys move when a server comes or goes.
+//! Algorithm `source`: maps each key to a fixed server by a Maglev table; few keys move when a
+//! server is added or removed.
 
 use super::{Balance, Field};
 use crate::server_set::{Member, PickRequest};
 
-/// Cells of the table. A prime, so that every step width visits every cell. Maglev wants a hundred
-/// cells per server for shares within one per cent: good for 80 servers, and beyond that only
-/// coarser. Of one size always, since another size moves every key. 16 kB a service, well under a
-/// millisecond to fill.
+/// Number of cells in the table. A prime, so that every step width visits every cell. Maglev needs
+/// 100 cells per server for shares within 1 %: enough for 80 servers, and with more of them the
+/// shares are only coarser. The size is constant because another size moves every key. 16 kB per
+/// service, filled in well under a millisecond.
 const CELLS: u64 = 8_191;
 
 const EMPTY: u16 = u16::MAX;
 
-/// Cells looked at for a key whose server is closed, before the remaining seats are asked in order.
+/// Maximum number of cells tried for a key whose server is closed, before the open seats are
+/// counted.
 const HOPS_MAX: u64 = 64;
 
 pub(super) struct Source {
@@ -24,8 +26,8 @@ impl Source {
     }
 }
 
-/// The hash of what a client or a server is known by: FNV-1a, 64 bits. Fixed for ever, so that
-/// balancers of different builds place the same client on the same server.
+/// Returns the hash of the identity of a client or a server: 64-bit FNV-1a. The function never
+/// changes, so that balancers of different builds choose the same server for the same client.
 pub fn key_of(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -39,8 +41,8 @@ impl Balance for Source {
         if self.cells.is_empty() {
             return None;
         }
-        // A closed server's keys are scattered over the others: each key walks in its own step
-        // width.
+        // The keys of a closed server are scattered over the others: each key walks with its own
+        // step width.
         let mut walk = Walk::new(mixed(request.key));
         for _ in 0..HOPS_MAX {
             let seat = usize::from(self.cells[walk.step()]);
@@ -54,7 +56,7 @@ impl Balance for Source {
     }
 }
 
-/// Every cell once, in an order that depends on the hash alone.
+/// Walk over every cell once, in an order that depends on the hash alone.
 struct Walk {
     cell: u64,
     width: u64,
@@ -78,8 +80,8 @@ impl Walk {
     }
 }
 
-/// Servers take turns at claiming the next free cell of their own order, more turns for more
-/// weight.
+/// Fills the table: servers in turn claim the next free cell of their own order, more often with
+/// more weight.
 fn fill(seats: &[&Member]) -> Vec<u16> {
     if seats.is_empty() {
         return Vec::new();
@@ -108,14 +110,15 @@ fn fill(seats: &[&Member]) -> Vec<u16> {
     }
 }
 
-/// In the order of their identities, so that the order in the configuration does not matter.
+/// Returns the claimants, ordered by identity so that the order in the configuration does not
+/// matter.
 fn claimants(seats: &[&Member]) -> Vec<Claimant> {
     let mut order: Vec<usize> = (0..seats.len().min(usize::from(EMPTY))).collect();
     order.sort_by_key(|&seat| (seats[seat].id, seat));
     let mut twins = 0;
     let mut previous = None;
     let mut claimant = |seat: usize| {
-        // Servers of one identity (listed twice) still need orders of their own.
+        // Entries with the same identity (a server listed twice) still need separate orders.
         twins = if previous == Some(seats[seat].id) {
             twins + 1
         } else {
@@ -151,7 +154,7 @@ impl Claimant {
     }
 }
 
-/// Spreads all bits over all bits, so that even counting numbers make good keys (the mixer of
+/// Spreads all bits over all bits, so that even consecutive numbers are good keys (the mixer of
 /// splitmix64).
 fn mixed(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -179,7 +182,7 @@ mod tests {
         weights.iter().enumerate().map(member).collect()
     }
 
-    /// The identity of the server that each key goes to.
+    /// Returns the identity of each key's server.
     fn places(members: &[Member]) -> Vec<u64> {
         let pool = ServerSet::new(Algorithm::Source, members.to_vec(), Arc::default());
         let place = |key| {
@@ -200,7 +203,7 @@ mod tests {
         (0..KEYS).map(place).collect()
     }
 
-    /// The share of keys that moved although their server is still there.
+    /// Returns the share of keys that moved although their server is still present.
     fn moved_needlessly(before: &[u64], after: &[u64], gone: u64) -> f64 {
         let pairs = before.iter().zip(after);
         let moved = pairs.filter(|&(before, after)| before != after && *before != gone);

@@ -1,4 +1,4 @@
-//! Tests of pins: a table of what ends what.
+//! Tests of pins: a table of events and the pins that they end.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn a_connection_is_kept_reset_or_closed_by_what_still_binds_it() {
 fn what_is_not_ended_by_a_reset_is_never_reset_for_another_client() {
     for survivors in [SURVIVES_DISCARD, SURVIVES_RESET] {
         for pin in survivors.iter() {
-            // Rolled back before; and a seed harms nobody.
+            // A transaction was rolled back before, and a seed is harmless.
             let is_harmless = matches!(pin, Pin::Transaction | Pin::RandomSeed);
             let farewell = Pins::of(&[pin]).release_action();
             assert_eq!(farewell == ReleaseAction::Close, !is_harmless, "{pin:?}");

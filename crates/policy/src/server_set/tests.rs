@@ -1,4 +1,4 @@
-//! Tests of the snapshot: refusals, the tier in use, the set of tried servers.
+//! Tests of the snapshot: refusals, the tier in use, and the set of tried servers.
 
 use super::*;
 
