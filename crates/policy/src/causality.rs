@@ -1,17 +1,17 @@
-//! Reads see the writes before them: what a session must see, what each replica has, and what
-//! follows.
+//! Tracks causality: the writes that a session's reads must see, and the positions of the replicas.
 //!
-//! A session's [`Token`] is what it must see. After a write whose position the database tells (a
-//! GTID) it is that; else it is unknown until a [`Sample`] of the primary's position that was asked
-//! for after the write's answer had come: one such question serves all sessions. Until then, and
-//! after a change of primary until the new one's position is known, reads go to the primary.
+//! A session's [`CausalityToken`] is the position that it must see. After a write whose position
+//! the database reports (a GTID), the token holds that position. Otherwise it is unknown until a
+//! [`Sample`] of the primary's position that was requested after the write's reply was received.
+//! One sample serves all sessions. Until then, and after a change of primary until the new position
+//! is known, reads go to the primary.
 //!
-//! Under `consistency = "global"` every session's token is the same: the last write of all,
-//! [`Writes::token`]. Under "eventual" nobody asks.
+//! Under `consistency = "global"` all sessions share one token: the last write of all,
+//! [`Writes::token`]. Under "eventual" no position is queried.
 //!
 //! Times are microseconds of one monotonic clock of this machine. An epoch is one server's time as
-//! the primary: the caller counts them up, whenever another server (or the same on another
-//! timeline) becomes the primary, and marks server connections with the epoch they were made in.
+//! the primary. The caller increments it whenever another server (or the same on another timeline)
+//! becomes the primary. It marks server connections with the epoch in which they were opened.
 
 mod choose;
 mod position;
@@ -28,14 +28,14 @@ pub use position::{Lsn, Position, WAL_SEGMENT_BYTES};
 pub use sample::{Sample, SampleIntervals, Sampler, Writes};
 pub use token::{CausalityToken, RequiredPosition};
 
-/// What reads must see.
+/// Writes that reads must see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Consistency {
-    /// The session's own writes.
+    /// Own writes of the session.
     #[default]
     ReadYourWrites,
-    /// All writes that were acknowledged through this process before the read came.
+    /// All writes that were acknowledged through this process before the read arrived.
     Global,
-    /// Nothing in particular.
+    /// No particular writes.
     Eventual,
 }

@@ -1,28 +1,29 @@
-//! What happens to new work for the primary while there is none: it waits, in order and within
-//! limits.
+//! Queues new work for the primary while there is none, in order and within limits.
 //!
-//! Reads that a replica may answer never come here. While all [`Waiting::is_calm`], which the
-//! caller can publish to its workers as one flag, nothing else comes here either.
+//! Reads that a replica may serve never enter the queue. While
+//! [`FailoverQueue::is_empty_and_available`] holds, no other work enters it either; the caller can
+//! publish that to its workers as one flag.
 //!
 //! Times are milliseconds of one monotonic clock.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Limits.
+/// Limits of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailoverSettings {
-    /// A client waits this long at most for a primary.
+    /// Maximum time that a client waits for a primary.
     pub wait_ms: u64,
-    /// So many may wait at a time.
+    /// Maximum number of clients that wait.
     pub queue_length: usize,
-    /// So many are let go at once when there is a primary again, the next ones as these are
-    /// [`Waiting::done`], or after a second: a server that has just become the primary is cold.
-    /// At least one.
+    /// Number of clients that resume concurrently when a primary is available again; at least one.
+    /// The next ones follow after [`FailoverQueue::done`] or after a second, since a new primary
+    /// has cold caches.
     pub resume_at_once: usize,
 }
 
-/// Who has been let go is waited for so long: slow statements must not hold up everybody else.
+/// Maximum time for which a resumed client holds its slot: slow statements must not delay all
+/// others.
 const GOING_MS: u64 = 1_000;
 
 impl Default for FailoverSettings {
@@ -35,51 +36,51 @@ impl Default for FailoverSettings {
     }
 }
 
-/// How the primary is.
+/// State of the primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrimaryStatus {
-    /// There is one.
+    /// There is a primary.
     Here,
-    /// There is none.
+    /// There is no primary.
     Away,
 }
 
-/// A place in the queue.
+/// Position in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailoverTicket {
     number: u64,
     since_ms: u64,
 }
 
-/// What to do with it.
+/// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueDecision {
-    /// Send it.
+    /// Send the request.
     Go,
-    /// Wait until the ticket is named by [`Waiting::turn`], [`Waiting::done`],
-    /// [`Waiting::hurry`] or [`Waiting::expire`].
+    /// Wait until the ticket is returned by [`FailoverQueue::set_primary_status`],
+    /// [`FailoverQueue::done`], [`FailoverQueue::expire_resuming`] or [`FailoverQueue::expire`].
     Wait(FailoverTicket),
-    /// Tell the client.
+    /// Return the error to the client.
     Fail(PrimaryError),
 }
 
-/// What a client is told. Its connection stays; only its statement or transaction has failed.
+/// Error returned to a client. Its connection remains; only its statement or transaction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrimaryError {
-    /// No server became the primary within the time. Nothing was run.
+    /// No server became the primary in time. The statement was not executed.
     NoPrimary {
-        /// How long it has waited.
+        /// Time that the client waited.
         waited_ms: u64,
     },
-    /// Too many wait already. Nothing was run.
+    /// The queue is full. The statement was not executed.
     QueueFull,
-    /// The server that ran its transaction is gone, and has rolled it back.
+    /// The server that ran the transaction failed, and has rolled it back.
     TransactionLost,
-    /// The server is gone, and nobody knows whether the statement or COMMIT was run.
+    /// The server failed, and it is unknown whether the statement or COMMIT was executed.
     OutcomeUnknown,
 }
 
-/// What, and what to do.
+/// Describes the error and the remedy.
 impl fmt::Display for PrimaryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,20 +104,21 @@ impl fmt::Display for PrimaryError {
     }
 }
 
-/// The clients of one service that wait for a primary.
+/// Clients of one service that wait for a primary.
 #[derive(Debug)]
 pub struct FailoverQueue {
     settings: FailoverSettings,
     primary: PrimaryStatus,
-    /// Since when, by number: in the order of coming, whoever comes back included.
+    /// Time of entry by ticket number, in the order of arrival, including clients that were
+    /// requeued.
     queue: BTreeMap<u64, u64>,
-    /// Let go, and not done yet: since when, by number.
+    /// Clients that were resumed and are not done: time of the resumption by ticket number.
     resuming: BTreeMap<u64, u64>,
     next: u64,
 }
 
 impl FailoverQueue {
-    /// Nobody waits; there is no primary yet.
+    /// Creates an empty queue without a primary.
     #[must_use]
     pub fn new(settings: FailoverSettings) -> FailoverQueue {
         FailoverQueue {
@@ -128,30 +130,30 @@ impl FailoverQueue {
         }
     }
 
-    /// Other limits, from a reload.
+    /// Applies new limits after a reload.
     pub fn set_settings(&mut self, settings: FailoverSettings) {
         self.settings = settings;
     }
 
-    /// Whether new work may go without asking.
+    /// Returns whether new work may be sent without a call of [`Self::ask`].
     #[must_use]
     pub fn is_empty_and_available(&self) -> bool {
         self.primary == PrimaryStatus::Here && self.queue.is_empty()
     }
 
-    /// How many wait.
+    /// Returns the number of waiting clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns whether no client waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// A client wants something of the primary of which no server has seen anything.
+    /// Decides about a request for the primary that no server has received any part of.
     pub fn ask(&mut self, now_ms: u64) -> QueueDecision {
         if self.is_empty_and_available() {
             return QueueDecision::Go;
@@ -162,7 +164,7 @@ impl FailoverQueue {
         QueueDecision::Wait(self.enqueue(now_ms))
     }
 
-    /// How the primary is, to be told after each look at it. Whose turn it is.
+    /// Sets the state of the primary, after each check of it. Returns the clients to resume.
     pub fn set_primary_status(
         &mut self,
         primary: PrimaryStatus,
@@ -172,33 +174,36 @@ impl FailoverQueue {
         self.resume(now_ms)
     }
 
-    /// One whose turn it was has its answer, or has left. Whose turn it is next.
+    /// Records that a resumed client has its reply or has disconnected. Returns the next clients to
+    /// resume.
     pub fn done(&mut self, ticket: FailoverTicket, now_ms: u64) -> Vec<FailoverTicket> {
         self.resuming.remove(&ticket.number);
         self.resume(now_ms)
     }
 
-    /// Those who were let go a second ago are waited for no more. Whose turn it is next.
+    /// Releases the slots of clients that were resumed a second ago. Returns the next clients to
+    /// resume.
     pub fn expire_resuming(&mut self, now_ms: u64) -> Vec<FailoverTicket> {
         let is_recent = |since_ms: u64| now_ms.saturating_sub(since_ms) < GOING_MS;
         self.resuming.retain(|_, since_ms| is_recent(*since_ms));
         self.resume(now_ms)
     }
 
-    /// One whose turn it was found the primary gone again, and nothing of its work was sent: it
-    /// waits on where it was, its time running. Nobody follows it before the next [`Self::turn`].
+    /// Returns a resumed client to its old position, with its old start time. Used if the primary
+    /// failed again before any of the request was sent. No client is resumed before the next
+    /// [`Self::set_primary_status`].
     pub fn requeue(&mut self, ticket: FailoverTicket) {
         self.primary = PrimaryStatus::Away;
         self.resuming.remove(&ticket.number);
         self.queue.insert(ticket.number, ticket.since_ms);
     }
 
-    /// A client leaves the queue. False: it was its turn already.
+    /// Removes a client from the queue; false if it was already resumed.
     pub fn cancel(&mut self, ticket: FailoverTicket) -> bool {
         self.queue.remove(&ticket.number).is_some()
     }
 
-    /// Those whose time is over: they wait no more, and are told so.
+    /// Removes the clients whose wait has timed out, and returns them with their error.
     pub fn expire(&mut self, now_ms: u64) -> Vec<(FailoverTicket, PrimaryError)> {
         let mut expired = Vec::new();
         while let Some(first) = self.queue.first_entry() {
@@ -213,7 +218,7 @@ impl FailoverQueue {
         expired
     }
 
-    /// When somebody's time is over next.
+    /// Returns the time of the next timeout.
     #[must_use]
     pub fn expires_ms(&self) -> Option<u64> {
         let (_, since_ms) = self.queue.first_key_value()?;

@@ -1,4 +1,4 @@
-//! The verdict on one server: is it up? Fed with what probes and clients saw, and the time.
+//! Decides whether one server is up, from the results of probes and of client connections.
 
 mod schedule;
 mod streak;
@@ -6,24 +6,23 @@ mod streak;
 use schedule::{grown, in_doubt_ms, jittered};
 use streak::{FailureSource, FailureStreak};
 
-/// Longer than any configuration means; keeps a wrong `fall` from making the memory of failures
-/// large.
+/// Maximum effective `fall`; keeps a mistaken setting from making the failure history large.
 const FALL_MAX: u32 = 1_000;
 
-/// How one server is watched.
+/// Settings of the health checks of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthSettings {
     /// Time between probes of a server that is up.
     pub interval_ms: u64,
-    /// How long a probe may take; the prober keeps to it.
+    /// Timeout of a probe; the prober enforces it.
     pub timeout_ms: u64,
-    /// Probes passed in a row that bring a server back.
+    /// Consecutive passed probes that bring a server back.
     pub rise: u32,
-    /// Failures in a row that take a server out.
+    /// Consecutive failures that take a server out.
     pub fall: u32,
-    /// The time between probes of a dead server grows up to this.
+    /// Maximum that the time between probes of a dead server grows to.
     pub dead_interval_ms_max: u64,
-    /// False: nobody probes, only passive signs count, and `tick` takes the place of `probe`.
+    /// False if there are no probes: only passive failures count, and `tick` replaces `probe`.
     pub probing: bool,
 }
 
@@ -32,49 +31,50 @@ impl HealthSettings {
         self.fall.clamp(1, FALL_MAX)
     }
 
-    /// Passive signs further apart than this are not in a row.
+    /// Passive failures that are further apart than this are not consecutive.
     fn window_ms(&self) -> u64 {
         self.interval_ms.saturating_mul(2).max(10_000)
     }
 }
 
-/// What is thought of a server.
+/// Health of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HealthState {
-    /// Not yet known, since it is new or (without probes) given another chance. Takes clients.
+    /// Not yet known: the server is new or (without probes) being retried. Takes clients.
     Starting,
     /// Takes clients.
     Up,
-    /// Takes none.
+    /// Takes no clients.
     Down,
 }
 
 impl HealthState {
-    /// Whether a server of this standing is offered to clients.
+    /// Returns whether clients are sent to a server in this state.
     pub fn takes_clients(self) -> bool {
         self != HealthState::Down
     }
 }
 
-/// What a probe found.
+/// Result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// The server does its work.
+    /// The server works.
     Passed,
-    /// It does not; the text says why.
+    /// The server does not work; the text is the reason.
     Failed(String),
-    /// It did not answer the probe in time, for this reason, but answered clients meanwhile.
+    /// The probe timed out, for this reason, but the server answered clients meanwhile.
     Busy(String),
-    /// It speaks but does not let the monitor in: alive, and the monitor account needs care.
+    /// The server responds but refuses the monitor's login: it is alive, and the monitor account
+    /// must be corrected.
     LoginRefused(String),
 }
 
-/// What a client's connection showed.
+/// Failure that a client's connection showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassiveFailure {
-    /// The server refused or did not answer the connection.
+    /// The server refused the connection or did not respond.
     ConnectFailed,
-    /// It took the connection and closed it without a byte.
+    /// The server accepted the connection and closed it without sending a byte.
     ClosedBeforeAnyByte,
 }
 
@@ -87,20 +87,20 @@ impl PassiveFailure {
     }
 }
 
-/// A change of standing.
+/// Change of the health state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The standing before.
+    /// Previous state.
     pub from: HealthState,
-    /// The standing from now on.
+    /// New state.
     pub to: HealthState,
-    /// When.
+    /// Time of the change, in ms.
     pub at_ms: u64,
-    /// What caused it.
+    /// Cause of the change.
     pub reason: String,
 }
 
-/// The state of the verdict; only `change` alters the standing (`resume` takes over a known one).
+/// Health of one server. Only `change` alters the state, except `resume`, which adopts one.
 #[derive(Debug, Clone)]
 pub struct Health {
     settings: HealthSettings,
@@ -108,20 +108,20 @@ pub struct Health {
     since_ms: u64,
     reason: String,
     monitor_problem: Option<String>,
-    /// Failures since the last success; empty while down.
+    /// Failures since the last success; empty while the server is down.
     row: FailureStreak,
-    /// Probes passed in a row while down.
+    /// Consecutive passed probes while the server is down.
     passes: u32,
-    /// A passive sign asks for a probe at once.
+    /// True if a passive failure requests an immediate probe.
     probe_due: bool,
-    /// Without probes: a server out before, now tried again.
+    /// Without probes: true if the server was down and is now being retried.
     half_open: bool,
-    /// The time to the next try while down.
+    /// Time until the next retry while the server is down.
     dead_interval_ms: u64,
 }
 
 impl Health {
-    /// A server of which nothing is known yet.
+    /// Creates the health of a server whose state is unknown.
     pub fn new(settings: HealthSettings, now_ms: u64) -> Health {
         Health {
             dead_interval_ms: first_dead_interval_ms(&settings),
@@ -137,18 +137,19 @@ impl Health {
         }
     }
 
-    /// Goes on with what another process has found out.
+    /// Adopts the state that another process has determined.
     pub fn resume(&mut self, standing: HealthState, since_ms: u64, reason: String) {
         self.standing = standing;
         self.since_ms = since_ms;
         self.reason = reason;
     }
 
-    /// Counts a probe.
+    /// Counts the result of a probe.
     pub fn probe(&mut self, now_ms: u64, outcome: ProbeOutcome) -> Option<Change> {
         self.probe_due = false;
         match outcome {
-            // An overloaded server that is taken out loses its clients, and the next one falls.
+            // Taking an overloaded server out moves its clients to the next server, which then
+            // fails as well.
             ProbeOutcome::Busy(_) if self.standing != HealthState::Down => None,
             ProbeOutcome::Failed(why) | ProbeOutcome::Busy(why) => self.probe_failed(now_ms, why),
             ProbeOutcome::Passed => {
@@ -162,14 +163,14 @@ impl Health {
         }
     }
 
-    /// Counts what a client's connection showed. `last`: no other server takes clients.
+    /// Counts a failure of a client's connection. `last` is true if no other server takes clients.
     ///
-    /// The last server is never taken out by this: then clients would surely fail, now they may
+    /// The last server is never taken out by this: all clients would then fail, while now some may
     /// succeed.
     pub fn passive(&mut self, now_ms: u64, sign: PassiveFailure, last: bool) -> Option<Change> {
         if self.standing == HealthState::Down {
-            // An old connection's end tells nothing new, and must not delay or speed up the way
-            // back.
+            // The end of an old connection proves nothing new, and must not delay or hasten the
+            // recovery.
             return None;
         }
         self.probe_due = self.settings.probing;
@@ -181,9 +182,9 @@ impl Health {
         self.change(now_ms, HealthState::Down, self.row.reason(sign.text()))
     }
 
-    /// A client was served: its predecessors' bad luck was not a row.
+    /// Records that a client was served, which interrupts the series of clients' failures.
     ///
-    /// Failed probes stay counted, as only a probe says that what they look at works again.
+    /// Failed probes stay counted: only a probe can show that the probed function works again.
     pub fn served(&mut self, now_ms: u64) -> Option<Change> {
         self.row.forget_clients();
         if self.settings.probing || self.standing != HealthState::Starting {
@@ -192,9 +193,9 @@ impl Health {
         self.change(now_ms, HealthState::Up, String::from("client served"))
     }
 
-    /// Without probing, called when `next_probe_in_ms` is over: gives a dead server another chance,
-    /// and calls one up that took clients for a while and showed no bad sign. With probing it does
-    /// nothing.
+    /// Retries a dead server, and marks a server up that took clients for a while without a
+    /// failure. Called without probing, when `next_probe_in_ms` has elapsed. Has no effect with
+    /// probing.
     pub fn tick(&mut self, now_ms: u64) -> Option<Change> {
         if self.settings.probing {
             return None;
@@ -202,7 +203,7 @@ impl Health {
         let age_ms = now_ms.saturating_sub(self.since_ms);
         self.row.expire(now_ms, &self.settings);
         match self.standing {
-            // Nine tenths, because the wait is jittered by one.
+            // Nine tenths, because the wait has a jitter of one tenth.
             HealthState::Down if age_ms >= self.dead_interval_ms / 10 * 9 => {
                 let reason = format!("retrying after {age_ms} ms");
                 self.change(now_ms, HealthState::Starting, reason)
@@ -215,28 +216,29 @@ impl Health {
         }
     }
 
-    /// The verdict.
+    /// Returns the current state.
     pub fn state(&self) -> HealthState {
         self.standing
     }
 
-    /// When the standing last changed.
+    /// Returns the time of the last change, in ms.
     pub fn since_ms(&self) -> u64 {
         self.since_ms
     }
 
-    /// What the last change was caused by.
+    /// Returns the cause of the last change.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Why the monitor account could not log in, until it can.
+    /// Returns the reason for which the monitor account cannot log in; `None` if it can.
     pub fn monitor_problem(&self) -> Option<&str> {
         self.monitor_problem.as_deref()
     }
 
-    /// When to probe (without probing: to `tick`) next, counted from the last probe, tick or
-    /// change. Zero means at once: ask again after each passive sign.
+    /// Returns the time until the next probe (without probing: the next `tick`), counted from the
+    /// last probe, tick or change. Zero means immediately. Must be called again after each passive
+    /// failure.
     pub fn next_probe_in_ms(&self, random: u64) -> u64 {
         let interval_ms = self.settings.interval_ms;
         match self.standing {
@@ -244,14 +246,14 @@ impl Health {
             HealthState::Down if self.passes > 0 => in_doubt_ms(interval_ms, random),
             HealthState::Down => jittered(self.dead_interval_ms, random),
             _ if !self.settings.probing => self.settings.window_ms(),
-            // All servers start in one instant; their probes should not.
+            // All servers start at the same moment; their probes should not.
             HealthState::Starting => random % (interval_ms.min(1_000) + 1),
             HealthState::Up if !self.row.is_empty() => in_doubt_ms(interval_ms, random),
             HealthState::Up => jittered(interval_ms, random),
         }
     }
 
-    /// Goes on under other settings; the standing and what was counted stay.
+    /// Applies new settings; the state and the counts remain.
     pub fn update_settings(&mut self, settings: HealthSettings) {
         let cap_ms = settings.dead_interval_ms_max.max(1);
         self.dead_interval_ms = match self.standing {
@@ -308,7 +310,7 @@ impl Health {
         }
     }
 
-    /// The one place where the standing changes.
+    /// Changes the state; every change goes through here.
     fn change(&mut self, now_ms: u64, to: HealthState, reason: String) -> Option<Change> {
         let from = self.standing;
         self.dead_interval_ms = match (from, to) {

@@ -1,11 +1,11 @@
-//! Where a statement goes: to the primary unless it is known to be a read.
+//! Decides where a statement runs: on the primary unless it is known to be a read.
 //!
-//! [`decide`] is asked once for each text that a client sends as a unit: a simple query with all of
-//! its statements, or what an extended batch runs up to its Sync. It says what kind of server, and
-//! why in words that `explain` prints; which of the readers it is, is the balance's choice among
-//! those that the session's causality admits.
+//! [`decide`] is called once for each text that a client sends as a unit. That is a simple query
+//! with all of its statements, or the messages of an extended batch up to its Sync. The result is
+//! the kind of server, with a reason that `explain` prints. The balancing algorithm then chooses
+//! among the readers that the session's causality admits.
 //!
-//! [`rescue::may_run_again`] is asked when a server has refused or failed one that was sent.
+//! [`retry::may_run_again`] decides after a server refused or failed a statement.
 
 pub mod facts;
 pub mod retry;
@@ -19,24 +19,26 @@ pub use facts::{
     TransactionModes, Volatility,
 };
 
-/// The part of the configuration that a decision depends on.
+/// Part of the configuration that a decision depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitSettings {
-    /// `split.reads`: whether reads go anywhere but to the primary.
+    /// `split.reads`: true if reads may run on other servers than the primary.
     pub reads: bool,
-    /// `split.primary_reads`: whether the primary takes its part of them, by its weight.
+    /// `split.primary_reads`: true if the primary takes a share of the reads, by its weight.
     pub primary_reads: bool,
 }
 
-/// What the session has brought upon itself so far.
+/// State of the session that a decision depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionContext {
-    /// MySQL's autocommit; PostgreSQL has always true.
+    /// MySQL's autocommit; always true for PostgreSQL.
     pub autocommit: bool,
-    /// What a transaction begins with, if it does not say (`default_transaction_read_only` and
-    /// isolation; MySQL's `transaction_read_only`), with what SET TRANSACTION said of the next one.
+    /// Modes of a transaction that does not specify them, including SET TRANSACTION for the next
+    /// one. Sources: `default_transaction_read_only` and isolation, or MySQL's
+    /// `transaction_read_only`.
     pub defaults: TransactionModes,
-    /// It has changed the catalog (DDL), and its own view of it may be newer than a replica's.
+    /// True if the session changed the catalog (DDL): its view of the catalog may be newer than a
+    /// replica's.
     pub changed_catalog: bool,
 }
 
@@ -50,44 +52,45 @@ impl Default for SessionContext {
     }
 }
 
-/// The servers as this session may see them now.
+/// Servers that this session may use now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerAvailability {
-    /// The primary, by its place in the service's list.
+    /// Index of the primary in the service's list.
     pub primary: Option<usize>,
-    /// Replicas that take clients, lag within the limit.
+    /// Number of replicas that take clients and whose lag is within the limit.
     pub replicas: usize,
-    /// Of these, how many have all that this session must see, or will have it within the wait.
+    /// Number of these replicas that have all data this session must see, or will have it within
+    /// the wait.
     pub replicas_fresh: usize,
 }
 
-/// The outcome.
+/// Result of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// Where it goes.
+    /// Target of the unit.
     pub target: RouteTarget,
-    /// Why, for `explain` and the log.
+    /// Reason, for `explain` and the log.
     pub why: &'static str,
-    /// Whether it is known to read or ask and nothing else: then it may be sent again elsewhere
-    /// while nothing of its answer has reached the client.
+    /// True if the unit is known to only read or query state. It may then be sent again to another
+    /// server while no byte of its reply has reached the client.
     pub is_read: bool,
 }
 
-/// Where to.
+/// Kind of server that a unit is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteTarget {
-    /// The primary; if there is none, `waiting` says what next.
+    /// The primary. If there is none, `failover_queue` decides what happens.
     Primary,
-    /// A fresh replica, or the primary if it takes part: the balance chooses.
+    /// A fresh replica, or the primary if it takes part: the balancing algorithm chooses.
     Readers {
-        /// Whether the primary is one of those to choose from.
+        /// True if the primary is one of the candidates.
         and_primary: bool,
     },
-    /// The server that a hint names, by its place in the list.
+    /// The server that a hint names, by its index in the list.
     Server(usize),
 }
 
-/// Says where a unit goes.
+/// Decides where a unit runs.
 #[must_use]
 pub fn decide(
     unit: &RoutingUnit<'_>,
@@ -108,15 +111,15 @@ pub fn decide(
     }
 }
 
-/// Whether a session that is bound to a replica cannot go on there with this: the replica would
-/// refuse it, now and for ever.
+/// Returns whether a session that is pinned to a replica cannot run this unit there, because the
+/// replica would always refuse it.
 #[must_use]
 pub fn is_beyond_replica(unit: &RoutingUnit<'_>, session: &SessionContext) -> bool {
     const WRITING: RoutingTraits = RoutingTraits::WRITES
         .and(RoutingTraits::LOCKS_ROWS)
         .and(RoutingTraits::MAKES_TABLE)
         .and(RoutingTraits::SEQUENCE);
-    // The session's own wish, which the primary would not know better.
+    // The session itself requested READ ONLY, so the primary would refuse a write, too.
     let only_reads = session.defaults.read_only == Some(true);
     unit.statements.iter().any(|one| match one.kind {
         StatementClass::Begin(modes) => of_modes(modes, session).is_some(),
@@ -129,8 +132,8 @@ pub fn is_beyond_replica(unit: &RoutingUnit<'_>, session: &SessionContext) -> bo
     })
 }
 
-/// A hint decides among the servers that could run it. What certainly writes goes to the primary:
-/// a replica would refuse it, or worse, not.
+/// Applies a hint, which chooses among the servers that could run the unit. A certain write goes to
+/// the primary: a replica would refuse it, or worse, accept it.
 fn hinted(unit: &RoutingUnit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
     let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Certainty::None);
     Some(match unit.hint? {
@@ -148,8 +151,8 @@ fn hinted(unit: &RoutingUnit<'_>, obstacle: Option<Obstacle>) -> Option<Decision
     })
 }
 
-/// What an operator wants decides behind what the text itself asks for, and only for reads: those
-/// that are known to be some, and those that the rule vouches for.
+/// Applies a rule of the operator, which ranks after hints in the text. Rules apply to reads only:
+/// to known reads, and to those that the rule declares as reads.
 fn ruled(
     unit: &RoutingUnit<'_>,
     session: &SessionContext,
@@ -194,23 +197,23 @@ fn only_asks(unit: &RoutingUnit<'_>, session: &SessionContext) -> bool {
     all_obstacles(unit, session).all(|one| one.doubt == Certainty::Asks)
 }
 
-/// Why something cannot go to a replica.
+/// Reason for which a unit cannot run on a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Obstacle {
     why: &'static str,
     doubt: Certainty,
 }
 
-/// Whether it is for certain; the gravest first.
+/// Certainty of an obstacle, the most serious first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Certainty {
-    /// It writes or locks.
+    /// The statement certainly writes or locks.
     None,
-    /// That is only not excluded.
+    /// A write cannot be excluded.
     Some,
-    /// It hangs on what is called, which somebody may know better.
+    /// The effect depends on the called functions, which an operator may know.
     Called,
-    /// It only asks, and each server would have another answer.
+    /// The statement only queries state, which differs between servers.
     Asks,
 }
 
@@ -234,7 +237,7 @@ const fn asks(why: &'static str) -> Option<Obstacle> {
     Some(Obstacle { why, doubt })
 }
 
-/// All that keeps a unit from a replica, statement by statement; for `explain`.
+/// Returns all obstacles that keep a unit from a replica, statement by statement; for `explain`.
 pub fn obstacles<'a>(
     unit: &'a RoutingUnit<'a>,
     session: &'a SessionContext,
@@ -242,7 +245,7 @@ pub fn obstacles<'a>(
     all_obstacles(unit, session).map(|obstacle| obstacle.why)
 }
 
-/// What keeps a unit from a replica; certain obstacles before possible ones.
+/// Returns the obstacle that keeps a unit from a replica; certain obstacles before possible ones.
 fn obstacle(unit: &RoutingUnit<'_>, session: &SessionContext) -> Option<Obstacle> {
     all_obstacles(unit, session).min_by_key(|obstacle| obstacle.doubt != Certainty::None)
 }
@@ -308,7 +311,7 @@ fn of_kind(kind: StatementClass, session: &SessionContext) -> Option<Obstacle> {
     }
 }
 
-/// In the order in which they are named if there are several.
+/// Obstacles by trait. The first that applies is the one that is reported.
 const TRAITS: &[(RoutingTraits, Option<Obstacle>)] = &[
     (RoutingTraits::WRITES, certain("query that writes")),
     (
@@ -358,7 +361,7 @@ fn of_calls(statement: &RoutedStatement, session: &SessionContext) -> Option<Obs
     match statement.calls {
         Volatility::Unknown => called("uses an unknown function or view"),
         Volatility::Volatile => called("calls a volatile function"),
-        // What is known of functions and views may be older than what it made of them.
+        // The known properties of functions and views may be older than the schema change.
         Volatility::Stable if session.changed_catalog => {
             called("calls a function after a schema change")
         }

@@ -1,9 +1,9 @@
-//! Ordered rules: what an operator wants done with some statements, whatever else is known of them.
+//! Evaluates the operator's ordered rules for statements.
 //!
-//! The first active rule that fits a statement decides: where it goes, how long it may take, or
-//! that it is refused. [`Rules::judge`] says which; [`route::decide`](crate::route::decide)
-//! follows a rule's [`Destination`] as far as a read may be sent there. What else a rule may do one
-//! day is a part of [`Then`].
+//! The first active rule that matches a statement decides: its destination, its time limit, or its
+//! rejection. [`Rules::judge`] returns the result. [`route::decide`](crate::route::decide) follows
+//! a rule's [`Destination`] as far as a read may run there. Further actions belong in
+//! [`RuleAction`].
 
 mod outcome;
 mod pattern;
@@ -14,58 +14,59 @@ mod tests;
 pub use outcome::RuleOutcome;
 pub use pattern::{BadPattern, Pattern};
 
-/// Each statement is held against all of them, and a [`Verdict`] has a bit for each.
+/// Maximum number of rules. Each statement is compared with all of them, and a [`RuleOutcome`] has
+/// one bit for each.
 pub const RULES_MAX: usize = 128;
 
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Unique among its service's.
+    /// Name, unique within the service.
     pub name: Box<str>,
-    /// One that is not is counted where it fits, and does nothing.
+    /// False if the rule is only counted where it matches, and has no effect.
     pub is_active: bool,
-    /// Which statements it is for.
+    /// Condition for the statements that the rule applies to.
     pub when: RuleMatch,
-    /// What it does with them.
+    /// Action for these statements.
     pub then: RuleAction,
 }
 
-/// What must be so of a statement; all of it. Nothing: it is for every statement.
+/// Conditions on a statement, all of which must hold. Without a condition the rule matches every
+/// statement.
 #[derive(Debug, Default)]
 pub struct RuleMatch {
-    /// Who sends it.
+    /// User that sends the statement.
     pub user: Option<Box<str>>,
-    /// Where: PostgreSQL's database, MySQL's schema.
+    /// PostgreSQL's database or MySQL's schema.
     pub database: Option<Box<str>>,
-    /// The number of all texts that differ from it in literals only.
+    /// Digest: the number shared by all texts that differ in literals only.
     pub digest: Option<u64>,
-    /// What its text looks like.
+    /// Regular expression for the text.
     pub pattern: Option<Pattern>,
 }
 
-/// What is done with a statement.
+/// Action for a statement.
 #[derive(Debug, Default)]
 pub struct RuleAction {
-    /// Where it goes, if it may.
+    /// Destination, as far as the statement may run there.
     pub to: Option<Destination>,
-    /// How long it may take, milliseconds, instead of the service's limit; zero: as long as it
-    /// likes.
+    /// Time limit in ms, instead of the service's limit; zero means no limit.
     pub timeout_ms: Option<u64>,
-    /// It is refused, in these words.
+    /// Text of the error with which the statement is rejected.
     pub reject: Option<Box<str>>,
 }
 
-/// Where statements go.
+/// Destination of statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// Which servers.
+    /// Permitted servers.
     pub group: ServerGroup,
-    /// The operator vouches that the functions, views and procedures that these statements name
-    /// only read, though that is not known. What keeps a statement from replicas besides, does.
+    /// True if the operator asserts that the functions, views and procedures in these statements
+    /// only read, though that is unknown. Other obstacles still keep a statement from replicas.
     pub assume_read: bool,
 }
 
-/// Some of the servers of a service.
+/// Group of servers of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerGroup {
     /// The primary.
@@ -74,12 +75,12 @@ pub enum ServerGroup {
     Replicas,
     /// The replicas and the primary.
     Any,
-    /// These, by their places in the service's list.
+    /// Servers by their indices in the service's list.
     Servers(Box<[usize]>),
 }
 
 impl ServerGroup {
-    /// Whether a server, by its place, is one of them; what it is for the cluster is asked
+    /// Returns whether a server, by its index, is in the group. Its role in the cluster is checked
     /// elsewhere.
     #[must_use]
     pub fn has(&self, index: usize) -> bool {
@@ -90,48 +91,48 @@ impl ServerGroup {
     }
 }
 
-/// A statement, as far as rules look at it.
+/// Properties of a statement that rules check.
 #[derive(Debug, Clone, Copy)]
 pub struct RuleInput<'a> {
-    /// Who sends it.
+    /// User that sends the statement.
     pub user: &'a str,
-    /// Where; `None`: in no database.
+    /// Database; `None` if there is none.
     pub database: Option<&'a [u8]>,
-    /// Its text; `None`: too long to be read, so that no rule fits that asks for it.
+    /// Text; `None` if it is too long to be read, so that no rule with a pattern matches.
     pub text: Option<&'a [u8]>,
-    /// The same without the comments around it, where there are some: a pattern may mean either.
+    /// Text without its surrounding comments, if there are any: a pattern may match either form.
     pub bare: Option<&'a [u8]>,
-    /// Its digest, if [`Rules::ask_for_digests`].
+    /// Digest, if [`Rules::ask_for_digests`].
     pub digest: Option<u64>,
 }
 
-/// The rules of a service, in order.
+/// Rules of a service, in order.
 #[derive(Debug, Default)]
 pub struct Rules {
     all: Vec<Rule>,
 }
 
 impl Rules {
-    /// In this order; what is beyond [`RULES_MAX`] is left out.
+    /// Creates the rules in this order; rules after the first [`RULES_MAX`] are dropped.
     #[must_use]
     pub fn new(mut all: Vec<Rule>) -> Self {
         all.truncate(RULES_MAX);
         Self { all }
     }
 
-    /// In their order.
+    /// Returns all rules in order.
     #[must_use]
     pub fn all(&self) -> &[Rule] {
         &self.all
     }
 
-    /// Whether any of them asks for a digest.
+    /// Returns whether any rule has a condition on the digest.
     #[must_use]
     pub fn ask_for_digests(&self) -> bool {
         self.all.iter().any(|rule| rule.when.digest.is_some())
     }
 
-    /// What is done with one statement.
+    /// Evaluates the rules for one statement.
     #[must_use]
     pub fn judge(&self, asked: &RuleInput<'_>) -> RuleOutcome {
         let mut verdict = RuleOutcome::default();
@@ -148,11 +149,11 @@ impl Rules {
         verdict
     }
 
-    /// What is done with several statements that are sent as one.
+    /// Combines the outcomes of statements that are sent as a unit.
     ///
-    /// One that is refused is enough to refuse them all; the shortest time holds; to the primary if
-    /// one of them must, elsewhere if no two are to go to different places. Who vouches for one
-    /// does not vouch for the other.
+    /// If one is rejected, all are, and the shortest time limit applies. The destination is the
+    /// primary if one statement requires it, and another group only if no two destinations differ.
+    /// An assertion that one statement only reads does not extend to the other.
     #[must_use]
     pub fn join(&self, one: RuleOutcome, other: RuleOutcome) -> RuleOutcome {
         let to = match (self.destination(&one), self.destination(&other)) {
@@ -167,13 +168,13 @@ impl Rules {
         one.and(other, to)
     }
 
-    /// Where a verdict sends a statement.
+    /// Returns the destination of an outcome.
     #[must_use]
     pub fn destination(&self, verdict: &RuleOutcome) -> Option<&Destination> {
         self.rule(verdict.to?)?.then.to.as_ref()
     }
 
-    /// The rule by which a statement is refused, and its words.
+    /// Returns the rule by which a statement is rejected, and the text of the error.
     #[must_use]
     pub fn rejection(&self, verdict: &RuleOutcome) -> Option<(&str, &str)> {
         let rule = self.rule(verdict.reject?)?;
@@ -190,8 +191,8 @@ impl RuleMatch {
         self.differs(asked).is_none()
     }
 
-    /// The first condition that a statement does not meet, by its key; what costs most is looked at
-    /// last.
+    /// Returns the key of the first condition that a statement does not meet; the most expensive
+    /// condition is checked last.
     #[must_use]
     pub fn differs(&self, asked: &RuleInput<'_>) -> Option<&'static str> {
         let is_user = |user: &str| user == asked.user;

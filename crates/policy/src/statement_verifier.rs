@@ -1,72 +1,73 @@
-//! Which statements are on trial: what one leaves on its connection is read from its text, and the
-//! server is asked the first times that it is run whether that was all.
+//! Decides which statements are verified. The state that a statement leaves is predicted from its
+//! text, and the server is queried after its first runs to confirm the prediction.
 
 use std::collections::HashMap;
 
 use crate::pins::Pins;
 
-/// So many runs that left nothing make a statement a trusted one.
+/// Number of runs without leftover state after which a statement is trusted.
 const RUNS: u8 = 5;
 
-/// So many statements on trial are told apart on one connection.
+/// Maximum number of statements under verification that are distinguished on one connection.
 pub const ON_TRIAL_MAX: usize = 32;
 
-/// So many statements are remembered.
+/// Maximum number of statements that are remembered.
 const KNOWN_MAX: usize = 4_096;
 
-/// Servers are asked this often for long, for those who never send a statement twice.
+/// Average interval of queries to the servers, for clients that never repeat a statement.
 const EACH_MS: u64 = 50;
 
-/// And so often at once.
+/// Maximum number of such queries in a burst.
 const AT_ONCE: u64 = 200;
 
-/// What is to be done about a statement that is run.
+/// Action required for a statement that is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerificationStatus {
-    /// Nothing.
+    /// No action.
     Trusted,
-    /// Before another client gets its connection, the server is to be asked.
+    /// The server must be queried before another client gets the connection.
     OnTrial,
-    /// It has left more than was read of it: that binds, and the server is to be asked all the
-    /// same before another client gets its connection.
+    /// The statement is known to leave more than predicted, which pins. The server must still be
+    /// queried before another client gets the connection.
     Leaves(Pins),
 }
 
-/// The statements of those who send alike, by their digests.
+/// Statements of clients that send alike, by digest.
 #[derive(Debug, Default)]
 pub struct StatementVerifier {
     known: HashMap<u64, StatementRecord>,
-    /// Of what they call, the verdicts hang on it.
+    /// State of the catalog of callable objects; the results depend on it.
     catalog: u64,
-    /// When all questions so far would have been spread evenly.
+    /// Time until which the queries so far would last if spread evenly.
     due_ms: u64,
     is_off: bool,
 }
 
-/// The result of a statement's runs so far.
+/// Result of a statement's runs so far.
 #[derive(Debug, Clone, Copy)]
 enum StatementRecord {
-    /// Consecutive runs that left nothing.
+    /// Consecutive runs that left no state.
     Passed(u8),
-    /// State was found after one of its runs, and another statement may have left it. Consecutive
-    /// runs since then that left nothing.
+    /// Leftover state was found after one of its runs, but another statement may have left it.
+    /// Holds the consecutive runs since then that left no state.
     Suspected(u8),
-    /// State that this statement, and no other, has left.
+    /// State that certainly this statement has left.
     Leaves(Pins),
 }
 
-/// The server's report of the state on a connection after statements on trial.
+/// State of a connection after statements under verification, as the server reports it.
 #[derive(Debug, Clone, Copy)]
 pub struct Finding {
-    /// State that was there.
+    /// State that was found.
     pub left: Pins,
-    /// Whether the connection held no such state before its client got it, and all statements since
+    /// True if the connection held no such state before its client got it, and all statements since
     /// are among these, or trusted.
     pub is_of_these: bool,
 }
 
 impl StatementVerifier {
-    /// A statement is run. `catalog`: which state of what it may call.
+    /// Returns the action for a statement that is run. `catalog` identifies the state of the
+    /// catalog.
     pub fn verdict(&mut self, digest: u64, catalog: u64) -> VerificationStatus {
         if self.catalog != catalog {
             self.forget();
@@ -80,15 +81,15 @@ impl StatementVerifier {
         }
     }
 
-    /// Drops every verdict: statements are on trial again. Called for a change of the catalog, and
-    /// when an operator renews the connections.
+    /// Drops all results, so that statements are verified again. Called after a change of the
+    /// catalog, and when an operator renews the connections.
     pub fn forget(&mut self) {
         self.known.clear();
         self.is_off = false;
     }
 
-    /// Whether the server may be asked after these statements now, which is charged for. After one
-    /// that left something before, or may have, it always may.
+    /// Returns whether the server may be queried after these statements now, and charges the
+    /// budget. Always true after a statement that left state before, or may have.
     pub fn may_ask(&mut self, digests: &[u64], now_ms: u64) -> bool {
         let is_due = |digest: &u64| {
             let standing = self.known.get(digest);
@@ -107,9 +108,9 @@ impl StatementVerifier {
         may
     }
 
-    /// The server was asked after these statements of one client. Returns the statement that left
-    /// what was found, if that is certain: it is known from then on. Otherwise all of them are
-    /// suspected, and their next runs decide.
+    /// Records the state found after these statements of one client. Returns the statement that
+    /// left it if that is certain, and remembers it. Otherwise all of them are suspected, and their
+    /// next runs decide.
     pub fn found(&mut self, digests: &[u64], finding: Finding) -> Option<u64> {
         if self.known.len() + digests.len() > KNOWN_MAX {
             self.known.clear();
@@ -133,12 +134,12 @@ impl StatementVerifier {
         culprit
     }
 
-    /// Whether one of them has left something before.
+    /// Returns whether one of them has left state before.
     pub fn has_leaver(&self, digests: &[u64]) -> bool {
         self.leaver(digests).is_some()
     }
 
-    /// The first of them that has left something before, and what.
+    /// Returns the first of them that has left state before, with that state.
     fn leaver(&self, digests: &[u64]) -> Option<(u64, Pins)> {
         let mut found = digests.iter().filter_map(|digest| {
             let standing = self.known.get(digest)?;
@@ -150,8 +151,8 @@ impl StatementVerifier {
         found.next()
     }
 
-    /// The statement that must have left what was found: the only one, or of several the one that
-    /// has never left nothing. Where there was no room for all of them, others may have been it.
+    /// Returns the statement that must have left the state: the only one, or the only one without a
+    /// clean run. If the list was full, an unlisted statement may have left it.
     fn only_suspect(&self, digests: &[u64]) -> Option<u64> {
         if digests.len() >= ON_TRIAL_MAX {
             return None;
@@ -198,7 +199,7 @@ impl StatementVerifier {
         }
     }
 
-    /// The servers do not answer the question: no statement is on trial any more.
+    /// Stops the verification: the servers do not answer the query.
     pub fn end(&mut self) {
         self.is_off = true;
     }
@@ -212,7 +213,7 @@ mod tests {
     const LOCK: Pins = Pins::of(&[Pin::NamedLock]);
     const TABLE: Pins = Pins::of(&[Pin::TemporaryTable]);
 
-    /// State that these statements must have left: the connection held none before.
+    /// Returns state that these statements must have left: the connection held none before.
     fn left(left: Pins) -> Finding {
         Finding {
             left,
@@ -220,7 +221,7 @@ mod tests {
         }
     }
 
-    /// State that may be of an earlier statement.
+    /// Returns state that an earlier statement may have left.
     fn met(left: Pins) -> Finding {
         Finding {
             left,

@@ -1,5 +1,5 @@
-//! Which servers a session may read from now, which after a short wait, and when only the primary
-//! will do.
+//! Chooses the servers that a session may read from: immediately, after a short wait, or only the
+//! primary.
 
 use super::position::Position;
 use super::token::RequiredPosition;
@@ -8,30 +8,30 @@ use crate::server_set::MemberSet;
 /// Limits of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CausalitySettings {
-    /// A read waits this long at most for a replica to catch up; zero is never.
+    /// Maximum time that a read waits for a replica to catch up, in ms; zero means never.
     pub wait_ms: u64,
-    /// What a replica said longer ago counts no more: it may be another server by now.
+    /// Maximum age of a replica's report, in ms: by now it may be another server.
     pub stale_ms: u64,
-    /// Nodes of Galera may serve what a session has written. One that is leaving its cluster
-    /// answers with what it has, whatever it was told to wait for.
+    /// True if Galera nodes may serve reads that must see the session's writes. A node that is
+    /// leaving its cluster replies with the data it has, regardless of the requested wait.
     pub causal: bool,
 }
 
-/// What is known of a replica that takes clients.
+/// Known state of a replica that takes clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replica<'a> {
-    /// What it had applied when it was asked; `None`: it does not say.
+    /// Position that the replica had applied at the query; `None` if it does not report one.
     pub applied: Option<&'a Position>,
-    /// When that was asked.
+    /// Time of the query.
     pub asked_us: u64,
-    /// How far behind it was; `None` is unknown.
+    /// Lag of the replica; `None` is unknown.
     pub lag_ms: Option<u64>,
-    /// What it can wait for.
+    /// Kind of wait that the replica supports.
     pub wait: WaitSupport,
 }
 
 impl Replica<'_> {
-    /// It is not to be told to wait: nobody knows for how long that would be.
+    /// Returns the replica without support for waits, because their duration would be unknown.
     #[must_use]
     pub fn at_once(self) -> Self {
         Self {
@@ -41,62 +41,64 @@ impl Replica<'_> {
     }
 }
 
-/// What a server can be told to wait for before it reads.
+/// Condition that a server can wait for before it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitSupport {
-    /// Nothing (PostgreSQL before 19).
+    /// No condition (PostgreSQL before 19).
     Nothing,
     /// A position (`WAIT FOR LSN`, `WAIT_FOR_EXECUTED_GTID_SET`, `MASTER_GTID_WAIT`).
     Position,
-    /// All that the cluster has committed (`wsrep_sync_wait`); no position is needed.
+    /// All transactions that the cluster has committed (`wsrep_sync_wait`); no position is needed.
     Everything,
 }
 
-/// Whether a replica will do.
+/// Suitability of a replica for a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// It has all that is required.
+    /// The replica has all required writes.
     Fresh,
-    /// It has, once it has waited for all that is committed: the read is to be sent with that.
+    /// The replica has them after it waits for all committed transactions; the read must be sent
+    /// with that wait.
     AfterSync,
-    /// It may have within the wait: the read is to be sent with a wait for the position.
+    /// The replica may have them in time; the read must be sent with a wait for the position.
     AfterPosition,
-    /// It has not, or that is not known.
+    /// The replica does not have them, or that is unknown.
     Behind,
 }
 
-/// A server of a service, as a read finds it.
+/// Server of a service, as a candidate for a read.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// It takes writes.
+    /// True if the server takes writes.
     pub is_primary: bool,
-    /// It takes reads as a replica.
+    /// True if the server takes reads as a replica.
     pub is_replica: bool,
-    /// It has failed the read.
+    /// True if the read has already failed on this server.
     pub is_tried: bool,
-    /// How far it is.
+    /// Replication progress.
     pub replica: Replica<'a>,
 }
 
-/// Who may serve a read.
+/// Servers that may serve a read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadChoice {
-    /// Replicas that take reads and have not failed it.
+    /// Number of replicas that take reads and have not failed this one.
     pub replicas: usize,
-    /// Those of them that have all that it must see.
+    /// Number of these that have all that the read must see.
     pub fresh: usize,
-    /// If there is none of these: the one, by its place, that has it the soonest once it was told
-    /// to wait for it.
+    /// Index of the replica that will have the position first if it waits. Set only if no replica
+    /// is fresh.
     pub soonest: Option<usize>,
-    /// If there is none of these: how many have it once they have waited for all that is committed.
+    /// Number of replicas that are fresh after a wait for all committed transactions. Zero if any
+    /// replica is fresh.
     pub causal: usize,
-    /// Servers, by their places, that must not be chosen as they are.
+    /// Indices of servers that must not be chosen without a wait.
     pub barred: MemberSet,
-    /// Those that must not be chosen even if they wait for all that is committed.
+    /// Indices of servers that must not be chosen even with a wait for all committed transactions.
     pub barred_waiting: MemberSet,
 }
 
-/// Whether one replica will do.
+/// Returns whether a replica is suitable.
 #[must_use]
 pub fn judge(
     requires: RequiredPosition<'_>,
@@ -126,7 +128,7 @@ pub fn judge(
     at_best(replica, settings)
 }
 
-/// Of one that is not known to have what is required.
+/// Returns the freshness of a replica that is not known to have the required writes.
 fn at_best(replica: &Replica<'_>, settings: &CausalitySettings) -> Freshness {
     match replica.wait {
         WaitSupport::Everything if settings.wait_ms > 0 => Freshness::AfterSync,
@@ -134,7 +136,7 @@ fn at_best(replica: &Replica<'_>, settings: &CausalitySettings) -> Freshness {
     }
 }
 
-/// Who of a service's servers may serve a read.
+/// Returns which of a service's servers may serve a read.
 #[must_use]
 pub fn readers<'a>(
     requires: RequiredPosition<'_>,
@@ -172,7 +174,7 @@ pub fn readers<'a>(
 }
 
 trait MinSome<T> {
-    /// The lesser of what there is and another.
+    /// Returns the lesser of both values, or the only one.
     fn min_some(self, other: T) -> Self;
 }
 

@@ -1,32 +1,33 @@
-//! How far a server is: a place in the WAL, or a set of transactions.
+//! Represents the replication progress of a server: a WAL position, or a set of transactions.
 
 use crate::cluster::Gtids;
 
-/// PostgreSQL's WAL page (`wal_block_size`), as it is built unless somebody changed the source.
+/// PostgreSQL's WAL page size (`wal_block_size`), unless the source was changed.
 const WAL_PAGE_BYTES: u64 = 8192;
 
-/// The header of a page, and of the first page of a segment.
+/// Size of the header of a page; below, of the first page of a segment.
 const PAGE_HEADER_BYTES: u64 = 24;
 const SEGMENT_HEADER_BYTES: u64 = 40;
 
-/// `wal_segment_size` unless initdb was told otherwise.
+/// Default of `wal_segment_size`, which initdb can change.
 pub const WAL_SEGMENT_BYTES: u64 = 16 << 20;
 
-/// A place in the WAL.
+/// WAL position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lsn {
-    /// The history that it is of: the same number means something else on another timeline.
+    /// Timeline: the same position means something else on another timeline.
     pub timeline: u32,
-    /// Bytes of WAL before it.
+    /// Number of bytes of WAL before the position.
     pub at: u64,
 }
 
 impl Lsn {
-    /// What a replica must have replayed to have all that was before an insert position.
+    /// Returns the position that a replica must have replayed to have all that precedes an insert
+    /// position.
     ///
-    /// After a record that ends with its page, the insert position is behind the next page's
-    /// header, which is not written yet: a replica that has replayed everything is at the page's
-    /// start, and would be waited for until something unrelated is written.
+    /// After a record that ends with its page, the insert position follows the next page's header,
+    /// which is not written yet. A replica that has replayed everything is at the start of that
+    /// page. A wait for the insert position would last until an unrelated record is written.
     #[must_use]
     pub fn of_insert(timeline: u32, at: u64, segment_bytes: u64) -> Lsn {
         let in_page = at % WAL_PAGE_BYTES;
@@ -38,7 +39,7 @@ impl Lsn {
     }
 }
 
-/// How far a server is, or must be.
+/// Position that a server has reached, or must reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
     /// PostgreSQL.
@@ -48,7 +49,7 @@ pub enum Position {
 }
 
 impl Position {
-    /// Whether a server that is at `applied` has all that this stands for.
+    /// Returns whether a server at `applied` has all that this position includes.
     #[must_use]
     pub fn is_reached_by(&self, applied: &Position) -> bool {
         match (self, applied) {
@@ -60,7 +61,7 @@ impl Position {
         }
     }
 
-    /// Adds what another one stands for; false: they cannot be added.
+    /// Adds another position; false if the two cannot be combined.
     pub(super) fn merge(&mut self, other: &Position) -> bool {
         match (self, other) {
             (Position::Lsn(own), Position::Lsn(other)) if own.timeline == other.timeline => {

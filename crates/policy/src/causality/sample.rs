@@ -1,27 +1,27 @@
-//! The primary's position, asked for once for all who wrote before.
+//! Samples the primary's position once for all sessions that wrote before.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::position::Position;
 use super::token::CausalityToken;
 
-/// Where the primary was.
+/// Position of the primary at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Whose position.
+    /// Epoch of the primary.
     pub epoch: u64,
-    /// When the question was sent: it covers every write whose answer had come before.
+    /// Time when the query was sent: it covers every write whose reply had arrived before.
     pub asked_us: u64,
-    /// The answer. PostgreSQL: [`super::Lsn::of_insert`] of `pg_current_wal_insert_lsn()`, as the
-    /// written and the flushed positions may be behind a commit.
+    /// Reported position. PostgreSQL: [`super::Lsn::of_insert`] of `pg_current_wal_insert_lsn()`,
+    /// as the written and the flushed positions may precede a commit.
     pub position: Position,
 }
 
-/// When the service's last write was: each worker writes its own cache line.
+/// Time of the service's last write; each worker writes its own cache line.
 #[derive(Debug)]
 pub struct Writes {
     last_us: Box<[Line]>,
-    /// Another process writes for the same service, and does not tell when.
+    /// True if another process writes for the same service, without reporting the time.
     are_shared: AtomicBool,
 }
 
@@ -30,7 +30,8 @@ pub struct Writes {
 struct Line(AtomicU64);
 
 impl Writes {
-    /// None yet; but whoever served before may have written until now.
+    /// Creates the record without a write. It assumes a write now, because a predecessor may have
+    /// written until now.
     #[must_use]
     pub fn new(workers: usize, now_us: u64) -> Writes {
         let writes = Writes {
@@ -41,26 +42,27 @@ impl Writes {
         writes
     }
 
-    /// From now on another process writes as well, or does no longer.
+    /// Sets whether another process writes, too.
     pub fn share(&self, are_shared: bool, now_us: u64) {
         if self.are_shared.swap(are_shared, SeqCst) {
             self.wrote(0, now_us);
         }
     }
 
-    /// A write's answer has come to this worker, and was not sent on yet.
+    /// Records that a write's reply arrived at this worker. Must be called before the reply is
+    /// forwarded.
     pub fn wrote(&self, worker: usize, now_us: u64) {
         self.last_us[worker].0.fetch_max(now_us, SeqCst);
     }
 
-    /// When the last one was, over all workers; zero is never.
+    /// Returns the time of the last write over all workers; zero means never.
     #[must_use]
     pub fn last_us(&self) -> u64 {
         let each = self.last_us.iter().map(|line| line.0.load(SeqCst));
         each.max().unwrap_or(0)
     }
 
-    /// What a read must see that is to see all writes before it, in the current epoch.
+    /// Returns the token of a read that must see all earlier writes, in the current epoch.
     #[must_use]
     pub fn token(&self, epoch: u64, now_us: u64) -> CausalityToken {
         let last_us = match self.are_shared.load(SeqCst) {
@@ -74,31 +76,32 @@ impl Writes {
     }
 }
 
-/// After a read that found no replica it could use, answers are wanted soon for so long.
+/// Time for which samples stay urgent after a read found no usable replica.
 const WANTED_FOR_US: u64 = 1_000_000;
 
-/// At most one question in each of these times, microseconds.
+/// Minimum intervals between queries, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleIntervals {
-    /// While reads want to know.
+    /// Interval while reads need a position.
     pub wanted_us: u64,
-    /// While none does.
+    /// Interval while no read needs one.
     pub unwanted_us: u64,
 }
 
-/// When to ask the primary where it is: soon after a write, one question at a time. Questions cost
-/// the primary as much as small statements do: while nobody reads what was just written, few do.
+/// Schedule of queries for the primary's position: soon after a write, one query at a time. A query
+/// costs the primary as much as a small statement. So queries are rare while no session reads
+/// recent writes.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     pace: SampleIntervals,
     under_way: bool,
     asked_us: u64,
-    /// What the last answer covers.
+    /// Epoch and time that the last reply covers.
     covered: Option<(u64, u64)>,
 }
 
 impl Sampler {
-    /// Has asked nothing yet.
+    /// Creates a schedule without a query.
     #[must_use]
     pub fn new(pace: SampleIntervals) -> Sampler {
         Sampler {
@@ -109,8 +112,9 @@ impl Sampler {
         }
     }
 
-    /// When the next question is due, if there is a need for one; may have passed.
-    /// `last_wanted_us`: when a read last found no replica that has what it must see, or zero.
+    /// Returns the time when the next query is due, if one is needed; it may be in the past.
+    /// `last_wanted_us` is the time when a read last found no replica with all it must see, or
+    /// zero.
     #[must_use]
     pub fn due_us(&self, epoch: u64, last_write_us: u64, last_wanted_us: u64) -> Option<u64> {
         let is_covered = |(of_epoch, asked_us)| of_epoch == epoch && asked_us > last_write_us;
@@ -122,17 +126,17 @@ impl Sampler {
             true => self.pace.wanted_us,
             false => self.pace.unwanted_us,
         };
-        // Strictly after the write: at the same moment, nobody knows which was first.
+        // Strictly after the write: at the same moment, the order would be unknown.
         Some((self.asked_us + interval_us).max(last_write_us + 1))
     }
 
-    /// The question was sent.
+    /// Records that the query was sent.
     pub fn sent(&mut self, now_us: u64) {
         self.under_way = true;
         self.asked_us = now_us;
     }
 
-    /// The answer has come; `None`: there was none.
+    /// Records the reply; `None` if there was none.
     pub fn answered(&mut self, sample: Option<&Sample>) {
         self.under_way = false;
         if let Some(sample) = sample {

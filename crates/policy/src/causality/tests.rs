@@ -1,4 +1,4 @@
-//! Tests of tokens and choices, one by one.
+//! Tests of tokens and choices.
 
 mod simulation;
 
@@ -55,7 +55,7 @@ fn insert_positions_behind_a_page_header_mean_the_start_of_the_page() {
         (page + 24, page),
         (page + 23, page + 23),
         (page + 32, page + 32),
-        // A record may end there: no segment begins with this page.
+        // A record may end at this position: no segment begins with this page.
         (page + 40, page + 40),
         (segment + 40, segment),
         (segment + 24, segment),

@@ -1,47 +1,48 @@
-//! What a session must see.
+//! Tracks the writes that a session must see.
 
 use super::position::Position;
 use super::sample::Sample;
 
-/// What a session must see, as far as it is known.
+/// Writes that a session must see, as far as they are known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CausalityToken {
     epoch: u64,
-    /// When the last answer to a write came.
+    /// Time when the last reply to a write arrived.
     wrote_us: u64,
     wrote: LastWrite,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum LastWrite {
-    /// Nothing: any server will do.
+    /// No write: any server is suitable.
     #[default]
     Nothing,
-    /// Something; where that is in the log is not known.
+    /// A write at an unknown position.
     Somewhere,
-    /// Something, which is all before this.
+    /// Writes that all precede this position.
     At(Position),
 }
 
-/// What a server must have for the session to read there.
+/// Position that a server must have reached for the session to read there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredPosition<'a> {
-    /// Nothing in particular.
+    /// No particular position.
     Nothing,
-    /// All before this.
+    /// All transactions before this position.
     Position(&'a Position),
-    /// All that the primary has now; why that is not known nearer.
+    /// All transactions that the primary has now, with the reason for which the position is
+    /// unknown.
     Everything(&'static str),
 }
 
 impl CausalityToken {
-    /// A session that has written nothing.
+    /// Creates the token of a session that has written nothing.
     #[must_use]
     pub fn new() -> CausalityToken {
         CausalityToken::default()
     }
 
-    /// That of a session whose last write was at that time.
+    /// Creates the token of a session whose last write was at `until_us`.
     pub(super) fn written(until_us: u64, epoch: u64) -> CausalityToken {
         CausalityToken {
             epoch,
@@ -50,22 +51,24 @@ impl CausalityToken {
         }
     }
 
-    /// The session wrote, or may have: to be called when the answer has come and before it is sent
-    /// on. `epoch` is the one of the connection that it wrote on.
+    /// Records that the session wrote, or may have. Must be called after the reply arrived and
+    /// before it is forwarded. `epoch` is that of the connection that the session wrote on.
     pub fn wrote(&mut self, now_us: u64, epoch: u64) {
-        // The answer of a connection of an earlier epoch: what counts is what the current one kept.
+        // The reply may be from a connection of an earlier epoch: only what the current primary
+        // kept counts.
         let epoch = epoch.max(self.epoch);
         *self = CausalityToken::written(now_us, epoch);
     }
 
-    /// Writes are noted since then only: before that the session may have written.
+    /// Assumes a write at the time when recording of writes began: the session may have written
+    /// before.
     pub fn assume_writes_before(&mut self, noted_since_us: u64, epoch: u64) {
         if self.wrote_us < noted_since_us {
             self.wrote(noted_since_us, epoch);
         }
     }
 
-    /// As [`Token::wrote`], and the server told the position.
+    /// Records a write like [`CausalityToken::wrote`], with the position that the server reported.
     pub fn wrote_at(&mut self, position: &Position, now_us: u64, epoch: u64) {
         let is_known = match &mut self.wrote {
             LastWrite::Nothing => {
@@ -82,15 +85,15 @@ impl CausalityToken {
         }
     }
 
-    /// Takes a newer sample of the primary's position into account. To be called before a read; a
-    /// sample that says nothing new is ignored.
+    /// Applies a newer sample of the primary's position. Must be called before a read; a sample
+    /// without news is ignored.
     pub fn settle(&mut self, sample: &Sample) {
-        // A session may have got its connection to a primary before it heard that its time begins.
+        // A session may have connected to a primary before it was notified of the new epoch.
         let is_later = sample.asked_us > self.wrote_us;
         let is_news = match self.wrote {
             LastWrite::Nothing => false,
-            // A later primary: whatever of the session's writes it has, it had by then. The rest is
-            // lost, and nobody must wait for it.
+            // A later primary: any writes of the session that it has, it had at the sample. The
+            // others are lost, and no read must wait for them.
             _ if sample.epoch != self.epoch => sample.epoch > self.epoch,
             LastWrite::Somewhere => true,
             LastWrite::At(_) => false,
@@ -101,7 +104,7 @@ impl CausalityToken {
         }
     }
 
-    /// What a server must have, while `epoch` is the current one.
+    /// Returns what a server must have reached while `epoch` is the current one.
     #[must_use]
     pub fn requires(&self, epoch: u64) -> RequiredPosition<'_> {
         match &self.wrote {
@@ -116,14 +119,14 @@ impl CausalityToken {
         }
     }
 
-    /// Whether the session wrote when another server was the primary, and what the present one has
-    /// of that is not known.
+    /// Returns whether the session wrote in an earlier epoch, and it is unknown which of its writes
+    /// the present primary has.
     #[must_use]
     pub fn is_of_earlier(&self, epoch: u64) -> bool {
         self.epoch < epoch && !matches!(self.wrote, LastWrite::Nothing)
     }
 
-    /// Forgets what every server has.
+    /// Forgets a position that every server has reached.
     pub fn forget(&mut self, everywhere: &Position) {
         if let LastWrite::At(position) = &self.wrote
             && position.is_reached_by(everywhere)

@@ -1,4 +1,4 @@
-//! Tests of waiting for a primary, one by one and in seeded worlds.
+//! Tests of waiting for a primary, singly and in seeded simulations.
 
 use super::*;
 use crate::connection_pool::tests::simulation::{Dice, for_each_seed};

@@ -1,20 +1,22 @@
-//! When the next probe is due: jittered, quick while in doubt, slower and slower for the dead.
+//! Computes the time of the next probe: with jitter, sooner while in doubt, and later and later for
+//! a dead server.
 
-/// A server in doubt is asked more often, but never more than ten times a second.
+/// Minimum interval: a server in doubt is probed more often, but at most ten times per second.
 const IN_DOUBT_MS_MIN: u64 = 100;
 
-/// The wait, ±10 %, so that probes that began together drift apart.
+/// Returns the wait ±10 %, so that probes that began together drift apart.
 pub(super) fn jittered(wait_ms: u64, random: u64) -> u64 {
     let tenth_ms = wait_ms / 10;
     (wait_ms - tenth_ms).saturating_add(random % (tenth_ms.saturating_mul(2) + 1))
 }
 
-/// A quarter of the interval: the sooner it is known, the fewer clients meet a dead server.
+/// Returns a quarter of the interval: the sooner the state is known, the fewer clients meet a dead
+/// server.
 pub(super) fn in_doubt_ms(interval_ms: u64, random: u64) -> u64 {
     jittered(interval_ms / 4, random).max(IN_DOUBT_MS_MIN)
 }
 
-/// The next, longer wait for a server that stays dead.
+/// Returns the next, longer wait for a server that stays dead.
 pub(super) fn grown(wait_ms: u64, wait_ms_max: u64) -> u64 {
     let longer_ms = wait_ms.saturating_add((wait_ms / 2).max(1));
     longer_ms.min(wait_ms_max.max(1))

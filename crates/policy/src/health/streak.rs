@@ -1,17 +1,17 @@
-//! The failures in a row: who saw them, and whether they are close enough together.
+//! Counts consecutive failures by source, within a time window.
 
 use std::collections::VecDeque;
 
 use super::HealthSettings;
 
-/// Who saw a failure.
+/// Observer of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureSource {
     Probe,
     Client,
 }
 
-/// The latest failures since the last success, `fall` of them at most, oldest first.
+/// Latest failures since the last success, at most `fall`, oldest first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FailureStreak {
     failures: VecDeque<(u64, FailureSource)>,
@@ -26,7 +26,8 @@ impl FailureStreak {
         }
     }
 
-    /// Clients' failures grow old; a probe's do not, the probe after it decides about them.
+    /// Removes clients' failures that are too old. A probe's failure does not expire; the next
+    /// probe decides about it.
     pub(super) fn expire(&mut self, now_ms: u64, settings: &HealthSettings) {
         let fresh = |at_ms: u64| now_ms.saturating_sub(at_ms) <= settings.window_ms();
         self.failures
@@ -50,7 +51,7 @@ impl FailureStreak {
         self.failures.len() >= settings.fall() as usize
     }
 
-    /// For people: "2 probes and 1 connection failed: connection refused".
+    /// Returns a readable reason: "2 probes and 1 connection failed: connection refused".
     pub(super) fn reason(&self, last: &str) -> String {
         let count = |of| self.failures.iter().filter(|&&(_, by)| by == of).count();
         let probes = counted(count(FailureSource::Probe), "probe", "probes");

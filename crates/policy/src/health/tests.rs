@@ -1,4 +1,4 @@
-//! Tests of the verdict: what takes a server out, what brings it back, and when it is asked.
+//! Tests of health: what takes a server out, what brings it back, and the time of the next probe.
 
 use super::*;
 
@@ -100,7 +100,7 @@ fn a_server_that_is_only_too_busy_for_probes_stays_in_use() {
         assert_eq!(health.probe(now_ms, busy()), None);
     }
     assert_eq!(health.state(), HealthState::Up);
-    // One that is down needs a probe that passes.
+    // A server that is down needs a probe that passes.
     let mut health = down();
     health.probe(1, ProbeOutcome::Passed);
     health.probe(2, busy());

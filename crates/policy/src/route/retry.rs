@@ -1,54 +1,55 @@
-//! What may still be done for a statement that a server refused or did not answer: run it again
-//! elsewhere, or tell the client.
+//! Decides whether a statement that a server refused or did not answer may be retried on another
+//! server.
 
-/// How far a statement had come. Whoever cannot tell says the worse.
+/// Progress of a statement. If a value is uncertain, the caller must assume the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// It was sent to a replica.
+    /// True if the statement was sent to a replica.
     pub on_replica: bool,
-    /// It is known to read and nothing else: [`super::Decision::is_read`].
+    /// True if the statement is known to only read: [`super::Decision::is_read`].
     pub is_read: bool,
-    /// It ran inside an explicit transaction, or on a connection that the session is bound to.
+    /// True if it ran inside an explicit transaction, or on a connection that the session is pinned
+    /// to.
     pub is_held: bool,
-    /// At least one of its bytes was written to a server's socket.
+    /// True if at least one of its bytes was written to a server's socket.
     pub reached_server: bool,
-    /// At least one byte of its answer was sent to the client.
+    /// True if at least one byte of its reply was sent to the client.
     pub reached_client: bool,
-    /// All of its bytes are still here to be sent again.
+    /// True if all of its bytes are still buffered and can be sent again.
     pub is_kept: bool,
 }
 
-/// What happened to it.
+/// Kind of failure of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The server is read-only: 25006 of PostgreSQL, 1290, 1792 and 1836 of MySQL.
+    /// The server is read-only: PostgreSQL's 25006; MySQL's 1290, 1792 and 1836.
     ReadOnly,
-    /// Replay needed what the read looked at, and cancelled it: 40001 or 40P01 of a standby.
+    /// Replay conflicted with the read and canceled it: 40001 or 40P01 of a standby.
     RecoveryConflict,
-    /// The replica waited for a position, and it did not come in time.
+    /// The replica waited for a position and did not reach it in time.
     NotFresh,
-    /// The server starts, stops, has no more connections or no cluster: 57P01, 57P02, 57P03, 53300,
-    /// 1040, 1047 of Galera. The statement was not run.
+    /// The server is starting or stopping, has no free connection or no cluster. Codes: 57P01,
+    /// 57P02, 57P03, 53300, 1040, and 1047 of Galera. The statement was not executed.
     TurnedAway,
-    /// The server had ended the connection, which had been idle for too long, before it read the
-    /// statement: 4031 of MySQL. It is well, and another connection will do.
+    /// The server closed the connection after too long an idle time, before it read the statement:
+    /// MySQL's 4031. The server is healthy, and another connection works.
     NotRead,
-    /// The connection broke, or was ended: 1053 of MySQL. Whether the statement was run, or a part
-    /// of it, is not known.
+    /// The connection broke or was terminated: MySQL's 1053. It is unknown whether the statement
+    /// was executed, completely or in part.
     Broken,
-    /// Any other error: it is the client's answer.
+    /// Any other error, which is returned to the client.
     Error,
 }
 
-/// Says whether a statement may be run again. A write that may have been run never is.
+/// Returns whether a statement may be retried. A write that may have been executed never is.
 #[must_use]
 pub fn may_run_again(mishap: FailureKind, attempt: &Attempt) -> bool {
     if attempt.is_held || attempt.reached_client || !attempt.is_kept {
         return false;
     }
     match mishap {
-        // It refused: nothing was run, whatever it is. From a primary that has just become a
-        // replica too: there it goes to whoever is the primary then.
+        // The server refused the statement, so no statement was executed, whatever its kind. That
+        // includes a primary that has just become a replica: the retry goes to the new primary.
         FailureKind::ReadOnly | FailureKind::TurnedAway | FailureKind::NotRead => true,
         FailureKind::RecoveryConflict | FailureKind::NotFresh => attempt.on_replica,
         FailureKind::Broken => attempt.is_read || !attempt.reached_server,
@@ -79,7 +80,7 @@ mod tests {
         FailureKind::Error,
     ];
 
-    /// Every attempt that there can be.
+    /// Returns every possible attempt.
     fn attempts() -> impl Iterator<Item = Attempt> {
         (0..64_u32).map(|bits| {
             let bit = |index: u32| bits & 1 << index != 0;

@@ -1,4 +1,5 @@
-//! Tests of decisions: a table of what goes where, and laws over all that can be said of a text.
+//! Tests of decisions: a table of statements and targets, and laws over all combinations of
+//! properties.
 
 use super::*;
 
@@ -373,7 +374,7 @@ fn what_only_asks_the_server_goes_to_the_primary_and_may_be_asked_again() {
     );
 }
 
-/// All statements, hints and rules that can be told apart here.
+/// Checks all statements, hints and rules that can be distinguished here.
 fn for_all(mut check: impl FnMut(&RoutingUnit<'_>, &SessionContext)) {
     let rules = [
         None,

@@ -1,28 +1,29 @@
-//! What the rules say of a statement, small enough to be kept with it.
+//! Stores the result of the rules for a statement, small enough to keep with it.
 
 use super::{RULES_MAX, RuleAction};
 
-/// What is done with a statement; rules are meant by their places.
+/// Result for a statement; rules are identified by their indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuleOutcome {
-    /// The rules that fit, up to the first active one: bit by bit.
+    /// Bit set of the rules that match, up to the first active one.
     fits: u128,
-    /// Whose destination holds.
+    /// Rule whose destination applies.
     pub(super) to: Option<u8>,
-    /// How long it may take, milliseconds; zero: as long as it likes. `None`: nothing is said.
+    /// Time limit in ms; zero means no limit, `None` that no rule sets one.
     pub timeout_ms: Option<u64>,
-    /// Which rule refuses it.
+    /// Rule that rejects the statement.
     pub(super) reject: Option<u8>,
 }
 
 impl RuleOutcome {
-    /// The rules that fit, in their order: those that are not active, then the one that decides.
+    /// Returns the rules that match, in order: those that are not active, then the one that
+    /// decides.
     pub fn fitting(&self) -> impl Iterator<Item = usize> {
         let fits = self.fits;
         (0..RULES_MAX).filter(move |index| fits >> index & 1 == 1)
     }
 
-    /// Whether it is refused.
+    /// Returns whether the statement is rejected.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.reject.is_some()
@@ -33,14 +34,14 @@ impl RuleOutcome {
     }
 
     pub(super) fn decide(&mut self, index: usize, then: &RuleAction) {
-        // RULES_MAX fits.
+        // Cannot overflow: the index is less than `RULES_MAX`.
         let index = index as u8;
         self.to = then.to.is_some().then_some(index);
         self.reject = then.reject.is_some().then_some(index);
         self.timeout_ms = then.timeout_ms;
     }
 
-    /// What both say, and whose destination holds.
+    /// Combines both outcomes, with the given destination.
     pub(super) fn and(self, other: RuleOutcome, to: Option<u8>) -> RuleOutcome {
         let limits = [self.timeout_ms, other.timeout_ms];
         let no_limit_last = |limit: &u64| limit.wrapping_sub(1);

@@ -1,11 +1,11 @@
-//! What a text looks like: a regular expression whose search takes time in proportion to the text.
+//! Matches texts against a regular expression, in time proportional to the text.
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// A compiled expression may be so large; each worker has a cache of about as much for it.
+/// Maximum size of a compiled expression; each worker has a cache of about the same size for it.
 const SIZE_BYTES_MAX: usize = 256 * 1024;
 
-/// A regular expression over the bytes of a text.
+/// Regular expression over the bytes of a text.
 #[derive(Debug, Clone)]
 pub struct Pattern(Regex);
 
@@ -17,16 +17,15 @@ impl PartialEq for Pattern {
 
 impl Eq for Pattern {}
 
-/// It is no regular expression, or too large a one; in words.
+/// Error: the expression is invalid or too large; the text is the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPattern(pub String);
 
 impl Pattern {
-    /// Case does not count, since SQL's does not, and `.` is a new line too; `(?-i)` and `(?-s)`
-    /// say otherwise.
+    /// Compiles an expression. It ignores case, as SQL does, and `.` matches a new line; `(?-i)`
+    /// and `(?-s)` change that.
     ///
-    /// # Errors
-    /// See [`BadPattern`].
+    /// # Errors See [`BadPattern`].
     pub fn new(written: &str) -> Result<Self, BadPattern> {
         let built = RegexBuilder::new(written)
             .case_insensitive(true)
@@ -40,14 +39,14 @@ impl Pattern {
             .map_err(|error| BadPattern(in_words(&error)))
     }
 
-    /// Whether it is found anywhere in a text.
+    /// Returns whether the pattern matches anywhere in a text.
     #[must_use]
     pub fn fits(&self, text: &[u8]) -> bool {
         self.0.is_match(text)
     }
 }
 
-/// The last line says what is wrong; those before it draw the place.
+/// Returns the reason from the last line; the lines before it only mark the position.
 fn in_words(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();

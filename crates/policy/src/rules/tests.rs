@@ -1,4 +1,4 @@
-//! Which rule decides, and what becomes of several statements.
+//! Tests of the deciding rule, and of the combination of several statements.
 
 use super::*;
 

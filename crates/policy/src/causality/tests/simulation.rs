@@ -1,6 +1,6 @@
-//! A seeded world: a primary that is replaced now and then and loses its last writes, replicas that
-//! replay late, samples and reports that arrive later still. A read must never miss a write of its
-//! session that survived.
+//! Seeded simulation: a primary that is replaced now and then and loses its last writes, replicas
+//! that replay late, and samples and reports that arrive later still. A read must never miss a
+//! surviving write of its session.
 
 use super::super::*;
 use crate::connection_pool::tests::simulation::{Dice, for_each_seed};
@@ -22,18 +22,18 @@ fn in_any_world_a_session_reads_its_own_writes() {
 
 struct Session {
     token: CausalityToken,
-    /// The last write that was acknowledged and that the current primary kept.
+    /// Last write that was acknowledged and that the current primary kept.
     wrote: u64,
 }
 
-/// A server's log is the number of writes in it, and the timeline: nothing else is needed.
+/// Simulated servers. A server's log is only the number of writes in it, and the timeline.
 struct World {
     dice: Dice,
     now_us: u64,
     epoch: u64,
     primary: u64,
     replicas: Vec<u64>,
-    /// What the monitor knows of each: where it was, and when.
+    /// Last known position of each replica, with the time of the report.
     reports: Vec<(Lsn, u64)>,
     sessions: Vec<Session>,
     sampler: Sampler,
@@ -83,7 +83,7 @@ impl World {
         self.primary += 1;
         let session = &mut self.sessions[index];
         session.wrote = self.primary;
-        // It may have got its connection before it heard that the primary's time begins.
+        // The session may have got its connection before it was notified of the new epoch.
         let is_late = self.epoch > 1 && self.dice.one_in(4);
         let epoch = self.epoch - u64::from(is_late);
         session.token.wrote(self.now_us, epoch);
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Any replica becomes the primary; what it has not is lost, by the others too.
+    /// Promotes any replica. Writes that it does not have are lost on the other servers, too.
     fn promote(&mut self) {
         self.epoch += 1;
         self.primary = self.replicas[self.dice.below(self.replicas.len())];
@@ -167,7 +167,8 @@ impl World {
         }
     }
 
-    /// When all have caught up and all is reported, every session reads from every replica.
+    /// Checks that every session reads from every replica after all have caught up and all is
+    /// reported.
     fn heal(&mut self) {
         self.now_us += 100;
         self.answer();
