@@ -1,18 +1,20 @@
-//! The books of a pool of server connections: who may have one, who waits, who gets the next.
+//! Decides about a pool of server connections: which client gets one, which clients wait, and which
+//! connections open or close.
 //!
-//! Each worker owns its connections and keeps its idle ones at a [`Desk`]; what workers share is in
-//! the [`Books`] of their service. Connections are numbers that the worker chose. Nothing here
-//! opens, moves or closes any: every call returns what is to be done, and pushes [`Order`]s, which
-//! the caller delivers to the workers that they name.
+//! Each worker owns its connections and keeps the idle ones in an [`IdlePool`]. State that workers
+//! share is in the [`SharedPools`] of their service. Connections are numbers chosen by the worker.
+//! This module opens, moves and closes none. Every call returns what must be done, and pushes
+//! [`WorkerTask`]s, which the caller delivers to the workers that they name.
 //!
-//! While nobody waits, lending and taking back touch the desk, one counter that only this worker
-//! writes, and one that all only read. As soon as anybody waits, anywhere in the service, all goes
-//! through the lock of the books: the counter of this worker's idle connections is written before
-//! it looks whether anybody waits, and who begins to wait says so before he looks for idle ones, so
-//! that at least one of the two sees the other.
+//! While no client waits, acquire and release use only the idle pool, one counter that only this
+//! worker writes, and one counter that workers only read. As soon as a client waits anywhere in the
+//! service, everything goes through the lock of the shared pools. A worker writes its counter of
+//! idle connections before it checks for waiting clients. A client registers as waiting before idle
+//! connections are checked. So at least one of the two sees the other.
 //!
-//! A client never waits while there is an idle connection or a free place: it gets what comes
-//! first. A connection that opens is nobody's until it is open; then it goes to who waits longest.
+//! A client never waits while there is an idle connection or a free permit: it gets the first
+//! connection that becomes available. A connection being opened is not assigned until it is open;
+//! it then goes to the client that has waited longest.
 //!
 //! Times are milliseconds of one monotonic clock.
 

@@ -1,4 +1,5 @@
-//! Who gets the next connection, and where it comes from.
+//! Assigns free connections to waiting clients, and decides which connections to move, open or
+//! close for them.
 
 use std::sync::Arc;
 
@@ -6,10 +7,10 @@ use super::limits::ConnectionLimits;
 use super::shared_pools::{PoolRecord, State};
 use super::types::{CloseReason, TaskKind, WaitTicket, WorkerTask};
 
-/// An idle connection that can be asked for: of which pool, at which worker.
+/// Reference to an idle connection that can be requested: pool and worker.
 pub(super) type IdleRef = (u64, usize);
 
-/// What is to become of a connection that is free now.
+/// Use of a connection that has become free.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FreeConnectionUse {
     Keep,
@@ -18,7 +19,7 @@ pub(super) enum FreeConnectionUse {
 }
 
 impl State {
-    /// Decides about a connection that came back to a worker, fit for use.
+    /// Decides about a usable connection that was released to a worker.
     pub(super) fn settle(
         &mut self,
         id: u64,
@@ -40,7 +41,7 @@ impl State {
         }
     }
 
-    /// Takes the client out of the queue who is to get a connection that `worker` has.
+    /// Removes the client that gets a connection of `worker` from the queue.
     pub(super) fn hand(
         &mut self,
         id: u64,
@@ -60,7 +61,7 @@ impl State {
         self.dequeue(id, line)
     }
 
-    /// Whether a client that has just come may take an idle connection of its worker.
+    /// Returns whether a newly arrived client may take an idle connection of its worker.
     pub(super) fn may_take(&self, id: u64, worker: usize, now_ms: u64) -> bool {
         let Some(record) = self.pools.get(&id) else {
             return false;
@@ -73,8 +74,9 @@ impl State {
             && first.is_none_or(|(_, waiter)| is_patient(waiter.since_ms))
     }
 
-    /// Whether one more client would be served at once, or one be opened for it. A pause holds for
-    /// all servers: nobody gets further elsewhere.
+    /// Returns whether one more client would be served immediately, or a connection be opened for
+    /// it. A paused pool counts as free, since the pause applies to all servers: another server
+    /// would not help.
     pub(super) fn has_room(&self, id: u64, now_ms: u64) -> bool {
         let Some(record) = self.pools.get(&id).filter(|_| !self.is_paused(id)) else {
             return true;
@@ -87,8 +89,8 @@ impl State {
         self.pools[&id].ledgers.full().is_empty() || self.room(id, None).is_some()
     }
 
-    /// Another pool whose client has waited long enough to get the place of this pool's
-    /// connection, and what must be closed besides.
+    /// Returns another pool whose client has waited long enough to get the permit of this pool's
+    /// connection, with the connections that must be closed in addition.
     fn competing_pool(&self, id: u64) -> Option<(u64, Vec<IdleRef>)> {
         let own = &self.pools[&id];
         let own_since_ms = own.queue.oldest().map(|(_, waiter)| waiter.since_ms);
@@ -109,8 +111,9 @@ impl State {
         Some((other, victims))
     }
 
-    /// Idle connections of other pools that would make room for one of this, beside one that counts
-    /// against `given`; the fewest first. None: there are not enough.
+    /// Returns the idle connections of other pools that must close to free permits for this pool,
+    /// in addition to one that counts against `given`; as few as possible. `None` if there are not
+    /// enough.
     fn room(&self, id: u64, given: Option<&ConnectionLimits>) -> Option<Vec<IdleRef>> {
         let mut missing = self.pools[&id].ledgers.full();
         let in_the_way = missing.len();
@@ -134,7 +137,7 @@ impl State {
         is_useful.then_some(victims)
     }
 
-    /// Looks after all who wait, in the order of coming.
+    /// Serves all waiting clients in the order of arrival.
     pub(super) fn serve_all(&mut self, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let first = |id: &u64| Some(self.pools[id].queue.oldest()?.1.number);
         let mut hungry: Vec<(Option<u64>, u64)> = self
@@ -148,7 +151,7 @@ impl State {
         }
     }
 
-    /// Sees to it that a connection comes for each client of a pool, as far as that can be.
+    /// Requests a connection for each waiting client of a pool, as far as possible.
     pub(super) fn serve(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         if self.is_paused(id) || self.has_spare(id) && self.is_better_patient(id, now_ms, orders) {
             return;
@@ -160,9 +163,9 @@ impl State {
         {}
     }
 
-    /// Whether the first client should wait a moment for a connection of its own worker, where they
-    /// come back all the time: one from elsewhere would have to be moved. Then somebody looks
-    /// again.
+    /// Returns whether the first client should briefly wait for a connection of its own worker, to
+    /// which connections return frequently. A connection of another worker would have to be moved.
+    /// A recheck is then scheduled.
     fn is_better_patient(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
         let patience_ms = self.settings.local_wait_ms;
         let record = self.record(id);
@@ -185,7 +188,7 @@ impl State {
         self.pools[&id].most_idle().is_some()
     }
 
-    /// Clients for whom nothing is on its way.
+    /// Returns the number of waiting clients without a pending connection.
     fn unserved(&self, id: u64) -> usize {
         let record = &self.pools[&id];
         let coming: u32 = record.opening.iter().chain(&record.asked).sum();
@@ -193,7 +196,7 @@ impl State {
         record.queue.len().saturating_sub(coming)
     }
 
-    /// Asks the worker with the most idle connections for one.
+    /// Requests a connection from the worker with the most idle ones.
     fn ask(&mut self, id: u64, orders: &mut Vec<WorkerTask>) -> bool {
         let record = self.record(id);
         let Some((_, worker)) = record.most_idle() else {
@@ -216,7 +219,7 @@ impl State {
         }
     }
 
-    /// Reserves a place and has a connection opened.
+    /// Reserves permits and requests a new connection.
     pub(super) fn connect(
         &mut self,
         id: u64,
@@ -234,7 +237,7 @@ impl State {
         true
     }
 
-    /// Has idle connections of other pools closed: one, unless several limits are in the way.
+    /// Requests that idle connections of other pools close: one, unless several limits are reached.
     fn make_room(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
         if now_ms < self.pools[&id].hold_until_ms {
             return false;
@@ -269,7 +272,7 @@ impl State {
         orders.push(record.order(worker, TaskKind::Evict { on_behalf }));
     }
 
-    /// A promise was kept, or could not be.
+    /// Clears a promise that was kept, or could not be.
     pub(super) fn clear_promise(&mut self, on_behalf: Option<u64>) {
         let record = on_behalf.and_then(|id| self.pools.get_mut(&id));
         if let Some(record) = record {
@@ -282,13 +285,14 @@ impl State {
             || !self.paused.is_empty() && self.paused.contains(&self.pools[&id].pool.key().database)
     }
 
-    /// Known to be there: a pool with connections, clients or orders is never forgotten.
+    /// Returns the record of a pool that must exist: a pool with connections, clients or tasks is
+    /// never removed.
     pub(super) fn record(&mut self, id: u64) -> &mut PoolRecord {
         self.pools.get_mut(&id).expect("the pool is in the books")
     }
 }
 
-/// The pool and the worker with the most idle connections that nobody was asked for.
+/// Returns the pool and the worker with the most idle connections that were not requested yet.
 pub(super) fn most_idle_of<'a>(records: impl Iterator<Item = &'a PoolRecord>) -> Option<IdleRef> {
     let most = records.filter_map(|record| Some((record.most_idle()?, record.pool.id)));
     let ((_, worker), id) = most.max()?;
@@ -304,14 +308,14 @@ impl PoolRecord {
         }
     }
 
-    /// Idle connections at a worker that it was not asked for yet.
+    /// Returns the number of idle connections at a worker that were not requested from it yet.
     fn spare_at(&self, worker: usize) -> u32 {
         let taken = self.asked[worker] + self.evicting[worker];
         self.pool.idle_at(worker).saturating_sub(taken)
     }
 
-    /// The worker that has most of them, and how many. Each counter is read once: they change while
-    /// they are looked at.
+    /// Returns the worker with the most of them, and their number. Each counter is read only once,
+    /// because it can change concurrently.
     fn most_idle(&self) -> Option<(u32, usize)> {
         let workers = 0..self.opening.len();
         let spare = workers.map(|worker| (self.spare_at(worker), worker));

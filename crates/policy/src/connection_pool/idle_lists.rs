@@ -1,4 +1,4 @@
-//! The idle connections of one worker, by pool.
+//! Stores the idle connections of one worker by pool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::shared_pools::Pool;
 use super::types::Checkout;
 
-/// All of them. Every change is published to the pool's counter of this worker.
+/// Idle connections of all pools. Every change is published to the pool's counter of this worker.
 #[derive(Debug)]
 pub(super) struct IdleLists {
     worker: usize,
     by_pool: BTreeMap<u64, IdleList>,
 }
 
-/// Those of one pool, the longest idle first.
+/// Idle connections of one pool, the longest idle first.
 #[derive(Debug)]
 pub(super) struct IdleList {
     pub(super) pool: Arc<Pool>,
@@ -56,7 +56,7 @@ impl IdleLists {
         }
     }
 
-    /// The shelf must be there.
+    /// Adds an idle connection; its list must exist.
     pub(super) fn put(&mut self, loan: Checkout, now_ms: u64) {
         let shelf = self.by_pool.get_mut(&loan.pool);
         let shelf = shelf.expect("a shelf was added before");
@@ -68,7 +68,8 @@ impl IdleLists {
         shelf.publish(self.worker);
     }
 
-    /// The one used last: it is the likeliest to be warm, and the others get old enough to close.
+    /// Removes the connection that was used last: it is the most likely to be warm, and the others
+    /// can reach the idle limit.
     pub(super) fn take_newest(&mut self, pool: u64) -> Option<Checkout> {
         self.take(pool, Vec::pop)
     }
@@ -95,7 +96,7 @@ impl IdleLists {
         Some(shelf.loan(idle))
     }
 
-    /// Takes off what there is a `reason` for, the oldest first, and removes empty shelves.
+    /// Removes connections for which there is a `reason`, the oldest first, and empty lists.
     pub(super) fn sort_out<R>(
         &mut self,
         mut reason: impl FnMut(&Pool, &IdleConnection) -> Option<R>,
@@ -107,7 +108,7 @@ impl IdleLists {
                     None => shelf.idle.push(idle),
                     Some(reason) => {
                         taken.push((shelf.loan(idle), reason));
-                        // The next reason counts what is left.
+                        // The next call of `reason` counts the remaining ones.
                         shelf.pool.count_one_less(self.worker);
                     }
                 }

@@ -1,4 +1,4 @@
-//! A worker's own side: its idle connections, and what it does with those that come back.
+//! Manages one worker's idle connections, and decides what happens to a released one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,7 +12,7 @@ use super::types::{
     WorkerTask,
 };
 
-/// One worker's idle connections.
+/// Idle connections of one worker.
 #[derive(Debug)]
 pub struct IdlePool {
     pub(super) worker: usize,
@@ -20,20 +20,22 @@ pub struct IdlePool {
     pub(super) shelves: IdleLists,
 }
 
-/// What to do with a connection that is free.
+/// Decision about a connection that has become free.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReleaseDecision {
-    /// Nothing: it is idle, and the desk has it.
+    /// Keep it: the connection is stored as idle.
     Idle,
-    /// It belongs to this waiting client now. If that is another worker's, the connection goes
-    /// there, the loan with it; if the client has left meanwhile, that worker gives it back.
+    /// Assign it to this waiting client. A client of another worker receives the connection there,
+    /// together with the checkout; if it has disconnected meanwhile, that worker releases the
+    /// connection.
     Hand(WaitTicket, Checkout),
-    /// Close it, then tell `Desk::closed`.
+    /// Close it, then call `IdlePool::closed`.
     Close(ClosingConnection),
 }
 
 impl IdlePool {
-    /// An empty desk; `worker` is one of those that the books were made for, each with one desk.
+    /// Creates an empty idle pool. `worker` is one of those that the shared pools were created for;
+    /// each has exactly one idle pool.
     #[must_use]
     pub fn new(worker: usize, books: Arc<SharedPools>) -> IdlePool {
         IdlePool {
@@ -43,15 +45,15 @@ impl IdlePool {
         }
     }
 
-    /// Whether a client that comes now would get one without waiting for another client's to come
-    /// back.
+    /// Returns whether a client that arrives now would get a connection without waiting for another
+    /// client to release one.
     #[must_use]
     pub fn has_room(&self, pool: &Pool, now_ms: u64) -> bool {
         let has_idle = pool.idle_at(self.worker) > 0 && self.books.is_calm();
         has_idle || self.books.lock().has_room(pool.id, now_ms)
     }
 
-    /// A client wants a connection.
+    /// Acquires a connection for a client.
     pub fn acquire(
         &mut self,
         pool: &Arc<Pool>,
@@ -79,7 +81,7 @@ impl IdlePool {
         }
     }
 
-    /// A connection comes back.
+    /// Releases a connection.
     pub fn release(
         &mut self,
         loan: Checkout,
@@ -96,8 +98,8 @@ impl IdlePool {
         }
         let pool = loan.pool;
         self.shelves.put(loan, now_ms);
-        // Either we see that somebody waits, or he sees that this one is idle, as `State::publish`
-        // has its fence between the two as well.
+        // Either this worker sees the waiting client, or that client sees this idle connection:
+        // `publish` has a fence between its two accesses, too.
         fence(SeqCst);
         if self.books.is_calm() {
             return ReleaseDecision::Idle;
@@ -108,7 +110,7 @@ impl IdlePool {
         }
     }
 
-    /// An ordered connection is open. `random`: any 64 bits, for its lifetime.
+    /// Records that a requested connection is open. `random`: 64 random bits, for its lifetime.
     pub fn opened(
         &mut self,
         pool: &Arc<Pool>,
@@ -134,7 +136,8 @@ impl IdlePool {
         self.settle(loan, now_ms, orders)
     }
 
-    /// An ordered connection could not be opened. The client to be told, if any: it waits no more.
+    /// Records that a requested connection could not be opened. Returns the client to notify, if
+    /// any; it no longer waits.
     pub fn connect_failed(
         &mut self,
         pool: &Arc<Pool>,
@@ -162,8 +165,8 @@ impl IdlePool {
         told
     }
 
-    /// Does a [`super::Task::GiveIdle`]: gives an idle connection to who is to have it. None: there
-    /// is none left, or nobody waits any more.
+    /// Executes a [`super::TaskKind::HandOverIdle`]: assigns an idle connection to its client.
+    /// `None` if no idle connection is left or no client waits.
     pub fn give_idle(
         &mut self,
         pool: &Arc<Pool>,
@@ -178,22 +181,23 @@ impl IdlePool {
         };
         let Some(ticket) = state.hand(pool.id, self.worker, now_ms, orders) else {
             self.shelves.put(loan, now_ms);
-            // It was spoken for until now; another pool's client may have use for its place.
+            // The connection was reserved until now; another pool's client may be able to use its
+            // permit.
             state.serve_all(now_ms, orders);
             return None;
         };
         Some((ticket, loan))
     }
 
-    /// Does a [`super::Task::LookAgain`], when its time has come.
+    /// Executes a [`super::TaskKind::Recheck`] when its time has come.
     pub fn look_again(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let mut state = self.books.lock();
         state.record(pool.id).recheck_scheduled = false;
         state.serve(pool.id, now_ms, orders);
     }
 
-    /// Does a [`super::Task::Evict`]: the connection to close, then to be told closed. None: there
-    /// is none left.
+    /// Executes a [`super::TaskKind::Evict`]: returns the connection to close, which must then be
+    /// reported as closed. `None` if no idle connection is left.
     pub fn evict(
         &mut self,
         pool: &Arc<Pool>,
@@ -215,7 +219,7 @@ impl IdlePool {
         })
     }
 
-    /// A connection is closed: its place is free.
+    /// Records that a connection is closed, which releases its permits.
     pub fn closed(
         &mut self,
         closing: ClosingConnection,
@@ -231,19 +235,20 @@ impl IdlePool {
         state.serve_all(now_ms, orders);
     }
 
-    /// An idle connection has ended by itself (the server closed it, or said something unasked).
+    /// Removes an idle connection that failed (the server closed it, or sent an unexpected
+    /// message).
     pub fn idle_ended(&mut self, pool: &Pool, connection: u32) -> Option<ClosingConnection> {
         let loan = self.shelves.take_connection(pool.id, connection)?;
         Some(close(loan, CloseReason::Unclean))
     }
 
-    /// Idle connections of a pool at this desk.
+    /// Returns the number of idle connections of a pool at this worker.
     #[must_use]
     pub fn idle(&self, pool: &Pool) -> usize {
         self.shelves.len(pool.id)
     }
 
-    /// Keeps it, hands it on, or closes it, with the books open.
+    /// Keeps, assigns or closes a connection, with the lock held.
     fn settle(
         &mut self,
         loan: Checkout,
@@ -257,7 +262,8 @@ impl IdlePool {
                 on_behalf,
                 ..close(loan, why)
             }),
-            // With the lock held, so that who begins to wait after this sees it.
+            // The lock is held, so that a client that starts to wait after this sees the
+            // connection.
             FreeConnectionUse::Keep => {
                 self.shelves.put(loan, now_ms);
                 ReleaseDecision::Idle
@@ -281,7 +287,7 @@ impl IdlePool {
         if let Some(shelf) = self.shelves.get(pool) {
             return shelf.pool.is_retired();
         }
-        // The first of its pool that comes back here.
+        // This is the first connection of its pool that is released at this worker.
         let pool = Arc::clone(&self.books.lock().record(pool).pool);
         self.shelves.add(&pool);
         pool.is_retired()
@@ -297,7 +303,7 @@ pub(super) fn close(loan: Checkout, why: CloseReason) -> ClosingConnection {
     }
 }
 
-/// Up to a fifth less than the lifetime.
+/// Returns the time of expiry: up to a fifth less than the lifetime.
 fn expiry_ms(now_ms: u64, lifetime_ms: u64, random: u64) -> u64 {
     if lifetime_ms == 0 {
         return u64::MAX;

@@ -1,4 +1,4 @@
-//! The limits that a pool's connections count against.
+//! Groups the limits that a pool's connections count against.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::permits::Permits;
 /// One limit.
 #[derive(Debug, Clone)]
 pub(super) enum ConnectionLimit {
-    /// Of the service.
+    /// Limit within the service.
     Own(Arc<Permits>),
-    /// The server's: other services count there as well.
+    /// Limit of the server, which other services share.
     Server(Arc<Load>),
 }
 
@@ -33,7 +33,8 @@ impl ConnectionLimit {
 pub(super) struct ConnectionLimits(Vec<ConnectionLimit>);
 
 impl ConnectionLimits {
-    /// Of the pool, the service, the user, the database and the server, in this order.
+    /// Creates the limits of the pool, the service, the user, the database and the server, in this
+    /// order.
     pub(super) fn new(
         [pool, service, user, database]: [ConnectionLimit; 4],
         server: ConnectionLimit,
@@ -41,7 +42,8 @@ impl ConnectionLimits {
         ConnectionLimits(vec![pool, service, user, database, server])
     }
 
-    /// Other limits; those of the service and the server are not the pool's.
+    /// Changes the limits, except those of the service and the server, which do not belong to the
+    /// pool.
     pub(super) fn set_limits(&self, quotas: &PoolLimits) {
         if let [pool, _, user, database, _] = &*self.0 {
             pool.places().set_limit(quotas.pool);
@@ -50,7 +52,7 @@ impl ConnectionLimits {
         }
     }
 
-    /// Takes a place of each, or none.
+    /// Acquires a permit of each limit, or none.
     pub(super) fn try_take(&self) -> bool {
         let full = self.0.iter().position(|one| !one.places().try_acquire());
         let taken = &self.0[..full.unwrap_or(0)];
@@ -62,40 +64,40 @@ impl ConnectionLimits {
         self.0.iter().for_each(|one| give_back(one.places()));
     }
 
-    /// Whether one of them allows nothing at all.
+    /// Returns whether one of the limits is zero.
     pub(super) fn allow_none(&self) -> bool {
         self.0.iter().any(|one| one.places().limit() == 0)
     }
 
-    /// Whether more is taken of one than a lowered limit allows.
+    /// Returns whether more permits are in use than a lowered limit allows.
     pub(super) fn are_exceeded(&self) -> bool {
         self.excess() > 0
     }
 
-    /// How much more, where it is most.
+    /// Returns the largest excess over a limit.
     pub(super) fn excess(&self) -> u32 {
         let excess = |places: &Permits| places.in_use().saturating_sub(allowed(places));
         let each = self.0.iter().map(|one| excess(one.places()));
         each.max().unwrap_or(0)
     }
 
-    /// Those that are in the way of one more connection.
+    /// Returns the limits that prevent one more connection.
     pub(super) fn full(&self) -> Vec<&ConnectionLimit> {
         self.0.iter().filter(|one| one.places().is_full()).collect()
     }
 
-    /// Whether it counts against the limit of that server.
+    /// Returns whether the limit of that server is included.
     pub(super) fn include_server(&self, load: &Arc<Load>) -> bool {
         self.has(&ConnectionLimit::Server(Arc::clone(load)))
     }
 
-    /// Whether a connection less here is a place more there.
+    /// Returns whether a connection less here frees a permit there.
     pub(super) fn has(&self, ledger: &ConnectionLimit) -> bool {
         self.0.iter().any(|one| one.is(ledger))
     }
 }
 
-/// What this process may have; unlimited stays so.
+/// Returns the number of permits that this process may use; "unlimited" is preserved.
 fn allowed(places: &Permits) -> u32 {
     match places.limit() {
         crate::permits::UNLIMITED => crate::permits::UNLIMITED,

@@ -1,5 +1,5 @@
-//! What is done now and then: old connections close, warm ones open, limits change, databases
-//! pause.
+//! Maintains the pools: closes old connections, opens warm ones, changes limits, and pauses
+//! databases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,12 +16,12 @@ use super::types::{
 use crate::load::Load;
 use crate::permits::{Permits, UNLIMITED};
 
-/// No pool has this number: room is made for another service.
+/// Number of no pool: the connection is evicted for another service.
 const ANOTHER_SERVICE: u64 = u64::MAX;
 
 impl IdlePool {
-    /// Once a second or so, by each worker: what to close of its idle connections (each then to be
-    /// told closed). Orders what is missing of the warm ones.
+    /// Returns the idle connections of this worker to close, each of which must then be reported as
+    /// closed. Requests missing warm connections. Each worker calls this about once per second.
     pub fn maintain(
         &mut self,
         now_ms: u64,
@@ -34,7 +34,7 @@ impl IdlePool {
             spent += u32::from(why.is_some());
             why
         });
-        // First: what is of no use is not to be kept warm.
+        // Unused pools first, so that they are not kept warm.
         state.forget_unused();
         state.warm(self.worker, now_ms, orders);
         state.look_for_excess();
@@ -43,10 +43,10 @@ impl IdlePool {
         closing.collect()
     }
 
-    /// Idle connections of some pools, to be closed (each then to be told closed). Those that are
-    /// in use stay, and so do the pools.
+    /// Returns the idle connections of some pools to close; each must then be reported as closed.
+    /// Connections in use remain, and so do the pools.
     pub fn vacate(&mut self, is_meant: impl Fn(&PoolKey) -> bool) -> Vec<ClosingConnection> {
-        // With the books open, as nobody is to count on what is taken off here.
+        // The lock is held, so that no other worker counts on the connections that are removed.
         let _state = self.books.lock();
         let meant = self
             .shelves
@@ -57,7 +57,7 @@ impl IdlePool {
 }
 
 impl State {
-    /// Why an idle connection is not to be kept; `spent` are those that close already.
+    /// Returns the reason for closing an idle connection; `spent` are those that already close.
     fn unwanted(
         &self,
         pool: &Pool,
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Opens what is missing of the warm connections. Nobody's idle connection is closed for it.
+    /// Opens missing warm connections, without closing an idle connection for them.
     fn warm(&mut self, worker: usize, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let ids: Vec<u64> = self.pools.keys().copied().collect();
         for id in ids {
@@ -99,7 +99,7 @@ impl State {
         warm < self.settings.min_idle && !record.pool.is_retired() && record.queue.len() == 0
     }
 
-    /// Whether a limit is exceeded: then all that comes back goes through the books.
+    /// Checks whether a limit is exceeded: every release then goes through the shared pools.
     pub(super) fn look_for_excess(&mut self) {
         let mut records = self.pools.values();
         let is_exceeded = records.any(|record| record.ledgers.are_exceeded());
@@ -121,20 +121,20 @@ impl State {
             return;
         }
         unused.into_iter().for_each(|id| self.forget(id));
-        // The next pool of the same user or database brings its limits along.
+        // The next pool of the same user or database sets its limits again.
         self.limits
             .retain(|scope, places| *scope == LimitScope::Service || Arc::strong_count(places) > 1);
     }
 }
 
 impl SharedPools {
-    /// Other settings, from a reload.
+    /// Applies new settings after a reload.
     pub fn set_settings(&self, settings: PoolSettings) {
         self.lock().settings = settings;
     }
 
-    /// Another limit. What is open above a lowered one closes as it comes back, or at the next
-    /// upkeep.
+    /// Changes a limit. Connections above a lowered limit close when they are released, or at the
+    /// next maintenance.
     pub fn set_limit(
         &self,
         scope: LimitScope,
@@ -151,7 +151,8 @@ impl SharedPools {
         state.serve_all(now_ms, orders);
     }
 
-    /// Other limits for a pool, its user and its database, from a reload; then [`Books::serve`].
+    /// Changes the limits of a pool, its user and its database after a reload. The caller must then
+    /// call [`SharedPools::serve`].
     pub fn set_quotas(&self, pool: &Arc<Pool>, quotas: &PoolLimits) {
         let state = self.lock();
         if let Some(record) = state.pools.get(&pool.id) {
@@ -159,22 +160,23 @@ impl SharedPools {
         }
     }
 
-    /// The limit of a scope and what is taken of it; other processes' part is set there.
+    /// Returns the limit of a scope with its permits in use; the part of other processes is set
+    /// there.
     #[must_use]
     pub fn limit(&self, scope: LimitScope) -> Option<Arc<Permits>> {
         self.lock().limits.get(&scope).cloned()
     }
 
-    /// The credential or the server of a pool is gone. Its connections close as they come back, or
-    /// at the next upkeep; the clients that waited for one, which wait no more.
+    /// Retires a pool whose credential or server was removed. Its connections close when they are
+    /// released, or at the next maintenance. Returns the waiting clients, which no longer wait.
     pub fn retire(&self, pool: &Arc<Pool>) -> Vec<WaitTicket> {
         let mut state = self.lock();
         state.outdate(pool.id);
         self.turn_away_in(&mut state, pool.id)
     }
 
-    /// The server of a pool is down: the clients that waited for a connection to it, which wait no
-    /// more and may go elsewhere.
+    /// Rejects the clients that wait for a server that is down. Returns them; they no longer wait
+    /// and may use another server.
     pub fn reject_waiters(&self, pool: &Arc<Pool>) -> Vec<WaitTicket> {
         self.turn_away_in(&mut self.lock(), pool.id)
     }
@@ -187,14 +189,14 @@ impl SharedPools {
         turned_away
     }
 
-    /// Makes the clients of a database wait, until it is resumed.
+    /// Pauses the clients of a database until it is resumed.
     pub fn pause(&self, database: u64) {
         let mut state = self.lock();
         state.paused.insert(database);
         state.publish();
     }
 
-    /// Makes all clients wait, those of databases that nobody has asked for yet among them.
+    /// Pauses all clients, including those of databases without a pool.
     pub fn pause_all(&self) {
         let mut state = self.lock();
         state.all_paused = true;
@@ -210,7 +212,7 @@ impl SharedPools {
         state.serve_all(now_ms, orders);
     }
 
-    /// Ends a pause of one database.
+    /// Ends the pause of one database.
     pub fn resume(&self, database: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
         state.paused.remove(&database);
@@ -218,11 +220,11 @@ impl SharedPools {
         state.serve_all(now_ms, orders);
     }
 
-    /// Has one idle connection to a server closed, for another service whose client waits for a
-    /// place there. False: there is none.
+    /// Requests that one idle connection to a server close, for another service whose client waits
+    /// for a permit of that server. False if there is none.
     pub fn make_room(&self, server: &Arc<Load>, orders: &mut Vec<WorkerTask>) -> bool {
         let mut state = self.lock();
-        // As in `State::publish`: the client elsewhere waits already.
+        // See `publish`: the client of the other service already waits.
         fence(SeqCst);
         let there = state.pools.values();
         let there = there.filter(|record| record.ledgers.include_server(server));

@@ -1,5 +1,5 @@
-//! Every order of events, with every reordering that memory allows, of small cases: the same files
-//! as the real ones, on the model checker's locks and atomics.
+//! Checks every order of events of small cases, with every reordering that memory allows. Compiles
+//! the real files with the model checker's locks and atomics.
 #![expect(
     dead_code,
     unreachable_pub,
@@ -41,7 +41,7 @@ use types::{
 use crate::load::Load;
 use crate::permits::UNLIMITED;
 
-/// One worker's thread: its desk and what came of it.
+/// Thread of one worker: its idle pool and the results.
 struct Thread {
     desk: IdlePool,
     orders: Vec<WorkerTask>,
@@ -90,7 +90,7 @@ impl Thread {
         }
     }
 
-    /// Does what it is ordered to, and what it owes.
+    /// Executes a task and its follow-ups.
     fn obey(&mut self, order: &WorkerTask) {
         match order.task {
             TaskKind::Connect => {
@@ -119,7 +119,7 @@ impl Thread {
     }
 }
 
-/// No time passes: nobody can wait for a moment.
+/// Settings without waits, as time does not advance.
 fn settings() -> PoolSettings {
     PoolSettings {
         local_wait_ms: 0,
@@ -137,7 +137,8 @@ fn key(user: u64) -> PoolKey {
     }
 }
 
-/// A service of one connection, which is in use at worker 0, for user 0; and user 1's pool.
+/// Creates a service of one connection, which is in use at worker 0 for user 0, and the pool of
+/// user 1.
 fn scene() -> (Arc<SharedPools>, [Thread; 2], [Arc<Pool>; 2]) {
     let books = Arc::new(SharedPools::new(2, 1, settings()));
     let server = Arc::new(Load::new(None));
@@ -154,7 +155,7 @@ fn scene() -> (Arc<SharedPools>, [Thread; 2], [Arc<Pool>; 2]) {
     (books, threads, pools)
 }
 
-/// Delivers all orders until there are none.
+/// Delivers all tasks until none is left.
 fn deliver(threads: &mut [Thread; 2]) {
     loop {
         threads.iter_mut().for_each(Thread::finish_closing);
@@ -171,7 +172,7 @@ fn deliver(threads: &mut [Thread; 2]) {
     }
 }
 
-/// Runs two threads at once, then delivers what they ordered.
+/// Runs two threads concurrently, then delivers their tasks.
 fn run(
     threads: [Thread; 2],
     first: impl FnOnce(&mut Thread) + 'static,
@@ -230,7 +231,7 @@ fn a_worker_that_uses_its_idle_connection_again_still_gives_it_to_who_waits() {
         let mut ended = run(threads, use_again, move |thread| {
             thread.acquire(&pool);
         });
-        // Whoever has it gives it back, until nobody waits.
+        // Release the connection until no client waits.
         for _ in 0..3 {
             ended.iter_mut().for_each(Thread::release);
             deliver(&mut ended);

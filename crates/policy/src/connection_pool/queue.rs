@@ -1,17 +1,17 @@
-//! Who waits for a connection of one pool: a line for each worker.
+//! Queues the clients that wait for a connection of one pool, separately for each worker.
 
 use std::collections::VecDeque;
 
 use super::types::WaitTicket;
 
-/// A client that waits.
+/// Waiting client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiter {
     pub(super) number: u64,
     pub(super) since_ms: u64,
 }
 
-/// The lines of one pool, by worker; each in the order of coming.
+/// Queues of one pool by worker, each in the order of arrival.
 #[derive(Debug)]
 pub(super) struct Queue {
     lines: Vec<VecDeque<Waiter>>,
@@ -39,17 +39,17 @@ impl Queue {
         self.length += 1;
     }
 
-    /// Who has waited longest of all.
+    /// Returns the client that has waited longest of all.
     pub(super) fn oldest(&self) -> Option<(usize, Waiter)> {
         let fronts = self.lines.iter().enumerate();
         let fronts = fronts.filter_map(|(worker, line)| Some((worker, *line.front()?)));
         fronts.min_by_key(|(_, waiter)| waiter.number)
     }
 
-    /// Whose line is next when `worker` has a connection: its own clients', unless the
-    /// oldest of all has waited longer by `patience_ms` and half of the wait of its own first.
-    /// Where all wait long, one worker's clients soon wait some milliseconds longer than another's,
-    /// and connections would go to and fro all the more.
+    /// Returns the queue to serve when `worker` has a connection. That is its own queue, unless the
+    /// oldest client of all has waited longer than its own first by `patience_ms` plus half of the
+    /// latter's wait. If all wait long, one worker's clients soon wait some milliseconds longer
+    /// than another's, and connections would move back and forth more and more.
     pub(super) fn next_line(&self, worker: usize, patience_ms: u64, now_ms: u64) -> Option<usize> {
         let (elsewhere, oldest) = self.oldest()?;
         let comes_first = |own: &Waiter| {
@@ -60,14 +60,14 @@ impl Queue {
         Some(if is_own { worker } else { elsewhere })
     }
 
-    /// Takes the first of a line out.
+    /// Removes the first client of a queue.
     pub(super) fn pop(&mut self, worker: usize) -> Option<Waiter> {
         let waiter = self.lines[worker].pop_front()?;
         self.length -= 1;
         Some(waiter)
     }
 
-    /// Takes out who gave up; false: nobody of that number waits.
+    /// Removes a client that stopped waiting; false if no client has that number.
     pub(super) fn remove(&mut self, ticket: WaitTicket) -> bool {
         let line = &mut self.lines[ticket.worker];
         let Ok(index) = line.binary_search_by_key(&ticket.number, |waiter| waiter.number) else {

@@ -1,5 +1,5 @@
-//! What the workers of a service share: its pools, the limits, the queue. One lock, for whoever has
-//! to wait and whoever opens or closes.
+//! Holds the state that the workers of a service share: pools, limits and queues. One lock protects
+//! it, for waiting clients and for opening and closing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -15,26 +15,26 @@ use super::types::{
 use crate::load::Load;
 use crate::permits::{Permits, UNLIMITED};
 
-/// A worker to which a connection came back so lately will have another one soon.
+/// A worker to which a connection returned within this time is expected to have another one soon.
 const LIVELY_MS: u64 = 2;
 
-/// Connections that are interchangeable.
+/// Set of interchangeable connections.
 #[derive(Debug)]
 pub struct Pool {
     pub(super) id: u64,
     key: PoolKey,
     outdated: AtomicBool,
-    /// Written by the worker alone whose it is.
+    /// Written only by the worker that owns the entry.
     at: Box<[AtWorker]>,
 }
 
-/// What a worker tells of its part of a pool, alone on its cache line.
+/// State that a worker publishes about its part of a pool, on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct AtWorker {
-    /// How many idle ones it has.
+    /// Number of idle connections.
     idle: AtomicU32,
-    /// When one came back to it last.
+    /// Time when a connection last returned to the worker.
     back_ms: AtomicU64,
 }
 
@@ -57,19 +57,19 @@ impl Pool {
         }
     }
 
-    /// What its connections are.
+    /// Returns the key of the pool.
     #[must_use]
     pub fn key(&self) -> &PoolKey {
         &self.key
     }
 
-    /// Its credential or server is no longer current.
+    /// Returns whether the credential or the server is outdated.
     #[must_use]
     pub fn is_retired(&self) -> bool {
         self.outdated.load(Relaxed)
     }
 
-    /// Idle connections that a worker was last known to have.
+    /// Returns the last published number of idle connections at a worker.
     pub(super) fn idle_at(&self, worker: usize) -> u32 {
         self.at[worker].idle.load(Relaxed)
     }
@@ -88,7 +88,7 @@ impl Pool {
         self.at[worker].back_ms.store(now_ms, Relaxed);
     }
 
-    /// Whether connections come back to a worker all the time.
+    /// Returns whether connections return frequently to a worker.
     pub(super) fn is_lively_at(&self, worker: usize, now_ms: u64) -> bool {
         let back_ms = self.at[worker].back_ms.load(Relaxed);
         back_ms != 0 && now_ms <= back_ms + LIVELY_MS
@@ -107,20 +107,20 @@ impl PartialEq for Pool {
 
 impl Eq for Pool {}
 
-/// One service's books.
+/// Shared pools of one service.
 #[derive(Debug)]
 pub struct SharedPools {
     pressure: Arc<Pressure>,
     state: Mutex<State>,
 }
 
-/// How many wait, and whatever else keeps connections from going the short way.
+/// Number of waiting clients, plus any other reason that closes the fast path.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Pressure(AtomicUsize);
 
 impl SharedPools {
-    /// Nothing is open. `size` is the limit of the whole service.
+    /// Creates the pools without connections. `size` is the limit of the whole service.
     #[must_use]
     pub fn new(workers: usize, size: u32, settings: PoolSettings) -> SharedPools {
         let pressure = Arc::new(Pressure(AtomicUsize::new(0)));
@@ -131,31 +131,31 @@ impl SharedPools {
         }
     }
 
-    /// The pool of that key, made if there is none.
+    /// Returns the pool of a key, and creates it if needed.
     pub fn pool(&self, key: PoolKey, quotas: &PoolLimits, server: &Arc<Load>) -> Arc<Pool> {
         self.lock().pool(key, quotas, server)
     }
 
-    /// A client gives up waiting: it left, or its time is over.
+    /// Cancels the wait of a client that disconnected or timed out.
     pub fn cancel(&self, ticket: WaitTicket) -> CancelOutcome {
         self.lock().cancel(ticket)
     }
 
-    /// Looks after who waits: to be called when places at a server became free elsewhere, or its
-    /// limit changed.
+    /// Serves waiting clients. Must be called when another service released permits of a server, or
+    /// a server's limit changed.
     pub fn serve(&self, now_ms: u64, orders: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
         state.look_for_excess();
         state.serve_all(now_ms, orders);
     }
 
-    /// How many wait, over all pools.
+    /// Returns the number of waiting clients over all pools.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.lock().waiting
     }
 
-    /// What there is of each pool.
+    /// Returns the statistics of each pool.
     #[must_use]
     pub fn figures(&self) -> Vec<PoolStats> {
         self.lock()
@@ -174,20 +174,20 @@ impl SharedPools {
     }
 }
 
-/// One pool for the status.
+/// Statistics of one pool for the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Which.
+    /// Key of the pool.
     pub key: PoolKey,
-    /// Connections, those that open and close among them.
+    /// Number of connections, including those that open or close.
     pub connections: u32,
-    /// Of these, idle.
+    /// Number of idle connections.
     pub idle: u32,
-    /// Of these, opening.
+    /// Number of connections being opened.
     pub opening: u32,
-    /// Clients that wait.
+    /// Number of waiting clients.
     pub waiting: usize,
-    /// Since when the longest waiting one does.
+    /// Time when the longest waiting client started to wait; `None` if no client waits.
     pub waiting_since_ms: Option<u64>,
 }
 
@@ -196,13 +196,13 @@ pub(super) struct State {
     pub(super) settings: PoolSettings,
     pub(super) workers: usize,
     pub(super) pools: BTreeMap<u64, PoolRecord>,
-    /// Pools for which somebody waits.
+    /// Pools with waiting clients.
     pub(super) pools_with_waiters: BTreeSet<u64>,
-    /// Databases whose clients are made to wait.
+    /// Databases that are paused.
     pub(super) paused: BTreeSet<u64>,
-    /// All clients are made to wait.
+    /// True if all clients are paused.
     pub(super) all_paused: bool,
-    /// Some limit is exceeded since it was lowered.
+    /// True if a limit is exceeded since it was lowered.
     pub(super) is_exceeded: bool,
     pub(super) limits: BTreeMap<LimitScope, Arc<Permits>>,
     waiting: usize,
@@ -212,23 +212,23 @@ pub(super) struct State {
     pressure: Arc<Pressure>,
 }
 
-/// What the books have of one pool.
+/// Shared record of one pool.
 #[derive(Debug)]
 pub(super) struct PoolRecord {
     pub(super) pool: Arc<Pool>,
     pub(super) ledgers: ConnectionLimits,
     pub(super) queue: Queue,
-    /// Connections that count: from the order to open until told closed.
+    /// Number of connections, from the request to open until reported as closed.
     pub(super) connections: u32,
-    /// Ordered of each worker, and not answered yet: to open, to give an idle one away, to close.
+    /// Pending tasks of each worker: to open, to hand over an idle connection, to close one.
     pub(super) opening: Vec<u32>,
     pub(super) asked: Vec<u32>,
     pub(super) evicting: Vec<u32>,
-    /// Places that other pools are making for this one.
+    /// Number of permits that other pools are releasing for this one.
     pub(super) promised: u32,
-    /// A worker was told to look again after who waits.
+    /// True if a worker has a pending task to recheck the queue.
     pub(super) recheck_scheduled: bool,
-    /// The server said that it is full: nothing is opened before.
+    /// Time before which no connection is opened, since the server reported that it is full.
     pub(super) hold_until_ms: u64,
 }
 
@@ -315,14 +315,14 @@ impl State {
         ))
     }
 
-    /// Takes a pool out of the books; it has no connections and nobody waits for one.
+    /// Removes a pool that has no connections and no waiting clients.
     pub(super) fn forget(&mut self, id: u64) {
         if let Some(record) = self.pools.remove(&id) {
             self.disown(id, record.pool.key());
         }
     }
 
-    /// The next client with that key gets a new pool.
+    /// Marks a pool as outdated: the next client with that key gets a new pool.
     pub(super) fn outdate(&mut self, id: u64) {
         let Some(record) = self.pools.get(&id) else {
             return;
@@ -338,7 +338,7 @@ impl State {
         }
     }
 
-    /// Puts a client in the queue, if there is any use in waiting.
+    /// Queues a client, if waiting can succeed.
     pub(super) fn enqueue(
         &mut self,
         id: u64,
@@ -371,7 +371,7 @@ impl State {
         })
     }
 
-    /// Takes the first client out of a worker's line of a pool.
+    /// Removes the first client from a worker's queue of a pool.
     pub(super) fn dequeue(&mut self, id: u64, worker: usize) -> Option<WaitTicket> {
         let waiter = self.pools.get_mut(&id)?.queue.pop(worker)?;
         self.left(id);
@@ -399,9 +399,9 @@ impl State {
         self.publish();
     }
 
-    /// Tells all workers whether the short way is open. The fence is the one of the two that
-    /// `Desk::give_back` speaks of: whoever looks for idle connections after this sees those that
-    /// were put away by workers who did not see it.
+    /// Publishes to all workers whether the fast path is open. The fence pairs with the one in
+    /// `IdlePool::release`. A thread that checks for idle connections after this sees those stored
+    /// by workers that did not see it.
     pub(super) fn publish(&self) {
         let flags = usize::from(self.is_exceeded) + usize::from(self.all_paused);
         let pressure = self.waiting + self.paused.len() + flags;

@@ -1,4 +1,5 @@
-//! What workers share state with: of the standard library here, of the model checker in `model`.
+//! Selects the synchronization primitives: those of the standard library here, those of the model
+//! checker in `model`.
 
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
 pub(super) use std::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Tests of the decisions one by one.
+//! Tests of single decisions.
 
 mod quotas;
 pub(crate) mod simulation;
@@ -38,7 +38,7 @@ fn key(user: u64) -> PoolKey {
     }
 }
 
-/// A service with desks, whose orders are looked at by hand.
+/// Service with idle pools whose tasks are checked manually.
 struct Scene {
     books: Arc<SharedPools>,
     desks: Vec<IdlePool>,
@@ -80,7 +80,7 @@ impl Scene {
         self.desks[worker].opened(pool, self.connection, now_ms, 0, &mut self.orders)
     }
 
-    /// A client at the worker that has a connection of its own.
+    /// Serves a client at the worker, which has a connection for it.
     fn client(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> Checkout {
         let ticket = self.wait(worker, pool, now_ms);
         assert_eq!(self.tasks(), [(worker, TaskKind::Connect)]);
@@ -94,7 +94,7 @@ impl Scene {
         self.desks[worker].release(loan, Condition::Clean, now_ms, &mut self.orders)
     }
 
-    /// The orders since the last look.
+    /// Returns the tasks since the last call.
     fn tasks(&mut self) -> Vec<(usize, TaskKind)> {
         let orders = std::mem::take(&mut self.orders);
         orders.iter().map(|one| (one.worker, one.task)).collect()
@@ -172,7 +172,8 @@ fn a_client_of_the_same_worker_comes_first_unless_one_elsewhere_has_waited_longe
     }
 }
 
-/// A busy worker 0, where a client has just come to wait; and an idle connection at worker 1.
+/// Creates a busy worker 0, where a client has just started to wait, and an idle connection at
+/// worker 1.
 fn busy_beside_idle() -> (Scene, Arc<Pool>, Checkout, WaitTicket) {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
@@ -208,7 +209,7 @@ fn a_client_whose_moment_has_passed_gets_a_connection_from_elsewhere() {
 fn a_connection_that_comes_back_elsewhere_is_not_moved_before_the_moment_has_passed() {
     for (back_ms, is_moved) in [(11, false), (12, true)] {
         let (mut scene, pool, _own, ticket) = busy_beside_idle();
-        // Who has just come there takes it: nobody has waited long.
+        // A client that has just arrived there takes it: no client has waited long.
         let AcquireDecision::Take(other) = scene.borrow(1, &pool, 10) else {
             panic!("it is idle there");
         };

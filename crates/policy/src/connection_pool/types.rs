@@ -1,31 +1,32 @@
-//! The words in which clients, workers and the books speak with each other.
+//! Types exchanged between clients, workers and the shared pools.
 
 use std::sync::Arc;
 
 use super::shared_pools::Pool;
 
-/// How a service's connections are lent. Zero milliseconds for a limit means: none.
+/// Settings of a service's connection pools. For a time limit, zero milliseconds means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Idle connections that each pool in use keeps warm, over all workers.
+    /// Number of idle connections that each pool in use keeps warm, over all workers.
     pub min_idle: u32,
-    /// An idle connection beyond `min_idle` is closed after this.
+    /// Time after which an idle connection beyond `min_idle` is closed.
     pub idle_ms: u64,
-    /// A connection is closed, when it is idle, after this long; less up to a fifth, by chance, so
-    /// that those opened together are not closed together.
+    /// Lifetime after which a connection is closed when it is idle; up to a fifth less by chance,
+    /// so that connections opened together do not close together.
     pub lifetime_ms: u64,
-    /// A client waits this long at most.
+    /// Maximum time that a client waits.
     pub wait_ms: u64,
-    /// Clients of the service that may wait at a time.
+    /// Maximum number of waiting clients of the service.
     pub queue_length: usize,
-    /// Clients of the same worker come first, unless one elsewhere has waited longer by this and
-    /// half of their own wait: moving a connection to another worker has its price.
+    /// Clients of the same worker are served first. Exception: a client of another worker has
+    /// waited longer by this plus half of their own wait. Moving a connection to another worker is
+    /// expensive.
     pub cross_worker_wait_ms: u64,
-    /// A client waits this long for a connection of its own worker, if they come back there all the
-    /// time, before an idle one is moved from another worker.
+    /// Time that a client waits for a connection of its own worker, if connections return there
+    /// frequently, before an idle one is moved from another worker.
     pub local_wait_ms: u64,
-    /// A client that needs another pool's connection closed to make room for its own comes first
-    /// when it has waited this much longer: a new connection has a higher price.
+    /// A client that needs another pool's connection closed is served first after waiting longer by
+    /// this: a new connection is more expensive.
     pub eviction_wait_ms: u64,
 }
 
@@ -44,152 +45,156 @@ impl Default for PoolSettings {
     }
 }
 
-/// What makes connections interchangeable. The numbers are the caller's; equal means the same.
+/// Key of interchangeable connections. The caller assigns the numbers; equal numbers mean equal
+/// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolKey {
-    /// The server that it goes to.
+    /// Server of the connections.
     pub server: u64,
-    /// Who it is logged in as.
+    /// User of the login.
     pub user: u64,
-    /// The credential that it was logged in with: a password change makes the next one.
+    /// Generation of the login's credential, increased by a password change.
     pub generation: u64,
-    /// The database, where a connection cannot change it; else always the same.
+    /// Database, if a connection cannot change it; otherwise constant.
     pub database: u64,
-    /// What else it is: what was agreed on in its login, or that it is for one client alone.
+    /// Further identity: parameters agreed on at login, or the one client that the connection
+    /// serves.
     pub identity: u64,
 }
 
-/// What a limit holds for.
+/// Scope of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitScope {
     /// All connections of the service.
     Service,
-    /// Those of a user.
+    /// Connections of a user.
     User(u64),
-    /// Those to a database.
+    /// Connections to a database.
     Database(u64),
 }
 
-/// The limits under which a new pool comes; [`crate::places::UNLIMITED`] is none. Those of its user
-/// and database hold already if another pool brought them.
+/// Limits of a new pool; [`crate::permits::UNLIMITED`] means no limit. The limits of its user and
+/// database are already in force if another pool set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// For the pool itself.
+    /// Limit of the pool itself.
     pub pool: u32,
-    /// For all of its user's.
+    /// Limit of all connections of the user.
     pub user: u32,
-    /// For all of its database's.
+    /// Limit of all connections to the database.
     pub database: u32,
 }
 
-/// A connection in use. Given back or told closed in the end: it counts until then.
+/// Connection in use. The holder must release it or report it as closed: it counts until then.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a connection that is not given back counts for ever"]
 pub struct Checkout {
-    /// The worker's number for it. A worker that gets it from another one writes its own here.
+    /// Worker's number of the connection. A worker that receives it from another one sets its own
+    /// number.
     pub connection: u32,
-    /// The number of its pool: a shared pointer would be counted at each loan.
+    /// Number of the pool: a shared pointer would change a reference count at each checkout.
     pub(super) pool: u64,
     pub(super) expires_ms: u64,
 }
 
-/// A place in the queue: who waits, at which worker.
+/// Position of a client in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitTicket {
-    /// Rises over the whole service: lower has come earlier.
+    /// Number that increases over the whole service: lower means earlier.
     pub number: u64,
-    /// Where the client is.
+    /// Worker of the client.
     pub worker: usize,
     pub(super) pool: u64,
 }
 
-/// The answer to a client that wants a connection.
+/// Decision about a client that requests a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AcquireDecision {
-    /// Here is one.
+    /// The client gets this connection.
     Take(Checkout),
-    /// Wait; the orders see to it that one comes, as far as that can be seen to.
+    /// The client waits; the tasks provide a connection as far as possible.
     Wait {
-        /// Names the client when its connection comes.
+        /// Identifies the client when its connection is available.
         ticket: WaitTicket,
-        /// When to give up, and cancel the ticket.
+        /// Time when the client must stop waiting and cancel the ticket.
         until_ms: u64,
     },
-    /// No use in waiting.
+    /// Waiting cannot succeed.
     Refuse(PoolRefusal),
 }
 
-/// Why a client need not wait.
+/// Reason for which a client must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolRefusal {
-    /// As many wait as may.
+    /// The queue is full.
     QueueFull,
-    /// A limit is zero: it would wait for ever.
+    /// A limit is zero: the client would wait forever.
     LimitIsZero,
-    /// The credential, or the server, is gone.
+    /// The credential or the server was removed.
     Outdated,
 }
 
-/// Something for a worker to do.
+/// Task for a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerTask {
-    /// Who is to do it.
+    /// Worker that must execute the task.
     pub worker: usize,
-    /// With a connection of which pool.
+    /// Pool of the connection.
     pub pool: Arc<Pool>,
-    /// What.
+    /// Kind of the task.
     pub task: TaskKind,
 }
 
-/// What a worker is to do.
+/// Kind of a worker's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskKind {
-    /// Open a connection; a place is reserved. Then `Desk::opened` or `Desk::connect_failed`.
+    /// Open a connection, for which permits are reserved. Then call `IdlePool::opened` or
+    /// `IdlePool::connect_failed`.
     Connect,
-    /// Give an idle connection to who waits elsewhere: `Desk::give_idle`.
+    /// Hand over an idle connection to a client of another worker: `IdlePool::give_idle`.
     HandOverIdle,
-    /// At this moment, look again after who waits: `Desk::look_again`.
+    /// Check the waiting clients again at a given time: `IdlePool::look_again`.
     Recheck {
-        /// When.
+        /// Time of the check.
         at_ms: u64,
     },
-    /// Close an idle connection to make room: `Desk::evict`.
+    /// Close an idle connection to release its permits: `IdlePool::evict`.
     Evict {
-        /// The pool whose client waits for the room.
+        /// Pool whose client waits for the permits.
         on_behalf: u64,
     },
 }
 
-/// In what state a connection comes back.
+/// Condition of a released connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// Idle by its protocol, nothing owed, nothing buffered, no pin held.
+    /// Idle by its protocol, no reply pending, no data buffered, no pin.
     Clean,
-    /// Anything else, or it cannot be told.
+    /// Any other state, or unknown.
     Unclean,
 }
 
-/// Why a connection is to be closed.
+/// Reason for closing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// It cannot be told to be idle and clean.
+    /// The connection is not known to be idle and clean.
     Unclean,
-    /// Its lifetime is over.
+    /// Its lifetime has elapsed.
     TooOld,
-    /// Not used for long.
+    /// It was idle for too long.
     TooIdle,
-    /// More are open than a lowered limit allows.
+    /// More connections are open than a lowered limit allows.
     OverLimit,
-    /// Its credential or its server is no longer current.
+    /// Its credential or its server is outdated.
     Outdated,
-    /// The place is needed for another pool's client.
+    /// Another pool's client needs its permit.
     MakeRoom,
-    /// Its database is to be without sessions.
+    /// Its database must have no sessions.
     Vacated,
 }
 
 impl CloseReason {
-    /// For the log and the status.
+    /// Returns the text for the log and the status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -204,36 +209,36 @@ impl CloseReason {
     }
 }
 
-/// A connection that is being closed: it counts until `Desk::closed` is told.
+/// Connection that is being closed: it counts until `IdlePool::closed` is called.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a connection that is not told closed counts for ever"]
 pub struct ClosingConnection {
-    /// Its number.
+    /// Worker's number of the connection.
     pub connection: u32,
-    /// Why.
+    /// Reason for closing it.
     pub why: CloseReason,
     pub(super) pool: u64,
     pub(super) on_behalf: Option<u64>,
 }
 
-/// Why a connection could not be opened.
+/// Reason for which a connection could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenFailure {
-    /// It failed; the client that has waited longest is told so.
+    /// The attempt failed; the client that has waited longest is notified.
     Failed,
-    /// The server has no room now ("too many connections"): not tried again for so long. Nobody is
-    /// told; who waits goes on waiting.
+    /// The server is full ("too many connections") and is not retried for a while. No client is
+    /// notified; waiting clients continue to wait.
     Full {
-        /// How long the server is left alone.
+        /// Time without further attempts.
         pause_ms: u64,
     },
 }
 
-/// What became of a ticket that was given up.
+/// Result of canceling a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It waits no more.
+    /// The client no longer waits.
     Left,
-    /// Too late: a connection (or word of a failure) is on its way, and must be taken.
+    /// Too late: a connection (or the report of a failure) is on its way and must be accepted.
     Answered,
 }
