@@ -1,6 +1,6 @@
-//! Who is primary, who is a replica and how far behind: decided from what every server of a cluster
-//! says of itself. At most one server is ever the primary; in doubt none is, and the verdict says
-//! why.
+//! Decides which server is the primary, which are replicas, and their lag, from the role reports of
+//! all servers of a cluster. At most one server is the primary; in doubt there is none, and the
+//! result states the reason.
 
 use std::collections::BTreeMap;
 
@@ -33,97 +33,100 @@ use member::{LastReport, Member};
 use postgres::PrimaryLsnHistory;
 use report::ReplicationState;
 
-/// How far a replica is behind.
+/// Lag of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lag {
-    /// Time; `None` is unknown.
+    /// Lag in ms; `None` is unknown.
     pub ms: Option<u64>,
-    /// Bytes of WAL, where the database counts them.
+    /// Lag in bytes of WAL, if the database reports it.
     pub bytes: Option<u64>,
 }
 
 impl Lag {
-    /// Nothing is known.
+    /// Unknown lag.
     pub const UNKNOWN: Lag = Lag {
         ms: None,
         bytes: None,
     };
 }
 
-/// What a server is at the moment.
+/// Current role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// Nobody has asked it yet, or it is down.
+    /// The server was not queried yet, or is down.
     Unknown,
-    /// Takes the writes: at most one of a cluster.
+    /// The server takes the writes; at most one of a cluster.
     Primary,
-    /// Follows the primary (or a dead one, and still serves what it has).
+    /// The server follows the primary (or a dead one, and still serves the data it has).
     Replica(Lag),
-    /// Serves reads, but only while no replica can: for this reason.
+    /// The server serves reads only while no replica can, for this reason.
     Spare(String),
-    /// Alive, and neither: for this reason.
+    /// The server is alive but unusable, for this reason.
     Unfit(String),
 }
 
-/// The state of a whole cluster, derived anew after each report.
+/// State of a whole cluster, derived again after each report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterRoles {
-    /// The one that takes writes.
+    /// Server that takes writes.
     pub primary: Option<u64>,
-    /// A role for each member, in the order of the configuration.
+    /// Role of each member, in the order of the configuration.
     pub roles: Vec<(u64, Role)>,
-    /// Ask these at once over fresh connections: one of them is about to become the primary.
+    /// Servers that must be queried immediately over fresh connections: one of them is about to
+    /// become the primary.
     pub verify: Vec<u64>,
-    /// Why there is no primary, or which server was refused and why: for an operator, loudly.
+    /// Reasons for a missing primary or a refused server, to be reported to the operator.
     pub problems: Vec<Problem>,
 }
 
-/// Something an operator must know, with the server it is about.
+/// Problem that an operator must know about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The server; `None` is the cluster as a whole.
+    /// Server with the problem; `None` is the cluster as a whole.
     pub server: Option<u64>,
-    /// What, and what to do.
+    /// Description, and what to do.
     pub message: String,
 }
 
-/// One cluster: its members, what they said last, and what has been decided so far.
+/// State of one cluster: its members, their last reports, and the decisions so far.
 ///
-/// Every event is followed by a decision; [`Cluster::verdict`] only tells it. All times are of one
-/// monotonic clock, the one that [`Report::asked_ms`] is of.
+/// Every event is followed by a decision, which [`Cluster::roles`] returns. All times are of one
+/// monotonic clock, the clock of [`RoleReport::asked_ms`].
 #[derive(Debug, Clone)]
 pub struct Cluster {
     members: Vec<Member>,
-    /// The current primary.
+    /// Current primary.
     primary: Option<u64>,
-    /// The current or last one.
+    /// Current or last primary.
     last_primary: Option<u64>,
-    /// What the current or last primary belongs to; a server of anything else is refused.
+    /// Cluster identity of the current or last primary; servers of any other are refused.
     identity: Option<ClusterIdentity>,
     /// PostgreSQL: the highest timeline seen, by system identifier.
     fences: BTreeMap<u64, Fence>,
-    /// PostgreSQL: where the current primary was, and when.
+    /// PostgreSQL: recent positions of the current primary, with times.
     track: PrimaryLsnHistory,
-    /// MySQL and MariaDB replication: what the current or last primary told.
+    /// MySQL and MariaDB replication: the last report of the current or last primary.
     succession: Option<LastPrimary>,
     named: Option<PrimaryOverride>,
-    /// Why the name that an operator gave holds no more; until the next one is given or taken back.
+    /// Reason for which the manual override was dropped; kept until the next override is set or
+    /// removed.
     lapse: Option<Problem>,
     verdict: ClusterRoles,
 }
 
-/// An operator's word.
+/// Manual override of the primary.
 #[derive(Debug, Clone, Copy)]
 struct PrimaryOverride {
     id: u64,
-    /// It has claimed since it was named, so that the end of the claim is the end of the name.
+    /// True if the server has claimed since the override, so that the end of the claim is the end
+    /// of the override.
     held: bool,
-    /// PostgreSQL: the higher timeline that counts no more because of it.
+    /// PostgreSQL: the higher timeline that the override disregards.
     overridden_timeline: Option<u32>,
 }
 
 impl Cluster {
-    /// A cluster of which nothing is known; members in the order of the configuration, with a name
+    /// Creates a cluster in unknown state; members in the order of the configuration, with a name
     /// for messages.
     #[must_use]
     pub fn new(members: Vec<(u64, String)>) -> Cluster {
@@ -148,7 +151,7 @@ impl Cluster {
         cluster
     }
 
-    /// Takes a new list of members; what is known of those that stay, stays.
+    /// Sets the list of members; state of members that remain is kept.
     pub fn set_members(&mut self, members: Vec<(u64, String)>) {
         let mut known = std::mem::take(&mut self.members);
         for (id, name) in members {
@@ -169,7 +172,7 @@ impl Cluster {
         self.decide();
     }
 
-    /// A server has answered. An answer to an older question than the last one's is ignored.
+    /// Applies the report of a server. A reply to an older query than the last one's is ignored.
     pub fn report_received(&mut self, now_ms: u64, server: u64, report: RoleReport) {
         let Some(index) = self.index_of(server) else {
             return;
@@ -185,8 +188,8 @@ impl Cluster {
         self.decide();
     }
 
-    /// A server was asked and could not tell (a privilege is missing, a nonsense answer): alive,
-    /// role unknown. The current primary stays in place until somebody else claims.
+    /// Records that a server replied without its role (missing privilege, invalid reply): it is
+    /// alive, with an unknown role. The current primary remains until another server claims.
     pub fn role_unknown(&mut self, server: u64, why: String) {
         let stays = self.primary == Some(server);
         if let Some(index) = self.index_of(server) {
@@ -195,9 +198,10 @@ impl Cluster {
         }
     }
 
-    /// A server does not answer over a new connection. It may be about to end, frozen, or too busy:
-    /// nobody is promoted for that, but where several may take writes, or serve reads, another one
-    /// does until it answers; so does one that was promoted meanwhile.
+    /// Records that a server does not respond over a new connection: it may be about to stop,
+    /// frozen, or overloaded. No server is promoted for that reason. If several servers may take
+    /// writes or serve reads, another one does until this one responds. So does a server that was
+    /// promoted meanwhile.
     pub fn server_unresponsive(&mut self, server: u64) {
         if let Some(index) = self.index_of(server) {
             self.members[index].is_silent = true;
@@ -205,7 +209,7 @@ impl Cluster {
         }
     }
 
-    /// A server was found to be down: what it said counts no more, but for fencing.
+    /// Records that a server is down: its reports no longer count, except for fencing.
     pub fn server_down(&mut self, now_ms: u64, server: u64) {
         let Some(index) = self.index_of(server) else {
             return;
@@ -217,8 +221,8 @@ impl Cluster {
         self.decide();
     }
 
-    /// Whether what is under way at a server may end though another one takes the writes: several
-    /// nodes of Galera may write.
+    /// Returns whether work in progress on a server may finish although another server takes the
+    /// writes: several nodes of Galera may write.
     #[must_use]
     pub fn may_finish(&self, server: u64) -> bool {
         let member = self.member(server);
@@ -228,15 +232,17 @@ impl Cluster {
         })
     }
 
-    /// Whether nothing is known of a member yet: nobody is promoted before something is.
+    /// Returns whether the state of a member is still unknown: no server is promoted before it is
+    /// known.
     #[must_use]
     pub fn awaits(&self, server: u64) -> bool {
         self.member(server)
             .is_some_and(|member| member.word == LastReport::Unasked)
     }
 
-    /// An operator names the primary (`None` takes that back); holds until the named one is down
-    /// or claims no more. PostgreSQL: it overrules a higher timeline that nobody is on any more.
+    /// Sets the operator's override of the primary; `None` removes it. It holds until that server
+    /// is down or no longer claims. PostgreSQL: it takes precedence over a higher timeline that no
+    /// reachable server is on.
     pub fn override_primary(&mut self, server: Option<u64>) {
         self.lapse = None;
         self.named = None;
@@ -252,13 +258,13 @@ impl Cluster {
         self.decide();
     }
 
-    /// Whom an operator named, while that holds.
+    /// Returns the server of the override while it holds.
     #[must_use]
     pub fn named(&self) -> Option<u64> {
         self.named.map(|named| named.id)
     }
 
-    /// The decision as of now.
+    /// Returns the current decision.
     #[must_use]
     pub fn roles(&self) -> ClusterRoles {
         self.verdict.clone()
@@ -276,7 +282,7 @@ impl Cluster {
         self.named.is_some_and(|named| named.id == id)
     }
 
-    /// Ends what an operator said, and says so.
+    /// Drops the override and reports that.
     fn drop_override(&mut self, why: &str) {
         let Some(member) = self.named.take().and_then(|named| self.member(named.id)) else {
             return;
@@ -287,8 +293,8 @@ impl Cluster {
         });
     }
 
-    /// Whether every member has been heard or found down once; before that the first to answer
-    /// would win a race.
+    /// Returns whether every member has reported or was found down once; before that, the first
+    /// report would win a race.
     fn everyone_spoke(&self) -> bool {
         self.members
             .iter()

@@ -1,24 +1,25 @@
-//! Several servers claim to be the primary: what a contest is, whatever the kind of cluster.
+//! Defines conflicts between several servers that claim to be the primary, for every kind of
+//! cluster.
 
 use super::member::Claim;
 use super::report::ReplicationState;
 
-/// What a server's own word makes of it, before it is compared with others.
+/// Role that a server's own report implies, before it is compared with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClaimedRole {
-    /// Not asked yet, or down.
+    /// The server was not queried yet, or is down.
     Unknown,
-    /// It says that it takes writes.
+    /// The server reports that it takes writes.
     Claims,
-    /// It serves reads.
+    /// The server serves reads.
     Follows,
-    /// It serves nothing: for this reason.
+    /// The server serves nothing, for this reason.
     Unfit(String),
-    /// The same, and an operator must know.
+    /// The server serves nothing, and an operator must know the reason.
     Refused(String),
 }
 
-/// A server that claims.
+/// Server that claims to be the primary.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate<'a> {
     pub(super) id: u64,
@@ -27,28 +28,29 @@ pub(super) struct Candidate<'a> {
     pub(super) asked_ms: u64,
     pub(super) claim: &'a Claim,
     pub(super) is_primary: bool,
-    /// It does not answer over a new connection.
+    /// True if the server does not respond over a new connection.
     pub(super) is_silent: bool,
 }
 
 impl Candidate<'_> {
-    /// Whether it was found to take writes, twice, since the other one was last asked.
+    /// Returns whether the server was found to take writes, twice, since the other one was last
+    /// queried.
     pub(super) fn succeeds(&self, other: &Candidate<'_>) -> bool {
         let came_later = self.claim.noticed_ms > other.asked_ms;
         self.id != other.id && self.claim.verified && came_later
     }
 }
 
-/// How a contest ended.
+/// Result of a conflict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConflictResult {
-    /// One is right. `stale` are those whose word is too old to be compared.
+    /// One server wins. `stale` are those whose report is too old to be compared.
     Won {
         winner: u64,
         beaten: Vec<(u64, String)>,
         stale: Vec<u64>,
     },
-    /// Nobody is, among these; an operator must say.
+    /// No server wins; an operator must decide.
     Tied {
         message: String,
         beaten: Vec<(u64, String)>,
@@ -56,7 +58,7 @@ pub(super) enum ConflictResult {
     },
 }
 
-/// Nothing to compare: this one, and the others follow.
+/// Returns an uncontested result: `winner` is the primary, and the others follow.
 pub(super) fn uncontested(winner: u64) -> ConflictResult {
     ConflictResult::Won {
         winner,
@@ -65,8 +67,8 @@ pub(super) fn uncontested(winner: u64) -> ConflictResult {
     }
 }
 
-/// Those who were asked last before another's claim was noticed: what they said then tells nothing
-/// of now, be it that they have stepped back, be it that they have written more.
+/// Returns the servers that were last queried before another's claim was noticed. Their reports say
+/// nothing about now: they may have stepped down, or written more.
 pub(super) fn stale(candidates: &[Candidate<'_>]) -> Vec<u64> {
     let is_stale = |one: &&Candidate<'_>| {
         let mut others = candidates.iter().filter(|other| other.id != one.id);
@@ -79,7 +81,7 @@ pub(super) fn stale(candidates: &[Candidate<'_>]) -> Vec<u64> {
         .collect()
 }
 
-/// "db1, db2 and db3".
+/// Returns a list like "db1, db2 and db3".
 pub(super) fn listed(names: &[&str]) -> String {
     match names {
         [] => "no server".to_owned(),

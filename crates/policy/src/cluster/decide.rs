@@ -1,4 +1,4 @@
-//! The decision after each event: who stands how, who wins, who takes the seat.
+//! Decides after each event: evaluates the claims, resolves conflicts, and sets the primary.
 
 use super::conflict::{Candidate, ClaimedRole, ConflictResult};
 use super::identity::ClusterScope;
@@ -6,33 +6,33 @@ use super::member::LastReport;
 use super::report::ReplicationState;
 use super::{Cluster, Member, Problem, conflict, galera, group, postgres, replication};
 
-/// What follows from the claims.
+/// Result of evaluating the claims.
 #[derive(Debug, Default)]
 pub(super) struct PrimaryDecision {
     pub(super) primary: Option<u64>,
     pub(super) verify: Vec<u64>,
-    /// Claimants that do not get the seat, and why.
+    /// Claimants that do not become the primary, with reasons.
     pub(super) refused: Vec<(u64, String)>,
-    /// The refused ones are wrong, and not only too early.
+    /// True if the refused ones are wrong, and not only too early.
     pub(super) is_final: bool,
-    /// Why nobody can be the primary until an operator acts.
+    /// Reason for which no server can be the primary until an operator acts.
     pub(super) problem: Option<String>,
 }
 
-/// All that a decision is told from.
+/// Input from which a decision is reported.
 pub(super) struct DecisionInput {
-    /// Of each member, in their order.
+    /// Role that each member claims, in order.
     pub(super) stands: Vec<ClaimedRole>,
     pub(super) problems: Vec<Problem>,
     pub(super) ruling: PrimaryDecision,
 }
 
 impl Cluster {
-    /// Derives everything anew from what is known.
+    /// Derives the whole decision again from the known state.
     pub(super) fn decide(&mut self) {
         let mut found = self.consider();
         if self.set_primary(found.ruling.primary) {
-            // How servers stand depends on who is the primary.
+            // The roles of servers depend on the current primary.
             found = self.consider();
             self.set_primary(found.ruling.primary);
         }
@@ -59,7 +59,7 @@ impl Cluster {
         }
     }
 
-    /// What each member's own word makes of it, in their order.
+    /// Returns the role that each member's own report implies, in order.
     fn stands(&self, scope: &ClusterScope) -> (Vec<ClaimedRole>, Vec<Problem>) {
         let mut stands: Vec<ClaimedRole> = self
             .members
@@ -86,8 +86,8 @@ impl Cluster {
         if let Some(why) = self.foreign(said, scope) {
             return ClaimedRole::Refused(why);
         }
-        // Another node of Galera may take its writes at once; elsewhere a primary is only replaced
-        // by one that was promoted.
+        // Another node of Galera may take the writes immediately; in other clusters a primary is
+        // only replaced by a promoted server.
         if member.is_silent && (!is_primary || matches!(said, ReplicationState::Galera(_))) {
             let why = "does not respond on a new connection";
             return ClaimedRole::Unfit(why.to_owned());
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the named server has claimed and does no more.
+    /// Returns whether the server of the override has claimed and no longer does.
     fn name_is_over(&mut self, stands: &[ClaimedRole]) -> bool {
         let Some(named) = self.named else {
             return false;
@@ -149,7 +149,7 @@ impl Cluster {
                 })
             })
             .collect();
-        // A primary that fell mute gives way to whoever claims, verified, since then.
+        // A primary that no longer reports its role yields to any verified claimant since then.
         let is_mute = |one: &Candidate<'_>| {
             let member = self.member(one.id);
             member.is_some_and(|member| matches!(member.word, LastReport::Mute(_)))
@@ -217,7 +217,8 @@ impl Cluster {
         };
         let verify = unproved(candidates, &stale, |one| one.id == winner);
         if self.primary == Some(winner) {
-            // Something about it has changed: the others that claim need not be asked for that.
+            // Only the winner's state has changed: the other claimants need not be queried for
+            // that.
             ruling.verify = verify.into_iter().filter(|one| *one == winner).collect();
             return ruling;
         }
@@ -231,8 +232,8 @@ impl Cluster {
         ruling
     }
 
-    /// Whether those who lost were asked since the winner was seen to claim: before that, nobody
-    /// knows whether they are wrong or have not heard yet. An operator's word needs no question.
+    /// Returns whether the losers were queried after the winner's claim was noticed. Before that,
+    /// it is unknown whether they are wrong or merely outdated. An override needs no such query.
     fn were_asked_since(&self, winner: u64, beaten: &[(u64, String)]) -> bool {
         let winner = self.member(winner).filter(|one| !self.named_is(one.id));
         let claimed_ms = winner.and_then(|one| Some(one.claim.as_ref()?.noticed_ms));
@@ -240,7 +241,7 @@ impl Cluster {
         beaten.all(|one| claimed_ms.is_none_or(|claimed_ms| one.word_ms >= claimed_ms))
     }
 
-    /// Whom the start waits for.
+    /// Returns the servers that the start waits for.
     fn waits(&self) -> String {
         let unasked = self
             .members
@@ -253,7 +254,7 @@ impl Cluster {
         )
     }
 
-    /// The one place where the primary changes; true if it did.
+    /// Sets the primary; every change goes through here. Returns true if it changed.
     pub(super) fn set_primary(&mut self, primary: Option<u64>) -> bool {
         if self.primary == primary {
             return false;
@@ -264,7 +265,7 @@ impl Cluster {
         let seated_ms = primary.and_then(|id| Some(self.member(id)?.word_ms));
         for member in &mut self.members {
             member.errant = replication::Errant::default();
-            // From now on it is to find the new primary.
+            // From now on the replica must find the new primary.
             member.lag_at_ms = seated_ms.unwrap_or(member.lag_at_ms);
             if let Some(claim) = member.claim.as_mut().filter(|_| primary == Some(member.id)) {
                 claim.held = true;
@@ -278,7 +279,7 @@ impl Cluster {
     }
 }
 
-/// An operator has named one of the claimants. The others are wrong, or replicas for now where
+/// Decides for the claimant that an operator named. The others are wrong, or replicas for now where
 /// several may take writes.
 fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> ConflictResult {
     let is_wrong = |one: &&Candidate<'_>| match one.said {
@@ -301,7 +302,7 @@ fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> ConflictResul
     }
 }
 
-/// Those who must be asked (again) before the contest counts.
+/// Returns the servers that must be queried (again) before the result counts.
 fn unproved(
     candidates: &[Candidate<'_>],
     stale: &[u64],
@@ -316,13 +317,13 @@ fn unproved(
         .collect()
 }
 
-/// Not known yet: the current primary stays as long as it claims.
+/// Returns a pending decision: the current primary remains as long as it claims.
 fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> PrimaryDecision {
     let current = candidates
         .iter()
         .find(|one| one.is_primary)
         .map(|one| one.id);
-    // A node of Galera serves reads, whoever takes the writes.
+    // A node of Galera serves reads, regardless of the writer.
     let is_refused =
         |one: &&Candidate<'_>| !one.is_primary && !matches!(one.said, ReplicationState::Galera(_));
     let others = candidates.iter().filter(is_refused);

@@ -1,7 +1,8 @@
-//! PostgreSQL: the highest timeline of a cluster is remembered, and who was on it.
+//! Remembers the highest timeline of a PostgreSQL cluster, and which servers were on it.
 //!
-//! A server on a lower one is not used, also while all that are on the higher one are away. Only
-//! an operator lifts that: by a name, or by taking them out of the configuration.
+//! A server on a lower timeline is not used, even while all servers of the higher one are
+//! unavailable. Only an operator lifts that: by an override, or by removing those servers from the
+//! configuration.
 
 use std::cmp::Ordering;
 
@@ -9,31 +10,31 @@ use super::member::Member;
 use super::report::{Postgres, ReplicationState};
 use super::{Cluster, PrimaryOverride, Problem};
 
-/// The highest timeline that anybody of a cluster was ever on.
+/// Highest timeline that any server of a cluster was on.
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
     pub(super) timeline: u32,
-    /// Who was on it, the first first; there is always one.
+    /// Servers that were on it, the earliest first; never empty.
     pub(super) witnesses: Vec<TimelineHolder>,
 }
 
-/// A server that was on a timeline.
+/// Server that was on a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TimelineHolder {
-    /// `None` if another process knew it, and no member has its name.
+    /// Member; `None` if another process knew it, and no member has its name.
     pub(super) id: Option<u64>,
     pub(super) name: String,
 }
 
 impl Fence {
-    /// The first that is remembered to have been on it.
+    /// Returns the first known server on it.
     pub(super) fn seen_at(&self) -> &str {
         self.witnesses.first().map_or("", |one| one.name.as_str())
     }
 }
 
 impl Cluster {
-    /// Remembers the timeline that a member is on.
+    /// Records the timeline of a member.
     pub(super) fn raise_fence(&mut self, index: usize, said: &ReplicationState) {
         let ReplicationState::Postgres(said) = said else {
             return;
@@ -46,7 +47,7 @@ impl Cluster {
         self.witness(said.system_id, said.timeline, witness);
     }
 
-    /// Remembers that a server was on a timeline.
+    /// Records that a server was on a timeline.
     pub(super) fn witness(&mut self, system_id: u64, timeline: u32, witness: TimelineHolder) {
         let fence = self.fences.entry(system_id).or_insert_with(|| Fence {
             timeline,
@@ -65,7 +66,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets the timelines that only servers were on which are members no more.
+    /// Forgets timelines whose servers are all no longer members.
     pub(super) fn forget_witnesses(&mut self) {
         let members = &self.members;
         self.fences.retain(|_, fence| {
@@ -82,7 +83,7 @@ impl Cluster {
         self.heed_members();
     }
 
-    /// Remembers what the members are on now.
+    /// Records the timelines of all members.
     fn heed_members(&mut self) {
         for index in 0..self.members.len() {
             if let Some(said) = self.members[index].said.clone() {
@@ -91,9 +92,9 @@ impl Cluster {
         }
     }
 
-    /// Lowers the fence to the named server's timeline if nobody who can be heard is on a higher
-    /// one. That is looked at only when the name is given: a name that was in vain must not let an
-    /// old primary in as soon as the right one is down.
+    /// Lowers the fence to the timeline of the override's server if no reachable server is on a
+    /// higher one. Checked only when the override is set. An override without effect must not admit
+    /// an old primary as soon as the right one is down.
     pub(super) fn overrule_fence(&mut self, named: &mut PrimaryOverride) {
         let Some(said) = self.member(named.id).and_then(postgres) else {
             return;
@@ -113,7 +114,7 @@ impl Cluster {
         self.heed_members();
     }
 
-    /// What an operator took upon himself with a name.
+    /// Returns the problem that states the operator's responsibility for an override.
     pub(super) fn overruling(&self) -> Option<Problem> {
         let named = self.named?;
         let (timeline, member) = (named.overridden_timeline?, self.member(named.id)?);

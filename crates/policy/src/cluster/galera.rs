@@ -1,4 +1,5 @@
-//! Galera: every synced node of the primary component could take writes; one at a time does.
+//! Applies the rules of Galera: every synced node of the primary component could take writes; one
+//! at a time does.
 
 use super::conflict::{Candidate, ClaimedRole, ConflictResult, uncontested};
 use super::report::{Galera, GaleraState, ReplicationState};
@@ -30,12 +31,12 @@ fn out_of_use(said: &Galera) -> Option<&'static str> {
     }
 }
 
-/// Whether it does what it has begun, though new work may go elsewhere.
+/// Returns whether the node completes work in progress, though new work may go to another node.
 pub(super) fn goes_on(said: &Galera) -> bool {
     said.in_primary_component && said.ready && said.state != GaleraState::Joining
 }
 
-/// Why it is behind the others, and used only for want of them.
+/// Returns the reason for which the node lags and is used only if no other can be.
 pub(super) fn is_behind(said: &ReplicationState) -> Option<&'static str> {
     match said {
         ReplicationState::Galera(said) if said.state == GaleraState::Donor => {
@@ -48,8 +49,8 @@ pub(super) fn is_behind(said: &ReplicationState) -> Option<&'static str> {
     }
 }
 
-/// The current writer while it can, then the first in the order of the configuration: no failback.
-/// One that is behind the others writes only while none of them can.
+/// Returns the current writer while it can write, then the first in the order of the configuration:
+/// no failback. A node that lags writes only while no other can.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<ConflictResult> {
     let current = || candidates.iter().filter(|one| one.is_primary);
     let is_synced = |one: &&Candidate<'_>| is_behind(one.said).is_none();

@@ -1,4 +1,5 @@
-//! Group Replication: the group elects; a member that lost sight of the majority has no say.
+//! Applies the rules of Group Replication: the group elects; a member that lost the majority has no
+//! vote.
 
 use super::conflict::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
 use super::report::{Group, MemberState, ReplicationState};
@@ -37,11 +38,11 @@ pub(super) fn stand(said: &Group) -> ClaimedRole {
     }
 }
 
-/// The later view is right: where it has one primary only, whoever was one of an earlier view need
-/// not be asked again, and often cannot be, as it is dying. But if the group was bootstrapped twice
-/// every claimant has a majority of its own, and their views cannot be compared. Several of one
-/// view are a group with several primaries, if the view has room for them: then the current one,
-/// else the first in the order of the configuration.
+/// Decides by the later view. If it has only one primary, a primary of an earlier view need not be
+/// queried again, and often cannot be, as it is stopping. If the group was bootstrapped twice,
+/// every claimant has its own majority, and their views cannot be compared. Several claimants of
+/// one view are a multi-primary group, if the view allows it. Then the current one wins, else the
+/// first in the order of the configuration.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<ConflictResult> {
     let all: Vec<(&Candidate<'_>, &Group)> = candidates
         .iter()

@@ -1,4 +1,4 @@
-//! Sets of transactions as MariaDB and MySQL name them: what a server has, and another lacks.
+//! Represents sets of transactions of MariaDB and MySQL, and compares them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ mod tests;
 use mariadb::Vector;
 use mysql::Intervals;
 
-/// Every transaction that a server has executed.
+/// Set of the transactions that a server has executed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gtids {
     set: Set,
@@ -20,40 +20,40 @@ pub struct Gtids {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum Set {
-    /// Nothing executed, or the server keeps no GTIDs; part of every set.
+    /// No transaction executed, or the server keeps no GTIDs; part of every set.
     #[default]
     Empty,
     Mariadb(Vector),
     Mysql(Intervals),
 }
 
-/// How one set stands to another.
+/// Result of comparing two sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// Both have the same.
+    /// Both have the same transactions.
     Equal,
-    /// Has all of the other, and more.
+    /// The set has all of the other, and more.
     Ahead,
-    /// The other has all of it, and more.
+    /// The other set has all of this one, and more.
     Behind,
-    /// Each has something that the other lacks.
+    /// Each has transactions that the other lacks.
     Diverged,
 }
 
-/// What another set lacks.
+/// Transactions that another set lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Transactions. For MariaDB an estimate: its positions do not tell gaps.
+    /// Number of transactions. For MariaDB an estimate: its positions do not show gaps.
     pub count: u64,
-    /// Some of them, as the database writes them.
+    /// Some of them, in the database's notation.
     pub sample: String,
 }
 
 impl Gtids {
-    /// Nothing.
+    /// The empty set.
     pub const EMPTY: Gtids = Gtids { set: Set::Empty };
 
-    /// A MariaDB set from (domain, server, sequence): `gtid_binlog_state`, in any order.
+    /// Creates a MariaDB set from (domain, server, sequence): `gtid_binlog_state`, in any order.
     pub fn mariadb(positions: impl IntoIterator<Item = (u32, u32, u64)>) -> Gtids {
         let mut vector = Vector::default();
         for (domain, server, sequence) in positions {
@@ -62,8 +62,8 @@ impl Gtids {
         Gtids::of_mariadb(vector)
     }
 
-    /// The same with `gtid_slave_pos`: what a replica with `log_slave_updates=OFF` applied is
-    /// listed there alone, and only the last of each domain.
+    /// Adds `gtid_slave_pos`. Transactions that a replica with `log_slave_updates=OFF` applied are
+    /// listed only there, and only the last of each domain.
     #[must_use]
     pub fn with_applied(self, positions: impl IntoIterator<Item = (u32, u32, u64)>) -> Gtids {
         let mut vector = match self.set {
@@ -76,7 +76,7 @@ impl Gtids {
         Gtids::of_mariadb(vector)
     }
 
-    /// A MySQL set from (source UUID, tag or "", first, last): `gtid_executed`.
+    /// Creates a MySQL set from (source UUID, tag or "", first, last): `gtid_executed`.
     pub fn mysql<'a>(intervals: impl IntoIterator<Item = (&'a str, &'a str, u64, u64)>) -> Gtids {
         let mut set = Intervals::default();
         for (uuid, tag, first, last) in intervals {
@@ -85,13 +85,14 @@ impl Gtids {
         Gtids::of_mysql(set)
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.set == Set::Empty
     }
 
-    /// Whether all of `other` is in it. Sets of different databases contain nothing of each other.
+    /// Returns whether the set contains all of `other`. Sets of different databases contain nothing
+    /// of each other.
     #[must_use]
     pub fn contains(&self, other: &Gtids) -> bool {
         match (&self.set, &other.set) {
@@ -102,10 +103,10 @@ impl Gtids {
         }
     }
 
-    /// Whether a MariaDB replica that has applied these (domain, server, sequence) last,
-    /// `gtid_slave_pos`, has come to all of it: in each domain to its newest, or to what the same
-    /// server wrote later. One that has come to a higher number of another server's may be ahead
-    /// with what nobody else has.
+    /// Returns whether a MariaDB replica that applied these positions last (domain, server,
+    /// sequence; `gtid_slave_pos`) has reached the whole set. In each domain it must be at the
+    /// newest transaction, or at a later one of the same server. A higher number of another server
+    /// may belong to transactions that no other server has.
     #[must_use]
     pub fn is_within(&self, applied: &[(u32, u32, u64)]) -> bool {
         match &self.set {
@@ -115,7 +116,7 @@ impl Gtids {
         }
     }
 
-    /// How it stands to `other`.
+    /// Compares the set with `other`.
     #[must_use]
     pub fn compare(&self, other: &Gtids) -> Comparison {
         match (self.contains(other), other.contains(self)) {
@@ -126,7 +127,7 @@ impl Gtids {
         }
     }
 
-    /// What is in it and not in `other`; `None` if `other` contains it.
+    /// Returns the transactions that `other` lacks; `None` if `other` contains the set.
     #[must_use]
     pub fn missing_from(&self, other: &Gtids) -> Option<Missing> {
         if other.contains(self) {
@@ -141,7 +142,7 @@ impl Gtids {
         }
     }
 
-    /// Adds all of `other`. Sets of different databases do not merge: the own one stays.
+    /// Adds all of `other`. Sets of different databases do not merge: this one remains unchanged.
     pub fn merge(&mut self, other: &Gtids) {
         match (&mut self.set, &other.set) {
             (Set::Empty, _) => self.set = other.set.clone(),
@@ -168,7 +169,7 @@ impl Gtids {
     }
 }
 
-/// As the database writes it; "nothing" if it is empty.
+/// Formats the set in the database's notation; "nothing" if it is empty.
 impl fmt::Display for Gtids {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.set {
@@ -179,7 +180,7 @@ impl fmt::Display for Gtids {
     }
 }
 
-/// "17 transactions: 0-1-101…", to be followed by who lacks them.
+/// Formats as "17 transactions: 0-1-101…", to be followed by the server that lacks them.
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.count == 1 { "" } else { "s" };
@@ -187,7 +188,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Writes the parts of a set with commas between them.
+/// Writes the parts of a set, separated by commas.
 fn list<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     parts: impl Iterator<Item = T>,
@@ -199,5 +200,5 @@ fn list<T: fmt::Display>(
     Ok(())
 }
 
-/// Sorted, so that messages are the same each time.
+/// Sorted map, so that messages are the same each time.
 type Map<K, V> = BTreeMap<K, V>;

@@ -1,37 +1,37 @@
-//! What a cluster was found to be, for the process that takes over: the servers themselves tell the
-//! rest again.
+//! Transfers the state of a cluster to the process that takes over; the servers report the rest
+//! again.
 
 use super::fence::TimelineHolder;
 use super::identity::ClusterIdentity;
 use super::{Cluster, PrimaryOverride, member::LastReport};
 
-/// What the servers cannot tell a second time.
+/// State that the servers cannot report again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HandoverState {
-    /// The current primary.
+    /// Current primary.
     pub primary: Option<u64>,
-    /// What its servers belong to, as [`Cluster::memory`] wrote it.
+    /// Identity of the cluster, as [`Cluster::memory`] wrote it.
     pub identity: Option<String>,
-    /// PostgreSQL: system identifier, highest timeline, and at whom it was seen; once for each of
-    /// those.
+    /// PostgreSQL: system identifier, highest timeline, and a server that was on it; one entry for
+    /// each such server.
     pub timelines: Vec<(u64, u32, String)>,
-    /// Whom an operator named, while that holds.
+    /// Override of the operator, while it holds.
     pub named: Option<HandedOverOverride>,
 }
 
-/// A name as an operator gave it to another process.
+/// Override that was set in another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandedOverOverride {
-    /// The server.
+    /// Server of the override.
     pub server: u64,
-    /// It has claimed since then.
+    /// True if the server has claimed since then.
     pub held: bool,
-    /// PostgreSQL: the higher timeline that counts no more because of it.
+    /// PostgreSQL: the higher timeline that the override disregards.
     pub overruled: Option<u32>,
 }
 
 impl Cluster {
-    /// What is to be remembered of it.
+    /// Returns the state to hand over.
     #[must_use]
     pub fn memory(&self) -> HandoverState {
         let mut timelines = Vec::new();
@@ -51,8 +51,8 @@ impl Cluster {
         }
     }
 
-    /// Takes over what another process knew: old primaries stay fenced, and the primary stays what
-    /// it is if it still says so.
+    /// Restores the state of another process: old primaries remain fenced, and the primary remains
+    /// if it still claims.
     pub fn restore(&mut self, memory: &HandoverState) {
         for (system_id, timeline, seen_at) in &memory.timelines {
             let mut members = self.members.iter();
@@ -72,7 +72,7 @@ impl Cluster {
         if let Some(primary) = memory.primary.filter(claims) {
             self.set_primary(Some(primary));
         }
-        // Not given anew: what it did not overrule then, it does not overrule now.
+        // The override is not set again: a timeline that it did not disregard then stays in force.
         let named = memory.named.map(|name| PrimaryOverride {
             id: name.server,
             held: name.held,

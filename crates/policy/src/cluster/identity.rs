@@ -1,4 +1,5 @@
-//! Which servers belong together: a clone or a stranger must not take another cluster's writes.
+//! Decides which servers belong together: a clone or a foreign server must not take another
+//! cluster's writes.
 
 use std::fmt;
 
@@ -6,30 +7,30 @@ use super::member::LastReport;
 use super::report::ReplicationState;
 use super::{Cluster, Member};
 
-/// What a server says that it is part of.
+/// Cluster that a server reports to belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClusterIdentity {
     Postgres(u64),
-    /// Asynchronous replication has no name of its own.
+    /// Asynchronous replication, which has no name of its own.
     Replication,
     Galera(String),
     Group(String),
 }
 
-/// What the members are judged by.
+/// Cluster identity that members are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClusterScope {
-    /// Nobody has told yet.
+    /// No identity is known yet.
     Open,
-    /// Those that say this belong, others do not.
+    /// Servers with this identity belong to the cluster, others do not.
     Of(ClusterIdentity),
-    /// As many say this as say that.
+    /// Two identities are reported by equally many servers.
     Tied(String),
 }
 
 impl ClusterIdentity {
-    /// `None` for a Galera node that has no state, since it is about to receive one, and for a
-    /// group member without a group.
+    /// Returns the reported identity. `None` for a Galera node without a state, since it is about
+    /// to receive one, and for a group member without a group.
     pub(super) fn of(said: &ReplicationState) -> Option<ClusterIdentity> {
         match said {
             ReplicationState::Postgres(said) => Some(ClusterIdentity::Postgres(said.system_id)),
@@ -46,7 +47,7 @@ impl ClusterIdentity {
     }
 }
 
-/// A UUID in lower case; `None` if it is empty or all zeros.
+/// Returns a UUID in lower case; `None` if it is empty or all zeros.
 fn named(text: &str) -> Option<String> {
     let is_nothing = text.chars().all(|letter| matches!(letter, '0' | '-' | ' '));
     (!is_nothing).then(|| text.to_ascii_lowercase())
@@ -64,10 +65,11 @@ impl fmt::Display for ClusterIdentity {
 }
 
 impl Cluster {
-    /// What the cluster is: what its current or last primary was of; without one, what most say.
+    /// Returns the cluster's identity: that of its current or last primary, or without one, that of
+    /// the majority.
     ///
-    /// The server that an operator named decides where this cannot: if as many say one thing as
-    /// another, and if nobody is left of what the cluster was.
+    /// The server of an override decides if there is a tie, or if no server of the former identity
+    /// is left.
     pub(super) fn scope(&self) -> ClusterScope {
         let heard = self.identities();
         let named = self.named.and_then(|named| {
@@ -85,7 +87,7 @@ impl Cluster {
         }
     }
 
-    /// Why a server does not belong to the cluster.
+    /// Returns the reason for which a server does not belong to the cluster.
     pub(super) fn foreign(&self, said: &ReplicationState, scope: &ClusterScope) -> Option<String> {
         let (ClusterScope::Of(ours), Some(theirs)) = (scope, ClusterIdentity::of(said)) else {
             return None;
@@ -117,13 +119,14 @@ impl Cluster {
     }
 }
 
-/// What most say: first of the kinds, then within that kind. Of two kinds that as many say the
-/// first in the order of the configuration counts; two clusters of one kind are a tie.
+/// Returns the majority: first the most frequent kind, then the identity within that kind. Of
+/// equally frequent kinds the first in the order of the configuration counts; two clusters of one
+/// kind are a tie.
 fn majority(heard: &[(&Member, ClusterIdentity)]) -> ClusterScope {
     let kind_count =
         |of: &ClusterIdentity| heard.iter().filter(|(_, one)| one.is_same_kind(of)).count();
     let count = |of: &ClusterIdentity| heard.iter().filter(|(_, one)| one == of).count();
-    // `max_by_key` takes the last of equals; the first is meant.
+    // `max_by_key` returns the last of equals; the first is needed.
     let Some((_, kind)) = heard.iter().rev().max_by_key(|(_, one)| kind_count(one)) else {
         return ClusterScope::Open;
     };

@@ -1,26 +1,27 @@
-//! MySQL and MariaDB replication: what the last primary told is remembered.
+//! Remembers the last report of the last primary, for MySQL and MariaDB replication.
 //!
-//! Whoever took writes before it did, and has not replicated since, was not promoted in its place.
-//! While it is away, such a server takes writes again only if it has all that it told, or if an
-//! operator names it: else what was acknowledged since would be gone for all who look.
+//! A server that took writes before that primary did, and has not replicated since, was not
+//! promoted in its place. While the primary is unavailable, such a server takes writes again only
+//! if it has all reported transactions, or by an override. Otherwise transactions that were
+//! acknowledged since would be missing for all readers.
 
 use super::gtid::Gtids;
 use super::member::LastReport;
 use super::report::ReplicationState;
 use super::{Cluster, Member};
 
-/// The current or last primary.
+/// Current or last primary.
 #[derive(Debug, Clone)]
 pub(super) struct LastPrimary {
     id: u64,
-    /// When it was first heard to take writes.
+    /// Time when it was first reported to take writes.
     since_ms: u64,
-    /// What it had when it was last heard.
+    /// Transactions of its last report.
     executed: Gtids,
 }
 
 impl Cluster {
-    /// Keeps what the primary tells.
+    /// Stores the primary's report.
     pub(super) fn remember_succession(&mut self) {
         let primary = self.primary.and_then(|id| self.member(id));
         let told = primary.and_then(|one| Some((one.id, executed(one)?, one.claim.as_ref()?)));
@@ -33,7 +34,8 @@ impl Cluster {
         }
     }
 
-    /// Why a server that takes writes is not used as the primary while the last one is away.
+    /// Returns the reason for which a server that takes writes is not used as the primary while the
+    /// last one is unavailable.
     pub(super) fn outdone(&self, member: &Member) -> Option<String> {
         let last = self.succession.as_ref()?;
         let is_other = last.id != member.id && !self.named_is(member.id);

@@ -1,79 +1,81 @@
-//! One server of a cluster: its last word, and since when it claims to be the primary.
+//! Tracks one server of a cluster: its last report, and its claim to be the primary.
 
 use super::replication::Errant;
 use super::report::{Receiver, ReplicationState, RoleReport};
 use super::{Lag, galera, group, postgres, replication};
 
-/// How long a bad word of a replica is doubted after a good one.
+/// Time for which a bad report of a replica is doubted after a good one.
 const HOLD_MS: u64 = 1_000;
 
-/// Some servers tell their lag in whole seconds.
+/// Resolution of the lag on servers that report it in whole seconds.
 const WHOLE_SECOND_MS: u64 = 1_000;
 
-/// What is known of a member.
+/// Known state of a member.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) word: LastReport,
-    /// What it said last; nothing once it is lost, or mute and not the primary.
+    /// Last reported state. `None` once the server is down, or replies without its role and is not
+    /// the primary.
     pub(super) said: Option<ReplicationState>,
-    /// When its last word was asked for; later than that of any answer that is still on its way
-    /// from a server that was lost.
+    /// Time of the query of the last report; after a failure, later than that of any reply still in
+    /// transit.
     pub(super) word_ms: u64,
-    /// When its last word came.
+    /// Time when the last report arrived.
     pub(super) heard_ms: u64,
     pub(super) claim: Option<Claim>,
-    /// Since when it takes writes and replicates from nobody, as far as it was heard: also while
-    /// it is away.
+    /// Time since which the server is known to take writes and to replicate from no server; kept
+    /// while it is unavailable.
     pub(super) writing: Option<Writing>,
-    /// Since when it says that it is not connected to its source.
+    /// Time since which the server reports that it is not connected to its source.
     pub(super) apart_ms: Option<u64>,
-    /// How far behind it was when that was last known and there was a primary.
+    /// Lag when it was last known and there was a primary.
     pub(super) lag: Lag,
-    /// When it was asked for that.
+    /// Time of that query.
     pub(super) lag_at_ms: u64,
-    /// When it was last asked and all its replication threads ran.
+    /// Time of the last query at which all its replication threads ran.
     pub(super) ran_ms: Option<u64>,
     pub(super) errant: Errant,
-    /// It does not answer over a new connection, and has not since.
+    /// True if the server does not respond over a new connection, and has not since.
     pub(super) is_silent: bool,
 }
 
-/// The last thing that became known of a server.
+/// Last known fact about a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LastReport {
-    /// It was not asked yet.
+    /// The server was not queried yet.
     Unasked,
-    /// It is down.
+    /// The server is down.
     Lost,
-    /// It answers, but not what it is.
+    /// The server responds, but does not report its role.
     Mute(String),
-    /// It said what it is.
+    /// The server reported its role.
     Said,
 }
 
-/// "I take writes", said without a break.
+/// Uninterrupted claim to take writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The server by its own identity, where it has one: another one behind the same address
-    /// begins a claim of its own.
+    /// Identity of the server, where it has one: another server at the same address starts its own
+    /// claim.
     pub(super) who: String,
-    /// Timeline or view: another one begins a claim of its own. A primary stays one while it is
-    /// asked again, unless its kind cannot change that while it takes writes.
+    /// Timeline or view: a different one starts a new claim. A primary remains primary during its
+    /// verification, unless its kind of server cannot change epochs while it takes writes.
     pub(super) epoch: u64,
-    /// When it was first heard.
+    /// Time when the claim was first received.
     pub(super) noticed_ms: u64,
-    /// It was repeated, over a fresh connection, to a question asked after it was first heard.
+    /// True if the claim was repeated over a fresh connection, in reply to a query sent after it
+    /// was first received.
     pub(super) verified: bool,
-    /// It was the primary while it claimed.
+    /// True if the server was the primary during the claim.
     pub(super) held: bool,
 }
 
-/// A server that takes writes and replicates from nobody.
+/// Server that takes writes and replicates from no server.
 #[derive(Debug, Clone)]
 pub(super) struct Writing {
-    /// As in its claim.
+    /// Identity, like in its claim.
     who: String,
     pub(super) since_ms: u64,
 }
@@ -98,8 +100,8 @@ impl Member {
         }
     }
 
-    /// Takes an answer in; true if another server than before answers here, or another run of it,
-    /// so that a primary has to prove anew that it is one.
+    /// Applies a report. Returns true if another server replies at this address, or another run of
+    /// it, so that a primary must be verified again.
     pub(super) fn hear(&mut self, now_ms: u64, report: RoleReport) -> bool {
         let old = self.claim.take();
         let said = claim_of(&report.said);
@@ -135,7 +137,7 @@ impl Member {
         is_another
     }
 
-    /// Its claim has been heard.
+    /// Returns the state of the writer after the claim was updated.
     fn writing_by(&mut self, now_ms: u64, said: &ReplicationState) -> Option<Writing> {
         let is_replica =
             matches!(said, ReplicationState::Replication(said) if replication::replicates(said));
@@ -149,7 +151,7 @@ impl Member {
         })
     }
 
-    /// It could not tell what it is; `stays` keeps what it said.
+    /// Records a reply without the role; `stays` keeps the last reported state.
     pub(super) fn fall_mute(&mut self, why: String, stays: bool) {
         self.word = LastReport::Mute(why);
         self.is_silent = false;
@@ -169,15 +171,15 @@ impl Member {
         self.errant = Errant::default();
     }
 
-    /// Whether its threads ran a moment ago: pointing it to another server stops them briefly.
+    /// Returns whether its threads ran a moment ago: switching the source stops them briefly.
     pub(super) fn just_ran(&self) -> bool {
         let since_ms = |ran_ms| self.word_ms.saturating_sub(ran_ms);
         self.ran_ms.is_some_and(|ran_ms| since_ms(ran_ms) < HOLD_MS)
     }
 
-    /// What it says of its lag, or for a moment what it can be at most, by what it said before:
-    /// nobody falls behind faster than time passes, and figures are unknown or nonsense while a
-    /// replica connects to another server.
+    /// Returns the reported lag or, for a moment, its maximum by the report before. A lag cannot
+    /// grow faster than time passes, and figures are unknown or wrong while a replica connects to
+    /// another server.
     pub(super) fn believed(&self, lag: Lag) -> Lag {
         let since_ms = self.word_ms.saturating_sub(self.lag_at_ms);
         let Some(known_ms) = self.lag.ms.filter(|_| since_ms < HOLD_MS) else {
@@ -195,7 +197,7 @@ impl Member {
     }
 }
 
-/// Whether a server says that it takes writes: who it is, and in which epoch.
+/// Returns the identity and the epoch of a server that claims to take writes.
 fn claim_of(said: &ReplicationState) -> Option<(String, u64)> {
     match said {
         ReplicationState::Postgres(said) => postgres::claim_of(said),
@@ -205,8 +207,8 @@ fn claim_of(said: &ReplicationState) -> Option<(String, u64)> {
     }
 }
 
-/// Whether a server that takes writes stays in its epoch for as long as it does. The members of a
-/// group change, and replication is set up and ended, under a primary that goes on.
+/// Returns whether a server that takes writes keeps its epoch as long as it does. Not so if members
+/// of a group change, or replication is set up or ended, while the primary continues.
 fn is_of_one_epoch(said: &ReplicationState) -> bool {
     match said {
         ReplicationState::Postgres(_) | ReplicationState::Galera(_) => true,
@@ -214,7 +216,7 @@ fn is_of_one_epoch(said: &ReplicationState) -> bool {
     }
 }
 
-/// Whether a replica is without a connection to its source.
+/// Returns whether a replica has no connection to its source.
 fn is_apart(said: &ReplicationState) -> bool {
     match said {
         ReplicationState::Postgres(said) => said.in_recovery && !said.streaming,

@@ -1,4 +1,5 @@
-//! PostgreSQL: the higher timeline is right, and an old primary that comes back stays out.
+//! Applies the rules of PostgreSQL: the higher timeline wins, and an old primary that returns is
+//! not used.
 
 use std::collections::VecDeque;
 
@@ -7,13 +8,13 @@ use super::conflict::{Candidate, ClaimedRole, ConflictResult, listed, stale, unc
 use super::fence::Fence;
 use super::report::{Postgres, ReplicationState};
 
-/// Positions of the primary that are remembered; a minute at one question a second.
+/// Maximum number of remembered positions of the primary; a minute at one query per second.
 const TRACK_LENGTH_MAX: usize = 64;
 
-/// Where the primary was at what time: what a replica's position is held against.
+/// Positions of the primary by time, with which a replica's position is compared.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PrimaryLsnHistory {
-    /// (asked, position), rising.
+    /// (time of the query, position), increasing.
     samples: VecDeque<(u64, u64)>,
 }
 
@@ -32,17 +33,17 @@ impl PrimaryLsnHistory {
         self.samples.push_back((asked_ms, lsn));
     }
 
-    /// Whether it is known where the primary was when a replica was asked, or the replica has all
-    /// that the primary had later: otherwise its lag is a guess.
+    /// Returns whether the primary's position at the replica's query is known, or the replica has
+    /// everything that the primary had later. Otherwise its lag is a guess.
     pub(super) fn compares(&self, asked_ms: u64, replica: &Postgres, primary: &Postgres) -> bool {
         let oldest = self.samples.front();
         oldest.is_some_and(|sample| sample.0 < asked_ms) || replica.lsn >= primary.lsn
     }
 
-    /// How long a replica was behind when it was asked: since the primary was first known to have
-    /// what it lacks; nothing, if it had all that was known by then. The age of the last
-    /// transaction that it replayed is no less than its lag, so it bounds it; it grows while the
-    /// primary is idle, so it is never the lag itself, unless the memory is too short.
+    /// Returns the replica's lag at its query: the time since the primary was first known to have
+    /// what the replica lacks. Zero if it had all that was known by then. The age of the last
+    /// replayed transaction is at least the lag, so it is an upper bound. It grows while the
+    /// primary is idle, so it is used as the lag only if the history is too short.
     fn lag_ms(&self, asked_ms: u64, replica: &Postgres, primary: &Postgres) -> Option<u64> {
         if !self.compares(asked_ms, replica, primary) {
             return replica.replay_age_ms;
@@ -90,7 +91,7 @@ pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Claim
     ClaimedRole::Claims
 }
 
-/// All are on the highest timeline: one, or nobody.
+/// Decides among servers that are all on the highest timeline: a single one, or none.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
     if let [only] = candidates {
         return uncontested(only.id);
@@ -120,7 +121,7 @@ fn positions(candidates: &[Candidate<'_>]) -> String {
     all.join(", ")
 }
 
-/// A replica's lag while there is a primary.
+/// Returns a replica's lag while there is a primary.
 pub(super) fn lag(
     asked_ms: u64,
     replica: &Postgres,

@@ -1,11 +1,12 @@
-//! MySQL and MariaDB replication: the server that has all that the others have is right.
+//! Applies the rules of MySQL and MariaDB replication: the server that has all transactions of the
+//! others wins.
 //!
-//! A primary that does not answer has no veto against one that was promoted since it last did, and
-//! has all that it told then.
+//! A primary that does not respond cannot block a server that was promoted after its last report
+//! and has every transaction of that report.
 //!
-//! A server that is writable and still replicates is a replica with a mistake in its settings,
-//! unless nobody else can be the primary; several of them are a ring, and an operator chooses.
-//! Whom a server replicates from is never taken from the name it gives: names differ.
+//! A server that is writable and replicates is a misconfigured replica, unless no other server can
+//! be the primary. Several of them are a ring, and an operator must choose. The source's name is
+//! never used to identify it: names differ.
 
 use super::conflict::{Candidate, ClaimedRole, ConflictResult, listed, stale, uncontested};
 use super::gtid::{Comparison, Gtids};
@@ -13,13 +14,13 @@ use super::member::LastReport;
 use super::report::{Receiver, Replication, ReplicationState};
 use super::{Cluster, Lag, Member, Problem};
 
-/// Longer sets are cut in messages.
+/// Length to which sets are truncated in messages.
 const SET_LENGTH_MAX: usize = 200;
 
 /// Transactions of a replica that the primary does not have.
 ///
-/// The two are asked at different times, so what the replica had is kept until the primary has
-/// answered a later question.
+/// The two are queried at different times. So the transactions of the replica are kept until the
+/// primary has replied to a later query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Errant {
     suspect: Option<(u64, Gtids)>,
@@ -32,7 +33,8 @@ impl Errant {
         let (Some(own), Some(theirs)) = (executed(replica), executed(primary)) else {
             return;
         };
-        // What it was rebuilt without, and what the primary has by now, is no longer suspect.
+        // Transactions that are gone after a rebuild, or that the primary has by now, are no longer
+        // suspect.
         let is_open =
             |(_, suspect): &(u64, Gtids)| own.contains(suspect) && !theirs.contains(suspect);
         let kept = old.suspect.filter(is_open);
@@ -62,7 +64,8 @@ fn executed(member: &Member) -> Option<&Gtids> {
     }
 }
 
-/// The end of replication begins a claim of its own: from then on nothing of the others comes in.
+/// Returns identity and epoch of a claim. The end of replication starts a new claim: from then on
+/// no transactions of other servers arrive.
 pub(super) fn claim_of(said: &Replication) -> Option<(String, u64)> {
     let epoch = u64::from(!replicates(said));
     (!said.read_only).then(|| (said.server_identity.clone(), epoch))
@@ -92,7 +95,7 @@ pub(super) fn stand(said: &Replication) -> ClaimedRole {
     ))
 }
 
-/// Whether a replica says that one of its threads is stopped.
+/// Returns whether a replica reports that one of its threads is stopped.
 pub(super) fn is_halted(said: &ReplicationState) -> bool {
     let ReplicationState::Replication(said) = said else {
         return false;
@@ -102,13 +105,13 @@ pub(super) fn is_halted(said: &ReplicationState) -> bool {
         && threads.is_some_and(|one| !one.applier_runs || one.receiver == Receiver::Stopped)
 }
 
-/// A replica's lag by its own word; a source that is away hides it.
+/// Returns a replica's reported lag; unknown while its source is not available.
 pub(super) fn lag(said: &Replication) -> Lag {
     let ms = said.replica.as_ref().and_then(|threads| threads.lag_ms);
     Lag { ms, bytes: None }
 }
 
-/// The set that contains all others wins; otherwise nobody does.
+/// Returns the server whose set contains all others; otherwise none wins.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
     if let [only] = candidates {
         return uncontested(only.id);
@@ -148,8 +151,8 @@ fn set<'a>(candidate: &Candidate<'a>) -> &'a Gtids {
     }
 }
 
-/// Whether a silent server need not be asked again: what it has written since its last word is not
-/// known, and never will be if it has died.
+/// Returns whether an unresponsive server need not be queried again: its writes since its last
+/// report are unknown, and remain so if it has failed.
 fn replaces(one: &Candidate<'_>, silent: &Candidate<'_>) -> bool {
     silent.is_silent && one.succeeds(silent) && set(one).contains(set(silent))
 }
@@ -204,8 +207,8 @@ fn shortened(set: &str) -> String {
 }
 
 impl Cluster {
-    /// Makes replicas of the servers that are writable and replicate, unless one of them can only
-    /// be the primary; says what is wrong with them.
+    /// Marks servers that are writable and replicate as replicas, unless one of them is the only
+    /// possible primary. Returns the problems.
     pub(super) fn sift_writable_replicas(&self, stands: &mut [ClaimedRole]) -> Vec<Problem> {
         let claims = |index: &usize| stands[*index] == ClaimedRole::Claims;
         let writable: Vec<usize> = (0..stands.len()).filter(claims).collect();
@@ -213,7 +216,7 @@ impl Cluster {
             .into_iter()
             .partition(|&index| self.is_writable_replica(index));
         if firm.is_empty() {
-            // A primary that began to replicate stays one as long as nobody else can be.
+            // A primary that began to replicate remains one as long as no other server can be.
             let is_primary = |&index: &usize| self.primary == Some(self.members[index].id);
             (firm, soft) = soft.into_iter().partition(is_primary);
         }
@@ -244,7 +247,7 @@ impl Cluster {
         soft.iter().map(warning).collect()
     }
 
-    /// The last primary, if it is down.
+    /// Returns the last primary if it is down.
     fn dead_primary(&self) -> Option<&str> {
         let last = self.member(self.last_primary?)?;
         (last.word == LastReport::Lost).then_some(last.name.as_str())
@@ -252,15 +255,15 @@ impl Cluster {
 
     fn is_writable_replica(&self, index: usize) -> bool {
         let member = &self.members[index];
-        // What was the primary may have writes that no one else has: it remains a claimant.
+        // A former primary may have writes that no other server has: it remains a claimant.
         let was_primary = member.claim.as_ref().is_some_and(|claim| claim.held);
         let chosen = was_primary || self.named_is(member.id);
         let said = member.said.as_ref();
         !chosen && matches!(said, Some(ReplicationState::Replication(said)) if replicates(said))
     }
 
-    /// Servers that have one identity: one is a clone of the other, and their transactions cannot
-    /// be told apart. Neither becomes the primary.
+    /// Refuses servers that share an identity: one is a clone of the other, and their transactions
+    /// are indistinguishable. Neither becomes the primary.
     pub(super) fn refuse_clones(&self, stands: &mut [ClaimedRole]) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (index, member) in self.members.iter().enumerate() {

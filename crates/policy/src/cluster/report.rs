@@ -1,25 +1,25 @@
-//! What a database server says of itself when it is asked for its role.
+//! Defines the report of a database server about its role.
 
 use super::gtid::Gtids;
 
-/// One answer of one server.
+/// One reply of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleReport {
-    /// When the question was sent.
+    /// Time when the query was sent.
     pub asked_ms: u64,
-    /// The connection was made for this question: nothing of an earlier server behind the same
-    /// address can have answered.
+    /// True if the connection was opened for this query: no earlier server at the same address can
+    /// have replied.
     pub fresh: bool,
-    /// The answer.
+    /// Reported state.
     pub said: ReplicationState,
 }
 
-/// The answer, by the kind of cluster that the server says it belongs to.
+/// Reported state, by the kind of cluster that the server belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplicationState {
     /// PostgreSQL, streaming replication.
     Postgres(Postgres),
-    /// MySQL or MariaDB, asynchronous or semi-synchronous replication, or alone.
+    /// MySQL or MariaDB: asynchronous or semi-synchronous replication, or a single server.
     Replication(Replication),
     /// A Galera node.
     Galera(Galera),
@@ -27,146 +27,151 @@ pub enum ReplicationState {
     Group(Group),
 }
 
-/// A PostgreSQL server (`pg_control_system`, `pg_control_checkpoint`, `pg_is_in_recovery`).
+/// State of a PostgreSQL server (`pg_control_system`, `pg_control_checkpoint`,
+/// `pg_is_in_recovery`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Postgres {
-    /// The cluster's identity, the same on a primary and all its physical replicas.
+    /// Identity of the cluster, the same on a primary and all its physical replicas.
     pub system_id: u64,
-    /// When it was started, as it writes that (`pg_postmaster_start_time`): another server, or
-    /// another run of the same, has another.
+    /// Start time as the server formats it (`pg_postmaster_start_time`): another server, or another
+    /// run of the same server, has a different one.
     pub started: String,
-    /// The timeline it is on; a promotion makes a higher one.
+    /// Current timeline; a promotion increases it.
     pub timeline: u32,
-    /// It replays somebody's WAL and takes no writes.
+    /// True if the server replays WAL and takes no writes.
     pub in_recovery: bool,
     /// Insert position of a primary, replay position of a replica; bytes of WAL.
     pub lsn: u64,
-    /// A replica: a WAL receiver is streaming.
+    /// Replica: true if a WAL receiver is streaming.
     pub streaming: bool,
-    /// A replica: age of the last replayed transaction, by its own clock; `None` if it has replayed
-    /// none. Grows while the primary is idle, and is not lag then.
+    /// Replica: age of the last replayed transaction, by the server's clock; `None` if it has
+    /// replayed none. It grows while the primary is idle, and is then not the lag.
     pub replay_age_ms: Option<u64>,
-    /// `default_transaction_read_only` is on.
+    /// True if `default_transaction_read_only` is on.
     pub read_only_by_default: bool,
 }
 
-/// A MySQL or MariaDB server outside any group.
+/// State of a MySQL or MariaDB server outside any group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replication {
-    /// `server_uuid` of MySQL, `server_id` of MariaDB as text: who it is, wherever it listens.
+    /// `server_uuid` of MySQL, or `server_id` of MariaDB as text: the identity, independent of the
+    /// address.
     pub server_identity: String,
-    /// `read_only` (or `super_read_only`) is on.
+    /// True if `read_only` (or `super_read_only`) is on.
     pub read_only: bool,
-    /// Every transaction it has executed, as a primary or as a replica.
+    /// Every transaction that the server has executed, as a primary or as a replica.
     pub executed: Gtids,
-    /// What of that whoever reads there sees: a log may have a transaction a moment before the
-    /// tables do.
+    /// Transactions of `executed` that are visible to readers: a log may have a transaction a
+    /// moment before the tables do.
     pub visible: Gtids,
-    /// Its replication, if it is set up as a replica of somebody; the worst channel of several.
+    /// Replication state, if the server is set up as a replica; the worst channel of several.
     pub replica: Option<ReplicaThreads>,
 }
 
-/// The replication threads of a server (`SHOW REPLICA STATUS`).
+/// Replication threads of a server (`SHOW REPLICA STATUS`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaThreads {
-    /// Host and port that it replicates from, as the server has it.
+    /// Host and port of the source, as the server stores them.
     pub source: String,
-    /// The receiver: connected, trying to connect, or stopped.
+    /// State of the receiver: connected, connecting, or stopped.
     pub receiver: Receiver,
-    /// The applier runs.
+    /// True if the applier runs.
     pub applier_runs: bool,
-    /// By its own clock, or by the configured lag query; `None` is "unknown", which is no number.
+    /// Lag by the server's clock, or from the configured lag query; `None` is unknown.
     pub lag_ms: Option<u64>,
-    /// The last error of either thread; empty if there is none.
+    /// Last error of either thread; empty if there is none.
     pub error: String,
 }
 
-/// The state of a replica's receiver thread.
+/// State of a replica's receiver thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
     /// Connected to its source.
     Connected,
-    /// It tries to: its source is away.
+    /// Connecting: its source is not available.
     Connecting,
     /// Stopped, by an operator or by an error.
     Stopped,
 }
 
-/// A Galera node (`wsrep_%`).
+/// State of a Galera node (`wsrep_%`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Galera {
-    /// `wsrep_gcomm_uuid`, another one at each start; the server's own identity where it has none.
+    /// `wsrep_gcomm_uuid`, which changes at each start; the server's own identity if there is none.
     pub server_identity: String,
-    /// `wsrep_cluster_state_uuid`: which data this is.
+    /// `wsrep_cluster_state_uuid`: identity of the data.
     pub cluster_uuid: String,
-    /// `wsrep_cluster_status` is `Primary`: its part of the cluster has the quorum.
+    /// True if `wsrep_cluster_status` is `Primary`: the node's part of the cluster has the quorum.
     pub in_primary_component: bool,
     /// `wsrep_local_state`.
     pub state: GaleraState,
     /// `wsrep_ready`.
     pub ready: bool,
-    /// `wsrep_desync`, or `wsrep_reject_queries` is not NONE: an operator has taken it aside.
+    /// True if `wsrep_desync` is on, or `wsrep_reject_queries` is not NONE: an operator has set the
+    /// node aside.
     pub set_aside: bool,
-    /// `read_only` is on.
+    /// True if `read_only` is on.
     pub read_only: bool,
-    /// Write sets received and not applied yet.
+    /// Number of write sets that were received and not applied yet.
     pub receive_queue: u64,
-    /// One statement can have it wait for all that its cluster has committed (MariaDB).
+    /// True if one statement can make the node wait for all committed transactions of the cluster
+    /// (MariaDB).
     pub causal: bool,
 }
 
 /// `wsrep_local_state`, numbers 1 to 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GaleraState {
-    /// 0 or 1: not a member yet, or asking for a state transfer.
+    /// 0 or 1: not a member yet, or requesting a state transfer.
     Joining,
-    /// 2: feeds somebody who joins; behind and, with some methods, blocked.
+    /// 2: sends the state to a joining node; lags and, with some methods, is blocked.
     Donor,
-    /// 3: has the state, still catches up.
+    /// 3: has the state, and is catching up.
     Joined,
     /// 4.
     Synced,
 }
 
-/// A member of Group Replication (`performance_schema.replication_group_members`, its own view).
+/// State of a member of Group Replication (`performance_schema.replication_group_members`, in its
+/// own view).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// `group_replication_group_name`.
     pub group_name: String,
     /// `server_uuid`.
     pub server_identity: String,
-    /// Its own state.
+    /// State of the member.
     pub state: MemberState,
-    /// It sees itself as a primary (every member of a multi-primary group does).
+    /// True if the member sees itself as a primary (every member of a multi-primary group does).
     pub is_primary: bool,
-    /// `super_read_only` or `read_only` is on.
+    /// True if `super_read_only` or `read_only` is on.
     pub read_only: bool,
-    /// Members in its view, and how many of them it does not call unreachable.
+    /// Number of members in its view; below, of those that it does not call unreachable.
     pub members: u32,
     /// See `members`.
     pub members_reachable: u32,
-    /// Of them, primaries.
+    /// Number of primaries among them.
     pub primaries: u32,
-    /// The part of `VIEW_ID` before its counter: another one after each bootstrap of the group.
+    /// Part of `VIEW_ID` before its counter; changes at each bootstrap of the group.
     pub incarnation: String,
-    /// `VIEW_ID`'s counter: later views are higher, within one incarnation.
+    /// Counter of `VIEW_ID`: later views are higher, within one incarnation.
     pub view: u64,
-    /// Transactions certified and not applied yet.
+    /// Number of transactions that were certified and not applied yet.
     pub applier_queue: u64,
-    /// Age of the transaction being applied; 0 when nothing waits, `None` if unknown.
+    /// Age of the transaction being applied; 0 if none is pending, `None` if unknown.
     pub lag_ms: Option<u64>,
-    /// What whoever reads there sees.
+    /// Transactions that are visible to readers.
     pub visible: Gtids,
 }
 
-/// `MEMBER_STATE` of a member, as itself sees it.
+/// `MEMBER_STATE` of a member in its own view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberState {
-    /// Takes part.
+    /// Active.
     Online,
-    /// Catches up.
+    /// Catching up.
     Recovering,
-    /// Group Replication does not run.
+    /// Group Replication is not running.
     Offline,
     /// Expelled or failed.
     Error,

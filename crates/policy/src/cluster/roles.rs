@@ -1,4 +1,4 @@
-//! What the decision makes of every member: its role, its lag, and what an operator must know.
+//! Derives the role and the lag of every member from the decision, and the problems to report.
 
 use super::conflict::ClaimedRole;
 use super::decide::{DecisionInput, PrimaryDecision};
@@ -7,7 +7,7 @@ use super::report::ReplicationState;
 use super::{Cluster, ClusterRoles, Lag, Member, Problem, Role, galera, postgres, replication};
 
 impl Cluster {
-    /// Keeps where the primary was when.
+    /// Records the primary's position and its time.
     pub(super) fn remember_position(&mut self) {
         let Some(primary) = self.primary.and_then(|id| self.index_of(id)) else {
             return;
@@ -32,7 +32,7 @@ impl Cluster {
         }
     }
 
-    /// Writes the verdict.
+    /// Builds the roles.
     pub(super) fn tell(&mut self, found: DecisionInput) {
         let mut all = self.cluster_problems(&found);
         let DecisionInput {
@@ -81,8 +81,8 @@ impl Cluster {
         }
     }
 
-    /// How far behind a server is that serves reads. Without a primary it is as far behind as it
-    /// last was; a replica that lost its source is so too, until the primary is known to live on.
+    /// Returns the lag of a server that serves reads. Without a primary the last known lag applies.
+    /// It also applies to a replica that lost its source, until the primary is known to be alive.
     fn lag(&self, member: &Member) -> Lag {
         let primary = self.primary.and_then(|id| self.member(id));
         let is_alone = primary.is_none_or(|primary| {
@@ -121,7 +121,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a replica's position could not be held against the primary's.
+    /// Returns whether a replica's position could not be compared with the primary's.
     fn is_lag_guessed(&self, member: &Member) -> bool {
         let primary = self.primary.and_then(|id| self.member(id)?.said.as_ref());
         match (&member.said, primary) {
@@ -132,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// Why there is no primary, and what became of an operator's word.
+    /// Returns the reason for a missing primary, and the state of an override.
     fn cluster_problems(&self, found: &DecisionInput) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self.lapse.iter().cloned().collect();
         problems.extend(self.unheard_name(&found.stands));
@@ -155,7 +155,7 @@ impl Cluster {
         problems
     }
 
-    /// An operator named a server that cannot be the primary, or not yet.
+    /// Returns the problem of an override for a server that cannot be the primary, or not yet.
     fn unheard_name(&self, stands: &[ClaimedRole]) -> Option<Problem> {
         let named = self.named?;
         let index = self.index_of(named.id)?;
@@ -187,7 +187,7 @@ impl Cluster {
     }
 }
 
-/// A member's state in a few words.
+/// Returns a member's state in a few words.
 fn condition(member: &Member, stand: &ClaimedRole) -> String {
     match stand {
         ClaimedRole::Unknown if member.word == LastReport::Unasked => "not checked yet".to_owned(),
@@ -198,7 +198,7 @@ fn condition(member: &Member, stand: &ClaimedRole) -> String {
     }
 }
 
-/// What an operator must know of one member.
+/// Returns the problem of one member.
 fn member_problem(
     member: &Member,
     stand: &ClaimedRole,

@@ -1,4 +1,4 @@
-//! The rules as they are read: who says what, and what is decided.
+//! Tests of the rules: reports, and the resulting decisions.
 
 use super::report::{
     Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication,
@@ -13,7 +13,7 @@ mod postgres;
 mod replication;
 mod simulation;
 
-/// A cluster of db1, db2, … (1, 2, …) and a clock.
+/// Cluster of db1, db2, … (1, 2, …) with a clock.
 #[derive(Clone)]
 struct Bench {
     cluster: Cluster,
@@ -29,17 +29,17 @@ impl Bench {
         }
     }
 
-    /// One answer over an old connection, a second later.
+    /// Reports over an old connection, a second later.
     fn hears(&mut self, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
         self.answer(id, said.into(), false)
     }
 
-    /// One answer over a fresh connection, a second later.
+    /// Reports over a fresh connection, a second later.
     fn hears_fresh(&mut self, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
         self.answer(id, said.into(), true)
     }
 
-    /// Everybody answers twice, the second time over fresh connections, in this order.
+    /// Reports for every server twice, the second time over fresh connections, in this order.
     fn all_say<S: Into<ReplicationState> + Clone>(&mut self, words: &[(u64, S)]) -> ClusterRoles {
         for (id, said) in words {
             self.hears(*id, said.clone());
@@ -50,7 +50,7 @@ impl Bench {
         self.cluster.roles()
     }
 
-    /// One answer over an old connection, so much later.
+    /// Reports over an old connection, `ms` later.
     fn hears_after(&mut self, ms: u64, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
         self.answer_after(ms, id, said.into(), false)
     }
@@ -150,7 +150,8 @@ fn standby_on(timeline: u32, lsn: u64) -> Postgres {
     }
 }
 
-/// A writable MariaDB server without replication; positions as (server, sequence) of domain 0.
+/// Returns a writable MariaDB server without replication; positions as (server, sequence) of domain
+/// 0.
 fn writer(server: u32, positions: &[(u32, u64)]) -> Replication {
     Replication {
         server_identity: server.to_string(),
@@ -161,7 +162,7 @@ fn writer(server: u32, positions: &[(u32, u64)]) -> Replication {
     }
 }
 
-/// A read-only replica that is 30 ms behind.
+/// Returns a read-only replica with a lag of 30 ms.
 fn replica(server: u32, positions: &[(u32, u64)]) -> Replication {
     Replication {
         read_only: true,

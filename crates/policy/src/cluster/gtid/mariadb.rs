@@ -1,23 +1,24 @@
-//! A MariaDB set: a version vector, for each domain and server the highest sequence number.
+//! Represents a MariaDB set as a version vector: the highest sequence number for each domain and
+//! server.
 
 use std::fmt;
 
 use super::{Map, Missing, list};
 
-/// (domain, server) to the highest sequence number of it.
+/// Highest sequence number by (domain, server).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Vector {
     positions: Map<(u32, u32), u64>,
-    /// Where its replication stands, by domain: the last one applied, of whichever server. What
-    /// came before it in its domain is applied too, though it may be listed nowhere.
+    /// Replication position by domain: the last applied transaction, with its server. Earlier ones
+    /// of its domain are applied too, though they may be listed nowhere.
     applied: Map<u32, (u32, u64)>,
 }
 
-/// What is missing of one domain.
+/// Missing transactions of one domain.
 #[derive(Default)]
 struct Gap {
     servers: u64,
-    /// Server and number of the latest of it.
+    /// Server and number of the latest missing one.
     last: (u32, u64),
 }
 
@@ -27,7 +28,7 @@ impl Vector {
         *highest = sequence.max(*highest);
     }
 
-    /// An entry of `gtid_slave_pos`.
+    /// Adds an entry of `gtid_slave_pos`.
     pub(super) fn add_applied(&mut self, domain: u32, server: u32, sequence: u64) {
         self.add(domain, server, sequence);
         let last = self.applied.entry(domain).or_default();
@@ -66,8 +67,8 @@ impl Vector {
         })
     }
 
-    /// Counted domain by domain, from the last position that both have: the servers of a domain
-    /// share its sequence numbers. At least one for each server of which something is missing.
+    /// Counts the missing transactions per domain, from the last common position: the servers of a
+    /// domain share its sequence numbers. At least one for each server with a missing transaction.
     pub(super) fn missing_from(&self, other: &Vector) -> Option<Missing> {
         let mut domains: Map<u32, Gap> = Map::new();
         for ((domain, server), sequence) in self.missing(other) {
@@ -97,11 +98,11 @@ impl Vector {
         positions.filter(move |&(key, sequence)| !from.has(key, sequence, self))
     }
 
-    /// Whether a position that `other` has is here too.
+    /// Returns whether a position of `other` is in this set, too.
     ///
-    /// Where nothing at all is known of a server, the position of the own replication stands for
-    /// what came before it, if `other` has that one too: a replica with `log_slave_updates=OFF`, or
-    /// one that was made from a backup, never lists the servers that wrote earlier.
+    /// If a server is unknown here, the set's own replication position covers earlier transactions,
+    /// provided `other` has that position, too. A replica with `log_slave_updates=OFF`, or one made
+    /// from a backup, never lists the servers that wrote earlier.
     fn has(&self, (domain, server): (u32, u32), sequence: u64, other: &Vector) -> bool {
         if let Some(&highest) = self.positions.get(&(domain, server)) {
             return highest >= sequence;
@@ -112,7 +113,7 @@ impl Vector {
         })
     }
 
-    /// The highest sequence number in a domain of a transaction that both have; 0 if there is none.
+    /// Returns the highest sequence number in a domain of a common transaction; 0 if there is none.
     fn last_common(&self, other: &Vector, domain: u32) -> u64 {
         let both = self.positions.iter().filter_map(|(key, &own)| {
             let theirs = *other.positions.get(key)?;

@@ -1,17 +1,17 @@
-//! A MySQL set: for each source the transactions it numbered, as sorted intervals without overlap.
+//! Represents a MySQL set: the transactions of each source as sorted intervals without overlap.
 
 use std::fmt;
 
 use super::{Map, Missing, list};
 
-/// Source UUID and tag ("" is none) to its intervals, ends included, sorted, apart from each other.
+/// Intervals by source UUID and tag ("" is none): ends included, sorted, not adjacent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Intervals {
     sources: Map<(String, String), Vec<(u64, u64)>>,
 }
 
 impl Intervals {
-    /// An interval that ends before it begins is empty.
+    /// Adds an interval; one that ends before it begins is empty.
     pub(super) fn add(&mut self, uuid: &str, tag: &str, first: u64, last: u64) {
         if last < first {
             return;
@@ -60,7 +60,7 @@ impl Intervals {
     }
 }
 
-/// Puts an interval in its place and joins it with those it touches.
+/// Inserts an interval and merges it with those that it touches.
 fn insert(intervals: &mut Vec<(u64, u64)>, first: u64, last: u64) {
     let from = intervals.partition_point(|have| have.1.saturating_add(1) < first);
     let to = intervals.partition_point(|have| have.0 <= last.saturating_add(1));
@@ -80,7 +80,7 @@ fn covered(intervals: &[(u64, u64)], (first, last): (u64, u64)) -> bool {
     have.0 <= first && last <= have.1
 }
 
-/// What of `own` is not in `theirs`.
+/// Returns the parts of `own` that are not in `theirs`.
 fn without(own: &[(u64, u64)], theirs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut rest = own.to_vec();
     for &(first, last) in theirs {

@@ -1,4 +1,4 @@
-//! Sets of transactions: what they hold, and how they compare.
+//! Tests of the content and the comparison of sets of transactions.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn an_applied_position_stands_for_what_came_before_it_where_nothing_is_known_of_
     compare(&without_binlog, &primary, Comparison::Equal);
     let promoted = mariadb(&[(0, 3, 106)]).with_applied([(0, 2, 105)]);
     compare(&promoted, &primary, Comparison::Ahead);
-    // The other does not have that position, or wrote later than it, or in another domain.
+    // The other set does not have that position, or wrote later than it, or in another domain.
     compare(&promoted, &mariadb(&[(0, 1, 100)]), Comparison::Diverged);
     compare(
         &promoted,
@@ -189,7 +189,7 @@ fn sets_of_two_databases_have_nothing_in_common() {
     assert_eq!(merged, one);
 }
 
-/// Intervals against plain sets of numbers.
+/// Compares intervals with plain sets of numbers.
 #[test]
 fn mysql_sets_agree_with_plain_sets_of_numbers() {
     let mut random = Random(3);

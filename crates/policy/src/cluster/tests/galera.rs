@@ -1,4 +1,4 @@
-//! Galera: one writer at a time, the first that can, without failback.
+//! Galera: one writer at a time, the first that is able to, without failback.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What holds for every kind: verification, the start, silence, names.
+//! Rules for every kind of cluster: verification, the start, unresponsive servers, overrides.
 
 use super::*;
 

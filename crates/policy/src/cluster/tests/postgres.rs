@@ -38,7 +38,8 @@ fn an_old_primary_stays_out_though_the_new_one_is_down() {
     has_problem(&verdict, None, "no server accepts writes");
 }
 
-/// db2 was promoted to timeline 4, and db1 is still the primary that it was on timeline 3.
+/// Returns a pair in which db2 was promoted to timeline 4, while db1 is still the primary on
+/// timeline 3.
 fn promoted_by_mistake() -> Bench {
     let mut bench = pair();
     bench.hears(2, primary_on(4, 120));

@@ -1,4 +1,4 @@
-//! MySQL and MariaDB replication: sets decide, replicas tell how they are.
+//! MySQL and MariaDB replication: sets decide, replicas report their state.
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn an_old_primary_has_no_veto_while_it_is_down_and_is_compared_when_it_is_back()
     );
 }
 
-/// TO SEE THIS RED: let whoever claims alone be compared with nobody.
+/// Fails if a single claimant is not compared with the last primary.
 #[test]
 fn an_old_primary_that_was_never_made_a_replica_stays_out_while_the_new_one_is_down() {
     let old = writer(1, &[(1, 100)]);
@@ -140,12 +140,12 @@ fn an_old_primary_that_was_never_made_a_replica_stays_out_while_the_new_one_is_d
         let verdict = bench.hears_fresh(1, old.clone());
         assert_eq!(verdict.primary, None);
         is_unfit(&verdict, 1, "accepted writes before db2, which is down");
-        // A replica that is promoted now takes the place of the new one, whatever it lacks.
+        // A replica that is promoted now replaces the new primary, regardless of what it lacks.
         let promoted = writer(3, &[(1, 100), (2, 110)]);
         let mut other = bench.clone();
         other.hears(3, promoted.clone());
         assert_eq!(other.hears_fresh(3, promoted).primary, Some(3));
-        // Who has all of it may be used, and whom an operator names.
+        // A server that has all of it may be used, and so may the server of an override.
         let whole = writer(1, &[(1, 100), (2, 130)]);
         let mut other = bench.clone();
         assert_eq!(other.hears_fresh(1, whole).primary, Some(1));

@@ -1,8 +1,10 @@
-//! Seeded histories: servers crash, are promoted and part; answers are late, reordered and lost.
+//! Seeded histories: servers crash, are promoted and become isolated; replies are late, reordered
+//! and lost.
 //!
-//! After every event the verdict is held against laws, and now and then, when all have been heard,
-//! against the rules written down a second time over what the servers really are. A failure prints
-//! its seed; `CLUSTER_SEED=n cargo test -p evenkeel-policy cluster::tests::simulation` repeats it.
+//! After every event the result is checked against laws. Now and then, when all servers have
+//! reported, it is compared with a second implementation of the rules, applied to the servers' real
+//! state. A failure prints its seed; `CLUSTER_SEED=n cargo test -p evenkeel-policy
+//! cluster::tests::simulation` repeats it.
 
 use crate::cluster::report::ReplicationState;
 use crate::cluster::{Cluster, ClusterRoles, Role, RoleReport};
@@ -58,7 +60,7 @@ impl Random {
     }
 }
 
-/// A question under way; the server answers as it was when it was asked.
+/// Query in progress; the server replies with its state at the time of the query.
 struct Question {
     server: usize,
     asked_ms: u64,
@@ -66,24 +68,24 @@ struct Question {
     answer: Option<ReplicationState>,
 }
 
-/// What the laws remember of a server, written down a second time.
+/// State of a server that the laws need, implemented a second time.
 #[derive(Default)]
 struct Memory {
-    /// The newest answer by the time of its question; none after a loss.
+    /// Newest reply by the time of its query; `None` after a failure.
     last: Option<ReplicationState>,
     last_ms: u64,
-    /// When its claim, unbroken since, was first heard.
+    /// Time when its uninterrupted claim was first received.
     claimed_ms: Option<u64>,
     verified: bool,
-    /// It was the primary during that claim.
+    /// True if it was the primary during that claim.
     held: bool,
     mute: bool,
     spoke: bool,
-    /// Since when it takes writes and replicates from nobody; a loss does not end that.
+    /// Time since which it takes writes and replicates from no server; a failure does not end that.
     writing_ms: Option<u64>,
 }
 
-/// The last primary: who, since when it claimed, what it said last.
+/// Last primary: server, start of its claim, last report.
 type Last = (usize, u64, ReplicationState);
 
 struct Monitor {
@@ -92,7 +94,8 @@ struct Monitor {
     now_ms: u64,
     questions: Vec<Question>,
     cluster: Cluster,
-    /// The same members in another order: it must decide the same where order does not count.
+    /// Cluster with the same members in another order: it must decide alike where order is
+    /// irrelevant.
     reversed: Cluster,
     memory: Vec<Memory>,
     named: bool,
@@ -138,7 +141,7 @@ impl Monitor {
         }
     }
 
-    /// Mostly the one that is to be verified; not always over a fresh connection.
+    /// Queries a server: usually one that must be verified; not always over a fresh connection.
     fn ask_somebody(&mut self) {
         let verify = self.cluster.roles().verify;
         let any = self.random.below(self.truth.servers.len() as u64) as usize;
@@ -205,7 +208,7 @@ impl Monitor {
         self.check(&before);
     }
 
-    /// The name of a server that claims lets its timeline count again, if nobody is above it.
+    /// Restores the timeline of a claiming server by an override, if no server is above it.
     fn overrule(&mut self, named: usize) {
         let timeline = |memory: &Memory| match &memory.last {
             Some(ReplicationState::Postgres(said)) => {
@@ -223,8 +226,7 @@ impl Monitor {
         }
     }
 
-    /// Nothing happens until everybody has been asked twice and has answered or not: then what is
-    /// decided must be what is right.
+    /// Queries every server twice without other events; then the decision must be right.
     fn hear_all(&mut self) {
         self.named = false;
         self.both(|cluster, _| cluster.override_primary(None));
@@ -263,7 +265,8 @@ impl Monitor {
             .right(self.timeline_heard, (&held, &outdone), primary)
     }
 
-    /// Whether the last primary, which is away, began to take writes behind this one and told more.
+    /// Returns whether the last primary, which is unavailable, began to take writes after this
+    /// server and reported more.
     fn is_outdone(&self, one: usize) -> bool {
         let Some((last, since_ms, told)) = &self.last else {
             return false;
@@ -280,7 +283,7 @@ impl Monitor {
         *last != one && !self.truth.is_heard(*last) && is_before && lacks
     }
 
-    /// A privilege is missing for a while; the current primary is trusted on.
+    /// Simulates a missing privilege; the current primary stays trusted.
     fn somebody_cannot_tell(&mut self) {
         let before = self.cluster.roles();
         let id = self.random.below(self.truth.servers.len() as u64);
@@ -364,7 +367,7 @@ impl Memory {
         (self.claimed_ms, self.verified, self.held) = (None, false, false);
     }
 
-    /// False if the answer is too old to count.
+    /// Applies a report; false if it is too old to count.
     fn hear(&mut self, now_ms: u64, report: &RoleReport) -> bool {
         if report.asked_ms < self.last_ms {
             return false;
@@ -388,7 +391,8 @@ impl Memory {
     }
 }
 
-/// One role each, in order; one primary at most, and it is the one that the verdict names.
+/// Checks that each member has one role, in order, and that at most one is the primary, the one in
+/// the result.
 fn check_form(verdict: &ClusterRoles) {
     let ids: Vec<u64> = verdict.roles.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! A seeded world: clients come, leave and give up, orders arrive late and out of order, connects
-//! fail, limits change. What there is is counted by hand beside the books.
+//! Seeded simulation: clients arrive, disconnect and time out; tasks arrive late and out of order;
+//! connections fail; limits change. The expected counts are kept separately from the shared pools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::permits::UNLIMITED;
 const SEEDS: u64 = 300;
 const STEPS: u64 = 400;
 
-/// Runs a world for each seed, or for the one that `SIMULATION_SEED` names; prints the seed of one
-/// that fails.
+/// Runs a simulation for each seed, or for the one that `SIMULATION_SEED` names; prints the seed of
+/// one that fails.
 pub(crate) fn for_each_seed(seeds: u64, run: impl Fn(u64)) {
     let named = std::env::var("SIMULATION_SEED").ok();
     let named = named.map(|seed| seed.parse().expect("SIMULATION_SEED is a number"));
@@ -33,7 +33,7 @@ impl Drop for SeedOnPanic {
     }
 }
 
-/// Chance from a seed.
+/// Pseudorandom numbers from a seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -51,7 +51,7 @@ impl Dice {
         self.below(odds) == 0
     }
 
-    /// Takes any one out.
+    /// Removes a random element.
     pub(crate) fn draw<T>(&mut self, from: &mut Vec<T>) -> Option<T> {
         if from.is_empty() {
             return None;
@@ -102,7 +102,7 @@ struct World {
     servers: Vec<Arc<Load>>,
     size: u32,
     user_limit: u32,
-    /// Never raised above by the books, until the excess has gone.
+    /// Excess that the shared pools must not increase until it is gone.
     excess_allowed: u32,
     orders: Vec<WorkerTask>,
     opening: Vec<WorkerTask>,
@@ -187,8 +187,8 @@ impl World {
         }
     }
 
-    /// A millisecond: a few clients for each pool, of whom each comes again as soon as it has left;
-    /// connections and mail that arrive.
+    /// Simulates a millisecond: a few clients per pool, each of which returns as soon as it has
+    /// disconnected; connections and messages arrive.
     fn work_under_load(&mut self) {
         for index in 0..self.pools.len() {
             if self.clients_of(self.pools[index].id) < 4 {
@@ -308,7 +308,8 @@ impl World {
         }
     }
 
-    /// A connection reaches the client that it was handed to, or its worker if that has left.
+    /// Delivers a connection to its assigned client, or to the client's worker if it has
+    /// disconnected.
     fn land_one(&mut self) {
         let Some((ticket, loan)) = self.dice.draw(&mut self.transit) else {
             return;
@@ -363,7 +364,7 @@ impl World {
         let figures = self.books.figures();
         let booked: u32 = figures.iter().map(|one| one.connections).sum();
         assert_eq!(counted, booked, "connections in the books");
-        // Above a lowered limit there are only those that were there before it was lowered.
+        // Only connections that existed before a limit was lowered may exceed it.
         self.excess_allowed = self.excess_allowed.min(counted);
         assert!(
             counted <= self.size.max(self.excess_allowed),
@@ -404,7 +405,7 @@ impl World {
             && self.transit.is_empty()
     }
 
-    /// The limits that keep a pool from one more connection: service, user, server.
+    /// Returns which limits prevent one more connection of a pool: service, user, server.
     fn full(&self, pool: &Pool) -> [bool; 3] {
         let figures = self.books.figures();
         let of_user = figures.iter().filter(|one| one.key.user == pool.key().user);
@@ -442,7 +443,7 @@ impl World {
         }
     }
 
-    /// No more trouble: everybody who waits must be served soon.
+    /// Ends all faults: every waiting client must be served soon.
     fn heal(&mut self) {
         let mut rounds = 0;
         while !self.waiting.is_empty() || !self.is_settled() {

@@ -1,4 +1,5 @@
-//! What the servers of a simulated cluster really are: they crash, part, are promoted, return.
+//! Simulates the real state of the servers of a cluster: they crash, become isolated, are promoted,
+//! and return.
 
 use crate::cluster::report::{
     Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication,
@@ -16,13 +17,13 @@ pub(super) enum Kind {
     Group,
 }
 
-/// A server: what it would say of itself if it were asked now.
+/// Server with its current state.
 pub(super) struct Server {
     pub(super) up: bool,
-    /// The monitor reaches it.
+    /// True if the monitor reaches it.
     pub(super) reachable: bool,
     pub(super) said: ReplicationState,
-    /// Group Replication: the others do not reach it.
+    /// Group Replication: true if the other members do not reach it.
     isolated: bool,
     /// MariaDB: the highest sequence number that it executed, by server.
     executed: Vec<u64>,
@@ -56,7 +57,7 @@ impl Truth {
         self.servers[index].up && self.servers[index].reachable
     }
 
-    /// Something happens to some server.
+    /// Applies a random event to a server.
     pub(super) fn step(&mut self, random: &mut Random) {
         let index = random.below(self.servers.len() as u64) as usize;
         match random.below(12) {
@@ -72,7 +73,7 @@ impl Truth {
         }
     }
 
-    /// All ills end, and one server is the primary: the chosen one, or whom the group elects.
+    /// Ends all faults. One server becomes the primary: `chosen`, or the one that the group elects.
     pub(super) fn heal(&mut self, chosen: usize) {
         for index in 0..self.servers.len() {
             let server = &mut self.servers[index];
@@ -99,14 +100,14 @@ impl Truth {
     fn promote(&mut self, index: usize, random: &mut Random) {
         match &mut self.servers[index].said {
             ReplicationState::Postgres(said) if said.in_recovery => {
-                // Now and then somebody only removes standby.signal: no new timeline.
+                // Sometimes an operator only removes standby.signal: no new timeline.
                 said.timeline += u32::from(random.below(6) != 0);
                 said.in_recovery = false;
                 said.streaming = false;
             }
             ReplicationState::Replication(said) => {
                 said.read_only = false;
-                // Now and then somebody forgets to stop the replication.
+                // Sometimes an operator forgets to stop the replication.
                 if random.below(4) != 0 {
                     said.replica = None;
                 }
@@ -139,7 +140,7 @@ impl Truth {
         timelines.max().unwrap_or(0)
     }
 
-    /// A server that takes writes gets some; another follows one that does.
+    /// Adds writes to a server that takes them, or lets it follow one that does.
     fn go_on(&mut self, index: usize, random: &mut Random) {
         let source = random.below(self.servers.len() as u64) as usize;
         let source_executed = self.servers[source].executed.clone();
@@ -170,7 +171,7 @@ impl Truth {
         server.tell_executed();
     }
 
-    /// The members that see each other form a view, if they are the majority.
+    /// Forms a view of the members that see each other, if they are the majority.
     fn regroup(&mut self) {
         if self.kind != Kind::Group {
             return;
@@ -204,14 +205,14 @@ impl Truth {
         }
     }
 
-    /// Whether a server says that it takes writes; written down a second time.
+    /// Returns whether a server claims to take writes; a second implementation.
     pub(super) fn claims(&self, index: usize) -> bool {
         claims(&self.servers[index].said)
     }
 
-    /// What must be decided after everybody was heard, written down a second time: `None` is that
-    /// nobody may be the primary, several are that any of them may. `held` are those that were the
-    /// primary during their present claim, `outdone` those that give way to one that is away.
+    /// Returns the right decision after every server has reported; a second implementation. `None`
+    /// means no primary; several mean that any of them may be it. `held` are those that were the
+    /// primary during their present claim, `outdone` those that yield to an unavailable one.
     pub(super) fn right(
         &self,
         timeline_heard: u32,
@@ -282,7 +283,7 @@ impl Truth {
 }
 
 impl Server {
-    /// Another run of it is another server to those who remember this one.
+    /// Stops or starts the server. Another run of it counts as another server.
     fn crash_or_start(&mut self) {
         self.up ^= true;
         match &mut self.said {
@@ -307,12 +308,12 @@ fn sole(servers: Vec<usize>) -> Vec<usize> {
     }
 }
 
-/// Of Galera: it is not behind the others.
+/// Galera: returns whether the node is synced.
 pub(super) fn is_synced(said: &ReplicationState) -> bool {
     matches!(said, ReplicationState::Galera(said) if said.state == GaleraState::Synced)
 }
 
-/// What a claim is held by, and in which epoch.
+/// Returns the identity and the epoch of a claim.
 pub(super) fn who(said: &ReplicationState) -> (String, u64) {
     match said {
         ReplicationState::Postgres(said) => (said.started.clone(), said.timeline.into()),
@@ -338,12 +339,12 @@ pub(super) fn claims(said: &ReplicationState) -> bool {
     }
 }
 
-/// Whether a server has replication threads.
+/// Returns whether a server has replication threads.
 pub(super) fn replicates(said: &ReplicationState) -> bool {
     matches!(said, ReplicationState::Replication(said) if said.replica.is_some())
 }
 
-/// Whether a verdict names one of these, or nobody if there are none.
+/// Returns whether the result names one of these, or no server if there are none.
 pub(super) fn agrees(verdict: &ClusterRoles, right: &[usize]) -> bool {
     match verdict.primary {
         None => right.is_empty(),
