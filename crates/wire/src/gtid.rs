@@ -1,6 +1,6 @@
-//! Global transaction identifiers as text: MariaDB's lists and MySQL's sets, read piece by piece.
+//! Parses global transaction identifiers (GTIDs) as text: MariaDB's lists and MySQL's sets.
 //!
-//! Both readers are iterators over borrowed text. After a fault they end: a caller that collects
+//! Both parsers are iterators over borrowed text. They end after an error: a caller that collects
 //! into a `Result` never takes half a set for a whole one.
 
 use std::fmt;
@@ -22,22 +22,22 @@ pub fn mariadb(text: &[u8]) -> Mariadb<'_> {
 }
 
 /// Reads a MySQL set: `gtid_executed`, `gtid_purged`, a tracked `SESSION_TRACK_GTIDS`.
-/// "uuid:1-5:7,uuid:tag:1-3", with spaces and line ends wherever the server puts them.
+/// "uuid:1-5:7,uuid:tag:1-3", with spaces and line ends anywhere the server puts them.
 #[must_use]
 pub fn mysql(text: &[u8]) -> Mysql<'_> {
     Mysql::new(text)
 }
 
-/// Why bytes are not GTIDs, and where: what was expected at the byte `at`, counted from 0.
+/// Parse error: what was expected, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseError {
-    /// The byte, from 0, at which it went wrong.
+    /// Offset of the error in bytes, from 0.
     pub at: usize,
-    /// What should have been there.
+    /// The expected element.
     pub expected: Expected,
 }
 
-/// What should have been where bytes went wrong.
+/// Element that a parser expected at the position of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expected {
@@ -53,7 +53,7 @@ pub enum Expected {
     Colon,
     /// MySQL: a tag, or a sequence number from 1.
     TagOrSequence,
-    /// MySQL: a number that is not below the interval's first.
+    /// MySQL: a number that is not below the first of its interval.
     HigherLast,
     /// A comma, or the end.
     CommaOrEnd,

@@ -1,6 +1,7 @@
-//! Speaks: pure codecs, bytes to borrowed frames and back; no socket, clock, log or randomness.
+//! Implements the wire protocols: pure codecs between bytes and borrowed frames, without socket,
+//! clock, log or randomness.
 #![forbid(unsafe_code)]
-// Whatever a peer sends, nothing here may panic. Tests may.
+// No input of a peer may cause a panic here. Tests may panic.
 #![cfg_attr(
     not(test),
     deny(

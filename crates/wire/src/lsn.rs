@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Why bytes are not a log position.
+/// Error of [`parse`]: the text is not a log position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseError {
-    /// The byte, from 0, at which it went wrong.
+    /// Offset of the error in bytes, from 0.
     pub at: usize,
 }
 
@@ -22,10 +22,11 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Reads a whole text of type `pg_lsn`.
+/// Parses a whole text of type `pg_lsn`.
 ///
 /// # Errors
-/// If it is anything else than two hexadecimal numbers of 1 to 8 digits with a slash between.
+///
+/// Fails unless the text is two hexadecimal numbers of 1 to 8 digits with a slash between them.
 pub fn parse(text: &[u8]) -> Result<u64, ParseError> {
     let slash = text.iter().position(|&byte| byte == b'/');
     let slash = slash.ok_or(ParseError { at: text.len() })?;
@@ -36,12 +37,12 @@ pub fn parse(text: &[u8]) -> Result<u64, ParseError> {
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
-/// Writes a position the way PostgreSQL does.
+/// Formats a position as PostgreSQL does.
 pub fn display(lsn: u64) -> impl fmt::Display {
     Text(lsn)
 }
 
-/// One of the two numbers; `at` is where it begins.
+/// Parses one of the two numbers; `at` is the offset of its first digit.
 fn half(digits: &[u8], at: usize) -> Result<u32, ParseError> {
     let mut value: u32 = 0;
     for (index, &byte) in digits.iter().enumerate() {

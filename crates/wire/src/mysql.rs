@@ -1,10 +1,11 @@
 //! MySQL's and MariaDB's client/server protocol: codecs, logins of both sides, conversations.
 //!
 //! The names are those of the MySQL 9 source documentation ("Client/Server Protocol") and of
-//! MariaDB's knowledge base. Everything borrows from the caller's buffer. A large packet need not
-//! be collected: [`frame::header`] tells its length, and [`boundaries::Boundaries`] walks a
-//! server's bytes and stops only where a result or a statement ends. What a server's bytes mean
-//! hangs on the command that they answer, which [`conversation::Conversation`] knows.
+//! MariaDB's knowledge base. All types borrow from the caller's buffer. A large packet need not be
+//! collected: [`frame::header`] returns its length. [`server_scanner::ServerScanner`] scans a
+//! server's bytes and stops only at the end of a result or of a statement. The meaning of a
+//! server's bytes depends on the command that they answer, which [`conversation::Conversation`]
+//! tracks.
 
 use std::fmt;
 
@@ -23,46 +24,47 @@ pub mod server_scanner;
 pub mod startup;
 pub mod trackers;
 
-/// What the bytes received so far are.
+/// Result of parsing the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// A whole one, and how many bytes it took.
+    /// A whole frame, and how many bytes it took.
     Frame(T, usize),
-    /// A correct beginning.
+    /// The beginning of a valid frame.
     Incomplete {
-        /// How many bytes there must be before asking again can help; always more than there are.
+        /// How many bytes there must be before another attempt can succeed; always more than there
+        /// are.
         need: usize,
     },
-    /// No further byte can make this right.
+    /// Invalid bytes: no further byte can make a valid frame of them.
     Invalid(ProtocolError),
 }
 
-/// A prepared statement's number, as a server gave it; each connection has its own.
+/// Id of a prepared statement, assigned by a server; each connection has its own ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct StatementId(pub u32);
 
 impl StatementId {
-    /// MariaDB: the statement that this connection prepared last, so that a client may send
-    /// COM_STMT_PREPARE and COM_STMT_EXECUTE at once.
+    /// MariaDB: the last statement prepared on this connection. Clients use it to send
+    /// COM_STMT_PREPARE and COM_STMT_EXECUTE together.
     pub const LAST: StatementId = StatementId(u32::MAX);
 }
 
-/// Why bytes are not what the protocol allows: always the fault of the peer that sent them, final.
+/// Violation of the protocol: always an error of the peer that sent the bytes, and final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A packet that is longer than may be here.
+    /// A packet that is longer than allowed at this point.
     TooLong {
-        /// Its payload's length as sent.
+        /// The payload's length as sent.
         length: u32,
-        /// What there may be.
+        /// The allowed length.
         length_max: u32,
     },
-    /// A packet whose number is not the next (the number as sent).
+    /// A packet with another sequence number than the next (the number as sent).
     Sequence(u8),
-    /// A packet that is not built as documented.
+    /// A packet that does not have the documented format.
     Malformed(PacketKind),
-    /// A command that we do not know (its byte).
+    /// An unknown command (its byte).
     UnknownCommand(u8),
     /// A client or server older than MySQL 4.1 (2004).
     TooOld,

@@ -1,10 +1,11 @@
 //! PostgreSQL's frontend/backend protocol 3.0 and 3.2: codecs, logins of both sides, conversations.
 //!
 //! Section numbers are those of the PostgreSQL 18 manual, chapter 54, "Frontend/Backend Protocol".
-//! Everything borrows from the caller's buffer. A large message need not be collected:
-//! [`frame::header`] tells its kind and length, and [`boundaries::Boundaries`] walks a server's
-//! bytes and stops only where a result or a transaction ends. [`requests::Requests`] does it for a
-//! client's, and [`Flight`](crate::flight::Flight) says what becomes of them on their way.
+//! All types borrow from the caller's buffer. A large message need not be collected:
+//! [`frame::header`] returns its kind and length. [`server_scanner::ServerScanner`] scans a
+//! server's bytes and stops only at the end of a result or of a transaction.
+//! [`client_scanner::ClientScanner`] scans a client's bytes, and
+//! [`StreamEditor`](crate::stream_editor::StreamEditor) edits them on their way.
 
 use std::fmt;
 
@@ -22,17 +23,18 @@ pub mod scram;
 pub mod server_scanner;
 pub mod startup;
 
-/// What the bytes received so far are.
+/// Result of parsing the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// A whole one, and how many bytes it took.
+    /// A whole frame, and how many bytes it took.
     Frame(T, usize),
-    /// A correct beginning.
+    /// The beginning of a valid frame.
     Incomplete {
-        /// How many bytes there must be before asking again can help; always more than there are.
+        /// How many bytes there must be before another attempt can succeed; always more than there
+        /// are.
         need: usize,
     },
-    /// No further byte can make this right.
+    /// Invalid bytes: no further byte can make a valid frame of them.
     Invalid(ProtocolError),
 }
 
@@ -43,12 +45,12 @@ pub enum TransactionStatus {
     Idle,
     /// `T`: in a transaction block.
     InTransaction,
-    /// `E`: in a failed transaction block; everything is refused until it ends.
+    /// `E`: in a failed transaction block; every statement is refused until the block ends.
     Failed,
 }
 
 impl TransactionStatus {
-    /// The status that ReadyForQuery's byte stands for.
+    /// Returns the status that a byte of ReadyForQuery encodes, or `None` for an unknown byte.
     #[must_use]
     pub fn of(byte: u8) -> Option<Self> {
         match byte {
@@ -59,7 +61,7 @@ impl TransactionStatus {
         }
     }
 
-    /// ReadyForQuery's byte.
+    /// Returns the byte of ReadyForQuery for this status.
     #[must_use]
     pub fn byte(self) -> u8 {
         match self {
@@ -70,28 +72,28 @@ impl TransactionStatus {
     }
 }
 
-/// Why bytes are not what the protocol allows: always the fault of the peer that sent them, final.
+/// Violation of the protocol: always an error of the peer that sent the bytes, and final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A length field below what its message needs.
+    /// A length field below the minimum of its message.
     LengthTooSmall(u32),
-    /// A message of this tag (0: before there are tags) may not be that long.
+    /// A message that is longer than its tag (0: before there are tags) allows.
     TooLong {
         /// The message's tag.
         tag: u8,
         /// The length field as sent.
         length: u32,
     },
-    /// No message of this direction has that tag.
+    /// A tag that no message of this direction has.
     UnknownTag(u8),
-    /// The body of a message of this tag is not built as the manual says.
+    /// A message of this tag with a body that does not have the documented format.
     Malformed(u8),
-    /// The first packet asks for a major version other than 3 (the number as sent).
+    /// A first packet with a major version other than 3 (the number as sent).
     Version(u32),
-    /// The startup packet's list of parameters is broken.
+    /// A malformed parameter list in the startup packet.
     Parameters,
-    /// The startup packet names no user (SQLSTATE 28000).
+    /// A startup packet without a user (SQLSTATE 28000).
     NoUser,
 }
 

@@ -1,8 +1,8 @@
-//! The PROXY protocol, versions 1 and 2: who a forwarded connection really comes from.
+//! The PROXY protocol, versions 1 and 2: the original addresses of a forwarded connection.
 //!
-//! Section numbers are those of the HAProxy project's "The PROXY protocol, Versions 1 & 2"
-//! (edition 2020/03/05). The parser keeps no state: give it everything received so far, from the
-//! first byte on, until it stops answering [`Parsed::Incomplete`].
+//! Section numbers are those of the HAProxy project's "The PROXY protocol, Versions 1 & 2" (edition
+//! 2020/03/05). The parser keeps no state: pass it all bytes received so far, from the first one,
+//! until it returns another result than [`Parsed::Incomplete`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,30 +14,31 @@ mod v2;
 #[cfg(test)]
 mod tests;
 
-/// The longest header [`parse`] accepts, in bytes: a buffer of this size is always enough.
+/// The longest header that [`parse`] accepts, in bytes: a buffer of this size is always enough.
 pub const LENGTH_MAX: usize = 16 + BLOCK_LENGTH_MAX;
 
 /// The longest text line, §2.1: "the worst case" is an `UNKNOWN` line of 107 characters.
 pub const LINE_LENGTH_MAX: usize = 107;
 
-/// The most bytes a binary header may announce after its first 16.
+/// The most bytes that a binary header may announce after its first 16.
 ///
-/// The format allows 65,535. Addresses take 216 at most, and senders add some hundred bytes of
-/// TLVs (names from certificates are the longest); a stranger must not make us hold more.
+/// The format allows 65,535. Addresses take 216 at most, and senders add some hundred bytes of TLVs
+/// (names from certificates are the longest). The limit bounds the memory that an unauthenticated
+/// peer can use.
 pub const BLOCK_LENGTH_MAX: usize = 4096;
 
-/// What the bytes received so far are.
+/// Result of parsing the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
-    /// A whole header, and how many bytes it took; what follows belongs to the connection.
+    /// A whole header, and how many bytes it took; the bytes after it belong to the connection.
     Frame(Header, usize),
-    /// A correct beginning; read more and parse again from the start.
+    /// The beginning of a valid header; read more and parse again from the start.
     Incomplete,
-    /// No further byte can make this a header.
+    /// Invalid bytes: no further byte can make a valid header of them.
     Invalid(HeaderError),
 }
 
-/// The two ends of the original connection, as the peer tells them.
+/// The two addresses of the original connection, as the peer sent them.
 ///
 /// `None` (v1 `UNKNOWN`; v2 `LOCAL`, or a family or transport other than TCP over IP) means: use
 /// the socket's own addresses. Addresses are kept as they were sent: an IPv4 address that a peer
@@ -50,11 +51,11 @@ pub struct Header {
     pub destination: Option<SocketAddr>,
 }
 
-/// Why bytes are not a PROXY header; always the peer's fault, and final.
+/// Violation of the PROXY protocol; always an error of the peer, and final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Neither `PROXY ` nor the binary signature: the peer speaks something else.
+    /// Neither `PROXY ` nor the binary signature: the peer uses another protocol.
     NotProxy,
     /// v1: the word after `PROXY ` is not `TCP4`, `TCP6` or `UNKNOWN`.
     Protocol,
@@ -62,7 +63,7 @@ pub enum HeaderError {
     Address,
     /// v1: a port is not a canonical decimal number from 0 to 65535.
     Port,
-    /// v1: the line ends with something else than CR LF, or too early.
+    /// v1: the line does not end with CR LF, or ends too early.
     LineEnd,
     /// v1: no CR LF within [`LINE_LENGTH_MAX`] bytes.
     LineTooLong,
@@ -74,11 +75,12 @@ pub enum HeaderError {
     Family(u8),
     /// v2: the announced length is over [`BLOCK_LENGTH_MAX`].
     BlockTooLong(u16),
-    /// v2: the announced length has no room for the addresses of its family.
+    /// v2: the announced length is too small for the addresses of its family.
     BlockTooShort(u16),
-    /// v2: the TLVs do not fill the block exactly, or a checksum is not four bytes and alone.
+    /// v2: the TLVs do not fill the block exactly, or a checksum is not four bytes long or not the
+    /// only one.
     Tlv,
-    /// v2: the CRC32c the peer sent is not that of the bytes.
+    /// v2: the CRC32c in the header does not match the bytes.
     Checksum,
 }
 
@@ -116,10 +118,10 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// Reads the header at the beginning of `bytes`.
+/// Parses the header at the beginning of `bytes`.
 ///
 /// §2: a "receiver MUST NOT start processing the connection before it receives a complete and
-/// valid" header, and must not guess whether there is one: call this only for peers that are
+/// valid" header, and must not guess whether there is one. Call this only for peers that are
 /// configured to send it.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Parsed {
@@ -135,31 +137,31 @@ pub fn parse(bytes: &[u8]) -> Parsed {
     }
 }
 
-/// A version 1 header (text); if the families differ both ends are written as IPv6.
+/// Encodes a version 1 header (text); if the families differ, both addresses are written as IPv6.
 #[must_use]
 pub fn encode_v1(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     v1::encode(Ends::of(source, destination))
 }
 
-/// A version 2 header (binary); if the families differ both ends are written as IPv6.
+/// Encodes a version 2 header (binary); if the families differ, both addresses are written as IPv6.
 #[must_use]
 pub fn encode_v2(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     v2::encode(Ends::of(source, destination))
 }
 
-/// The version 1 header that tells no addresses, for a client that has no IP address.
+/// Returns the version 1 header without addresses, for a client that has no IP address.
 #[must_use]
 pub fn encode_v1_unknown() -> &'static [u8] {
     b"PROXY UNKNOWN\r\n"
 }
 
-/// The version 2 header that tells no addresses, for connections of our own (health checks).
+/// Returns the version 2 header without addresses, for Evenkeel's own connections (health checks).
 #[must_use]
 pub fn encode_v2_local() -> &'static [u8] {
     v2::LOCAL
 }
 
-/// Two addresses of one family, which is the only thing either format can carry.
+/// Two addresses of the same family: neither format can carry mixed families.
 enum Ends {
     V4((Ipv4Addr, u16), (Ipv4Addr, u16)),
     V6((Ipv6Addr, u16), (Ipv6Addr, u16)),
@@ -186,5 +188,5 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// What the two formats' parsers return: a frame, "not yet", or a fault.
+/// Result of the parsers of both formats: a header, `None` for incomplete, or an error.
 type Outcome = Result<Option<(Header, usize)>, HeaderError>;

@@ -1,8 +1,10 @@
-//! What a SQL text *is*, by its tokens: no tree, no catalog; only several statements allocate.
+//! Classifies SQL texts by their tokens, without syntax tree or catalog; allocates only for several
+//! statements.
 //!
-//! [`postgres::facts`] reads a text once, as the server's own scanner would, and says what kind of
-//! statements it holds, what they name and what else about them decides where they may run. What
-//! is not understood is said to be unknown, and whoever decides takes that for a write.
+//! [`postgres::facts`] reads a text once, as the server's own scanner would. It returns the kinds
+//! of the statements, the names in them, and other facts that decide which servers may execute
+//! them. Constructs that are not understood are reported as unknown, and the router treats those as
+//! writes.
 
 pub mod digest;
 pub mod facts;
@@ -13,14 +15,14 @@ pub mod postgres;
 pub mod template;
 pub mod token;
 
-/// How a text is read.
+/// SQL dialect of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// As MySQL or MariaDB does.
+    /// MySQL or MariaDB, with the lexer modes of the session.
     Mysql(mysql::LexerModes),
-    /// As PostgreSQL does.
+    /// PostgreSQL.
     Postgres {
-        /// The session's `standard_conforming_strings` is off.
+        /// True if the session's `standard_conforming_strings` is off.
         backslashes: bool,
     },
 }

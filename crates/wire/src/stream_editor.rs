@@ -1,31 +1,31 @@
-//! What becomes of one piece of input on its way to the other side: kept, dropped, or replaced.
+//! Edits one piece of input on its way to the other side: parts are kept, dropped or replaced.
 //!
-//! Most input goes on exactly as it came, and then nothing is copied: the caller sends the memory
-//! that it has. From the first edit on, what is kept is copied between the edits.
+//! Most input is forwarded unchanged, and then no byte is copied: the caller sends the memory that
+//! it has. From the first edit on, the kept parts are copied to the output.
 
-/// Edits of one piece of input, from front to back.
+/// Editor of one piece of input, from front to back.
 #[derive(Debug)]
 pub struct StreamEditor<'i, 'o> {
     input: &'i [u8],
     out: &'o mut Vec<u8>,
-    /// Up to here it is decided what becomes of the input.
+    /// Offset up to which the input is decided.
     at: usize,
-    /// Up to here what is kept of the input is in `out`.
+    /// Offset up to which the kept input has been copied to `out`.
     copied: usize,
     edited: bool,
 }
 
-/// What has to be sent.
+/// Bytes to send after editing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditOutcome<'i> {
-    /// These bytes, which are the input as far as it was decided, and nothing else.
+    /// These bytes, which are the decided part of the input, unchanged.
     Whole(&'i [u8]),
-    /// What is in `out` now; perhaps nothing.
+    /// The contents of `out`, which may be empty.
     Edited,
 }
 
 impl<'i, 'o> StreamEditor<'i, 'o> {
-    /// Nothing is decided yet. What is in `out` already goes before everything else.
+    /// Creates an editor with no input decided. Existing contents of `out` are sent first.
     #[must_use]
     pub fn new(input: &'i [u8], out: &'o mut Vec<u8>) -> Self {
         let edited = !out.is_empty();
@@ -38,26 +38,26 @@ impl<'i, 'o> StreamEditor<'i, 'o> {
         }
     }
 
-    /// How much of the input has been decided.
+    /// Returns how many bytes of the input have been decided.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The input about which nothing is decided yet.
+    /// Returns the undecided rest of the input.
     #[must_use]
     pub fn rest(&self) -> &'i [u8] {
         self.input.get(self.at..).unwrap_or_default()
     }
 
-    /// The next `count` bytes go on as they are.
+    /// Keeps the next `count` bytes unchanged.
     #[inline]
     pub fn keep(&mut self, count: usize) {
         debug_assert!(count <= self.rest().len(), "more than there is");
         self.at = self.at.saturating_add(count).min(self.input.len());
     }
 
-    /// The next `count` bytes go nowhere.
+    /// Drops the next `count` bytes.
     pub fn drop(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -67,20 +67,20 @@ impl<'i, 'o> StreamEditor<'i, 'o> {
         self.copied = self.at;
     }
 
-    /// These bytes go here.
+    /// Inserts `bytes` at the current position.
     pub fn insert(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.writer().extend_from_slice(bytes);
         }
     }
 
-    /// What is appended to this goes here.
+    /// Returns a buffer; bytes appended to it are inserted at the current position.
     pub fn writer(&mut self) -> &mut Vec<u8> {
         self.copy();
         self.out
     }
 
-    /// Everything is decided that can be.
+    /// Finishes editing: the rest of the input stays undecided.
     pub fn finish(mut self) -> EditOutcome<'i> {
         if !self.edited {
             return EditOutcome::Whole(self.input.get(..self.at).unwrap_or_default());
@@ -89,8 +89,9 @@ impl<'i, 'o> StreamEditor<'i, 'o> {
         EditOutcome::Edited
     }
 
-    /// The same for input of which the rest waits in `held` for more. True: all of it goes on as it
-    /// is. False: what is in `out` now does; perhaps nothing.
+    /// Finishes editing, and appends the undecided rest to `held` to wait for more. Returns true if
+    /// all of the input is forwarded unchanged. If false, send the contents of `out`, which may be
+    /// empty.
     pub fn settle(mut self, held: &mut Vec<u8>) -> bool {
         if !self.edited && self.rest().is_empty() {
             return true;
@@ -100,7 +101,7 @@ impl<'i, 'o> StreamEditor<'i, 'o> {
         false
     }
 
-    /// Copies what is kept and was not copied.
+    /// Copies the kept bytes that have not been copied yet.
     fn copy(&mut self) {
         let kept = self.input.get(self.copied..self.at);
         self.out.extend_from_slice(kept.unwrap_or_default());
@@ -113,7 +114,7 @@ impl<'i, 'o> StreamEditor<'i, 'o> {
 mod tests {
     use super::*;
 
-    /// A seeded generator; the same everywhere.
+    /// Seeded generator; deterministic on all platforms.
     struct Chance(u64);
 
     impl Chance {

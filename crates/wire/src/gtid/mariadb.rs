@@ -3,18 +3,18 @@
 use super::text::Text;
 use super::{Expected, ParseError};
 
-/// One GTID of a MariaDB list: the last transaction of this server in this domain.
+/// One GTID of a MariaDB list: the last transaction of a server in a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// The replication domain.
+    /// Replication domain.
     pub domain: u32,
-    /// The server that wrote it.
+    /// Id of the server that wrote the transaction.
     pub server: u32,
-    /// Its number, counted within the domain.
+    /// Sequence number, counted within the domain.
     pub sequence: u64,
 }
 
-/// The positions of a list, one after the other.
+/// Iterator over the positions of a list.
 #[derive(Debug, Clone)]
 pub struct Mariadb<'a> {
     text: Text<'a>,
@@ -55,7 +55,7 @@ impl<'a> Mariadb<'a> {
         })
     }
 
-    /// An id and the dash behind it.
+    /// Reads an id and the dash after it.
     fn id(&mut self) -> Result<u32, ParseError> {
         let fault = self.text.fault(Expected::Id);
         let id = self.text.number(Expected::Id)?;

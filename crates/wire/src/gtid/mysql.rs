@@ -1,4 +1,5 @@
-//! MySQL's sets of GTIDs: a UUID, then intervals, and tags (MySQL 8.3) that hold for what follows.
+//! Parses MySQL's GTID sets: a UUID, then intervals and tags (MySQL 8.3), which apply to the
+//! intervals after them.
 
 use super::text::Text;
 use super::{Expected, ParseError};
@@ -6,17 +7,17 @@ use super::{Expected, ParseError};
 /// One interval of a MySQL set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval<'a> {
-    /// The source, as written; compare without regard to case.
+    /// UUID of the source, as written; compare without regard to case.
     pub uuid: &'a str,
-    /// Its tag; empty if there is none.
+    /// Tag of the source; empty if there is none.
     pub tag: &'a str,
     /// The first transaction, from 1.
     pub first: u64,
-    /// The last one, included.
+    /// The last transaction, inclusive.
     pub last: u64,
 }
 
-/// The intervals of a set, one after the other, in the order of the text.
+/// Iterator over the intervals of a set, in the order of the text.
 #[derive(Debug, Clone)]
 pub struct Mysql<'a> {
     text: Text<'a>,
@@ -25,7 +26,7 @@ pub struct Mysql<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum State<'a> {
-    /// A UUID may come, or the end: servers end no list with a comma, but accept one.
+    /// A UUID or the end of the text follows: servers end no list with a comma, but accept one.
     Source,
     /// Within the intervals of a source.
     Intervals {
@@ -56,7 +57,7 @@ impl<'a> Mysql<'a> {
         }
     }
 
-    /// A colon, maybe a tag and its colon, an interval; then what may follow.
+    /// Reads a colon, an optional tag with its colon, and an interval; then sets the next state.
     fn interval(&mut self, uuid: &'a str, tag: &'a str) -> Result<Interval<'a>, ParseError> {
         self.colon()?;
         let tag = match self.text.tag()? {
@@ -69,7 +70,7 @@ impl<'a> Mysql<'a> {
         };
         let (first, last) = self.span()?;
         self.text.skip_space();
-        // The next colon is left in place: `interval` begins with one.
+        // The next colon is not consumed: `interval` begins with one.
         self.state = match () {
             () if self.text.is_at(b':') => State::Intervals { uuid, tag },
             () if self.text.take(b',') => State::Source,
@@ -109,7 +110,7 @@ impl<'a> Mysql<'a> {
         }
     }
 
-    /// A number from 1: "0" names no transaction.
+    /// Reads a number from 1: "0" names no transaction.
     fn sequence(&mut self) -> Result<u64, ParseError> {
         let fault = self.text.fault(Expected::Sequence);
         match self.text.number(Expected::Sequence)? {

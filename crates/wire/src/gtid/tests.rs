@@ -1,4 +1,4 @@
-//! Lists and sets of GTIDs: what servers write, and every way to cut it.
+//! Lists and sets of GTIDs: the forms that servers write, and every truncation of them.
 
 use super::*;
 
@@ -97,7 +97,8 @@ fn a_malformed_mysql_set_is_refused_where_it_goes_wrong() {
     refused(spans(&format!("{A}:{long}:1")), 37, Expected::TagOrSequence);
 }
 
-/// No cut of a right text panics, reads what the whole does not hold, or goes on after a fault.
+/// No truncation of a correct text panics, returns elements that are not in the text, or continues
+/// after an error.
 #[test]
 fn every_beginning_reads_as_a_beginning_or_is_refused_within_it() {
     let whole = format!("{A}:1-5:7:tag:12-13,\n {B}:2 - 3 : 9");
@@ -120,7 +121,8 @@ fn every_beginning_reads_as_a_beginning_or_is_refused_within_it() {
     }
 }
 
-/// Bytes that a generator shuffles: every fault lies within the text, and nothing follows one.
+/// Bytes that a generator shuffles: every error is within the text, and no element follows an
+/// error.
 #[test]
 fn any_bytes_end_in_a_set_or_in_one_fault() {
     let alphabet = [

@@ -1,11 +1,11 @@
-//! A reader that knows where it is, for both forms.
+//! Text reader that tracks its position, for both GTID formats.
 
 use super::{Expected, ParseError};
 
 /// The longest tag: the MySQL manual allows 32 characters.
 const TAG_LENGTH_MAX: usize = 32;
 
-/// What is left of the text, and how much was read.
+/// The rest of the text, and how many bytes were read before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Text<'a> {
     rest: &'a [u8],
@@ -36,7 +36,7 @@ impl<'a> Text<'a> {
         let _ = self.take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
     }
 
-    /// Takes one byte if it is the next.
+    /// Consumes `byte` if it is the next byte. Returns whether it was.
     pub(super) fn take(&mut self, byte: u8) -> bool {
         let next = self.is_at(byte);
         if next {
@@ -45,7 +45,7 @@ impl<'a> Text<'a> {
         next
     }
 
-    /// A decimal number; what does not fit in 64 bits is not one.
+    /// Reads a decimal number; more than 64 bits is an error.
     pub(super) fn number(&mut self, expected: Expected) -> Result<u64, ParseError> {
         let fault = self.fault(expected);
         let mut value: Option<u64> = None;
@@ -57,7 +57,7 @@ impl<'a> Text<'a> {
         value.ok_or(fault)
     }
 
-    /// A UUID with its dashes, as every server writes it.
+    /// Reads a UUID with its dashes, as every server writes it.
     pub(super) fn uuid(&mut self) -> Result<&'a str, ParseError> {
         let fault = self.fault(Expected::Uuid);
         let bytes = self.rest.get(..36).ok_or(fault)?;
@@ -72,7 +72,7 @@ impl<'a> Text<'a> {
         str::from_utf8(bytes).map_err(|_| fault)
     }
 
-    /// A tag, if one is next: a letter or underscore, then digits too.
+    /// Reads a tag if one is next: a letter or underscore, then letters, digits and underscores.
     pub(super) fn tag(&mut self) -> Result<Option<&'a str>, ParseError> {
         let fault = self.fault(Expected::TagOrSequence);
         if self.rest.first().is_none_or(u8::is_ascii_digit) {

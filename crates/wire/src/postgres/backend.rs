@@ -1,4 +1,4 @@
-//! What a server sends (§54.7 "Message Formats", those marked (B)); rows stay bytes.
+//! Parses server messages (§54.7 "Message Formats", those marked (B)); rows stay bytes.
 
 use super::cursor::Cursor;
 use super::frame::Frame;
@@ -15,34 +15,34 @@ pub use rows::{Column, columns, rows, values};
 pub enum Message<'a> {
     /// `R`: a step of the login.
     Authentication(Authentication<'a>),
-    /// `K`: what a cancel request must show.
+    /// `K`: the key that a cancel request must present.
     BackendKeyData {
         /// The server's process id.
         process: u32,
         /// 4 bytes in protocol 3.0, up to 256 in 3.2.
         secret: &'a [u8],
     },
-    /// `S`: a setting's value, at the login and whenever it changes; may come at any time.
+    /// `S`: a setting's value, during login and after each change; possible at any time.
     ParameterStatus {
         /// The setting.
         name: &'a [u8],
         /// Its value now.
         value: &'a [u8],
     },
-    /// `v`: the server speaks an older minor version, or does not know some options.
+    /// `v`: the server supports an older minor version, or does not know some options.
     NegotiateProtocolVersion {
-        /// The version that it speaks, as in a startup packet.
+        /// The version that the server supports, as in a startup packet.
         version: u32,
-        /// How many options it did not know; their names follow in the message.
+        /// How many options the server did not know; their names follow in the message.
         options: u32,
     },
     /// `Z`: the server waits for the next command.
     ReadyForQuery(TransactionStatus),
-    /// `E`: the command failed; or, at any time, the connection ends.
+    /// `E`: the command failed; or, at any time, the server ends the connection.
     Error(ErrorReport<'a>),
-    /// `N`: a warning; may come at any time.
+    /// `N`: a warning; possible at any time.
     Notice(ErrorReport<'a>),
-    /// `A`: a NOTIFY; may come at any time.
+    /// `A`: a NOTIFY; possible at any time.
     Notification {
         /// The notifying server process.
         process: u32,
@@ -51,7 +51,7 @@ pub enum Message<'a> {
         /// The payload.
         payload: &'a [u8],
     },
-    /// `C`: a statement ended well.
+    /// `C`: a statement succeeded.
     CommandComplete(CommandTag<'a>),
     /// `I`: the text was empty.
     EmptyQuery,
@@ -63,7 +63,7 @@ pub enum Message<'a> {
     BindComplete,
     /// `3`: answers Close.
     CloseComplete,
-    /// `n`: answers Describe of what returns no rows.
+    /// `n`: answers Describe of a statement or portal that returns no rows.
     NoData,
     /// `T`: the columns of the rows that follow, or the answer to Describe; see [`columns`].
     RowDescription(&'a [u8]),
@@ -85,7 +85,7 @@ pub enum Message<'a> {
     FunctionResult(&'a [u8]),
 }
 
-/// A step of the login, as the server asks for it.
+/// Authentication request of the server: one step of the login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authentication<'a> {
     /// 0: logged in.
@@ -94,7 +94,7 @@ pub enum Authentication<'a> {
     CleartextPassword,
     /// 5: send the password hashed with this salt.
     Md5Password {
-        /// To be hashed in, against replay.
+        /// Salt of the hash, against replay.
         salt: [u8; 4],
     },
     /// 10: choose one of these SASL mechanisms.
@@ -107,22 +107,23 @@ pub enum Authentication<'a> {
     Other(u32),
 }
 
-/// Names of SASL mechanisms.
+/// List of SASL mechanism names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mechanisms<'a>(&'a [u8]);
 
 impl<'a> Mechanisms<'a> {
-    /// The names in the server's order of preference.
+    /// Returns the names in the server's order of preference.
     pub fn names(self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = Cursor(self.0);
         std::iter::from_fn(move || rest.text().filter(|name| !name.is_empty()))
     }
 }
 
-/// Reads a server's message.
+/// Parses a server's message.
 ///
 /// # Errors
-/// A tag that servers do not send, or a body that is not built as §54.7 says.
+///
+/// Fails for a tag that servers do not send, or a body that does not have the format in §54.7.
 pub fn message(frame: Frame<'_>) -> Result<Message<'_>, ProtocolError> {
     if !is_tag(frame.tag) {
         return Err(ProtocolError::UnknownTag(frame.tag));
@@ -130,7 +131,7 @@ pub fn message(frame: Frame<'_>) -> Result<Message<'_>, ProtocolError> {
     read(frame.tag, frame.body).ok_or(ProtocolError::Malformed(frame.tag))
 }
 
-/// Whether servers send messages of this tag.
+/// Returns whether servers send messages of this tag.
 #[must_use]
 #[inline]
 pub fn is_tag(tag: u8) -> bool {

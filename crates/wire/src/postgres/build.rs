@@ -1,6 +1,6 @@
-//! Writes messages of both sides; nothing here can fail.
+//! Encodes messages of both sides; no function here can fail.
 //!
-//! Names and texts are C strings on the wire: what follows a zero byte in one is left out, so that
+//! Names and texts are C strings on the wire. Bytes after a zero byte in one are left out, so that
 //! no value can begin a message of its own.
 
 mod client;
@@ -17,7 +17,8 @@ pub use server::{
     ready_for_query, row_description,
 };
 
-/// Writes one message: the tag if there is one, a length that is filled in afterwards, the body.
+/// Writes one message: the tag if there is one, a length that is filled in afterwards, and the
+/// body.
 fn message(out: &mut Vec<u8>, tag: Option<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend(tag);
     let start = out.len();
@@ -43,12 +44,12 @@ fn put_u16(out: &mut Vec<u8>, value: u16) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// A count before a list, which is at most 65,535 long.
+/// Writes the count of a list, which has at most 65,535 elements.
 fn put_count(out: &mut Vec<u8>, count: usize) {
     put_u16(out, u16::try_from(count).unwrap_or(u16::MAX));
 }
 
-/// A length before bytes, or -1 where there are none.
+/// Writes a length and the bytes, or -1 for `None`.
 fn put_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     match value {
         None => put_u32(out, u32::MAX),

@@ -1,59 +1,60 @@
-//! Walks a logged-in client's bytes, message by message; of what is long, only the beginning.
+//! Scans a logged-in client's bytes message by message; of a long message it shows only the
+//! beginning.
 //!
-//! Give [`Requests::next`] what was read from the client and is not yet consumed. A message that
-//! somebody must understand is shown whole, so that the caller has to hold it until then; of values
-//! and data, which may be as long as they like, only the beginning is shown and the rest counts as
-//! passed, whatever buffer borders it crosses. What is passed goes where its message went.
+//! Pass [`ClientScanner::next`] the bytes that were read from the client and are not yet consumed.
+//! A message that must be parsed is shown whole, so the caller has to hold it until then. Values
+//! and data may be of any length: only the beginning is shown, and the rest counts as passed,
+//! across any number of buffers. Passed bytes are sent to the destination of their message.
 
 use super::conversation::Request;
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::names::names;
 use super::{Parsed, ProtocolError};
 
-/// The most that a Bind's two names may take, together with its header: twice what servers take of
-/// a message that names one (`PQ_SMALL_MESSAGE_LIMIT`).
+/// The longest two names of a Bind, together with its header: twice the length that servers accept
+/// of a message that names one (`PQ_SMALL_MESSAGE_LIMIT`).
 pub const BIND_NAMES_LENGTH_MAX: usize = 20_000;
 
-/// What lies ahead in the bytes.
+/// Result of one scan step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// `passed` bytes of the message before, then `length` bytes of this one, which is whole.
+    /// `passed` bytes of the previous message, then `length` bytes of this one, which is whole.
     Message {
-        /// What was still to come of the message before.
+        /// Bytes of the previous message that were still to come.
         passed: usize,
         /// The message's header.
         header: Header,
-        /// What it asks for.
+        /// The kind of request.
         request: Request,
         /// The message's length.
         length: usize,
     },
-    /// As [`Step::Message`], of a message that is not shown whole: of a Bind the header and the
-    /// names, of a long Query or Parse the first bytes, of FunctionCall and CopyData the header.
-    /// The remainder counts as passed in the steps that follow.
+    /// As [`Step::Message`], for a message that is not shown whole. Shown are: of a Bind the header
+    /// and the names, of a long Query or Parse the first bytes, of FunctionCall and CopyData the
+    /// header. The remainder counts as passed in the steps that follow.
     Beginning {
-        /// What was still to come of the message before.
+        /// Bytes of the previous message that were still to come.
         passed: usize,
         /// The message's header.
         header: Header,
-        /// What it asks for.
+        /// The kind of request.
         request: Request,
-        /// The length of what is shown.
+        /// The length of the shown part.
         length: usize,
     },
-    /// No further message, or not enough of it: `passed` bytes of the message before may go, then
-    /// there must be `need`.
+    /// No further message, or not enough of it: `passed` bytes of the previous message may be
+    /// forwarded, then `need` bytes are required.
     Wait {
-        /// What there is of what was still to come of the message before.
+        /// The available bytes of the previous message.
         passed: usize,
-        /// How many bytes there must be after those before asking again can help.
+        /// How many bytes there must be after the passed ones before another attempt can succeed.
         need: usize,
     },
-    /// The client does not keep to the protocol (SQLSTATE 08P01).
+    /// Protocol violation of the client (SQLSTATE 08P01).
     Invalid(ProtocolError),
 }
 
-/// Where in a message the last buffer ended.
+/// Scanner of one client's bytes: its position in the current message.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientScanner {
     /// Bytes of the current message that are still to come and are not shown.
@@ -62,8 +63,9 @@ pub struct ClientScanner {
 }
 
 impl ClientScanner {
-    /// At the beginning of a message. A Query or Parse of up to `text_length_max` bytes is shown
-    /// whole; the caller must be able to hold as many, and at least [`BIND_NAMES_LENGTH_MAX`].
+    /// Creates a scanner at the beginning of a message. A Query or Parse of up to `text_length_max`
+    /// bytes is shown whole. The caller must be able to hold that many bytes, and at least
+    /// [`BIND_NAMES_LENGTH_MAX`].
     #[must_use]
     pub fn new(text_length_max: usize) -> Self {
         ClientScanner {
@@ -72,17 +74,17 @@ impl ClientScanner {
         }
     }
 
-    /// Whether the bytes consumed so far end where a message does.
+    /// Returns whether the bytes consumed so far end at the end of a message.
     #[must_use]
     #[inline]
     pub fn is_at_border(&self) -> bool {
         self.skip == 0
     }
 
-    /// The next message in `bytes`, which begin where the last step's consumed bytes ended
+    /// Returns the next step for `bytes`, which begin where the last step's consumed bytes ended
     /// (`passed + length`, or `passed`).
     ///
-    /// What a step shows of a Parse or a Bind has all its names, if it has any rightly.
+    /// The shown part of a Parse or a Bind contains all its names, if the message is well formed.
     #[must_use]
     pub fn next(&mut self, bytes: &[u8]) -> Step {
         let passed = self.skip.min(bytes.len());
@@ -113,7 +115,7 @@ impl ClientScanner {
         }
     }
 
-    /// The message that `bytes` begin with, and how much of it is shown.
+    /// Parses the header at the beginning of `bytes`. The frame length is that of the shown part.
     fn shown(&self, bytes: &[u8]) -> Parsed<(Header, Request)> {
         let header = match frame::client_header(bytes) {
             Parsed::Frame(header, _) => header,
@@ -128,7 +130,7 @@ impl ClientScanner {
                 Parsed::Invalid(fault) => return Parsed::Invalid(fault),
             },
             b'Q' | b'P' => header.frame_length().min(self.text_length_max),
-            // Only during a login.
+            // Valid only during a login.
             b'p' => return Parsed::Invalid(ProtocolError::UnknownTag(header.tag)),
             _ => header.frame_length(),
         };
@@ -141,7 +143,7 @@ impl ClientScanner {
         }
     }
 
-    /// What the message asks for, if what is shown of it may be so.
+    /// Returns the kind of request, or `None` if the shown part is malformed.
     fn request(&self, header: Header, bytes: &[u8], body: &[u8]) -> Option<Request> {
         let request = Request::of(header.tag, body.first().copied())?;
         let possible = match request {
@@ -157,8 +159,8 @@ impl ClientScanner {
     }
 }
 
-/// Bind is always shown by its beginning, though its values may be there and be few: what a step
-/// is must not depend on where buffers end.
+/// Returns whether messages of this kind are shown whole. A Bind never is, even if all its values
+/// are there: steps must not depend on the borders of buffers.
 fn is_shown_whole(request: Request) -> bool {
     !matches!(
         request,
@@ -166,7 +168,7 @@ fn is_shown_whole(request: Request) -> bool {
     )
 }
 
-/// Where the names end, which must be within the first `length_max` bytes.
+/// Returns the offset at which the names end, which must be within the first `length_max` bytes.
 fn names_length(header: Header, bytes: &[u8], length_max: usize) -> Parsed<()> {
     let beginning = bytes.get(..length_max).unwrap_or(bytes);
     match names(header, beginning) {

@@ -1,14 +1,15 @@
-//! What a server connection still owes, reply by reply, and whether it may serve someone else.
+//! Tracks the replies that a server connection owes, and whether it may serve another session.
 //!
-//! One [`Conversation`] goes with each server connection. It is told of every message that is sent
-//! ([`Conversation::sent`]) and of every [`Event`] that comes back ([`Conversation::reply`]), and
-//! keeps the queue of replies that are due in between (§54.2.3 "Extended Query", §54.2.4
-//! "Pipelining", §54.2.6 "COPY Operations"). Requests of ours travel among the client's and their
-//! replies are swallowed; replies that we give ourselves wait for their turn.
+//! Each server connection has one [`Conversation`]. The caller reports every message that is sent
+//! ([`Conversation::sent`]) and every [`Event`] received ([`Conversation::reply`]). In between, the
+//! conversation keeps the queue of pending replies (§54.2.3 "Extended Query", §54.2.4 "Pipelining",
+//! §54.2.6 "COPY Operations"). Evenkeel's own requests are sent among the client's, and their
+//! replies are discarded. Local replies, which Evenkeel gives itself, wait until they are first in
+//! the queue.
 //!
-//! Where the protocol itself is ambiguous (an error during COPY, with a Sync on its way) a request
-//! of ours behind it decides ([`Conversation::needs_fence`]). Where none can, the conversation says
-//! so ([`Conversation::is_certain`]): such a connection must not be used again.
+//! In one case the protocol itself is ambiguous: an error during COPY with a Sync on its way. A
+//! request of Evenkeel after it decides ([`Conversation::needs_fence`]). If none can,
+//! [`Conversation::is_certain`] returns false: such a connection must not be used again.
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,7 @@ pub use types::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingReply {
     Request(Request),
-    /// A reply that we give.
+    /// A local reply.
     Answer(LocalReply),
 }
 
@@ -44,30 +45,30 @@ struct Entry {
     token: RequestToken,
 }
 
-/// The replies that a server connection owes.
+/// Pending replies of one server connection.
 #[derive(Debug)]
 pub struct Conversation {
     queue: VecDeque<Entry>,
     discarded: VecDeque<DueAction>,
     status: TransactionStatus,
     copy: CopyState,
-    /// Syncs that a COPY which failed has passed over, or that are still to be answered.
+    /// Syncs that a failed COPY has consumed, or that are still to be answered.
     strays: u32,
-    /// How many statements of the Query at the queue's front have ended well.
+    /// How many statements of the Query at the front of the queue have succeeded.
     completed: u32,
-    /// The server passes over everything until a Sync that has not been sent yet.
+    /// True if the server discards all messages until a Sync that has not been sent yet.
     skipping: bool,
-    /// Extended requests were sent behind the last that ends in ReadyForQuery: their implicit
-    /// transaction is open, though every reply may have come.
+    /// True if extended requests were sent after the last one that ends in ReadyForQuery. Their
+    /// implicit transaction is open, even if every reply has been received.
     open: bool,
-    /// What the server will reply to can be told.
+    /// True if the server's next replies can be predicted.
     certain: bool,
-    /// The connection ends or has ended.
+    /// True if the connection ends or has ended.
     ended: bool,
 }
 
 impl Conversation {
-    /// Of a server connection that has just said ReadyForQuery for the first time.
+    /// Creates the conversation of a server connection that has just sent its first ReadyForQuery.
     #[must_use]
     pub fn new() -> Self {
         Conversation {
@@ -84,68 +85,68 @@ impl Conversation {
         }
     }
 
-    /// The transaction's state as of the last ReadyForQuery.
+    /// Returns the transaction status as of the last ReadyForQuery.
     #[must_use]
     pub fn status(&self) -> TransactionStatus {
         self.status
     }
 
-    /// How many replies are owed; the caller limits how many it lets be.
+    /// Returns how many replies are pending; the caller limits their number.
     #[must_use]
     pub fn owed(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether the server itself owes a reply, with which answers of ours that are due now may go
-    /// out; not after it, and not before the client flushes or syncs.
+    /// Returns whether the server itself owes a reply. Local replies that are due can be sent with
+    /// that one; never after it, and not before the client sends Flush or Sync.
     #[must_use]
     pub fn owes_reply(&self) -> bool {
         let is_request = |entry: &Entry| matches!(entry.owed, PendingReply::Request(_));
         self.queue.iter().any(is_request)
     }
 
-    /// Whether a ReadyForQuery is on its way: some batch or query that was sent is not over.
+    /// Returns whether a ReadyForQuery is pending: some batch or query that was sent has not ended.
     #[must_use]
     pub fn owes_ready(&self) -> bool {
         let ends = |entry: &Entry| matches!(entry.owed, PendingReply::Request(request) if ends_in_ready(request));
         self.queue.iter().any(ends)
     }
 
-    /// Whether another client could be served next, as far as the protocol tells: outside a
-    /// transaction, nothing owed, nothing ambiguous. Pins are the caller's to know.
+    /// Returns whether another client can be served next according to the protocol: outside a
+    /// transaction, with no pending reply and no ambiguity. Pins are tracked by the caller.
     #[must_use]
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.status == TransactionStatus::Idle && self.is_quiet()
     }
 
-    /// As [`Conversation::is_idle`], but perhaps inside a transaction: a request of ours would be
-    /// answered before anything else.
+    /// As [`Conversation::is_idle`], but possibly inside a transaction: a request of Evenkeel would
+    /// be answered next.
     #[must_use]
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        // Almost always it is the first that says no.
+        // The first condition decides in nearly all calls.
         let settled = self.queue.is_empty() && !self.open && !self.skipping;
         let well = self.certain && !self.ended && self.copy == CopyState::No;
         settled && well && self.discarded.is_empty()
     }
 
-    /// Whether all that was sent are whole queries and batches, answered or not: an answer of ours
-    /// in place of a query can join the queue.
+    /// Returns whether only whole queries and batches were sent, answered or not. If so, a local
+    /// reply in place of a query can join the queue.
     #[must_use]
     pub fn is_between_batches(&self) -> bool {
         let settled = !self.open && !self.skipping;
         settled && self.certain && !self.ended && self.copy == CopyState::No
     }
 
-    /// Whether replies can still be told apart. If not, the session has to end with the next error
-    /// or ReadyForQuery: what belongs to what comes behind that nobody knows.
+    /// Returns whether replies can still be attributed to requests. If not, the session has to end
+    /// with the next error or ReadyForQuery, because later replies cannot be attributed.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         self.certain
     }
 
-    /// Where rows and COPY data go that come now.
+    /// Returns the destination of the rows and COPY data that are received now.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
         match self.queue.front() {
@@ -157,7 +158,7 @@ impl Conversation {
         }
     }
 
-    /// A message is about to be sent. The token comes back in what is settled.
+    /// Registers a message that is about to be sent. The token is returned with the outcome.
     #[must_use]
     pub fn sent(&mut self, request: Request, origin: Origin, token: RequestToken) -> Sending {
         if !self.certain || request == Request::Terminate {
@@ -181,16 +182,16 @@ impl Conversation {
         Sending::Forward
     }
 
-    /// Whether the server passes over everything up to a Sync that has not been sent: no reply
-    /// comes before that.
+    /// Returns whether the server discards everything up to a Sync that has not been sent: no reply
+    /// is received before that.
     #[must_use]
     pub fn awaits_sync(&self) -> bool {
         self.skipping && self.queue.is_empty()
     }
 
-    /// The caller will give this reply itself, when its turn comes ([`Due::Answer`]).
+    /// Registers a reply that the caller gives itself when it is due ([`DueAction::Answer`]).
     ///
-    /// `Drop`: never; it stands behind an error.
+    /// Returns `Drop` if it is never due, because it follows an error.
     #[must_use]
     pub fn answer(&mut self, answer: LocalReply, token: RequestToken) -> Sending {
         if self.skipping {
@@ -200,7 +201,7 @@ impl Conversation {
         Sending::Forward
     }
 
-    /// What the caller has to do now.
+    /// Returns the next action that is due, or `None`.
     pub fn due(&mut self) -> Option<DueAction> {
         if let Some(discarded) = self.discarded.pop_front() {
             return Some(discarded);
@@ -214,10 +215,11 @@ impl Conversation {
         Some(DueAction::Answer(answer, token))
     }
 
-    /// The server sent a message that matters.
+    /// Processes a message of the server that may affect the queue.
     ///
     /// # Errors
-    /// It answers nothing that was asked.
+    ///
+    /// Fails if the message answers no request.
     pub fn reply(&mut self, event: &Event<'_>) -> Result<Reply, OutOfSync> {
         let delivery = self.delivery();
         let settled = match event {
@@ -247,7 +249,7 @@ impl Conversation {
         });
     }
 
-    /// Takes the front entry away, and marks of COPY ends that no COPY waited for.
+    /// Removes the front entry, and ends of COPY data that no COPY was waiting for.
     fn pop(&mut self) {
         self.queue.pop_front();
         self.completed = 0;
@@ -306,8 +308,8 @@ impl Conversation {
         })
     }
 
-    /// §54.2.3: after an error the server discards messages until a Sync. The error belongs to
-    /// whose Sync that is; one that is still to come is the client's.
+    /// Skips to the next Sync and returns its origin: the error belongs to it. A Sync that is still
+    /// to come is the client's. §54.2.3: after an error the server discards messages until a Sync.
     fn skip_to_sync(&mut self) -> Origin {
         while let Some(entry) = self.queue.front().copied() {
             match entry.owed {
@@ -347,7 +349,7 @@ impl Conversation {
         })
     }
 
-    /// A reply that is neither an error nor ReadyForQuery.
+    /// Processes a reply that is neither an error nor ReadyForQuery.
     fn progress(&mut self, event: &Event<'_>) -> Result<ReplyOutcome, OutOfSync> {
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
         let PendingReply::Request(request) = entry.owed else {
@@ -372,13 +374,13 @@ impl Conversation {
             _ => return self.inside(request, event),
         };
         self.copy = CopyState::No;
-        // Whatever is answered stands behind them.
+        // Stray Syncs precede every request that is answered now.
         self.strays = 0;
         self.pop();
         Ok(settled)
     }
 
-    /// A statement of a Query ended well; ReadyForQuery or another is still to come.
+    /// Counts a successful statement of a Query; ReadyForQuery or another statement follows.
     fn completed(&mut self, token: RequestToken) -> ReplyOutcome {
         let nth = self.completed;
         self.completed = nth.saturating_add(1);
@@ -386,7 +388,7 @@ impl Conversation {
         ReplyOutcome::Completed { token, nth }
     }
 
-    /// A reply after which its request goes on.
+    /// Processes a reply after which its request continues.
     fn inside(&mut self, request: Request, event: &Event<'_>) -> Result<ReplyOutcome, OutOfSync> {
         match (request, event) {
             (Request::Query, Event::RowDescription)
@@ -402,7 +404,7 @@ impl Conversation {
     }
 }
 
-/// Whether the server says ReadyForQuery after it, error or not.
+/// Returns whether the server sends ReadyForQuery after the request, with or without an error.
 fn ends_in_ready(request: Request) -> bool {
     matches!(
         request,

@@ -1,6 +1,6 @@
-//! Reading a message's body from front to back, never past its end.
+//! Reads a message's body from front to back, never past its end.
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         Some(first)
     }
 
-    /// A C string, without its final zero.
+    /// Reads a C string, without its final zero.
     pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
         let end = memchr::memchr(0, self.0)?;
         let text = self.bytes(end)?;
@@ -43,12 +43,12 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// Everything that is left.
+    /// Returns all remaining bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }
 
-    /// `value` if nothing is left.
+    /// Returns `value` if no byte remains.
     pub(crate) fn end<T>(self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }

@@ -1,34 +1,35 @@
-//! A message's five-byte header, and whole messages where they are small (§54.2.1 "Messaging").
+//! Parses a message's five-byte header, and whole messages where they are small (§54.2.1
+//! "Messaging").
 
 use super::{Parsed, ProtocolError, frontend};
 
-/// A tag and a length: what every message after the startup packet begins with.
+/// Length of tag and length field, with which every message after the startup packet begins.
 pub const HEADER_LENGTH: usize = 5;
 
-/// The most a length field may say: the server's own limit (`PQ_LARGE_MESSAGE_LIMIT`), 1 GiB.
+/// The highest value of a length field: the server's own limit (`PQ_LARGE_MESSAGE_LIMIT`), 1 GiB.
 pub const LENGTH_MAX: u32 = 0x3fff_ffff;
 
-/// The most a message may be long before its sender has authenticated; a stranger must not make
-/// us hold more. A SASL message or a password takes some hundred bytes.
+/// The longest message before its sender has authenticated, so that a stranger cannot use more
+/// memory. A SASL message or a password takes some hundred bytes.
 pub const PRE_AUTH_LENGTH_MAX: u32 = 16 * 1024;
 
-/// What a message is and how long.
+/// Kind and length of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The message's kind.
     pub tag: u8,
-    /// The length of what follows the header.
+    /// The length of the body, without the header.
     pub body_length: u32,
 }
 
 impl Header {
-    /// The length of the whole message.
+    /// Returns the length of the whole message.
     #[must_use]
     pub fn frame_length(self) -> usize {
         HEADER_LENGTH.saturating_add(self.body_length as usize)
     }
 
-    /// The header's bytes.
+    /// Returns the encoded header.
     #[must_use]
     pub fn bytes(self) -> [u8; HEADER_LENGTH] {
         let [a, b, c, d] = self.body_length.saturating_add(4).to_be_bytes();
@@ -41,19 +42,20 @@ impl Header {
 pub struct Frame<'a> {
     /// The message's kind.
     pub tag: u8,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
-/// The header at the beginning of `bytes`, of a message that may be as long as the protocol allows.
+/// Parses the header at the beginning of `bytes`; the message may have any length that the protocol
+/// allows.
 #[must_use]
 #[inline]
 pub fn header(bytes: &[u8]) -> Parsed<Header> {
     header_within(bytes, LENGTH_MAX)
 }
 
-/// The header of a client's message: its tag must be one that clients send, and its length must be
-/// within what a server would take of that kind (`SocketBackend` in the server's `postgres.c`).
+/// Parses the header of a client's message. Its tag must be one that clients send, and its length
+/// within the limit of servers for that kind (`SocketBackend` in the server's `postgres.c`).
 #[must_use]
 pub fn client_header(bytes: &[u8]) -> Parsed<Header> {
     let Some(tag) = bytes.first() else {
@@ -67,7 +69,7 @@ pub fn client_header(bytes: &[u8]) -> Parsed<Header> {
     }
 }
 
-/// The whole message at the beginning of `bytes`, whose length field may say `length_max` at most:
+/// Parses the whole message at the beginning of `bytes`, with a length field of up to `length_max`:
 /// for logins and other small messages.
 #[must_use]
 pub fn frame(bytes: &[u8], length_max: u32) -> Parsed<Frame<'_>> {

@@ -1,10 +1,10 @@
-//! What a client sends once it is logged in (§54.7 "Message Formats", those marked (F)).
+//! Parses messages of a logged-in client (§54.7 "Message Formats", those marked (F)).
 
 use super::ProtocolError;
 use super::cursor::Cursor;
 use super::frame::{Frame, LENGTH_MAX};
 
-/// `PQ_SMALL_MESSAGE_LIMIT`: what a server takes of messages that carry names and numbers only.
+/// `PQ_SMALL_MESSAGE_LIMIT`: the server's limit for messages that carry only names and numbers.
 const SMALL_LENGTH_MAX: u32 = 10_000;
 
 /// A statement or a portal, by name; the empty name is the unnamed one.
@@ -24,16 +24,16 @@ pub enum Request<'a> {
         /// The SQL text.
         text: &'a [u8],
     },
-    /// `P`: make a prepared statement.
+    /// `P`: creates a prepared statement.
     Parse {
-        /// Its name, empty for the unnamed one.
+        /// Name of the statement, empty for the unnamed one.
         statement: &'a [u8],
         /// The SQL text, of at most one statement.
         text: &'a [u8],
         /// The OIDs of parameter types that the client gives, four bytes each.
         types: &'a [u8],
     },
-    /// `B`: make a portal of a prepared statement and its parameters.
+    /// `B`: creates a portal from a prepared statement and its parameters.
     Bind {
         /// The portal's name.
         portal: &'a [u8],
@@ -42,22 +42,22 @@ pub enum Request<'a> {
         /// Formats and values, as sent.
         values: &'a [u8],
     },
-    /// `D`: tell the parameters and columns.
+    /// `D`: requests the parameters and columns.
     Describe(Target<'a>),
-    /// `E`: run a portal.
+    /// `E`: executes a portal.
     Execute {
         /// The portal's name.
         portal: &'a [u8],
         /// The most rows to return; 0: all.
         rows_max: u32,
     },
-    /// `C`: forget a statement or portal.
+    /// `C`: closes a statement or portal.
     Close(Target<'a>),
-    /// `H`: send what you have.
+    /// `H`: requests all pending output.
     Flush,
     /// `S`: end of an extended-query transaction.
     Sync,
-    /// `F`: call a function by OID.
+    /// `F`: calls a function by OID.
     FunctionCall {
         /// The function's OID.
         function: u32,
@@ -68,21 +68,22 @@ pub enum Request<'a> {
     CopyData(&'a [u8]),
     /// `c`: the end of a COPY's data.
     CopyDone,
-    /// `f`: the client gives up a COPY.
+    /// `f`: the client aborts a COPY.
     CopyFail {
-        /// What the server is to report.
+        /// The error text that the server is to report.
         reason: &'a [u8],
     },
     /// `p`: a password or SASL message; only during a login.
     Password(&'a [u8]),
-    /// `X`: the client leaves.
+    /// `X`: the client disconnects.
     Terminate,
 }
 
-/// Reads a client's message.
+/// Parses a client's message.
 ///
 /// # Errors
-/// A tag that clients do not send, or a body that is not built as §54.7 says.
+///
+/// Fails for a tag that clients do not send, or a body that does not have the format in §54.7.
 pub fn request(frame: Frame<'_>) -> Result<Request<'_>, ProtocolError> {
     if length_max(frame.tag).is_none() {
         return Err(ProtocolError::UnknownTag(frame.tag));
@@ -90,7 +91,8 @@ pub fn request(frame: Frame<'_>) -> Result<Request<'_>, ProtocolError> {
     read(frame.tag, Cursor(frame.body)).ok_or(ProtocolError::Malformed(frame.tag))
 }
 
-/// What the length field of a client's message may say, or that there is no such message.
+/// Returns the limit for the length field of a client's message, or `None` if clients send no such
+/// message.
 #[must_use]
 pub fn length_max(tag: u8) -> Option<u32> {
     match tag {

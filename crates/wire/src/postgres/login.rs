@@ -1,7 +1,8 @@
-//! Logins as types: [`Accept`] towards clients, [`Join`] towards servers.
+//! Login state machines as types: [`ClientAuth`] for clients, [`ServerAuth`] for servers.
 //!
-//! Both consume themselves with every message. Only the last step gives an [`Authenticated`] (or a
-//! [`Joined`]), and nothing else can make one but the caller's word for a certificate or for trust.
+//! Both consume themselves with every message. Only the last step returns an [`Authenticated`] (or
+//! a [`ServerAuthResult`]). Without a login, only the caller can create one, for a certificate or
+//! for trust.
 
 mod client_auth;
 mod server_auth;
@@ -20,17 +21,17 @@ use super::scram::{self, Keys};
 #[cfg(test)]
 mod tests;
 
-/// A client that has proved who it is.
+/// Proof that a client has authenticated.
 #[derive(Debug)]
 pub struct Authenticated {
     user: Vec<u8>,
     credential: Credential,
 }
 
-/// What a login left that logs in to servers.
+/// Credential from a client's login that can log in to servers.
 #[derive(Clone)]
 pub enum Credential {
-    /// Nothing: servers must trust us, or a credential must come from elsewhere.
+    /// None: servers must trust Evenkeel, or a credential must come from elsewhere.
     Nothing,
     /// The keys of a SCRAM login.
     Keys(Keys),
@@ -40,37 +41,37 @@ pub enum Credential {
     Password(Zeroizing<Vec<u8>>),
 }
 
-/// Why a login ended, for the log; a client is told the same for a wrong password and an unknown
-/// user.
+/// Reason for a failed login, for the log. A client receives the same error for a wrong password
+/// and an unknown user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthFailure {
     /// The password or its proof is wrong, or there is no such user.
     WrongPassword,
-    /// An empty password, which no server takes.
+    /// An empty password, which no server accepts.
     EmptyPassword,
-    /// A message that does not belong here, or is malformed.
+    /// An unexpected or malformed message.
     Protocol,
-    /// SCRAM's reasons.
+    /// A failed SCRAM exchange.
     Scram(scram::ScramError),
-    /// The server asks for a method that we do not speak (its number), such as GSSAPI.
+    /// The server requests an unsupported method (its number), such as GSSAPI.
     Method(u32),
-    /// The server asks for a method that our credential does not answer.
+    /// The server requests a method that the credential cannot answer.
     Credential,
-    /// The server asks for the password as it is over a connection where that was not allowed.
+    /// The server requests a cleartext password over a connection where that is not allowed.
     CleartextNotAllowed,
-    /// The server let us in although it had not finished to prove itself.
+    /// The server accepted the login before it had proved its identity.
     Unproved,
 }
 
 impl Authenticated {
-    /// Who it is.
+    /// Returns the user's name.
     #[must_use]
     pub fn user(&self) -> &[u8] {
         &self.user
     }
 
-    /// What logs in to servers in its name.
+    /// Returns the credential for logins to servers as this user.
     #[must_use]
     pub fn credential(&self) -> &Credential {
         &self.credential
@@ -78,7 +79,7 @@ impl Authenticated {
 }
 
 impl AuthFailure {
-    /// The SQLSTATE to tell a client.
+    /// Returns the SQLSTATE to send to a client.
     #[must_use]
     pub fn sqlstate(self) -> SqlState {
         match self {

@@ -1,4 +1,5 @@
-//! The md5 password method (§20.5, §54.2.2 "AuthenticationMD5Password"): old, and still in use.
+//! The md5 password method (§20.5, §54.2.2 "AuthenticationMD5Password"), which is old but still in
+//! use.
 
 use std::fmt;
 
@@ -8,12 +9,13 @@ use zeroize::Zeroizing;
 
 use super::scram;
 
-/// `md5` and 32 hexadecimal digits: what pg_authid keeps, and all that a client needs to log in.
+/// `md5` and 32 hexadecimal digits: the value in pg_authid, which is all that a client needs to log
+/// in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hash(Zeroizing<[u8; 32]>);
 
 impl Hash {
-    /// Reads the text in pg_authid.
+    /// Parses the text in pg_authid.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let digits: [u8; 32] = text.strip_prefix(b"md5")?.try_into().ok()?;
@@ -24,13 +26,13 @@ impl Hash {
             .then(|| Hash(Zeroizing::new(digits)))
     }
 
-    /// The hash of a user's password: `md5(password || user)`.
+    /// Returns the hash of a user's password: `md5(password || user)`.
     #[must_use]
     pub fn of_password(user: &[u8], password: &[u8]) -> Self {
         Hash(Zeroizing::new(hex_digest(&[password, user])))
     }
 
-    /// A hash for a user who does not exist, the same each time, that no password fits.
+    /// Returns a hash for an unknown user: the same at each attempt, and matching no password.
     #[must_use]
     pub fn mock(user: &[u8], secret: &[u8; 32]) -> Self {
         Hash(Zeroizing::new(hex_digest(&[&scram::mock_bytes(
@@ -38,7 +40,7 @@ impl Hash {
         )])))
     }
 
-    /// What a client answers to a salt: `md5` and `md5(hash || salt)`.
+    /// Returns a client's response to a salt: `md5` and `md5(hash || salt)`.
     #[must_use]
     pub fn response(&self, salt: [u8; 4]) -> [u8; 35] {
         let mut response = *b"md5________________________________";
@@ -52,13 +54,13 @@ impl Hash {
         response
     }
 
-    /// Whether a client's answer to a salt is right.
+    /// Returns whether a client's response to a salt is correct.
     #[must_use]
     pub fn accepts(&self, salt: [u8; 4], response: &[u8]) -> bool {
         self.response(salt).as_slice().ct_eq(response).into()
     }
 
-    /// Whether this is the hash of that user's password.
+    /// Returns whether this is the hash of that user's password.
     #[must_use]
     pub fn fits(&self, user: &[u8], password: &[u8]) -> bool {
         let other = Hash::of_password(user, password);

@@ -1,6 +1,6 @@
-//! Where a message names a statement or a portal, so that a relay can rename it.
+//! Finds the names of statements and portals in a message, so that a relay can rename them.
 //!
-//! Only the beginning of a message is needed: the values of a Bind may be as long as they like.
+//! Only the beginning of a message is needed: the values of a Bind may have any length.
 
 use std::ops::Range;
 
@@ -9,36 +9,36 @@ use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Parsed, ProtocolError};
 use crate::stream_editor::StreamEditor;
 
-/// Where a name is in a message, counted from the message's first byte, without its final zero.
+/// Position of a name in a message, counted from the message's first byte, without its final zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
-    /// Of its first byte.
+    /// Offset of its first byte.
     pub start: usize,
-    /// Of its final zero.
+    /// Offset of its final zero.
     pub end: usize,
 }
 
 impl Name {
-    /// Whether it is not the empty name, which means the unnamed statement or portal.
+    /// Returns whether it is not the empty name, which means the unnamed statement or portal.
     #[must_use]
     pub fn is_named(self) -> bool {
         self.start < self.end
     }
 
-    /// How many bytes it has.
+    /// Returns the name's length in bytes.
     #[must_use]
     pub fn length(self) -> usize {
         self.end.saturating_sub(self.start)
     }
 
-    /// The name itself, of the message in which it was found.
+    /// Returns the name itself, from the message in which it was found.
     #[must_use]
     pub fn of(self, message: &[u8]) -> &[u8] {
         message.get(self.start..self.end).unwrap_or_default()
     }
 }
 
-/// The names in a message.
+/// Positions of the names in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Names {
     /// The prepared statement's name (Parse, Bind, Describe and Close of a statement).
@@ -47,7 +47,7 @@ pub struct Names {
     pub portal: Option<Name>,
 }
 
-/// Where the parts of a Parse are, counted from the message's first byte.
+/// Positions of the parts of a Parse, counted from the message's first byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseParts {
     /// The statement's name.
@@ -58,9 +58,9 @@ pub struct ParseParts {
     pub types: Range<usize>,
 }
 
-/// Finds the names in the message that begins with `bytes`; other messages have none.
+/// Finds the names in the message that begins with `bytes`; messages without names return none.
 ///
-/// The consumed length is where the last name's zero ends.
+/// The consumed length ends after the last name's zero.
 #[must_use]
 pub fn names(header: Header, bytes: &[u8]) -> Parsed<Names> {
     let whole = header.frame_length();
@@ -98,7 +98,7 @@ pub fn names(header: Header, bytes: &[u8]) -> Parsed<Names> {
     Parsed::Frame(names, at)
 }
 
-/// Finds the parts of the Parse that `message` is; `None` if it is not one, whole and well built.
+/// Finds the parts of the Parse in `message`; `None` unless it is a whole and well-formed Parse.
 #[must_use]
 pub fn parse_parts(message: &[u8]) -> Option<ParseParts> {
     let Parsed::Frame(header, _) = frame::client_header(message) else {
@@ -123,8 +123,8 @@ pub fn parse_parts(message: &[u8]) -> Option<ParseParts> {
     })
 }
 
-/// Writes the message `bytes` begins with, up to where `old` ends and with `new` in its place,
-/// under a header of the right length; the caller sends the bytes from `old.end` on after it.
+/// Writes the message at the beginning of `bytes` up to the end of `old`, with `new` in its place
+/// and an adjusted length in the header. The caller sends the bytes from `old.end` on after it.
 pub fn write_renamed(out: &mut Vec<u8>, header: Header, bytes: &[u8], old: Name, new: &[u8]) {
     let grown = u32::try_from(new.len()).unwrap_or(u32::MAX);
     let shrunk = u32::try_from(old.length()).unwrap_or(u32::MAX);
@@ -142,8 +142,8 @@ pub fn write_renamed(out: &mut Vec<u8>, header: Header, bytes: &[u8], old: Name,
 }
 
 impl StreamEditor<'_, '_> {
-    /// The message ahead goes on with `new` for the name `old` in it; what is decided then is the
-    /// message up to the end of that name.
+    /// Replaces the name `old` in the next message by `new`; the message is then decided up to the
+    /// end of that name.
     pub fn rename(&mut self, header: Header, old: Name, new: &[u8]) {
         let message = self.rest();
         write_renamed(self.writer(), header, message, old, new);

@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS of both sides (§54.3.1, RFC 5802, RFC 7677).
 //!
-//! Holding a user's [`Verifier`], the serving side can check a client and, from the client's proof,
-//! learns the [`Keys`] that log in to every server with the identical verifier (RFC 5802 §9 calls
-//! it a risk: so keys stay in memory, are wiped, and are never shown). Nonces are arguments.
+//! The serving side checks a client with the user's [`Verifier`]. From the client's proof it learns
+//! the [`Keys`] that log in to every server with the identical verifier. RFC 5802 §9 calls that a
+//! risk: so keys stay in memory, are wiped, and are never shown. Nonces are arguments.
 
 use std::fmt;
 
@@ -28,50 +28,51 @@ pub const MECHANISM: &[u8] = b"SCRAM-SHA-256";
 /// The mechanism with channel binding of the type `tls-server-end-point`.
 pub const MECHANISM_PLUS: &[u8] = b"SCRAM-SHA-256-PLUS";
 
-/// The server's default of `scram_iterations`.
+/// Default of the server's `scram_iterations`.
 pub const ITERATIONS: u32 = 4096;
 
-/// The most iterations that we compute for a password: each costs some 300 ns, and the number comes
-/// from the server. With [`Keys`] there is nothing to compute and no limit.
+/// The most iterations computed for a password: each costs some 300 ns, and the server chooses the
+/// number. With [`Keys`] no iterations are computed, and there is no limit.
 pub const ITERATIONS_MAX: u32 = 100_000;
 
 /// Random bytes for a nonce; 18 is what servers use.
 pub type Nonce = [u8; 18];
 
-/// What a server keeps of a password (pg_authid.rolpassword).
+/// Verifier that a server stores for a password (pg_authid.rolpassword).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     iterations: u32,
     salt: Vec<u8>,
     stored_key: [u8; 32],
     server_key: [u8; 32],
-    /// Of a user who does not exist: never accepts.
+    /// True for an unknown user: accepts no proof.
     mock: bool,
 }
 
-/// What proves to a server that one knows the password, and to know it as the right server.
+/// Keys that prove knowledge of the password to a server, and verify the server's proof.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     client: Zeroizing<[u8; 32]>,
     server: Zeroizing<[u8; 32]>,
 }
 
-/// Why an exchange ended; whose fault is in the name.
+/// Reason for a failed exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScramError {
-    /// The peer's message is not built as RFC 5802 says.
+    /// A message of the peer does not have the format of RFC 5802.
     Malformed,
-    /// The proof is wrong: wrong password or no such user.
+    /// The proof is wrong: wrong password or unknown user.
     WrongPassword,
-    /// The client says that the server offers no channel binding, but it does: someone between
-    /// them changed the list (RFC 5802 §6), or the client binds to another certificate.
+    /// The client reports that the server offers no channel binding, but it does: an attacker
+    /// changed the list (RFC 5802 §6). Or the client's binding is to another certificate.
     ChannelBinding,
-    /// The client asks for what servers do not do: an authorization identity, an extension.
+    /// The client requests features that servers do not support: an authorization identity, an
+    /// extension.
     Unsupported,
-    /// The nonce is not the one this exchange began with.
+    /// The nonce differs from the one with which the exchange began.
     Nonce,
-    /// The server asks for more than [`ITERATIONS_MAX`] iterations.
+    /// The server requests more than [`ITERATIONS_MAX`] iterations.
     TooManyIterations,
     /// The server cannot prove that it knows the password's verifier.
     WrongServer,
@@ -96,7 +97,7 @@ impl fmt::Display for ScramError {
 impl std::error::Error for ScramError {}
 
 impl Verifier {
-    /// Reads `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` (manual, pg_authid).
+    /// Parses `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` (manual, pg_authid).
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok()?;
@@ -114,7 +115,7 @@ impl Verifier {
         })
     }
 
-    /// The verifier that a server would make of a password: for credentials in a file.
+    /// Returns the verifier that a server would derive from a password: for credentials in a file.
     #[must_use]
     pub fn of_password(password: &[u8], salt: &[u8], iterations: u32) -> Self {
         let keys = Keys::of_password(password, salt, iterations);
@@ -127,8 +128,8 @@ impl Verifier {
         }
     }
 
-    /// A verifier for a user who does not exist: the same salt at every attempt, as if there were
-    /// one, and no proof that fits. `secret` is the installation's and stays the same, as the
+    /// Returns a verifier for an unknown user: the same salt at every attempt, as for a real one,
+    /// and no matching proof. `secret` belongs to the installation and never changes, as the
     /// server's `mock_authentication_nonce`.
     #[must_use]
     pub fn mock(user: &[u8], secret: &[u8; 32], iterations: u32) -> Self {
@@ -142,14 +143,14 @@ impl Verifier {
         }
     }
 
-    /// Whether a password can be checked against it within [`ITERATIONS_MAX`]: users set their
-    /// verifiers themselves.
+    /// Returns whether a password can be checked within [`ITERATIONS_MAX`] iterations: users set
+    /// their verifiers themselves.
     #[must_use]
     pub fn is_payable(&self) -> bool {
         self.iterations <= ITERATIONS_MAX
     }
 
-    /// Whether this is a verifier of that password: for logins that send it as it is.
+    /// Returns whether the password matches the verifier: for logins with cleartext passwords.
     #[must_use]
     pub fn fits(&self, password: &[u8]) -> bool {
         let keys = Keys::of_password(password, &self.salt, self.iterations);

@@ -1,11 +1,11 @@
-//! CRC32c (Castagnoli), the checksum of RFC 4960 Appendix B, a bit at a time.
+//! CRC32c (Castagnoli), the checksum of RFC 4960 Appendix B, computed bit by bit.
 //!
-//! No table: a header is at most some hundred bytes, once per connection, and only if the peer
-//! sends a checksum at all.
+//! No table is needed: a header has at most some hundred bytes, is read once per connection, and
+//! rarely has a checksum.
 
 const POLYNOMIAL_REFLECTED: u32 = 0x82f6_3b78;
 
-/// The checksum of the parts, one after the other.
+/// Returns the checksum of the concatenated parts.
 pub(super) fn of(parts: &[&[u8]]) -> u32 {
     let mut crc = u32::MAX;
     for byte in parts.iter().copied().flatten() {

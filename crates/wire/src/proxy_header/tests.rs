@@ -1,10 +1,10 @@
-//! Headers as real senders write them, whole, cut, and damaged.
+//! Headers as real senders write them, whole, truncated and damaged.
 
 use super::Parsed::{Frame, Incomplete, Invalid};
 use super::*;
 
-/// Parses `bytes` and every beginning of them: a correct header must be `Incomplete` up to its
-/// last byte and then stay the same frame whatever follows; a wrong one must stay wrong.
+/// Parses `bytes` and every prefix. A correct header must be `Incomplete` up to its last byte and
+/// then stay the same frame whatever follows. A wrong one must stay wrong.
 #[track_caller]
 fn check(bytes: &[u8], expect: Parsed) {
     assert_eq!(parse(bytes), expect, "{:?}", String::from_utf8_lossy(bytes));
@@ -56,7 +56,7 @@ fn check_fault(bytes: impl AsRef<[u8]>, fault: HeaderError) {
     check(bytes.as_ref(), Invalid(fault));
 }
 
-/// How many bytes of `bytes` it takes until the verdict is final.
+/// Returns how many bytes of `bytes` are needed until the result is final.
 fn bytes_until_invalid(bytes: &[u8]) -> usize {
     (0..=bytes.len())
         .find(|cut| matches!(parse(&bytes[..*cut]), Invalid(_)))
@@ -195,7 +195,7 @@ fn a_line_without_an_end_is_refused_as_soon_as_no_end_fits() {
     check_fault(&line, HeaderError::LineTooLong);
 }
 
-/// To see this red: drop an ending from `v1::ENDINGS`, or return `Ok` from `address_begun`.
+/// Fails if an ending is removed from `v1::ENDINGS`, or if `address_begun` returns `Ok`.
 #[test]
 fn an_unfinished_line_is_incomplete_exactly_if_something_completes_it() {
     let lines = [
@@ -319,7 +319,7 @@ fn tlvs_are_skipped_if_they_fill_the_block() {
     assert_eq!(bytes_until_invalid(&v2_with_tlvs(b"\x04\0\x09abc")), 31);
 }
 
-/// As a network balancer of a public cloud sends it: checksum, end point's name, padding.
+/// Header as the network balancer of a public cloud sends it: checksum, end point's name, padding.
 fn captured_from_a_cloud_balancer() -> Vec<u8> {
     let addresses = [
         0xac, 0x1f, 7, 0x71, 0xac, 0x1f, 10, 0x1f, 0xc8, 0xf2, 0, 0x50,

@@ -20,7 +20,7 @@ enum Protocol {
     Unknown,
 }
 
-/// Reads a line that begins with `P`.
+/// Parses a line that begins with `P`.
 pub(super) fn parse(bytes: &[u8]) -> Outcome {
     let Some(rest) = after(bytes, GREETING, HeaderError::NotProxy)? else {
         return Ok(None);
@@ -38,7 +38,7 @@ pub(super) fn parse(bytes: &[u8]) -> Outcome {
     Ok(Some((header, whole)))
 }
 
-/// What follows `word`; `None` while `bytes` is only its beginning.
+/// Returns the bytes after `word`; `None` while `bytes` is only the beginning of `word`.
 fn after<'a>(
     bytes: &'a [u8],
     word: &[u8],
@@ -51,7 +51,8 @@ fn after<'a>(
     }
 }
 
-/// The protocol's word and what follows it: a space or, after `UNKNOWN`, perhaps the line's end.
+/// Returns the protocol and the bytes after its word: a space or, after `UNKNOWN`, possibly the
+/// line's end.
 fn protocol(rest: &[u8]) -> Result<Option<(Protocol, &[u8])>, HeaderError> {
     for (word, protocol) in PROTOCOLS {
         if let Ok(rest) = after(rest, word, HeaderError::Protocol) {
@@ -68,7 +69,7 @@ fn protocol(rest: &[u8]) -> Result<Option<(Protocol, &[u8])>, HeaderError> {
     Err(HeaderError::Protocol)
 }
 
-/// Splits off the text before CR LF, and counts the whole line; `None` while no CR LF is there.
+/// Returns the text before CR LF and the length of the whole line; `None` while there is no CR LF.
 ///
 /// "The receiver must not tolerate a single CR or LF character to end the line."
 fn line<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, HeaderError> {
@@ -79,8 +80,8 @@ fn line<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, H
         .saturating_add(2);
     let at = end.and_then(|end| rest.split_at_checked(end));
     match at {
-        // "If the CRLF sequence is not found in the first 107 characters" it never counts; two
-        // bytes early, because those two are still to come.
+        // "If the CRLF sequence is not found in the first 107 characters" the line is invalid. The
+        // check is two bytes early, because those two are still to come.
         _ if length_min > LINE_LENGTH_MAX => Err(HeaderError::LineTooLong),
         None | Some((_, b"\r")) => Ok(None),
         Some((text, [b'\r', b'\n', ..])) => Ok(Some((text, length_min))),
@@ -88,7 +89,7 @@ fn line<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, H
     }
 }
 
-/// The two addresses and two ports, each after exactly one space.
+/// Parses the two addresses and two ports, each after exactly one space.
 fn addresses(protocol: Protocol, text: &[u8]) -> Result<Header, HeaderError> {
     let mut fields = text.split(|byte| *byte == b' ').skip(1);
     let mut next = |fault| fields.next().ok_or(fault);
@@ -105,11 +106,11 @@ fn addresses(protocol: Protocol, text: &[u8]) -> Result<Header, HeaderError> {
     })
 }
 
-/// One whole address.
+/// Parses one whole address.
 ///
-/// The standard library's parser refuses what §2.1 forbids (leading zeroes, missing parts). It
-/// also takes `::ffff:192.0.2.1`, which §2.1 does not name and which proxies on dual-stack
-/// sockets send.
+/// The standard library's parser refuses the forms that §2.1 forbids (leading zeroes, missing
+/// parts). It also accepts `::ffff:192.0.2.1`, which §2.1 does not name and which proxies on
+/// dual-stack sockets send.
 fn address(protocol: Protocol, field: &[u8]) -> Result<IpAddr, HeaderError> {
     let text = std::str::from_utf8(field).map_err(|_| HeaderError::Address)?;
     let address = match protocol {
@@ -120,7 +121,7 @@ fn address(protocol: Protocol, field: &[u8]) -> Result<IpAddr, HeaderError> {
     address.ok_or(HeaderError::Address)
 }
 
-/// One whole port: "Heading zeroes are not permitted."
+/// Parses one whole port: "Heading zeroes are not permitted."
 fn port(field: &[u8]) -> Result<u16, HeaderError> {
     let canonical = match field {
         [b'0'] => true,
@@ -132,8 +133,8 @@ fn port(field: &[u8]) -> Result<u16, HeaderError> {
         .ok_or(HeaderError::Port)
 }
 
-/// Tells a line that can still become right from one that cannot: whole fields must be valid, the
-/// last one (which `rest` may have cut) must be the beginning of something valid.
+/// Distinguishes a line that can still become valid from one that cannot. Whole fields must be
+/// valid; the last one, which `rest` may have truncated, must be the beginning of a valid field.
 fn unfinished(protocol: Protocol, rest: &[u8]) -> Outcome {
     if matches!(protocol, Protocol::Unknown) {
         return Ok(None);
@@ -163,7 +164,7 @@ fn unfinished(protocol: Protocol, rest: &[u8]) -> Outcome {
     Ok(None)
 }
 
-/// Endings that complete any beginning of an address, if anything does.
+/// Endings that complete any beginning of an address that can be completed.
 const ENDINGS: [&[u8]; 9] = [
     b"", b"0", b":", b"::", b".0", b"0.0", b".0.0", b"0.0.0", b".0.0.0",
 ];
@@ -191,7 +192,7 @@ fn port_begun(field: &[u8]) -> Result<(), HeaderError> {
     }
 }
 
-/// Writes the line; an IPv6 address always as groups, never with an IPv4 tail (§2.1 has no such
+/// Encodes the line; an IPv6 address always as groups, never with an IPv4 tail (§2.1 has no such
 /// form).
 pub(super) fn encode(ends: Ends) -> Vec<u8> {
     match ends {

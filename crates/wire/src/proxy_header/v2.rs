@@ -9,7 +9,8 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// "When a sender presents a LOCAL connection, it should not present any address."
 pub(super) const LOCAL: &[u8; 16] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// The fixed part: signature, version and command, family and transport, length of the rest.
+/// Length of the fixed part: signature, version and command, family and transport, length of the
+/// rest.
 const FIXED_LENGTH: usize = 16;
 
 const VERSION_2: u8 = 0x20;
@@ -21,13 +22,13 @@ const IPV4_LENGTH: u16 = 12;
 const IPV6_LENGTH: u16 = 36;
 const UNIX_LENGTH: u16 = 216;
 
-/// §2.2.3: the TLV that holds the header's checksum.
+/// Type of the TLV that holds the header's checksum (§2.2.3).
 const TYPE_CRC32C: u8 = 0x03;
 
-/// A TLV's type (one byte) and length (two).
+/// Length of a TLV's type (one byte) and length field (two).
 const TLV_HEAD_LENGTH: usize = 3;
 
-/// Reads a header that does not begin with `P`.
+/// Parses a header that does not begin with `P`.
 pub(super) fn parse(bytes: &[u8]) -> Outcome {
     let (signature, fixed) = bytes
         .split_at_checked(SIGNATURE.len())
@@ -80,7 +81,8 @@ fn command(version_and_command: u8) -> Result<u8, HeaderError> {
     }
 }
 
-/// "Other values are unspecified and must be rejected"; but for `LOCAL` the family "is ignored".
+/// Rejects unspecified families: "Other values are unspecified and must be rejected". With `LOCAL`
+/// the family "is ignored".
 fn check_family(command: u8, family: u8) -> Result<(), HeaderError> {
     if command == COMMAND_PROXY && (family >> 4 > 3 || family & 0x0f > 2) {
         return Err(HeaderError::Family(family));
@@ -88,8 +90,8 @@ fn check_family(command: u8, family: u8) -> Result<(), HeaderError> {
     Ok(())
 }
 
-/// How many bytes of the block are addresses; `None` if the block is to be skipped unread
-/// (`LOCAL`, or a family or transport that is unspecified).
+/// Returns the length of the addresses in the block. `None` means that the block is skipped unread
+/// (`LOCAL`, or an unspecified family or transport).
 fn addresses_length(command: u8, family: u8, length: u16) -> Result<Option<usize>, HeaderError> {
     if usize::from(length) > BLOCK_LENGTH_MAX {
         return Err(HeaderError::BlockTooLong(length));
@@ -106,9 +108,9 @@ fn addresses_length(command: u8, family: u8, length: u16) -> Result<Option<usize
     Ok(Some(usize::from(needed)))
 }
 
-/// Walks the TLVs as far as they have arrived: they must fill the block to its last byte.
+/// Checks the TLVs that have arrived: they must fill the block to its last byte.
 ///
-/// Returns how many bytes of the block follow the checksum's value, if a checksum is there.
+/// Returns how many bytes of the block follow the checksum's value, if there is a checksum.
 fn walk_tlvs(arrived: &[u8], length: usize) -> Result<Option<usize>, HeaderError> {
     let (mut arrived, mut left) = (arrived, length);
     let mut after_checksum = None;
@@ -130,8 +132,8 @@ fn walk_tlvs(arrived: &[u8], length: usize) -> Result<Option<usize>, HeaderError
     Ok(after_checksum)
 }
 
-/// §2.2.3: "verify that the calculated CRC32c checksum is the same as the received", which is
-/// calculated with four zeroes in its own place.
+/// Verifies the checksum, which is calculated with four zeroes in its own position. §2.2.3: "verify
+/// that the calculated CRC32c checksum is the same as the received".
 fn check_checksum(header: &[u8], after_checksum: usize) -> Result<(), HeaderError> {
     let at = header.len().saturating_sub(after_checksum);
     let (before, after) = header.split_at_checked(at).ok_or(HeaderError::Tlv)?;
@@ -143,8 +145,8 @@ fn check_checksum(header: &[u8], after_checksum: usize) -> Result<(), HeaderErro
     }
 }
 
-/// The addresses of the two families that TCP has; for UDP and Unix sockets a receiver "falls
-/// back to the UNSPEC mode".
+/// Parses the addresses of the two families that TCP has; for UDP and Unix sockets a receiver
+/// "falls back to the UNSPEC mode".
 fn header(family: u8, block: &[u8]) -> Option<Header> {
     let (source, destination) = match family {
         TCP_OVER_IPV4 => {
@@ -186,7 +188,7 @@ fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
     Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
-/// Writes the header, without TLVs.
+/// Encodes the header, without TLVs.
 pub(super) fn encode(ends: Ends) -> Vec<u8> {
     let mut header = Vec::with_capacity(FIXED_LENGTH.saturating_add(usize::from(IPV6_LENGTH)));
     header.extend_from_slice(SIGNATURE);

@@ -1,4 +1,5 @@
-//! What errors and notices (§54.8 "Error and Notice Message Fields") and CommandComplete say.
+//! Parses the fields of errors and notices (§54.8 "Error and Notice Message Fields"), and
+//! CommandComplete.
 
 use std::fmt;
 
@@ -13,7 +14,8 @@ pub struct SqlState(pub [u8; 5]);
 pub struct ErrorReport<'a>(&'a [u8]);
 
 impl<'a> ErrorReport<'a> {
-    /// Checks that the body is fields up to a zero, with nothing behind it.
+    /// Returns a report if the body is a list of fields that ends with a zero byte, and with no
+    /// byte after it.
     #[must_use]
     pub(crate) fn read(body: &'a [u8]) -> Option<Self> {
         let mut rest = Cursor(body);
@@ -25,13 +27,13 @@ impl<'a> ErrorReport<'a> {
         }
     }
 
-    /// The first bytes of a long one. A field that is cut is not given.
+    /// Returns a report of the first bytes of a long body. A truncated field is left out.
     #[must_use]
     pub(crate) fn beginning(body: &'a [u8]) -> Self {
         ErrorReport(body)
     }
 
-    /// Every field: its letter and its text.
+    /// Returns the letter and the text of each field.
     pub fn fields(self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         let mut rest = Cursor(self.0);
         std::iter::from_fn(move || {
@@ -40,7 +42,7 @@ impl<'a> ErrorReport<'a> {
         })
     }
 
-    /// The text of one field.
+    /// Returns the text of one field.
     #[must_use]
     pub fn field(self, code: u8) -> Option<&'a [u8]> {
         let mut fields = self.fields();
@@ -49,22 +51,22 @@ impl<'a> ErrorReport<'a> {
             .map(|(_, text)| text)
     }
 
-    /// The SQLSTATE, or `XX000` (internal error) where a server sends none.
+    /// Returns the SQLSTATE, or `XX000` (internal error) where a server sends none.
     #[must_use]
     pub fn sqlstate(self) -> SqlState {
         let code = self.field(b'C').and_then(|text| text.try_into().ok());
         SqlState(code.unwrap_or(*b"XX000"))
     }
 
-    /// Whether the connection ends with it: severity FATAL or PANIC, from the field that is never
-    /// translated (`V`, since 9.6) if it is there.
+    /// Returns whether the server ends the connection after the error: severity FATAL or PANIC.
+    /// Uses the field that is never translated (`V`, since 9.6) if it is present.
     #[must_use]
     pub fn is_fatal(self) -> bool {
         let severity = self.field(b'V').or_else(|| self.field(b'S'));
         matches!(severity, Some(b"FATAL" | b"PANIC"))
     }
 
-    /// The message for people.
+    /// Returns the human-readable message.
     #[must_use]
     pub fn text(self) -> &'a [u8] {
         self.field(b'M').unwrap_or_default()
@@ -72,29 +74,29 @@ impl<'a> ErrorReport<'a> {
 }
 
 impl SqlState {
-    /// A replica was asked to write (or to lock rows, to draw from a sequence…).
+    /// Write on a replica (or a row lock, a `nextval()` call…).
     pub const READ_ONLY: SqlState = SqlState(*b"25006");
-    /// A transaction cannot go on: also what a replica says when replay cancels a query.
+    /// The transaction cannot continue; also sent by a replica when replay cancels a query.
     pub const SERIALIZATION_FAILURE: SqlState = SqlState(*b"40001");
-    /// The server is told to shut down or the connection is told to end.
+    /// Shutdown of the server, or termination of the connection by an administrator.
     pub const ADMIN_SHUTDOWN: SqlState = SqlState(*b"57P01");
-    /// Another server process crashed and took this one with it.
+    /// Crash of another server process, because of which this one was terminated.
     pub const CRASH_SHUTDOWN: SqlState = SqlState(*b"57P02");
-    /// The server starts, stops or recovers.
+    /// The server is starting, stopping or recovering.
     pub const CANNOT_CONNECT_NOW: SqlState = SqlState(*b"57P03");
     /// A query was cancelled.
     pub const QUERY_CANCELED: SqlState = SqlState(*b"57014");
     /// Wrong password.
     pub const INVALID_PASSWORD: SqlState = SqlState(*b"28P01");
-    /// A login that is refused for another reason.
+    /// Login refused for another reason.
     pub const INVALID_AUTHORIZATION: SqlState = SqlState(*b"28000");
-    /// The peer does not keep to the protocol.
+    /// Protocol violation of the peer.
     pub const PROTOCOL_VIOLATION: SqlState = SqlState(*b"08P01");
-    /// No connection is left.
+    /// No free connection slot.
     pub const TOO_MANY_CONNECTIONS: SqlState = SqlState(*b"53300");
-    /// Something this side does not do; also "cached plan must not change result type".
+    /// Unsupported feature; also "cached plan must not change result type".
     pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState(*b"0A000");
-    /// A prepared statement that does not exist.
+    /// Unknown prepared statement.
     pub const UNDEFINED_STATEMENT: SqlState = SqlState(*b"26000");
 }
 
@@ -110,12 +112,12 @@ impl fmt::Debug for SqlState {
     }
 }
 
-/// A CommandComplete's text, such as `INSERT 0 5` or `CREATE TABLE`.
+/// Text of CommandComplete, such as `INSERT 0 5` or `CREATE TABLE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandTag<'a>(pub &'a [u8]);
 
 impl<'a> CommandTag<'a> {
-    /// The command's words, without numbers.
+    /// Returns the command's words, without numbers.
     #[must_use]
     pub fn command(self) -> &'a [u8] {
         let digits = |byte: &u8| byte.is_ascii_digit() || *byte == b' ';
@@ -124,7 +126,7 @@ impl<'a> CommandTag<'a> {
         self.0.get(..end).unwrap_or_default()
     }
 
-    /// How many rows it touched or returned: the last number, if there is one.
+    /// Returns how many rows were affected or returned: the last number, if there is one.
     #[must_use]
     pub fn rows(self) -> Option<u64> {
         let last = self.0.rsplit(|byte| *byte == b' ').next()?;

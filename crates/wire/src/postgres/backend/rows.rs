@@ -1,4 +1,5 @@
-//! The columns of a result and the values of its rows: for the few results that we read ourselves.
+//! Parses the columns of a result and the values of its rows, for the few results that Evenkeel
+//! reads itself.
 
 use crate::postgres::Parsed;
 use crate::postgres::cursor::Cursor;
@@ -7,15 +8,15 @@ use crate::postgres::frame::{self, LENGTH_MAX};
 /// A column of a RowDescription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column<'a> {
-    /// Its name.
+    /// Name of the column.
     pub name: &'a [u8],
-    /// The OID of its type.
+    /// OID of the column's type.
     pub type_oid: u32,
     /// 0: text, 1: binary.
     pub format: u16,
 }
 
-/// The columns in a RowDescription's body; ends at the first that is malformed.
+/// Returns the columns in a RowDescription's body; ends at the first malformed one.
 pub fn columns(body: &[u8]) -> impl Iterator<Item = Column<'_>> {
     let mut rest = Cursor(body);
     let count = rest.u16().unwrap_or(0);
@@ -34,9 +35,10 @@ pub fn columns(body: &[u8]) -> impl Iterator<Item = Column<'_>> {
     (0..count).map_while(one)
 }
 
-/// The bodies of the rows among a server's messages: of the reply to a query of our own, collected
-/// from what was swallowed ([`Delivery::Swallow`](crate::postgres::conversation::Delivery)), events
-/// and what was passed over between them alike. Ends at the first message that is not all there.
+/// Returns the bodies of the rows among a server's messages. The messages are the reply to one of
+/// Evenkeel's own queries, collected from discarded bytes
+/// ([`Delivery::Discard`](crate::postgres::conversation::Delivery)), both events and passed bytes.
+/// Ends at the first incomplete message.
 pub fn rows(messages: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = messages;
     let next = move || {
@@ -51,7 +53,7 @@ pub fn rows(messages: &[u8]) -> impl Iterator<Item = &[u8]> {
         .map(|message| message.body)
 }
 
-/// The values in a DataRow's body, `None` for NULL; ends at the first that is malformed.
+/// Returns the values in a DataRow's body, `None` for NULL; ends at the first malformed one.
 pub fn values(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = Cursor(body);
     let count = rest.u16().unwrap_or(0);

@@ -16,7 +16,7 @@ fn whole(bytes: &[u8]) -> Frame<'_> {
 fn check(bytes: &[u8], expect: Message<'_>) {
     let frame = whole(bytes);
     assert_eq!(message(frame), Ok(expect));
-    // A body that is cut or too long is malformed, except where anything goes.
+    // A truncated or too long body is malformed, except in messages whose body is not parsed.
     let open = matches!(
         frame.tag,
         b'D' | b'd' | b'T' | b't' | b'G' | b'H' | b'W' | b'V'

@@ -1,10 +1,10 @@
-//! What clients send (§54.7, those marked (F)): for our own connections to servers.
+//! Encodes client messages (§54.7, those marked (F)) for Evenkeel's own connections to servers.
 
 use super::{message, put_count, put_text, put_u16, put_u32, put_value};
 use crate::postgres::frontend::Target;
 use crate::postgres::startup::CancelKey;
 
-/// StartupMessage of protocol 3 with this minor version.
+/// Writes a StartupMessage of protocol 3 with this minor version.
 pub fn startup<'a>(
     out: &mut Vec<u8>,
     minor: u16,
@@ -21,17 +21,17 @@ pub fn startup<'a>(
     });
 }
 
-/// SSLRequest.
+/// Writes SSLRequest.
 pub fn ssl_request(out: &mut Vec<u8>) {
     message(out, None, |out| put_u32(out, 80_877_103));
 }
 
-/// GSSENCRequest.
+/// Writes GSSENCRequest.
 pub fn gssenc_request(out: &mut Vec<u8>) {
     message(out, None, |out| put_u32(out, 80_877_104));
 }
 
-/// CancelRequest, for a connection of its own.
+/// Writes CancelRequest, for a connection of its own.
 pub fn cancel(out: &mut Vec<u8>, key: CancelKey<'_>) {
     message(out, None, |out| {
         put_u32(out, 80_877_102);
@@ -40,12 +40,12 @@ pub fn cancel(out: &mut Vec<u8>, key: CancelKey<'_>) {
     });
 }
 
-/// PasswordMessage: a password, or its md5 response.
+/// Writes PasswordMessage: a password, or its md5 response.
 pub fn password(out: &mut Vec<u8>, password: &[u8]) {
     message(out, Some(b'p'), |out| put_text(out, password));
 }
 
-/// SASLInitialResponse.
+/// Writes SASLInitialResponse.
 pub fn sasl_initial(out: &mut Vec<u8>, mechanism: &[u8], response: &[u8]) {
     message(out, Some(b'p'), |out| {
         put_text(out, mechanism);
@@ -53,17 +53,17 @@ pub fn sasl_initial(out: &mut Vec<u8>, mechanism: &[u8], response: &[u8]) {
     });
 }
 
-/// SASLResponse.
+/// Writes SASLResponse.
 pub fn sasl_response(out: &mut Vec<u8>, response: &[u8]) {
     message(out, Some(b'p'), |out| out.extend_from_slice(response));
 }
 
-/// Query.
+/// Writes Query.
 pub fn query(out: &mut Vec<u8>, text: &[u8]) {
     message(out, Some(b'Q'), |out| put_text(out, text));
 }
 
-/// Parse; `types` as they are in a client's Parse, four bytes each.
+/// Writes Parse; `types` are as in a client's Parse, four bytes each.
 pub fn parse(out: &mut Vec<u8>, statement: &[u8], text: &[u8], types: &[u8]) {
     message(out, Some(b'P'), |out| {
         put_text(out, statement);
@@ -74,7 +74,7 @@ pub fn parse(out: &mut Vec<u8>, statement: &[u8], text: &[u8], types: &[u8]) {
     });
 }
 
-/// Bind with text parameters and text results.
+/// Writes Bind with text parameters and text results.
 pub fn bind(out: &mut Vec<u8>, portal: &[u8], statement: &[u8], values: &[Option<&[u8]>]) {
     message(out, Some(b'B'), |out| {
         put_text(out, portal);
@@ -88,12 +88,12 @@ pub fn bind(out: &mut Vec<u8>, portal: &[u8], statement: &[u8], values: &[Option
     });
 }
 
-/// Describe.
+/// Writes Describe.
 pub fn describe(out: &mut Vec<u8>, target: Target<'_>) {
     message(out, Some(b'D'), |out| put_target(out, target));
 }
 
-/// Execute; `rows_max` 0 means all.
+/// Writes Execute; `rows_max` 0 means all.
 pub fn execute(out: &mut Vec<u8>, portal: &[u8], rows_max: u32) {
     message(out, Some(b'E'), |out| {
         put_text(out, portal);
@@ -101,27 +101,27 @@ pub fn execute(out: &mut Vec<u8>, portal: &[u8], rows_max: u32) {
     });
 }
 
-/// Close.
+/// Writes Close.
 pub fn close(out: &mut Vec<u8>, target: Target<'_>) {
     message(out, Some(b'C'), |out| put_target(out, target));
 }
 
-/// Flush.
+/// Writes Flush.
 pub fn flush(out: &mut Vec<u8>) {
     message(out, Some(b'H'), |_| {});
 }
 
-/// Sync.
+/// Writes Sync.
 pub fn sync(out: &mut Vec<u8>) {
     message(out, Some(b'S'), |_| {});
 }
 
-/// CopyFail: ends a COPY whose client has gone.
+/// Writes CopyFail: ends a COPY whose client has disconnected.
 pub fn copy_fail(out: &mut Vec<u8>, reason: &[u8]) {
     message(out, Some(b'f'), |out| put_text(out, reason));
 }
 
-/// Terminate.
+/// Writes Terminate.
 pub fn terminate(out: &mut Vec<u8>) {
     message(out, Some(b'X'), |_| {});
 }

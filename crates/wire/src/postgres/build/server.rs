@@ -1,51 +1,51 @@
-//! What servers send (§54.7, those marked (B)): for our own answers to clients.
+//! Encodes server messages (§54.7, those marked (B)) for Evenkeel's own replies to clients.
 
 use super::{message, put_count, put_text, put_u16, put_u32, put_value};
 use crate::postgres::TransactionStatus;
 use crate::postgres::backend::SqlState;
 use crate::postgres::startup::Startup;
 
-/// What an error or a notice of ours says (§54.8).
+/// Text fields of an error or a notice that Evenkeel sends (§54.8).
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorText<'a> {
     /// `ERROR`, `FATAL`, `WARNING`, `NOTICE`…
     pub severity: &'a str,
-    /// The SQLSTATE.
+    /// SQLSTATE of the error.
     pub sqlstate: SqlState,
-    /// What happened: one line.
+    /// What happened, in one line.
     pub message: &'a str,
-    /// More about it, or nothing.
+    /// Further information; empty for none.
     pub detail: &'a str,
-    /// What to do, or nothing.
+    /// What to do; empty for none.
     pub hint: &'a str,
 }
 
-/// ErrorResponse.
+/// Writes ErrorResponse.
 pub fn error(out: &mut Vec<u8>, text: &ErrorText<'_>) {
     message(out, Some(b'E'), |out| put_report(out, text));
 }
 
-/// NoticeResponse.
+/// Writes NoticeResponse.
 pub fn notice(out: &mut Vec<u8>, text: &ErrorText<'_>) {
     message(out, Some(b'N'), |out| put_report(out, text));
 }
 
-/// AuthenticationOk.
+/// Writes AuthenticationOk.
 pub fn authentication_ok(out: &mut Vec<u8>) {
     authentication(out, 0, &[]);
 }
 
-/// AuthenticationCleartextPassword.
+/// Writes AuthenticationCleartextPassword.
 pub fn authentication_cleartext(out: &mut Vec<u8>) {
     authentication(out, 3, &[]);
 }
 
-/// AuthenticationMD5Password.
+/// Writes AuthenticationMD5Password.
 pub fn authentication_md5(out: &mut Vec<u8>, salt: [u8; 4]) {
     authentication(out, 5, &salt);
 }
 
-/// AuthenticationSASL with these mechanisms.
+/// Writes AuthenticationSASL with these mechanisms.
 pub fn authentication_sasl(out: &mut Vec<u8>, mechanisms: &[&[u8]]) {
     message(out, Some(b'R'), |out| {
         put_u32(out, 10);
@@ -56,17 +56,17 @@ pub fn authentication_sasl(out: &mut Vec<u8>, mechanisms: &[&[u8]]) {
     });
 }
 
-/// AuthenticationSASLContinue.
+/// Writes AuthenticationSASLContinue.
 pub fn authentication_sasl_continue(out: &mut Vec<u8>, challenge: &[u8]) {
     authentication(out, 11, challenge);
 }
 
-/// AuthenticationSASLFinal.
+/// Writes AuthenticationSASLFinal.
 pub fn authentication_sasl_final(out: &mut Vec<u8>, outcome: &[u8]) {
     authentication(out, 12, outcome);
 }
 
-/// BackendKeyData; give 3.0 clients four bytes.
+/// Writes BackendKeyData; 3.0 clients need a secret of four bytes.
 pub fn backend_key_data(out: &mut Vec<u8>, process: u32, secret: &[u8]) {
     message(out, Some(b'K'), |out| {
         put_u32(out, process);
@@ -74,9 +74,10 @@ pub fn backend_key_data(out: &mut Vec<u8>, process: u32, secret: &[u8]) {
     });
 }
 
-/// NegotiateProtocolVersion if this startup needs one; send it once, before anything else.
+/// Writes NegotiateProtocolVersion if this startup needs one; call it once, before any other
+/// message.
 ///
-/// Returns the minor version to speak.
+/// Returns the agreed minor version.
 pub fn negotiate_protocol_version(out: &mut Vec<u8>, startup: &Startup<'_>, minor_max: u16) -> u16 {
     let minor = startup.agreed_minor(minor_max);
     if startup.must_negotiate(minor_max) {
@@ -93,7 +94,7 @@ pub fn negotiate_protocol_version(out: &mut Vec<u8>, startup: &Startup<'_>, mino
     minor
 }
 
-/// ParameterStatus.
+/// Writes ParameterStatus.
 pub fn parameter_status(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     message(out, Some(b'S'), |out| {
         put_text(out, name);
@@ -101,23 +102,23 @@ pub fn parameter_status(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     });
 }
 
-/// ReadyForQuery.
+/// Writes ReadyForQuery.
 pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
     message(out, Some(b'Z'), |out| out.push(status.byte()));
 }
 
-/// CommandComplete.
+/// Writes CommandComplete.
 pub fn command_complete(out: &mut Vec<u8>, tag: &[u8]) {
     message(out, Some(b'C'), |out| put_text(out, tag));
 }
 
-/// A message that is only its tag: ParseComplete `1`, BindComplete `2`, CloseComplete `3`,
+/// Writes a message that is only its tag: ParseComplete `1`, BindComplete `2`, CloseComplete `3`,
 /// NoData `n`, EmptyQueryResponse `I`, PortalSuspended `s`.
 pub fn empty(out: &mut Vec<u8>, tag: u8) {
     message(out, Some(tag), |_| {});
 }
 
-/// RowDescription of text columns (type OID 25).
+/// Writes RowDescription of text columns (type OID 25).
 pub fn row_description(out: &mut Vec<u8>, names: &[&[u8]]) {
     message(out, Some(b'T'), |out| {
         put_count(out, names.len());
@@ -133,7 +134,7 @@ pub fn row_description(out: &mut Vec<u8>, names: &[&[u8]]) {
     });
 }
 
-/// DataRow.
+/// Writes DataRow.
 pub fn data_row(out: &mut Vec<u8>, values: &[Option<&[u8]>]) {
     message(out, Some(b'D'), |out| {
         put_count(out, values.len());

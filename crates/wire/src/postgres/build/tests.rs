@@ -1,4 +1,4 @@
-//! What is written can be read, and nothing written can be two messages.
+//! Encoded messages can be parsed, and no encoded message can be read as two.
 
 use super::*;
 use crate::postgres::frame::{self, Frame};

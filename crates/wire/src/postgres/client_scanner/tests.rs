@@ -1,13 +1,13 @@
-//! Streams of a client, whole and cut at every byte.
+//! Streams of a client, whole and split at every byte.
 
 use super::*;
 use crate::postgres::build;
 use crate::postgres::frontend::Target;
 
-/// The messages as they are shown, and how many bytes of each were not.
+/// The messages as shown, and how many bytes of each were not shown.
 type Walk = Vec<(Request, bool, Vec<u8>, usize)>;
 
-/// Walks `bytes`, of which `piece` more are there whenever the walker waits.
+/// Scans `bytes`; whenever the scanner waits, `piece` more bytes become available.
 fn walk(bytes: &[u8], piece: usize, text_length_max: usize) -> Walk {
     let mut requests = ClientScanner::new(text_length_max);
     let (mut found, mut consumed, mut end) = (Walk::new(), 0, 0);

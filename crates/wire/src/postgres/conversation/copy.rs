@@ -1,12 +1,14 @@
-//! COPY IN, during which the server ignores Sync (§54.2.6); and what follows if it fails.
+//! Tracks COPY IN, during which the server ignores Sync (§54.2.6), its failures, and COPY in both
+//! directions.
 //!
-//! A client that sends its Sync right behind the Execute, and another behind the data, may get one
-//! ReadyForQuery or two if the COPY fails: the server has read the first Sync as a part of the
-//! COPY, or it failed before it came to it. Whatever else is answered comes behind both: so a
-//! request of ours follows the second Sync, and what comes before its reply is the client's.
+//! A client may send a Sync directly after the Execute, and another after the data. If the COPY
+//! fails, it then receives one ReadyForQuery or two: the server has read the first Sync as a part
+//! of the COPY, or the COPY failed before it. Every other reply follows both. So a request of
+//! Evenkeel (the fence) follows the second Sync, and all replies before that of the fence are the
+//! client's.
 //!
-//! And COPY both ways, in which replication streams: each side sends until it says that it is done,
-//! whichever is first, and the server's CommandComplete comes behind both.
+//! Replication streams with COPY in both directions: each side sends until it ends its data, in
+//! either order, and the server's CommandComplete follows both.
 
 use super::types::{Delivery, Origin, Reply, ReplyOutcome, Request, RequestToken, Sending};
 use super::{Conversation, PendingReply, ends_in_ready};
@@ -14,40 +16,41 @@ use crate::postgres::TransactionStatus;
 use crate::postgres::build;
 use crate::postgres::frontend::Target;
 
-/// There is no such portal: to close it does nothing, and is answered.
+/// Name of a portal that does not exist: closing it has no effect, and is answered.
 const NO_PORTAL: &[u8] = b"evenkeel fence";
 
-/// Whether the server reads or writes COPY data, or both.
+/// Direction of the COPY data: the server reads or writes, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyState {
     No,
-    /// The server reads data; it ignores Sync and Flush, `syncs` of which may have been meant.
+    /// The server reads data. It ignores Sync and Flush; `syncs` may have been ignored so far.
     In {
         syncs: u32,
         ended: bool,
     },
     Out,
-    /// Both sides send; the client has ended what it sends.
+    /// Both sides send; `ended` is true if the client has ended its data.
     Both {
         ended: bool,
     },
 }
 
 impl Conversation {
-    /// Whether the server waits for COPY data that has not ended.
+    /// Returns whether the server waits for COPY data that has not ended.
     #[must_use]
     pub fn is_copying_in(&self) -> bool {
         matches!(self.copy, CopyState::In { ended: false, .. })
     }
 
-    /// Whether client and server stream to each other, and the client has not ended that.
+    /// Returns whether client and server stream to each other, and the client has not ended its
+    /// data.
     #[must_use]
     pub fn is_streaming(&self) -> bool {
         self.copy == CopyState::Both { ended: false }
     }
 
-    /// Whether a message that is neither data nor its end goes to a COPY that reads from the client
-    /// instead of being answered.
+    /// Returns whether a message that is neither data nor its end is consumed by a COPY IN instead
+    /// of being answered.
     pub(super) fn takes_as_copy(&mut self, request: Request) -> bool {
         match &mut self.copy {
             // §54.2.6: "any other non-copy messages constitute an error", Flush and Sync excepted.
@@ -58,14 +61,14 @@ impl Conversation {
                 Request::Sync => *syncs = syncs.saturating_add(1),
                 _ => self.certain = false,
             },
-            // A server that streams takes nothing else, and ends the connection for it.
+            // A streaming server accepts no other message, and terminates the connection after one.
             CopyState::Both { ended: false } => self.certain = false,
             _ => return false,
         }
         true
     }
 
-    /// Whether a Sync that was sent just now needs [`Conversation::fence`] right behind it.
+    /// Returns whether a Sync that was just sent needs [`Conversation::fence`] directly after it.
     #[must_use]
     pub fn needs_fence(&self) -> bool {
         let may_fail = matches!(self.copy, CopyState::In { syncs, ended: true } if syncs > 0);
@@ -74,7 +77,7 @@ impl Conversation {
         self.certain && is_sent && (may_fail || self.strays > 0)
     }
 
-    /// Writes what tells, by its reply, that nothing comes any more for what was sent before it.
+    /// Writes the fence: requests whose reply proves that no reply to an earlier message follows.
     pub fn fence(&mut self, out: &mut Vec<u8>) {
         for request in [Request::Close, Request::Sync] {
             self.push(
@@ -87,12 +90,14 @@ impl Conversation {
         build::sync(out);
     }
 
-    /// Whether the next reply but ReadyForQuery tells that no Sync before it is still answered.
+    /// Returns whether the next reply other than ReadyForQuery proves that no earlier Sync will be
+    /// answered.
     pub(super) fn is_fenced(&self) -> bool {
         matches!(self.front(), Some(PendingReply::Request(request)) if !ends_in_ready(request))
     }
 
-    /// Whether a ReadyForQuery that comes now is for a Sync which the COPY has not passed over.
+    /// Returns whether a ReadyForQuery received now belongs to a Sync that the COPY has not
+    /// consumed.
     pub(super) fn is_stray(&self) -> bool {
         let ends = |owed| matches!(owed, PendingReply::Request(request) if ends_in_ready(request));
         self.strays > 0 && !self.front().is_some_and(ends)
@@ -102,7 +107,7 @@ impl Conversation {
         self.status = status;
         self.strays = self.strays.saturating_sub(1);
         self.skipping = false;
-        // Without a fence nobody can tell whether there are more.
+        // Without a fence, the number of further ones is unknown.
         self.certain = self.strays == 0 || self.is_fenced();
         Reply {
             delivery: Delivery::Forward,
@@ -110,17 +115,18 @@ impl Conversation {
         }
     }
 
-    /// An error has ended what ran, perhaps a COPY.
+    /// Ends a COPY after an error, if there was one.
     pub(super) fn copy_failed(&mut self, request: Request) {
         if let CopyState::In { syncs, .. } = self.copy {
             self.strays = syncs;
-            // ReadyForQuery follows at once, and what is sent behind that has no fence before it.
+            // ReadyForQuery follows immediately, and no fence precedes what is sent after that.
             self.certain &= syncs == 0 || !ends_in_ready(request);
         }
         self.copy = CopyState::No;
     }
 
-    /// The server ignores it up to a Sync; but one that was sent before may have ended that.
+    /// Registers a message that is sent after an error. The server ignores it up to a Sync, unless
+    /// an earlier Sync has ended that state.
     pub(super) fn sent_behind_error(&mut self, request: Request) -> Sending {
         let is_nothing = matches!(
             request,
@@ -133,14 +139,14 @@ impl Conversation {
         Sending::Forward
     }
 
-    /// COPY data is for the COPY that runs or may begin; servers ignore it elsewhere (§54.2.6), and
-    /// the client of a COPY that failed may not know yet.
+    /// Registers COPY data, which belongs to the COPY that runs or may begin. Servers ignore it
+    /// elsewhere (§54.2.6), and a client may not know yet that its COPY failed.
     pub(super) fn sent_copy(&mut self, request: Request) -> Sending {
         let ends = request == Request::CopyEnd;
         match &mut self.copy {
             CopyState::In { ended, .. } | CopyState::Both { ended } if !*ended => *ended = ends,
             _ if self.queue.is_empty() => return Sending::Drop,
-            // Sent before the server has said that it copies: remember where the data ends.
+            // Sent before the server has reported the COPY: remember where the data ends.
             _ if ends => self.push(
                 PendingReply::Request(request),
                 Origin::Client,
@@ -151,8 +157,9 @@ impl Conversation {
         Sending::Forward
     }
 
-    /// The server reads what was sent behind the COPY as its data: a Sync there is ignored, the
-    /// first end of data ends it, and anything else in between is an error whose extent is unknown.
+    /// Begins COPY IN. The server reads the messages sent after the COPY as its data: a Sync is
+    /// ignored, and the first end of data ends it. Any other message in between is an error of
+    /// unknown extent.
     pub(super) fn begin_copy_in(&mut self) {
         let mut syncs = 0_u32;
         let mut ended = false;
@@ -171,8 +178,8 @@ impl Conversation {
         self.copy = CopyState::In { syncs, ended };
     }
 
-    /// The client may have ended its side before it knew that there is one; anything else that it
-    /// sent ahead is an error whose extent is unknown.
+    /// Begins COPY in both directions. The client may have ended its data before it knew of the
+    /// COPY. Any other message that it sent ahead is an error of unknown extent.
     pub(super) fn begin_copy_both(&mut self) {
         let next = self.queue.get(1).map(|entry| entry.owed);
         let ended = next == Some(PendingReply::Request(Request::CopyEnd));
@@ -183,7 +190,7 @@ impl Conversation {
         self.copy = CopyState::Both { ended };
     }
 
-    /// The server has ended what it sends; what the client sends to it may go on.
+    /// Marks the end of the server's data; the client's data may continue.
     pub(super) fn copy_done(&mut self) {
         if !matches!(self.copy, CopyState::Both { .. }) {
             self.copy = CopyState::No;

@@ -1,8 +1,8 @@
-//! A small server that keeps to the protocol, for the conversation's tests.
+//! A small model server that follows the protocol, for the conversation's tests.
 //!
-//! It follows `PostgresMain`, `SocketBackend` and `CopyGetData` of the real one: what is skipped
-//! after an error, what COPY swallows, which errors end in ReadyForQuery; and `StartReplication`:
-//! who may end a stream, and what comes behind it.
+//! It follows `PostgresMain`, `SocketBackend` and `CopyGetData` of the real server: which messages
+//! are skipped after an error, which ones COPY consumes, and which errors end in ReadyForQuery. It
+//! also follows `StartReplication`: either side may end a stream, and the replies after it.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::postgres::{Parsed, build};
 
 #[derive(Debug, Clone)]
 struct CopyIn {
-    /// Begun by Execute, not by Query.
+    /// True if begun by Execute, not by Query.
     extended: bool,
-    /// Fails at this many data messages.
+    /// Fails at this number of data messages.
     fails_after: Option<usize>,
-    /// What the Query goes on with.
+    /// Statements of the Query that follow.
     rest: Vec<String>,
 }
 
-/// COPY both ways.
+/// COPY in both directions.
 #[derive(Debug, Clone, Copy)]
 struct Stream {
-    /// The server has sent all it had.
+    /// True if the server has sent all its data.
     is_done: bool,
-    /// Fails at the first data of the client.
+    /// True if the stream fails at the first data of the client.
     fails: bool,
 }
 
@@ -171,7 +171,7 @@ impl Server {
         self.ready();
     }
 
-    /// Whether to go on with the next statement.
+    /// Runs one statement. Returns whether to continue with the next one.
     fn run(&mut self, text: &str, extended: bool, rest: Vec<String>) -> bool {
         let fails_after = match text {
             "copyfails" => Some(2),
@@ -255,7 +255,8 @@ impl Server {
         }
     }
 
-    /// `streamends`: all there is was sent at once, as of a timeline that has ended.
+    /// Begins a stream. `streamends`: all data is sent immediately, as for a timeline that has
+    /// ended.
     fn begin_stream(&mut self, text: &str) {
         build::empty(&mut self.output, b'W');
         let is_done = text == "streamends";
@@ -288,7 +289,8 @@ impl Server {
         }
     }
 
-    /// The next timeline is told behind one that has ended; and the end itself twice.
+    /// Ends a stream. For a timeline that has ended, the next timeline follows, and CommandComplete
+    /// is sent twice.
     fn end_stream(&mut self, stream: Stream) {
         if stream.is_done {
             build::row_description(&mut self.output, &[b"next_tli"]);

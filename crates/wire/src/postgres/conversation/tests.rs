@@ -1,4 +1,4 @@
-//! Histories of clients against the model server, by hand and by chance.
+//! Client histories against the model server, scripted and random.
 
 use super::model::Server;
 use super::*;
@@ -13,22 +13,22 @@ mod streams;
 
 const PARSED: u64 = 1 << 32;
 
-/// A client, the conversation in the middle, and two servers: one behind the conversation, one that
-/// hears the client alone and is the measure.
+/// A client, the conversation, and two servers: one is reached through the conversation. The other
+/// receives only the client's messages and is the reference.
 struct Rig {
     server: Server,
     measure: Server,
     conversation: Conversation,
     boundaries: ServerScanner,
-    /// What the server has said and was not yet read.
+    /// Bytes that the server has sent and that were not read yet.
     unread: Vec<u8>,
-    /// What the client has seen.
+    /// Bytes that the client has received.
     seen: Vec<u8>,
     /// Names whose Parse was committed and not closed, by token.
     prepared: Vec<u64>,
     failures: usize,
     readies: usize,
-    /// How many requests were ours.
+    /// How many requests were Evenkeel's own.
     ours: usize,
 }
 
@@ -48,7 +48,7 @@ impl Rig {
         }
     }
 
-    /// The client sends the one message in `bytes`.
+    /// Sends the one message in `bytes` from the client.
     fn client(&mut self, bytes: &[u8]) {
         self.measure.receive(bytes);
         self.send(bytes, Origin::Client);
@@ -73,7 +73,7 @@ impl Rig {
         self.drain_due();
     }
 
-    /// The client's Parse of a statement that the server has: the rig answers.
+    /// Answers locally a client's Parse of a statement that the server already has.
     fn answered_parse(&mut self, name: &[u8]) {
         let mut bytes = Vec::new();
         build::parse(&mut bytes, name, b"select", &[]);
@@ -92,7 +92,7 @@ impl Rig {
         }
     }
 
-    /// The server works on what it has, and `count` bytes of what it says are read.
+    /// Lets the server process its input, and reads `count` bytes of its output.
     fn hear(&mut self, steps: usize, count: usize) {
         for _ in 0..steps {
             self.server.step();
@@ -116,7 +116,8 @@ impl Rig {
                     self.settle(reply.settled);
                     if reply.delivery == Delivery::Forward {
                         self.seen.extend_from_slice(&bytes[passed..passed + length]);
-                        // What is longer than we hold would go the same way; here nothing is.
+                        // Messages that are longer than the buffer would be handled likewise; here
+                        // there are none.
                         assert!(self.boundaries.is_at_border() || bytes[passed] != b'E');
                     }
                     self.drain_due();
@@ -149,7 +150,7 @@ impl Rig {
         }
     }
 
-    /// Everything that was sent is handled and heard, and the measure has caught up.
+    /// Processes and reads everything that was sent, and lets the reference catch up.
     fn finish(&mut self) {
         self.hear(10_000, usize::MAX);
         while self.measure.step() {}
@@ -189,12 +190,11 @@ fn as_request(bytes: &[u8]) -> (Request, RequestToken) {
     (request, RequestToken(token))
 }
 
-/// One message per letter: `q` select, `e` an error, `b` begin, `m` commit, `2` two statements,
-/// `I` COPY in, `J` COPY in that fails at its second message, `O` COPY out; `P` Parse, `X` a bad
-/// Parse, `B` `D` `E` `C` `H` `S` `F`, `K` Parse of a COPY in, `L` of one that fails at its second
-/// message, `U` of one that fails before any, `d` `c` COPY data and its end; `w` COPY both ways,
-/// `v` one that the server ends, `y` one that fails at the first data, `k` results and COPY out in
-/// one.
+/// Returns the message of a letter. `q` select, `e` an error, `b` begin, `m` commit, `2` two
+/// statements. `I` COPY in, `J` COPY in that fails at its second message, `O` COPY out. `P` Parse,
+/// `X` a bad Parse, `B` `D` `E` `C` `H` `S` `F`. Parse of a COPY in: `K`, `L` (fails at its second
+/// message), `U` (fails before any). `d` `c` COPY data and its end. `w` COPY both ways, `v` one
+/// that the server ends, `y` one that fails at the first data. `k` results and COPY out in one.
 fn message(letter: char) -> Vec<u8> {
     let mut out = Vec::new();
     let to = &mut out;
@@ -233,7 +233,7 @@ fn message(letter: char) -> Vec<u8> {
     out
 }
 
-/// Sends the letters (a `.` lets the server catch up) and compares with the measure.
+/// Sends the letters (a `.` lets the server catch up) and compares with the reference.
 #[track_caller]
 fn history(letters: &str) -> Rig {
     let mut rig = Rig::new();
@@ -382,8 +382,8 @@ fn a_copy_that_fails_before_it_comes_to_the_sync_is_ready_once_more() {
 
 #[test]
 fn an_error_during_copy_is_not_decidable_where_no_request_of_ours_can_decide_it() {
-    // All of it was sent before the server said that it copies; or the client sends on without a
-    // Sync; or several may be answered.
+    // All messages were sent before the server reported the COPY; or the client continues without a
+    // Sync; or several Syncs may be answered.
     for letters in ["LBESdddcS", "LBES.ddd.B", "UBESS.", "J.Sddd"] {
         let rig = history(letters);
         assert!(!rig.conversation.is_certain(), "{letters}");
@@ -479,7 +479,7 @@ fn a_fatal_error_at_any_time_ends_the_connection() {
     assert!(!conversation.is_idle());
 }
 
-/// A seeded generator; the same everywhere.
+/// Seeded generator; deterministic on all platforms.
 struct Chance(u64);
 
 impl Chance {
@@ -491,7 +491,7 @@ impl Chance {
     }
 }
 
-/// Legal beginnings of what clients do; the rig adds pauses, cuts and requests of ours.
+/// Legal beginnings of client histories; the rig adds pauses, splits and requests of Evenkeel.
 const PHRASES: [&str; 29] = [
     "q", "e", "b", "m", "2", "PBES", "PBDGEHS", "XBES", "PBEPBES", "PBXEPCS", "DS", "BES", "CS",
     "F", "Idddc", "Jddddc", "Tddc", "O", "KBEdcS", "LBEdddcS", "S", "HPS", "KBESdcS", "LBESddcS",

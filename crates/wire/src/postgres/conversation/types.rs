@@ -1,15 +1,15 @@
-//! The words in which a conversation is told and tells: requests, replies, what is due.
+//! Types of the conversation's interface: requests, replies, due actions.
 
 use std::fmt;
 
 use crate::postgres::backend::SqlState;
 use crate::postgres::{TransactionStatus, build};
 
-/// What the caller wants back when a request is settled; it means nothing here.
+/// Token that the caller receives with the outcome of its request; opaque to the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RequestToken(pub u64);
 
-/// A message to the server, as far as replies are concerned.
+/// Kind of a message to the server, as relevant for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// `Q`
@@ -41,8 +41,8 @@ pub enum Request {
 }
 
 impl Request {
-    /// What a client's message asks for, by its tag and the first byte of its body if it has one;
-    /// `None`: clients that are logged in send no such message.
+    /// Returns the kind of a client's message, by its tag and the first byte of its body if it has
+    /// one. `None`: logged-in clients send no such message.
     #[must_use]
     #[inline]
     pub fn of(tag: u8, first_body_byte: Option<u8>) -> Option<Request> {
@@ -65,36 +65,36 @@ impl Request {
     }
 }
 
-/// Whose request it is, which decides who gets the reply.
+/// Origin of a request, which decides the destination of its replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The client's: replies are passed on.
+    /// The client: replies are forwarded.
     Client,
-    /// Ours: replies are swallowed.
+    /// Evenkeel: replies are discarded.
     Ours,
 }
 
-/// A reply that the caller gives in the server's stead.
+/// Reply that the caller gives in place of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalReply {
-    /// To a Parse of what the server has.
+    /// Answers Parse of a statement that the server already has.
     ParseComplete,
-    /// To a Bind.
+    /// Answers Bind.
     BindComplete,
-    /// To a Close of what the server shall keep.
+    /// Answers Close of a statement that the server keeps.
     CloseComplete,
-    /// To a Describe of what returns no rows.
+    /// Answers Describe of a statement or portal that returns no rows.
     NoData,
-    /// To an Execute that did what this command tag says.
+    /// Answers Execute with this command tag.
     Command(&'static str),
-    /// To a Query that did what this command tag says: ReadyForQuery follows. A Query ends what
-    /// extended requests before it began, which an answer cannot: only where
+    /// Answers Query with this command tag, followed by ReadyForQuery. A Query ends an implicit
+    /// transaction of earlier extended requests, which a local reply cannot. Allowed only where
     /// [`Conversation::is_between_batches`](super::Conversation::is_between_batches).
     Query(&'static str),
 }
 
 impl LocalReply {
-    /// Writes it, under the transaction's status as it is when its turn has come.
+    /// Writes the reply. `status` is the transaction status at the time it is due.
     pub fn write(self, out: &mut Vec<u8>, status: TransactionStatus) {
         match self {
             LocalReply::ParseComplete => build::empty(out, b'1'),
@@ -110,88 +110,89 @@ impl LocalReply {
     }
 }
 
-/// Whether a message should go out.
+/// Whether to send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
     /// Send it.
     Forward,
-    /// Do not: the server would ignore it, and no reply will come. This is so between an error and
-    /// the next Sync (§54.2.3: the server "reads and discards messages until a Sync is reached"),
-    /// and for COPY data that comes late.
+    /// Do not send it: the server would ignore it without a reply. Applies between an error and the
+    /// next Sync (§54.2.3: the server "reads and discards messages until a Sync is reached"), and
+    /// to late COPY data.
     Drop,
 }
 
-/// Whether bytes of the server go to the client.
+/// Destination of bytes of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// To the client.
+    /// The client.
     Forward,
-    /// Nowhere: they answer a request of ours.
+    /// Discarded: they answer a request of Evenkeel.
     Discard,
 }
 
-/// What a reply meant.
+/// Result of processing a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// Where its bytes go.
+    /// Destination of the reply's bytes.
     pub delivery: Delivery,
-    /// What is settled by it.
+    /// Outcome of the reply.
     pub settled: ReplyOutcome,
 }
 
-/// What is settled by a reply. Tokens are those of the request that was replied to.
+/// Outcome of a reply. Tokens are those of the request that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyOutcome {
-    /// Nothing yet.
+    /// No outcome yet.
     Nothing,
-    /// The statement of this Parse exists now; not before.
+    /// The statement of this Parse exists from now on.
     Parsed(RequestToken),
-    /// What this Close names is gone.
+    /// The statement or portal of this Close no longer exists.
     Closed(RequestToken),
-    /// A statement of this Query, or this Execute, ended well: its effects are there, unless the
-    /// transaction fails. The event has its command tag, or says that the text was empty.
+    /// A statement of this Query, or this Execute, succeeded: its effects exist unless the
+    /// transaction fails. The event has its command tag, or reports that the text was empty.
     Completed {
-        /// Of the Query or Execute.
+        /// Token of the Query or Execute.
         token: RequestToken,
-        /// Which of the Query's statements it was, from 0; empty ones among others do not count.
+        /// Index of the statement within the Query, from 0; empty statements among others do not
+        /// count.
         nth: u32,
     },
-    /// This Execute has returned as many rows as it was to; its portal has more.
+    /// This Execute has reached its row limit; its portal has more rows.
     Suspended(RequestToken),
     /// The server waits for the next command; see
     /// [`Conversation::status`](super::Conversation::status).
     Ready,
-    /// A Query or Sync of ours ended.
+    /// A Query or Sync of Evenkeel has ended.
     OursEnded(RequestToken),
     /// The request failed, or the pipeline of its Sync did.
     Failed {
-        /// Of the request; `None`: nobody can tell which it was.
+        /// Token of the request; `None` if the failed request is unknown.
         token: Option<RequestToken>,
-        /// How it failed.
+        /// SQLSTATE of the error.
         sqlstate: SqlState,
     },
-    /// The connection ends (severity FATAL or PANIC).
+    /// The server ends the connection (severity FATAL or PANIC).
     Fatal(SqlState),
 }
 
-/// Something for the caller to do now.
+/// Action that the caller must perform now.
 ///
-/// Ask until there is none: before each reply that is told; and after each message sent or
-/// received, unless a reply follows with which an answer can go
+/// Call `due` until there is none: before each reply that is reported, and after each message sent
+/// or received. The exception is a following reply with which a local reply can be sent
 /// ([`Conversation::owes_reply`](super::Conversation::owes_reply)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DueAction {
-    /// It is the turn of the reply that the caller gives itself.
+    /// Send this local reply.
     Answer(LocalReply, RequestToken),
-    /// An error made the server pass over this Parse: its statement does not exist.
+    /// An error made the server discard this Parse: its statement does not exist.
     ParseDiscarded(RequestToken),
-    /// An error made the server pass over this Close: what it names is still there.
+    /// An error made the server discard this Close: its statement or portal still exists.
     CloseDiscarded(RequestToken),
-    /// An error came before this reply of ours: do not give it.
+    /// An error precedes this local reply: do not send it.
     AnswerDiscarded(LocalReply, RequestToken),
 }
 
-/// A reply that answers nothing: the server, or this code, has lost count. Close the connection.
+/// A reply that answers no request: the server, or this code, has lost count. Close the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfSync;
 

@@ -1,4 +1,4 @@
-//! Asks a client who it is: SCRAM, md5 or the password as it is (§54.2.1 "Start-up").
+//! Authenticates a client: SCRAM, md5 or cleartext password (§54.2.1 "Start-up").
 
 use std::fmt;
 
@@ -11,32 +11,32 @@ use crate::postgres::frame::Frame;
 use crate::postgres::scram::{Challenge, Nonce, Offer, Verifier};
 use crate::postgres::{build, md5};
 
-/// How a client is asked.
+/// Authentication method for a client.
 #[derive(Debug)]
 pub enum Method {
-    /// SCRAM-SHA-256, and PLUS if there is binding data.
+    /// SCRAM-SHA-256, and PLUS if there is channel binding data.
     Scram {
-        /// The user's, or a mock.
+        /// Verifier of the user, or a mock.
         verifier: Verifier,
-        /// The hash of our certificate, over TLS.
+        /// Hash of Evenkeel's certificate, over TLS.
         binding: Option<Vec<u8>>,
-        /// Random.
+        /// Random nonce.
         nonce: Nonce,
     },
     /// md5.
     Md5 {
-        /// The user's, or a mock.
+        /// Hash of the user, or a mock.
         hash: md5::Hash,
-        /// Random.
+        /// Random salt.
         salt: [u8; 4],
     },
-    /// The password as it is: over TLS only.
+    /// Cleartext password: over TLS only.
     Cleartext(Secret),
 }
 
-/// What a password is compared with.
+/// Secret that a password is compared with.
 pub enum Secret {
-    /// A SCRAM verifier, perhaps a mock; comparing costs as much as its iterations.
+    /// A SCRAM verifier, perhaps a mock; the comparison costs as much as its iterations.
     Scram(Verifier),
     /// An md5 hash, perhaps a mock.
     Md5(md5::Hash),
@@ -51,14 +51,14 @@ pub struct ClientAuth {
     waiting: Waiting,
 }
 
-/// What became of a login.
+/// Result of one step of a login.
 #[derive(Debug)]
 pub enum ClientAuthStep {
-    /// Another message is to come.
+    /// Another message must follow.
     More(ClientAuth),
-    /// The client is who it says; AuthenticationOk is the caller's to send, when it may.
+    /// The client is authenticated; the caller sends AuthenticationOk when it may.
     Done(Authenticated),
-    /// It is not; the caller says so and closes.
+    /// Authentication failed; the caller sends the error and closes the connection.
     Refused(AuthFailure),
 }
 
@@ -71,7 +71,7 @@ enum Waiting {
 }
 
 impl ClientAuth {
-    /// Begins, and writes the request to the client.
+    /// Begins the login, and writes the authentication request to the client.
     #[must_use]
     pub fn begin(user: Vec<u8>, method: Method, out: &mut Vec<u8>) -> Self {
         let waiting = match method {
@@ -96,14 +96,15 @@ impl ClientAuth {
         ClientAuth { user, waiting }
     }
 
-    /// Whether its next message takes thousands of hash rounds: not what others should wait for.
+    /// Returns whether the next message takes thousands of hash rounds, which must not delay other
+    /// sessions.
     #[must_use]
     pub fn is_costly(&self) -> bool {
         matches!(self.waiting, Waiting::Cleartext(Secret::Scram(_)))
     }
 
-    /// The client's next message, collected whole within [`PRE_AUTH_LENGTH_MAX`]; what there is to
-    /// say is written to `out`.
+    /// Processes the client's next message, collected whole within [`PRE_AUTH_LENGTH_MAX`]. The
+    /// reply is written to `out`.
     ///
     /// [`PRE_AUTH_LENGTH_MAX`]: crate::postgres::frame::PRE_AUTH_LENGTH_MAX
     #[must_use]
@@ -168,7 +169,7 @@ impl Secret {
     }
 }
 
-/// A PasswordMessage's text: §54.7, one C string and nothing behind it.
+/// Parses a PasswordMessage: one C string, with no byte after it (§54.7).
 fn password(body: &[u8]) -> Result<&[u8], AuthFailure> {
     let mut body = Cursor(body);
     let text = body.text().ok_or(AuthFailure::Protocol)?;
@@ -179,7 +180,7 @@ fn password(body: &[u8]) -> Result<&[u8], AuthFailure> {
     }
 }
 
-/// A SASLInitialResponse: the mechanism, and the message, which SCRAM cannot do without.
+/// Parses a SASLInitialResponse: the mechanism, and the message, which SCRAM requires.
 fn sasl_initial(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut body = Cursor(body);
     let mechanism = body.text()?;

@@ -1,4 +1,4 @@
-//! Tells a server who we are, by whatever method it asks for that our credential answers.
+//! Authenticates Evenkeel to a server, by any requested method that the credential can answer.
 
 use super::{AuthFailure, Credential};
 use crate::postgres::backend::{Authentication, Mechanisms};
@@ -17,21 +17,21 @@ pub struct ServerAuth {
     waiting: Waiting,
 }
 
-/// A server let us in.
+/// Result of a successful login at a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerAuthResult {
-    /// By SCRAM the server proves that it knows the user's verifier; by no other method.
+    /// True if the server has proved that it knows the user's verifier, which only SCRAM does.
     pub server_proved: bool,
 }
 
-/// What became of a login at a server.
+/// Result of one step of a login at a server.
 #[derive(Debug)]
 pub enum ServerAuthStep {
-    /// The server will say more.
+    /// Another message of the server follows.
     More(Box<ServerAuth>),
-    /// We are in; ParameterStatus, BackendKeyData and ReadyForQuery follow.
+    /// The login succeeded; ParameterStatus, BackendKeyData and ReadyForQuery follow.
     Done(ServerAuthResult),
-    /// It cannot go on; close.
+    /// The login failed; close the connection.
     Refused(AuthFailure),
 }
 
@@ -40,15 +40,15 @@ enum Waiting {
     Request,
     ScramChallenge(ClientStart),
     ScramFinal(ClientFinal),
-    /// `proved`: by SCRAM.
+    /// `proved`: true if the server was proved by SCRAM.
     Ok {
         proved: bool,
     },
 }
 
 impl ServerAuth {
-    /// Begins; the caller has sent the StartupMessage. Over TLS, `binding` is the hash of the
-    /// server's certificate (RFC 5929 §4.1), and cleartext may be allowed.
+    /// Begins the login after the caller has sent the StartupMessage. Over TLS, `binding` is the
+    /// hash of the server's certificate (RFC 5929 §4.1), and cleartext may be allowed.
     #[must_use]
     pub fn new(
         user: Vec<u8>,
@@ -67,7 +67,7 @@ impl ServerAuth {
         }
     }
 
-    /// The server's next Authentication message; what there is to say is written to `out`.
+    /// Processes the server's next Authentication message. The reply is written to `out`.
     #[must_use]
     pub fn message(self, request: Authentication<'_>, out: &mut Vec<u8>) -> ServerAuthStep {
         match self.step(request, out) {

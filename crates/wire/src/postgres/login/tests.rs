@@ -8,7 +8,7 @@ use crate::postgres::{Parsed, build};
 
 const SALT: [u8; 4] = [1, 2, 3, 4];
 
-/// The first message in `bytes`, which are shortened by it.
+/// Returns the first message in `bytes`, and removes it from them.
 fn next<'a>(bytes: &mut &'a [u8]) -> Option<Frame<'a>> {
     match frame::frame(bytes, frame::PRE_AUTH_LENGTH_MAX) {
         Parsed::Frame(frame, length) => {
@@ -119,7 +119,7 @@ fn what_a_login_left_logs_in_again_without_the_password() {
     assert!(matches!(client.credential(), Credential::Keys(_)));
     let (_, joined) = run(scram(None), client.credential().clone(), None).unwrap();
     assert!(joined.server_proved);
-    // Also with channels bound on both legs, each by its own certificate.
+    // Also with channel binding on both legs, each by its own certificate.
     let (bound, _) = run(
         scram(Some(b"ours")),
         client.credential().clone(),
@@ -243,7 +243,7 @@ fn a_server_must_prove_itself_and_may_not_ask_for_too_much() {
 
 #[test]
 fn postgresql_15_accepts_what_we_would_have_sent() {
-    // Captured: the salt it chose, and the answer with which it let the user in.
+    // Captured: the salt of the server, and the reply with which it accepted the user.
     let server = include_bytes!("../../../../../fuzz/corpus/postgres_server/login_md5");
     let client = include_bytes!("../../../../../fuzz/corpus/postgres_startup/login_md5");
     let join = ServerAuth::new(b"md5u".to_vec(), password(b"secret"), None, false, [2; 18]);

@@ -1,8 +1,8 @@
-//! What the server's messages settle, and the answers that are ours.
+//! Outcomes of the server's messages, and local replies.
 
 use super::*;
 
-/// What each of the server's messages settles, after these requests of the client's with the tokens
+/// Returns the outcome of each server message, after these requests of the client with the tokens
 /// 0, 1, 2…
 fn settled(requests: &[Request], replies: &[u8]) -> Vec<ReplyOutcome> {
     let mut conversation = Conversation::new();

@@ -1,9 +1,9 @@
-//! COPY both ways, however its messages meet and wherever they are cut.
+//! COPY in both directions, with any interleaving and any split of its messages.
 
 use super::*;
 use crate::postgres::backend::CommandTag;
 
-/// Streams that end in order, by either side; what is pipelined behind them; and what fails.
+/// Streams that either side ends in order; requests that are pipelined after them; and failures.
 const STREAMS: [&str; 12] = [
     "w.d.d.c", "wddc", "wc", "w.dc.q", "wddcqw.c", "v.c", "v.ddc.q", "vdcq", "kw.dck", "y.dddc",
     "yd.d.c.q", "ydcq",
@@ -56,7 +56,7 @@ fn who_streams_is_not_idle_until_its_own_end_was_sent() {
 
 #[test]
 fn a_stream_that_the_server_leaves_without_its_end_is_over() {
-    // A walsender of a server that stops says CommandComplete, and is gone.
+    // A walsender of a server that stops sends CommandComplete and disconnects.
     let mut rig = history("w.d");
     let completed = Event::CommandComplete(CommandTag(b"COPY 0"));
     rig.conversation.reply(&completed).unwrap();
