@@ -1,4 +1,4 @@
-//! What a server sends behind its greeting; rows and column definitions stay bytes.
+//! Parses the server packets that follow the greeting; rows and column definitions stay bytes.
 
 use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
@@ -12,19 +12,19 @@ pub use rows::{texts, values};
 
 /// The first byte of an OK.
 pub const OK: u8 = 0x00;
-/// The first byte of what a server adds during a login.
+/// The first byte of AuthMoreData, additional data during a login.
 pub const AUTH_MORE_DATA: u8 = 0x01;
-/// The first byte of the request for a client's file.
+/// The first byte of the request for a client's local file.
 pub const LOCAL_INFILE: u8 = 0xfb;
-/// The first byte of an EOF, of the OK that stands for it, and of the wish for another plugin.
+/// The first byte of an EOF, of the OK that replaces it, and of AuthSwitchRequest.
 pub const EOF: u8 = 0xfe;
-/// The first byte of an error, or of MariaDB's report of progress.
+/// The first byte of an error, or of MariaDB's progress report.
 pub const ERROR: u8 = 0xff;
 
 /// An OK packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OkPacket<'a> {
-    /// How many rows it changed, or found.
+    /// How many rows were changed, or found.
     pub affected_rows: u64,
     /// The first AUTO_INCREMENT value.
     pub last_insert_id: u64,
@@ -32,28 +32,30 @@ pub struct OkPacket<'a> {
     pub status: Status,
     /// How many warnings there are.
     pub warnings: u16,
-    /// Words for people.
+    /// Human-readable text.
     pub info: &'a [u8],
-    /// What [`Trackers`](super::trackers::Trackers) reads.
+    /// Session state changes, parsed by [`Trackers`](super::trackers::Trackers).
     pub session_state: &'a [u8],
-    /// It is longer than we hold: its words and what it says of the session are unknown.
+    /// True if the packet was too long to hold: its text and session state are unknown.
     pub is_cut: bool,
 }
 
 impl<'a> OkPacket<'a> {
-    /// Reads an OK, whether it begins with 0 or, as the end of a result, with 0xfe. Capabilities
-    /// are those that the connection has agreed on.
+    /// Parses an OK, whether it begins with 0 or, as the end of a result, with 0xfe. `capabilities`
+    /// are those agreed on for the connection.
     ///
     /// # Errors
-    /// It is built otherwise.
+    ///
+    /// Fails if the packet is malformed.
     pub fn read(payload: &'a [u8], capabilities: Capabilities) -> Result<Self, ProtocolError> {
         read_ok(Cursor(payload), capabilities).ok_or(ProtocolError::Malformed(PacketKind::Ok))
     }
 
-    /// Reads the numbers of an OK that is too long to be held.
+    /// Parses the numbers of an OK that is too long to be held.
     ///
     /// # Errors
-    /// It is built otherwise.
+    ///
+    /// Fails if the packet is malformed.
     pub fn read_beginning(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let ok =
             read_numbers(&mut Cursor(payload)).ok_or(ProtocolError::Malformed(PacketKind::Ok))?;
@@ -77,8 +79,7 @@ fn read_ok(mut body: Cursor<'_>, capabilities: Capabilities) -> Option<OkPacket<
     if body.is_empty() {
         return Some(ok);
     }
-    // The documentation has it without a length where there are no trackers; servers have always
-    // sent one.
+    // Documented without a length if there are no trackers, but servers have always sent one.
     ok.info = body.lenenc_bytes()?;
     if !capabilities.has(Capabilities::SESSION_TRACK) {
         return Some(ok);
@@ -86,7 +87,7 @@ fn read_ok(mut body: Cursor<'_>, capabilities: Capabilities) -> Option<OkPacket<
     if ok.status.has(Status::SESSION_STATE_CHANGED) {
         ok.session_state = body.lenenc_bytes()?;
     }
-    // MariaDB leaves bytes here in some versions; nothing is lost with them.
+    // Some versions of MariaDB append bytes here, which can be ignored.
     Some(ok)
 }
 
@@ -100,10 +101,11 @@ pub struct Eof {
 }
 
 impl Eof {
-    /// Reads an EOF.
+    /// Parses an EOF.
     ///
     /// # Errors
-    /// It is built otherwise.
+    ///
+    /// Fails if the packet is malformed.
     pub fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut body = Cursor(payload);
         let mut read = || {
@@ -116,24 +118,25 @@ impl Eof {
     }
 }
 
-/// The first answer to COM_STMT_PREPARE.
+/// The first reply to COM_STMT_PREPARE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PrepareOk {
-    /// The statement's number.
+    /// Id of the statement.
     pub statement: StatementId,
-    /// How many columns its result has; 0: none, or only the execution tells.
+    /// How many columns the result has. 0: none, or known only after execution.
     pub columns: u16,
-    /// How many parameters it has.
+    /// How many parameters the statement has.
     pub parameters: u16,
     /// How many warnings there are.
     pub warnings: u16,
 }
 
 impl PrepareOk {
-    /// Reads it.
+    /// Parses the packet.
     ///
     /// # Errors
-    /// It is built otherwise.
+    ///
+    /// Fails if the packet is malformed.
     pub fn read(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut body = Cursor(payload);
         let mut read = || {
@@ -154,28 +157,29 @@ impl PrepareOk {
     }
 }
 
-/// A step of a login, as the server asks for it.
+/// Authentication packet of the server: one step of the login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Login<'a> {
-    /// Logged in.
+    /// The login succeeded.
     Ok(OkPacket<'a>),
-    /// Not.
+    /// The login failed.
     Error(ErrorReport<'a>),
-    /// Prove it with another plugin.
+    /// Request to authenticate with another plugin.
     Switch {
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: &'a [u8],
-        /// What the proof is to be made with.
+        /// Data for the proof, usually a nonce.
         data: &'a [u8],
     },
-    /// What the plugin has to say.
+    /// Additional data of the plugin.
     More(&'a [u8]),
 }
 
-/// Reads a server's packet during a login or COM_CHANGE_USER.
+/// Parses a server's packet during a login or COM_CHANGE_USER.
 ///
 /// # Errors
-/// It is none that belongs there.
+///
+/// Fails for a packet that does not belong to a login.
 pub fn login(payload: &[u8], capabilities: Capabilities) -> Result<Login<'_>, ProtocolError> {
     let malformed = ProtocolError::Malformed(PacketKind::Login);
     match payload.split_first() {
@@ -184,7 +188,7 @@ pub fn login(payload: &[u8], capabilities: Capabilities) -> Result<Login<'_>, Pr
             .map(Login::Error)
             .ok_or(malformed),
         Some((&AUTH_MORE_DATA, data)) => Ok(Login::More(data)),
-        // Without a name it means the plugin of before 4.1.
+        // Without a name, the packet requests the authentication method of servers before 4.1.
         Some((&EOF, [])) => Err(ProtocolError::TooOld),
         Some((&EOF, rest)) => {
             let mut body = Cursor(rest);
@@ -192,7 +196,7 @@ pub fn login(payload: &[u8], capabilities: Capabilities) -> Result<Login<'_>, Pr
             let data = body.rest();
             Ok(Login::Switch { plugin, data })
         }
-        // MariaDB puts the 1 only before what would look like something else.
+        // MariaDB prefixes the 1 only to data that would be ambiguous.
         Some(_) => Ok(Login::More(payload)),
         None => Err(malformed),
     }

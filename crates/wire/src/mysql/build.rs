@@ -1,7 +1,7 @@
-//! Writes packets of both sides; nothing here can fail.
+//! Encodes packets of both sides; no function here can fail.
 //!
-//! Names and texts are C strings where the protocol has them so: what follows a zero byte in one is
-//! left out, so that no value can begin a field of its own.
+//! Some names and texts are C strings in the protocol. Bytes after a zero byte in one are left out,
+//! so that no value can begin a field of its own.
 
 use super::frame::{HEADER_LENGTH, PAYLOAD_LENGTH_MAX, Splitter};
 
@@ -17,7 +17,7 @@ pub use server::{
     greeting, local_infile, ok, ok_as_eof, prepare_ok, result_end, text_row,
 };
 
-/// Writes one payload as a packet, or as several if it is long; gives the next packet's number.
+/// Writes one payload as a packet, or as several if it is long; returns the next sequence number.
 pub fn packet(out: &mut Vec<u8>, sequence: u8, body: impl FnOnce(&mut Vec<u8>)) -> u8 {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_LENGTH]);
@@ -81,7 +81,7 @@ pub(super) fn put_lenenc_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Bytes behind one byte of length; more than that holds are left out.
+/// Writes a length byte and the bytes; bytes after the first 255 are left out.
 pub(super) fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let bytes = bytes.get(..usize::from(u8::MAX)).unwrap_or(bytes);
     out.push(u8::try_from(bytes.len()).unwrap_or(u8::MAX));

@@ -1,16 +1,17 @@
-//! What a server connection still owes, reply by reply, and whether it may serve someone else.
+//! Tracks the replies that a server connection owes, and whether it may serve another session.
 //!
-//! One [`Conversation`] goes with each server connection. It is told of every command that is sent
-//! ([`Conversation::sent`]) and of every [`Event`] that comes back ([`Conversation::reply`]), keeps
-//! the queue of replies that are due in between, and tells
-//! [`Boundaries`](super::boundaries::Boundaries) what to expect ([`Conversation::answer_due`]).
-//! Servers answer one command after the other, so that commands may be sent before earlier ones are
-//! answered. Commands of ours travel among the client's and their replies are swallowed; replies
-//! that we give ourselves wait for their turn.
+//! Each server connection has one [`Conversation`]. The caller reports every command that is sent
+//! ([`Conversation::sent`]) and every [`Event`] received ([`Conversation::reply`]). In between, the
+//! conversation keeps the queue of pending replies. It returns to
+//! [`ServerScanner`](super::server_scanner::ServerScanner) which reply to expect
+//! ([`Conversation::answer_due`]). Servers answer one command after the other, so commands may be
+//! sent before earlier ones are answered. Evenkeel's own commands are sent among the client's, and
+//! their replies are discarded. Local replies, which Evenkeel gives itself, wait until they are
+//! first in the queue.
 //!
-//! Where a command was sent behind one that made the server read something else (a client's file, a
-//! step of a login) nobody can tell what the server made of it, and the conversation says so
-//! ([`Conversation::is_certain`]): such a connection must not be used again.
+//! A command may follow one that made the server read other data (a client's file, a step of a
+//! login). The server's interpretation of it is then unknown, and [`Conversation::is_certain`]
+//! returns false: such a connection must not be used again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,11 +31,11 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-/// What the caller wants back when a command is settled; it means nothing here.
+/// Token that the caller receives with the outcome of its command; opaque to the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RequestToken(pub u64);
 
-/// A command to the server, as far as replies are concerned. Statements are the server's numbers.
+/// Kind of a command to the server, as relevant for replies. Statement ids are those of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// COM_QUERY, COM_PROCESS_INFO
@@ -52,7 +53,7 @@ pub enum Request {
     /// COM_STMT_CLOSE
     Close(StatementId),
     /// COM_PING, COM_INIT_DB, COM_SET_OPTION, COM_PROCESS_KILL, COM_DEBUG, COM_REGISTER_SLAVE and
-    /// whatever else OK, EOF or ERR answers.
+    /// every other command that OK, EOF or ERR answers.
     Simple,
     /// COM_FIELD_LIST
     FieldList,
@@ -68,59 +69,59 @@ pub enum Request {
     Quit,
 }
 
-/// Whose command it is, which decides who gets the reply.
+/// Origin of a command, which decides the destination of its replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The client's: replies are passed on.
+    /// The client: replies are forwarded.
     Client,
-    /// Ours: replies are swallowed.
+    /// Evenkeel: replies are discarded.
     Ours,
 }
 
-/// Whether bytes of the server go to the client.
+/// Destination of bytes of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// To the client.
+    /// The client.
     Forward,
-    /// Nowhere: they answer a command of ours.
+    /// Discarded: they answer a command of Evenkeel.
     Discard,
 }
 
-/// What a reply meant.
+/// Result of processing a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// Where its bytes go.
+    /// Destination of the reply's bytes.
     pub delivery: Delivery,
-    /// What is settled by it.
+    /// Outcome of the reply.
     pub settled: ReplyOutcome,
 }
 
-/// What is settled by a reply.
+/// Outcome of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyOutcome {
-    /// Nothing yet.
+    /// No outcome yet.
     Nothing,
-    /// The statement exists now, not before; definitions follow, then [`Settled::Done`].
+    /// The statement exists from now on; definitions follow, then [`ReplyOutcome::Done`].
     Prepared {
-        /// Of the command.
+        /// Token of the command.
         token: RequestToken,
-        /// The server's number.
+        /// Id of the statement at the server.
         statement: StatementId,
     },
     /// The command succeeded; its reply is complete.
     Done(RequestToken),
-    /// The command failed, with this number.
+    /// The command failed, with this error number.
     Failed(RequestToken, u16),
-    /// The session is as new, by COM_RESET_CONNECTION or COM_CHANGE_USER: its prepared statements,
-    /// variables, locks, temporary tables are gone.
+    /// COM_RESET_CONNECTION or COM_CHANGE_USER has reset the session: its prepared statements,
+    /// variables, locks and temporary tables no longer exist.
     Renewed(RequestToken),
-    /// The server wants the client's file, then [`Conversation::file_sent`].
+    /// The server requests the client's file; [`Conversation::file_sent`] must follow.
     FileWanted,
-    /// COM_CHANGE_USER: the server wants another step of the login.
+    /// COM_CHANGE_USER: the server requests another step of the login.
     LoginGoesOn(RequestToken),
 }
 
-/// A reply that answers nothing: the server, or this code, has lost count. Close the connection.
+/// A reply that answers no command: the server, or this code, has lost count. Close the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfSync;
 
@@ -135,7 +136,7 @@ impl std::error::Error for OutOfSync {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingReply {
     Request(Request),
-    /// A reply that we give.
+    /// A local reply.
     Answer,
 }
 
@@ -146,22 +147,23 @@ struct Entry {
     token: RequestToken,
 }
 
-/// The replies that a server connection owes.
+/// Pending replies of one server connection.
 #[derive(Debug)]
 pub struct Conversation {
     queue: VecDeque<Entry>,
     statements: Statements,
     status: Status,
-    /// The server reads a client's file.
+    /// True while the server reads a client's file.
     file: bool,
-    /// What the server will reply to can be told.
+    /// True if the server's next replies can be predicted.
     certain: bool,
-    /// The connection ends or has ended.
+    /// True if the connection ends or has ended.
     ended: bool,
 }
 
 impl Conversation {
-    /// Of a server connection whose login has just ended in OK, with this status.
+    /// Creates the conversation of a server connection whose login has just ended in OK, with this
+    /// status.
     #[must_use]
     pub fn new(status: Status) -> Self {
         Conversation {
@@ -174,60 +176,62 @@ impl Conversation {
         }
     }
 
-    /// The session's status as of the last reply that told.
+    /// Returns the session's status as of the last reply that contained it.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// How many replies are owed; the caller limits how many it lets be.
+    /// Returns how many replies are pending; the caller limits their number.
     #[must_use]
     pub fn owed(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether another client could be served next, as far as the protocol tells: outside a
-    /// transaction, nothing owed, no cursor open, no parameter sent in advance, nothing ambiguous.
-    /// Pins are the caller's to know, autocommit being off among them.
+    /// Returns whether another client can be served next according to the protocol: outside a
+    /// transaction, with no pending reply, open cursor, parameter sent in advance or ambiguity.
+    /// Pins are tracked by the caller, including disabled autocommit.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let transaction = self.status.has(Status::IN_TRANSACTION);
         self.is_quiet() && !transaction && !self.statements.hold_anything()
     }
 
-    /// As [`Conversation::is_idle`], but perhaps inside a transaction or with open cursors: a
-    /// command of ours would be answered before anything else.
+    /// As [`Conversation::is_idle`], but possibly inside a transaction or with open cursors: a
+    /// command of Evenkeel would be answered next.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.certain && !self.ended && !self.file && self.queue.is_empty()
     }
 
-    /// Whether replies can still be told apart. If not, everything is passed on as it comes, the
-    /// connection must be closed when its client leaves, and nothing of ours may be sent on it.
+    /// Returns whether replies can still be attributed to commands. If not, all bytes are forwarded
+    /// unchanged, the connection must be closed when its client disconnects, and no command of
+    /// Evenkeel may be sent on it.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         self.certain
     }
 
-    /// Whether the server waits for a client's file.
+    /// Returns whether the server waits for a client's file.
     #[must_use]
     pub fn wants_file(&self) -> bool {
         self.file
     }
 
-    /// Whether cursors are open.
+    /// Returns whether cursors are open.
     #[must_use]
     pub fn has_cursors(&self) -> bool {
         self.statements.has_cursors()
     }
 
-    /// Whether values of parameters were sent in advance and not yet used.
+    /// Returns whether parameter values were sent in advance and not used yet.
     #[must_use]
     pub fn has_long_data(&self) -> bool {
         self.statements.has_long_data()
     }
 
-    /// Which statement a number means; [`StatementId::LAST`] hangs on what was prepared before.
+    /// Returns the statement of an id; [`StatementId::LAST`] depends on the statements prepared
+    /// before.
     #[must_use]
     pub fn resolve(&self, statement: StatementId) -> Resolved {
         let prepares = |entry: &Entry| entry.owed == PendingReply::Request(Request::Prepare);
@@ -235,7 +239,7 @@ impl Conversation {
         self.statements.resolve(statement, pending)
     }
 
-    /// What the next reply answers; `None`: nothing is owed, or a reply of ours comes first.
+    /// Returns the kind of the next reply. `None`: no reply is pending, or a local reply is first.
     #[must_use]
     pub fn answer_due(&self) -> Option<ExpectedReply> {
         match self.queue.front()?.owed {
@@ -244,7 +248,7 @@ impl Conversation {
         }
     }
 
-    /// Where rows go that come now.
+    /// Returns the destination of the rows that are received now.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
         match self.queue.front() {
@@ -256,9 +260,9 @@ impl Conversation {
         }
     }
 
-    /// A command is about to be sent. The token comes back when it is settled.
+    /// Registers a command that is about to be sent. The token is returned with the outcome.
     pub fn sent(&mut self, request: Request, origin: Origin, token: RequestToken) {
-        // While the server reads a file it takes a command for a piece of it.
+        // While the server reads a file, it treats a command as a part of the file.
         self.certain &= !self.file;
         self.ended |= matches!(request, Request::Quit | Request::BinlogDump);
         if request == Request::Quit {
@@ -269,12 +273,12 @@ impl Conversation {
         self.settle_silent();
     }
 
-    /// The caller will give this reply itself, when its turn comes ([`Conversation::due`]).
+    /// Registers a reply that the caller gives itself when it is due ([`Conversation::due`]).
     pub fn answer(&mut self, token: RequestToken) {
         self.push(PendingReply::Answer, Origin::Client, token);
     }
 
-    /// It is the turn of a reply that the caller gives itself; ask until there is none, after each
+    /// Returns the token of a local reply that is due. Call it until there is none, after each
     /// command sent and each reply received.
     pub fn due(&mut self) -> Option<RequestToken> {
         let front = self.queue.front()?;
@@ -287,15 +291,17 @@ impl Conversation {
         Some(token)
     }
 
-    /// The last packet of the client's file, the empty one, was sent: the server goes on.
+    /// Marks the client's file as sent, including the empty packet that ends it: the server
+    /// continues.
     pub fn file_sent(&mut self) {
         self.file = false;
     }
 
-    /// The server sent a packet that matters.
+    /// Processes a relevant packet of the server.
     ///
     /// # Errors
-    /// It answers nothing that was asked.
+    ///
+    /// Fails if the packet answers no command.
     pub fn reply(&mut self, event: &Event<'_>) -> Result<Reply, OutOfSync> {
         let delivery = self.delivery();
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
@@ -317,7 +323,7 @@ impl Conversation {
         });
     }
 
-    /// Commands without a reply take effect when the server reaches them.
+    /// Applies commands that have no reply, in the order in which the server reaches them.
     fn settle_silent(&mut self) {
         while let Some(Entry {
             owed: PendingReply::Request(request),
@@ -366,7 +372,7 @@ impl Conversation {
                 Ok(ReplyOutcome::Done(token))
             }
             Event::LocalInfile { .. } => {
-                // Whatever was sent behind the query is read as the file.
+                // Commands sent after the query are read as the file.
                 self.certain &= self.queue.len() == 1;
                 self.file = true;
                 Ok(ReplyOutcome::FileWanted)
@@ -381,7 +387,7 @@ impl Conversation {
         }
         .and_then(|settled| {
             let file_answered = self.file && settled != ReplyOutcome::FileWanted;
-            // An answer before the file ended: the server did not read all of it.
+            // A reply before the file ended: the server did not read all of it.
             if file_answered {
                 Err(OutOfSync)
             } else {
@@ -390,7 +396,7 @@ impl Conversation {
         })
     }
 
-    /// The reply is complete; `None`: it was an error.
+    /// Finishes a command whose reply is complete; `None` means an error.
     fn finish(&mut self, request: Request, status: Option<Status>) {
         match (request, status) {
             (Request::Prepare, None) => self.statements.prepared(None),
@@ -406,7 +412,7 @@ impl Conversation {
             (Request::ResetConnection | Request::ChangeUser, Some(_)) => {
                 self.statements = Statements::default();
             }
-            // The server closes a connection whose user it could not change.
+            // The server closes a connection after a failed change of user.
             (Request::ChangeUser, None) => self.ended = true,
             _ => {}
         }
@@ -419,7 +425,7 @@ impl Conversation {
     }
 }
 
-/// Flags that say something about one reply, not about the session.
+/// Flags that describe one reply, not the session.
 const OF_ONE_REPLY: Status = Status(
     Status::MORE_RESULTS.0
         | Status::CURSOR_EXISTS.0
@@ -429,7 +435,7 @@ const OF_ONE_REPLY: Status = Status(
 );
 
 impl Request {
-    /// A command as read. The numbers of its statements must be the server's already.
+    /// Returns the kind of a parsed command. Its statement ids must already be those of the server.
     #[must_use]
     pub fn of(request: &frontend::Request<'_>) -> Request {
         match *request {
@@ -459,7 +465,7 @@ impl Request {
     }
 }
 
-/// What answers a command; `None`: nothing.
+/// Returns the kind of reply to a command; `None` if it has none.
 #[must_use]
 pub fn answer(request: Request) -> Option<ExpectedReply> {
     Some(match request {

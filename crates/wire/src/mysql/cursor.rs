@@ -1,6 +1,6 @@
-//! Reading a payload from front to back, never past its end; numbers are little-endian.
+//! Reads a payload from front to back, never past its end; numbers are little-endian.
 
-/// What is left of a payload.
+/// The rest of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
         Some(first)
     }
 
-    /// A length-encoded number (`int<lenenc>`). NULL (0xfb) and 0xff are none.
+    /// Reads a length-encoded number (`int<lenenc>`). NULL (0xfb) and 0xff are no numbers.
     #[inline]
     pub(crate) fn lenenc(&mut self) -> Option<u64> {
         match self.byte()? {
@@ -54,19 +54,19 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length and as many bytes (`string<lenenc>`).
+    /// Reads a length-encoded number and that many bytes (`string<lenenc>`).
     pub(crate) fn lenenc_bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.lenenc()?).ok()?;
         self.bytes(length)
     }
 
-    /// A byte of length and as many bytes.
+    /// Reads a length byte and that many bytes.
     pub(crate) fn short_bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.byte()?;
         self.bytes(usize::from(length))
     }
 
-    /// A C string, without its final zero.
+    /// Reads a C string, without its final zero.
     pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
         let end = memchr::memchr(0, self.0)?;
         let text = self.bytes(end)?;
@@ -74,12 +74,12 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// A C string whose final zero may be missing at the end.
+    /// Reads a C string whose final zero may be missing at the end.
     pub(crate) fn text_or_rest(&mut self) -> &'a [u8] {
         self.text().unwrap_or_else(|| std::mem::take(&mut self.0))
     }
 
-    /// Everything that is left.
+    /// Returns all remaining bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
         self.0.is_empty()
     }
 
-    /// `value` if nothing is left.
+    /// Returns `value` if no byte remains.
     pub(crate) fn end<T>(self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }

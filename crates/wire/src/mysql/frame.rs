@@ -1,43 +1,44 @@
-//! A packet's four-byte header, whole packets where they are small, and payloads of over 16 MiB.
+//! Parses a packet's four-byte header, whole packets where they are small, and payloads of over 16
+//! MiB.
 
 use super::{Parsed, ProtocolError};
 
-/// Three bytes of length, one of number: what every packet begins with.
+/// Length of the header of every packet: three bytes of length, one of sequence number.
 pub const HEADER_LENGTH: usize = 4;
 
-/// The most that one packet holds. A payload of this many bytes or more goes on in the next packet,
-/// and a packet that is not full, perhaps empty, ends it.
+/// The longest payload of one packet. A payload of this many bytes or more continues in the next
+/// packet. A packet that is not full, perhaps empty, ends it.
 pub const PAYLOAD_LENGTH_MAX: u32 = 0x00ff_ffff;
 
-/// The most a packet may be long before its sender has authenticated; a stranger must not make us
-/// hold more. A handshake with all its attributes takes some thousand bytes.
+/// The longest packet before its sender has authenticated, so that a stranger cannot use more
+/// memory. A handshake with all its attributes takes some thousand bytes.
 pub const PRE_AUTH_LENGTH_MAX: u32 = 16 * 1024;
 
-/// How long a packet is, and its number.
+/// Length and sequence number of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The length of what follows the header.
+    /// The length of the payload, without the header.
     pub payload_length: u32,
-    /// Counts the packets of a command and its reply, from 0.
+    /// Sequence number: counts the packets of a command and its reply, from 0.
     pub sequence: u8,
 }
 
 impl Header {
-    /// The length of the whole packet.
+    /// Returns the length of the whole packet.
     #[must_use]
     #[inline]
     pub fn frame_length(self) -> usize {
         HEADER_LENGTH.saturating_add(self.payload_length as usize)
     }
 
-    /// Whether the payload goes on in the next packet.
+    /// Returns whether the payload continues in the next packet.
     #[must_use]
     #[inline]
     pub fn goes_on(self) -> bool {
         self.payload_length == PAYLOAD_LENGTH_MAX
     }
 
-    /// The header's bytes.
+    /// Returns the encoded header.
     #[must_use]
     pub fn bytes(self) -> [u8; HEADER_LENGTH] {
         let [a, b, c, _] = self.payload_length.to_le_bytes();
@@ -48,13 +49,13 @@ impl Header {
 /// A whole packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its number.
+    /// Sequence number of the packet.
     pub sequence: u8,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: &'a [u8],
 }
 
-/// The header at the beginning of `bytes`.
+/// Parses the header at the beginning of `bytes`.
 #[must_use]
 #[inline]
 pub fn header(bytes: &[u8]) -> Parsed<Header> {
@@ -70,8 +71,8 @@ pub fn header(bytes: &[u8]) -> Parsed<Header> {
     Parsed::Frame(header, HEADER_LENGTH)
 }
 
-/// The whole packet at the beginning of `bytes`, whose payload may have `length_max` bytes at most
-/// and is all there is: for logins and other small packets.
+/// Parses the whole packet at the beginning of `bytes`, with a complete payload of up to
+/// `length_max` bytes: for logins and other small packets.
 #[must_use]
 pub fn frame(bytes: &[u8], length_max: u32) -> Parsed<Frame<'_>> {
     let header = match header(bytes) {
@@ -97,40 +98,40 @@ pub fn frame(bytes: &[u8], length_max: u32) -> Parsed<Frame<'_>> {
     }
 }
 
-/// Follows a payload through its packets, however the bytes are cut.
+/// Follows a payload through its packets, however the bytes are split.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Joiner {
     /// Bytes of the current packet that are still to come.
     left: usize,
-    /// Whether the current packet ends the payload.
+    /// True if the current packet ends the payload.
     last: bool,
-    /// Packets begun so far, so that their numbers can be checked.
+    /// Expected sequence number of the next packet.
     next_sequence: u8,
 }
 
-/// What lies ahead of a payload.
+/// Next piece of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Behind `passed` bytes of header comes this much of the payload; `ends`: and no more.
+    /// `passed` bytes of header, then this part of the payload. `ends`: it is the last part.
     Bytes {
-        /// Bytes of a header before it.
+        /// Header bytes before the payload.
         passed: usize,
         /// Bytes of the payload.
         payload: &'a [u8],
-        /// The payload ends here.
+        /// True if the payload ends here.
         ends: bool,
     },
     /// More bytes are needed.
     Wait {
-        /// How many there must be.
+        /// How many bytes there must be.
         need: usize,
     },
-    /// A packet of the payload has the wrong number.
+    /// A packet of the payload has the wrong sequence number.
     Invalid(ProtocolError),
 }
 
 impl Joiner {
-    /// At the beginning of a payload whose first packet has this number.
+    /// Starts at the beginning of a payload whose first packet has this sequence number.
     #[must_use]
     pub fn new(sequence: u8) -> Self {
         Joiner {
@@ -139,13 +140,13 @@ impl Joiner {
         }
     }
 
-    /// The number that the next packet must have.
+    /// Returns the sequence number that the next packet must have.
     #[must_use]
     pub fn next_sequence(&self) -> u8 {
         self.next_sequence
     }
 
-    /// The next piece in `bytes`, which begin where the last piece ended.
+    /// Returns the next piece in `bytes`, which begin where the last piece ended.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Piece<'a> {
         let mut passed = 0_usize;
         if self.left == 0 {
@@ -177,7 +178,7 @@ impl Joiner {
     }
 }
 
-/// The headers that cut a payload of known length into packets: each, and how many bytes follow it.
+/// Iterator over the headers that split a payload of known length into packets.
 #[derive(Debug, Clone)]
 pub struct Splitter {
     left: u64,
@@ -186,7 +187,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Of a payload of `length` bytes, whose first packet has this number.
+    /// Creates the headers of a payload of `length` bytes, whose first packet has this sequence
+    /// number.
     #[must_use]
     pub fn new(length: u64, sequence: u8) -> Self {
         Splitter {
@@ -216,7 +218,7 @@ impl Iterator for Splitter {
     }
 }
 
-/// Adds to the numbers of packets that stream by, whose reply got longer or shorter in its middle.
+/// Renumbers the packets of a streamed reply that became longer or shorter in its middle.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Renumber {
     /// Bytes of the current packet that are still to come.
@@ -224,7 +226,7 @@ pub struct Renumber {
 }
 
 impl Renumber {
-    /// Changes `bytes`, which begin where the last ones ended, and in which no header is cut.
+    /// Changes `bytes`, which begin where the last ones ended, and which contain no partial header.
     pub fn apply(&mut self, bytes: &mut [u8], difference: u8) {
         let mut at = 0_usize;
         loop {

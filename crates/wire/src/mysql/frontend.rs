@@ -1,4 +1,4 @@
-//! What a client sends once it is logged in ("Command Phase").
+//! Parses commands of a logged-in client ("Command Phase").
 
 use super::cursor::Cursor;
 use super::flags::Capabilities;
@@ -46,7 +46,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The command that a first byte stands for.
+    /// Returns the command of a first byte.
     #[must_use]
     pub fn of(byte: u8) -> Option<Code> {
         Some(match byte {
@@ -99,7 +99,7 @@ pub enum Request<'a> {
     },
     /// COM_STMT_EXECUTE
     Execute(Execute<'a>),
-    /// COM_STMT_BULK_EXECUTE: many rows of parameters; a write.
+    /// COM_STMT_BULK_EXECUTE: several rows of parameters; a write.
     BulkExecute {
         /// The statement.
         statement: StatementId,
@@ -110,21 +110,21 @@ pub enum Request<'a> {
     LongData {
         /// The statement.
         statement: StatementId,
-        /// Which parameter.
+        /// Index of the parameter.
         parameter: u16,
-        /// More of its value.
+        /// Further data of its value.
         data: &'a [u8],
     },
     /// COM_STMT_FETCH
     Fetch {
         /// The statement whose cursor is open.
         statement: StatementId,
-        /// How many rows at most.
+        /// The most rows to return.
         rows_max: u32,
     },
     /// COM_STMT_CLOSE: there is no reply.
     Close(StatementId),
-    /// COM_STMT_RESET: forgets long data and closes the cursor.
+    /// COM_STMT_RESET: discards long data and closes the cursor.
     Reset(StatementId),
     /// COM_INIT_DB: USE.
     InitDb(&'a [u8]),
@@ -132,15 +132,15 @@ pub enum Request<'a> {
     FieldList {
         /// The table.
         table: &'a [u8],
-        /// Which columns, with wildcards.
+        /// Pattern of column names, with wildcards.
         wildcard: &'a [u8],
     },
-    /// COM_SET_OPTION: several statements in one text, or not. The reply is an EOF.
+    /// COM_SET_OPTION: allows or forbids several statements in one text. The reply is an EOF.
     SetOption {
-        /// Whether they are allowed from now on.
+        /// True if they are allowed from now on.
         multi_statements: bool,
     },
-    /// COM_PROCESS_KILL: KILL; the number is one of ours.
+    /// COM_PROCESS_KILL: KILL; the id is one that Evenkeel has assigned.
     ProcessKill(u32),
     /// COM_CHANGE_USER
     ChangeUser(ChangeUser<'a>),
@@ -148,20 +148,20 @@ pub enum Request<'a> {
     ResetConnection,
     /// COM_PING
     Ping,
-    /// COM_QUIT: the client leaves.
+    /// COM_QUIT: the client disconnects.
     Quit,
-    /// COM_BINLOG_DUMP or COM_BINLOG_DUMP_GTID: events without an end.
+    /// COM_BINLOG_DUMP or COM_BINLOG_DUMP_GTID: an endless stream of events.
     BinlogDump {
-        /// Which of the two.
+        /// Command code.
         code: Code,
-        /// Where from, as sent.
+        /// Start position, as sent.
         body: &'a [u8],
     },
     /// COM_STATISTICS, COM_PROCESS_INFO, COM_DEBUG, COM_REGISTER_SLAVE, COM_CREATE_DB and others.
     Other {
         /// The command.
         code: Code,
-        /// What follows it.
+        /// The bytes after the code.
         body: &'a [u8],
     },
 }
@@ -171,7 +171,7 @@ pub enum Request<'a> {
 pub struct Execute<'a> {
     /// The statement.
     pub statement: StatementId,
-    /// A cursor is wished for, and whether the number of parameters is there.
+    /// Cursor type, and whether the number of parameters is present.
     pub flags: u8,
     /// The number of executions, always 1, and the parameters, as sent; see [`parameters`].
     pub values: &'a [u8],
@@ -181,7 +181,7 @@ impl Execute<'_> {
     /// `PARAMETER_COUNT_AVAILABLE`: query attributes may be among the parameters.
     pub const COUNT_AVAILABLE: u8 = 8;
 
-    /// Whether a cursor is wished for; the server may give the rows at once all the same.
+    /// Returns whether a cursor is requested; the server may still return the rows directly.
     #[must_use]
     pub fn wants_cursor(&self) -> bool {
         self.flags & 7 != 0
@@ -191,26 +191,27 @@ impl Execute<'_> {
 /// COM_CHANGE_USER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeUser<'a> {
-    /// Who it wants to be.
+    /// The new user.
     pub user: &'a [u8],
-    /// The proof of its password, made for `plugin`.
+    /// Proof of the user's password, made for `plugin`.
     pub proof: &'a [u8],
-    /// The schema; empty: none.
+    /// Schema; empty for none.
     pub schema: &'a [u8],
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: Option<u16>,
-    /// The plugin that the proof was made with.
+    /// Authentication plugin of the proof.
     pub plugin: Option<&'a [u8]>,
-    /// What the client says about itself.
+    /// Connection attributes of the client.
     pub attributes: super::startup::Attributes<'a>,
 }
 
-/// Reads a command. Capabilities are those agreed on with the client.
+/// Parses a command. `capabilities` are those agreed on with the client.
 ///
-/// Of a long payload the beginning may be given, then texts and values are cut where it is.
+/// Only the beginning of a long payload may be passed; texts and values then end with it.
 ///
 /// # Errors
-/// A command that we do not know, or one that is not built as documented.
+///
+/// Fails for an unknown command or a malformed one.
 pub fn request(payload: &[u8], capabilities: Capabilities) -> Result<Request<'_>, ProtocolError> {
     let (byte, body) = payload
         .split_first()

@@ -1,16 +1,17 @@
-//! The server's first packet ("HandshakeV10"), or the error that it greets with instead.
+//! Parses the server's first packet ("HandshakeV10"), or the error that it sends instead.
 
 use super::backend::ErrorReport;
 use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
 use super::{PacketKind, ProtocolError};
 
-/// What a server begins with.
+/// First packet of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First<'a> {
-    /// It would talk to us.
+    /// A greeting.
     Greeting(Greeting<'a>),
-    /// It would not: too many connections (1040), this host is blocked (1129) or unwanted (1130).
+    /// Refusal of the connection: too many connections (1040), this host is blocked (1129) or not
+    /// allowed (1130).
     Error(ErrorReport<'a>),
 }
 
@@ -19,31 +20,31 @@ pub enum First<'a> {
 pub struct Greeting<'a> {
     /// The version, which MariaDB up to 10.11 begins with `5.5.5-`.
     pub version: &'a [u8],
-    /// The connection's number, as KILL and CONNECTION_ID() know it.
+    /// Connection id, as in KILL and CONNECTION_ID().
     pub connection: u32,
-    /// What the server can do.
+    /// Capabilities of the server.
     pub capabilities: Capabilities,
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: u8,
-    /// The status at the beginning.
+    /// Initial status.
     pub status: Status,
-    /// Random bytes that the proof of the password is to be made with.
+    /// Random bytes for the proof of the password.
     pub nonce: Nonce<'a>,
-    /// The authentication plugin that the server would begin with.
+    /// Initial authentication plugin of the server.
     pub plugin: &'a [u8],
 }
 
-/// A greeting's random bytes, which it holds in two places.
+/// Random bytes of a greeting, which are in two fields of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nonce<'a> {
-    /// The first eight.
+    /// The first eight bytes.
     pub first: [u8; 8],
-    /// The others, twelve as a rule.
+    /// The other bytes, usually twelve.
     pub second: &'a [u8],
 }
 
 impl Nonce<'_> {
-    /// The 20 bytes that native and SHA-2 logins are made with; `None`: there are others.
+    /// Returns the 20 bytes for native and SHA-2 logins; `None` if the nonce has another length.
     #[must_use]
     pub fn whole(self) -> Option<[u8; 20]> {
         let mut whole = [0; 20];
@@ -54,10 +55,11 @@ impl Nonce<'_> {
     }
 }
 
-/// Reads a server's first packet.
+/// Parses a server's first packet.
 ///
 /// # Errors
-/// It is neither a greeting of protocol 10 nor an error.
+///
+/// Fails if the packet is neither a greeting of protocol 10 nor an error.
 pub fn first(payload: &[u8]) -> Result<First<'_>, ProtocolError> {
     match payload.first() {
         Some(0xff) => ErrorReport::read(payload).map(First::Error),

@@ -1,7 +1,8 @@
-//! Logins as types: [`Accept`] towards clients, [`Join`] towards servers.
+//! Login state machines as types: [`ClientAuth`] for clients, [`ServerAuth`] for servers.
 //!
-//! Both consume themselves with every packet. Only the last step gives an [`Authenticated`] (or a
-//! [`Joined`]), and nothing else can make one but the caller's word for a certificate or for trust.
+//! Both consume themselves with every packet. Only the last step returns an [`Authenticated`] (or a
+//! [`ServerAuthResult`]). Without a login, only the caller can create one, for a certificate or for
+//! trust.
 
 mod check;
 mod client_auth;
@@ -21,70 +22,71 @@ use super::password::{native, sha2};
 #[cfg(test)]
 mod tests;
 
-/// A client that has proved who it is.
+/// Proof that a client has authenticated.
 #[derive(Debug)]
 pub struct Authenticated {
     user: Vec<u8>,
     credential: Credential,
 }
 
-/// What a login left that logs in to servers.
+/// Credential from a client's login that can log in to servers.
 #[derive(Clone)]
 pub enum Credential {
-    /// Nothing: the account has no password, or a credential must come from elsewhere.
+    /// None: the account has no password, or a credential must come from elsewhere.
     Nothing,
     /// SHA1(password), for accounts of `mysql_native_password`.
     Native(native::Key),
-    /// SHA256(password), for servers that have seen the user's password.
+    /// SHA256(password), for servers that have cached the user's password.
     Sha2(sha2::Key),
     /// The password.
     Password(Zeroizing<Vec<u8>>),
 }
 
-/// Who can listen to what is said.
+/// Confidentiality of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
-    /// Anybody on the way.
+    /// Plain: readable on the network.
     Plain,
-    /// Nobody: TLS or a Unix socket. A password may go as it is.
+    /// Encrypted or local: TLS or a Unix socket. A cleartext password may be sent.
     Secure,
 }
 
-/// Why a login ended, for the log; a client is told the same for a wrong password and an unknown
-/// user.
+/// Reason for a failed login, for the log. A client receives the same error for a wrong password
+/// and an unknown user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthFailure {
-    /// The password or its proof is wrong, or there is no such user.
+    /// The password or its proof is wrong, or the user is unknown.
     WrongPassword,
-    /// A packet that does not belong here, or is malformed.
+    /// An unexpected or malformed packet.
     Protocol,
-    /// The client cannot speak the plugin of its account.
+    /// The client does not support the plugin of its account.
     CannotSwitch,
-    /// The password itself is needed, and without TLS there is no key to encrypt it with.
+    /// The password itself is needed, and without TLS there is no key to encrypt it.
     NoKey,
-    /// The plugin sends the password as it is, over a connection where that was not allowed.
+    /// The plugin sends a cleartext password, over a connection where that is not allowed.
     CleartextNotAllowed,
-    /// The server asks for a plugin that we do not speak.
+    /// The server requests an unsupported plugin.
     Plugin,
-    /// The server asks for a plugin that our credential does not answer.
+    /// The server requests a plugin that the credential cannot answer.
     Credential,
-    /// The server has not seen this user's password yet and wants it; we only have a proof's key.
+    /// The server has not cached this user's password and requests it, but the credential is only a
+    /// key.
     PasswordNeeded,
-    /// The server wants the password encrypted, and its key is not known and may not be asked for.
+    /// The server requests the password encrypted, and its key is unknown and may not be requested.
     ServerKeyUnknown,
-    /// The server said no, with this number.
+    /// The server refused the login, with this error number.
     Server(u16),
 }
 
 impl Authenticated {
-    /// Who it is.
+    /// Returns the user's name.
     #[must_use]
     pub fn user(&self) -> &[u8] {
         &self.user
     }
 
-    /// What logs in to servers in its name.
+    /// Returns the credential for logins to servers as this user.
     #[must_use]
     pub fn credential(&self) -> &Credential {
         &self.credential
@@ -92,7 +94,7 @@ impl Authenticated {
 }
 
 impl AuthFailure {
-    /// The error's number to tell a client.
+    /// Returns the error number to send to a client.
     #[must_use]
     pub fn code(self) -> u16 {
         match self {
@@ -106,7 +108,7 @@ impl AuthFailure {
         }
     }
 
-    /// The SQLSTATE to tell a client.
+    /// Returns the SQLSTATE to send to a client.
     #[must_use]
     pub fn sqlstate(self) -> SqlState {
         match self {

@@ -160,7 +160,7 @@ impl Verifier {
 }
 
 impl Keys {
-    /// The keys of a password under a salt: costly, about 1 ms for 4,096 iterations.
+    /// Derives the keys of a password under a salt: costly, about 1 ms for 4,096 iterations.
     #[must_use]
     pub fn of_password(password: &[u8], salt: &[u8], iterations: u32) -> Self {
         let prepared = prepare(password);
@@ -184,12 +184,13 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// 32 bytes that belong to a user who does not exist.
+/// Returns 32 pseudorandom bytes for an unknown user.
 pub(crate) fn mock_bytes(purpose: &[u8], user: &[u8], secret: &[u8; 32]) -> [u8; 32] {
     hmac(secret, &[b"mock ", purpose, b" ", user])
 }
 
-/// SASLprep (RFC 4013); as the server does, a password that cannot be prepared is taken as it is.
+/// Applies SASLprep (RFC 4013); as on servers, a password that cannot be prepared is used
+/// unchanged.
 fn prepare(password: &[u8]) -> Zeroizing<Vec<u8>> {
     let prepared = str::from_utf8(password)
         .ok()
@@ -198,7 +199,7 @@ fn prepare(password: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(prepared.unwrap_or_else(|| password.to_vec()))
 }
 
-/// `Hi` of RFC 5802 §2.2.
+/// Computes `Hi` of RFC 5802 §2.2.
 fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
     let keyed = keyed(password);
     let mut last = {
@@ -226,7 +227,7 @@ fn xor(left: &mut [u8; 32], right: &[u8]) {
 fn keyed(key: &[u8]) -> Hmac<Sha256> {
     match Hmac::new_from_slice(key) {
         Ok(keyed) => keyed,
-        // HMAC takes keys of any length; this is not reached.
+        // Unreachable: HMAC accepts keys of any length.
         Err(_) => Hmac::new(&Default::default()),
     }
 }
@@ -247,8 +248,8 @@ fn decode_key(text: &[u8]) -> Option<[u8; 32]> {
     STANDARD.decode(text).ok()?.try_into().ok()
 }
 
-/// The attribute at the front of a message, which must be called `name`: its value, and the rest
-/// behind the comma (RFC 5802 §5.1: the order of attributes is fixed).
+/// Parses the first attribute of a message, which must have this name. Returns its value, and the
+/// rest after the comma (RFC 5802 §5.1: the order of attributes is fixed).
 fn attribute(message: &[u8], name: u8) -> Option<(&[u8], &[u8])> {
     let value = message.strip_prefix(&[name])?.strip_prefix(b"=")?;
     match memchr::memchr(b',', value) {
@@ -260,7 +261,7 @@ fn attribute(message: &[u8], name: u8) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// RFC 5802 §7: `r=` is printable ASCII but the comma.
+/// Returns whether `nonce` is printable ASCII, as required of `r=` (RFC 5802 §7).
 fn is_nonce(nonce: &[u8]) -> bool {
     !nonce.is_empty() && nonce.iter().all(u8::is_ascii_graphic)
 }

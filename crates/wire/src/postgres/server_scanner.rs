@@ -1,33 +1,34 @@
-//! Walks a server's bytes and stops only at what matters; rows and COPY data are stepped over.
+//! Scans a server's bytes and stops only at relevant messages; rows and COPY data are skipped.
 //!
-//! Give [`Boundaries::next`] what was read from the server and is not yet consumed. What it steps
-//! over may be passed on at once, whatever buffer borders it crosses; only a message that matters
-//! is held back until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
+//! Pass [`ServerScanner::next`] the bytes that were read from the server and are not yet consumed.
+//! Skipped bytes may be forwarded immediately, across any number of buffers. Only a relevant
+//! message is held until it is whole; of one longer than [`HELD_LENGTH_MAX`], only the beginning.
 
 use super::backend::{self, CommandTag, ErrorReport};
 use super::cursor::Cursor;
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Parsed, ProtocolError, TransactionStatus};
 
-/// The most bytes of one message that the caller must be able to hold together, but for a report.
-/// Messages that matter are tens of bytes, but an error can quote the query.
+/// The most bytes of one message that the caller must be able to hold, except for ParameterStatus.
+/// Relevant messages have tens of bytes, but an error can quote the query.
 pub const HELD_LENGTH_MAX: usize = 4096;
 
-/// The same of a ParameterStatus, which tells what its session has now: a search path may be long.
+/// The same limit for a ParameterStatus, which has a setting's new value: a search path may be
+/// long.
 pub const REPORT_LENGTH_MAX: usize = 128 * 1024;
 
-/// A message that matters to whoever follows the conversation.
+/// Message that is relevant to the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// `Z`
     ReadyForQuery(TransactionStatus),
-    /// `E`; of a very long one only the first fields, which have the SQLSTATE.
+    /// `E`; of a very long one only the first fields, which include the SQLSTATE.
     Error(ErrorReport<'a>),
-    /// `N`; may come at any time.
+    /// `N`; possible at any time.
     Notice(ErrorReport<'a>),
-    /// `A`; may come at any time.
+    /// `A`; possible at any time.
     Notification,
-    /// `S`; may come at any time. `None`: longer than we hold.
+    /// `S`; possible at any time. `None`: longer than [`REPORT_LENGTH_MAX`].
     ParameterStatus(Option<(&'a [u8], &'a [u8])>),
     /// `C`
     CommandComplete(CommandTag<'a>),
@@ -57,15 +58,15 @@ pub enum Event<'a> {
     CopyDone,
     /// `V`
     FunctionResult,
-    /// `R`, `K`, `v`: what belongs to a login (the tag).
+    /// `R`, `K`, `v`: a login message (the tag).
     Login(u8),
 }
 
-/// What lies ahead in the bytes.
+/// Result of one scan step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// `passed` bytes of no interest, then `length` bytes of this message. If the message is longer
-    /// than we hold, its remainder counts as passed in the next step.
+    /// `passed` irrelevant bytes, then `length` bytes of this message. If the message is longer
+    /// than its held part, the remainder counts as passed in the next step.
     Event {
         /// Bytes before the message: rows, COPY data.
         passed: usize,
@@ -74,45 +75,46 @@ pub enum Step<'a> {
         /// The message's length, or that of its held beginning.
         length: usize,
     },
-    /// Nothing more that matters, or not wholly: `passed` bytes may go, then there must be `need`.
+    /// No further relevant message, or not all of it: `passed` bytes may be forwarded, then `need`
+    /// bytes are required.
     Wait {
-        /// Bytes of no interest.
+        /// Irrelevant bytes.
         passed: usize,
-        /// How many bytes there must be after those before asking again can help.
+        /// How many bytes there must be after the passed ones before another attempt can succeed.
         need: usize,
     },
-    /// The server does not speak the protocol.
+    /// Protocol violation of the server.
     Invalid(ProtocolError),
 }
 
-/// Where in a message the last buffer ended.
+/// Scanner of one server's bytes: its position in the current message.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerScanner {
-    /// Bytes of the current message that are still to come and do not matter.
+    /// Bytes of the current message that are still to come and are irrelevant.
     skip: usize,
 }
 
 impl ServerScanner {
-    /// At the beginning of a message.
+    /// Creates a scanner at the beginning of a message.
     #[must_use]
     pub fn new() -> Self {
         ServerScanner::default()
     }
 
-    /// Whether the bytes consumed so far end where a message does.
+    /// Returns whether the bytes consumed so far end at the end of a message.
     #[must_use]
     pub fn is_at_border(&self) -> bool {
         self.skip == 0
     }
 
-    /// How many bytes are still to come of the message that the last step ended in.
+    /// Returns how many bytes are still to come of the message in which the last step ended.
     #[must_use]
     pub fn remainder(&self) -> usize {
         self.skip
     }
 
-    /// The next message that matters in `bytes`, which begin where the last step's consumed bytes
-    /// ended (`passed + length`, or `passed`).
+    /// Returns the next relevant message in `bytes`, which begin where the last step's consumed
+    /// bytes ended (`passed + length`, or `passed`).
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
         let mut passed = 0_usize;
         loop {
@@ -162,7 +164,7 @@ impl ServerScanner {
     }
 }
 
-/// How much of a message we want to see: nothing of bodies that only matter by being there.
+/// Returns how much of a message to hold: only the header if its presence is all that matters.
 fn held_length(tag: u8) -> usize {
     match tag {
         b'T' | b't' | b'G' | b'H' | b'W' | b'V' | b'A' | b'R' | b'K' | b'v' => HEADER_LENGTH,

@@ -1,18 +1,20 @@
-//! A client's first packet, before messages have tags (§54.2.1, §54.2.11, §54.7 "StartupMessage").
+//! Parses a client's first packet, before messages have tags (§54.2.1, §54.2.11, §54.7
+//! "StartupMessage").
 
 use std::borrow::Cow;
 
 use super::cursor::Cursor;
 use super::{Parsed, ProtocolError};
 
-/// The longest first packet taken from a stranger; servers take 10,000 bytes.
+/// The longest first packet accepted from an unauthenticated client; servers accept 10,000 bytes.
 pub const LENGTH_MAX: u32 = 16 * 1024;
 
-/// The newest minor version of protocol 3 spoken here (PostgreSQL 18: longer cancel keys).
+/// The newest supported minor version of protocol 3 (PostgreSQL 18: longer cancel keys).
 pub const MINOR_MAX: u16 = 2;
 
-/// The first byte of a TLS handshake record: a connection that starts TLS without asking
-/// (§54.2.12), which must offer ALPN `postgresql`. No length field a server takes begins with it.
+/// The first byte of a TLS handshake record: a connection that starts TLS without SSLRequest
+/// (§54.2.12), which must offer ALPN `postgresql`. No length field that a server accepts begins
+/// with it.
 pub const TLS_FIRST_BYTE: u8 = 0x16;
 
 /// The one ALPN protocol name, mandatory when TLS is started without SSLRequest.
@@ -23,26 +25,26 @@ const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSSENC: u32 = 80_877_104;
 
-/// What a connection begins with.
+/// First packet of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First<'a> {
     /// A TLS handshake; no byte of it is consumed.
     DirectTls,
-    /// Answer one byte, `S` or `N`. Whatever the client sent after it before the answer is an
-    /// attack or a fault and ends the connection (CVE-2021-23214).
+    /// SSLRequest: answer one byte, `S` or `N`. Any byte that the client sent after it before the
+    /// answer is an attack or an error and ends the connection (CVE-2021-23214).
     SslRequest,
     /// As [`First::SslRequest`], for encryption by GSSAPI.
     GssEncRequest,
-    /// Cancel what another connection does; there is no answer, the connection closes.
+    /// CancelRequest for another connection; there is no reply, and the connection is closed.
     Cancel(CancelKey<'a>),
-    /// The wish to log in.
+    /// StartupMessage: a login.
     Startup(Startup<'a>),
 }
 
-/// What a server gave in BackendKeyData, shown again to cancel.
+/// Key from a server's BackendKeyData, which a cancel request must present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CancelKey<'a> {
-    /// The server's process id, or what stood for it.
+    /// The server's process id, or its substitute.
     pub process: u32,
     /// The secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
     pub secret: &'a [u8],
@@ -51,12 +53,12 @@ pub struct CancelKey<'a> {
 /// A StartupMessage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Startup<'a> {
-    /// The minor version of protocol 3 that the client asks for.
+    /// The minor version of protocol 3 that the client requests.
     pub minor: u16,
     parameters: &'a [u8],
 }
 
-/// What a client wants to replicate (parameter `replication`).
+/// Replication mode that a client requests (parameter `replication`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replication {
     /// An ordinary session.
@@ -67,7 +69,7 @@ pub enum Replication {
     Logical,
 }
 
-/// Reads what a connection begins with.
+/// Parses the first packet of a connection.
 #[must_use]
 pub fn first(bytes: &[u8]) -> Parsed<First<'_>> {
     if bytes.first() == Some(&TLS_FIRST_BYTE) {
@@ -100,7 +102,7 @@ pub fn first(bytes: &[u8]) -> Parsed<First<'_>> {
     }
 }
 
-/// What can be refused before the body has arrived.
+/// Checks the code and the length before the body has arrived.
 fn check_code(code: u32, length: u32) -> Result<(), ProtocolError> {
     match code {
         SSL | GSSENC if length != 8 => Err(ProtocolError::TooLong { tag: 0, length }),
@@ -134,7 +136,8 @@ fn read(code: u32, body: &[u8]) -> Result<First<'_>, ProtocolError> {
     }
 }
 
-/// The list without its terminator; `None` if it is not pairs and one zero at the very end.
+/// Returns the list without its terminator; `None` unless it consists of pairs and one zero at the
+/// very end.
 fn whole_pairs(body: &[u8]) -> Option<&[u8]> {
     let (last, list) = body.split_last()?;
     if *last != 0 {
@@ -152,13 +155,13 @@ fn whole_pairs(body: &[u8]) -> Option<&[u8]> {
 }
 
 impl<'a> Startup<'a> {
-    /// Every name and value, in the order sent; also those that begin with `_pq_.`.
+    /// Returns every name and value, in the order sent; also those that begin with `_pq_.`.
     pub fn parameters(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = Cursor(self.parameters);
         std::iter::from_fn(move || Some((rest.text()?, rest.text()?)))
     }
 
-    /// The settings of the session: all parameters but those with a meaning of their own
+    /// Returns the settings of the session: all parameters except those with a meaning of their own
     /// (`user`, `database`, `options`, `replication`, `_pq_.*`).
     pub fn settings(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let own = |name: &[u8]| {
@@ -168,29 +171,29 @@ impl<'a> Startup<'a> {
         self.parameters().filter(move |(name, _)| !own(name))
     }
 
-    /// The last value of a parameter, which is the one that servers take.
+    /// Returns the last value of a parameter, which is the one that servers use.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
         let values = self.parameters().filter(|(found, _)| *found == name);
         values.map(|(_, value)| value).last()
     }
 
-    /// Who wants to log in.
+    /// Returns the user that logs in.
     #[must_use]
     pub fn user(&self) -> Option<&'a [u8]> {
         self.get(b"user")
     }
 
-    /// The database: the one named, else that called as the user.
+    /// Returns the named database; by default the one with the user's name.
     #[must_use]
     pub fn database(&self) -> &'a [u8] {
         let named = self.get(b"database").filter(|name| !name.is_empty());
         named.or_else(|| self.user()).unwrap_or_default()
     }
 
-    /// Whether the client wants to replicate. `database` is the one spelling of logical
-    /// replication; whatever else is not a spelling of "off" is taken for a physical one: a server
-    /// refuses it unless it is.
+    /// Returns the requested replication mode. `database` is the only spelling of logical
+    /// replication. Every other value that is not a spelling of "off" counts as physical: a server
+    /// refuses it if it is invalid.
     #[must_use]
     pub fn replication(&self) -> Replication {
         match self.get(b"replication") {
@@ -201,28 +204,29 @@ impl<'a> Startup<'a> {
         }
     }
 
-    /// Protocol options (`_pq_.*`) that the client asks for; we know none of them.
+    /// Returns the protocol options (`_pq_.*`) that the client requests; Evenkeel supports none of
+    /// them.
     pub fn protocol_options(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let names = self.parameters().map(|(name, _)| name);
         names.filter(|name| name.starts_with(b"_pq_."))
     }
 
-    /// The minor version that will be spoken: what the client asks for, at most `minor_max`.
+    /// Returns the minor version to use: the requested one, at most `minor_max`.
     #[must_use]
     pub fn agreed_minor(&self, minor_max: u16) -> u16 {
         self.minor.min(minor_max)
     }
 
-    /// Whether NegotiateProtocolVersion must be sent, once: §54.2.1 "if the server does not support
-    /// the minor version … or there are unrecognized protocol options".
+    /// Returns whether NegotiateProtocolVersion must be sent, once: §54.2.1 "if the server does not
+    /// support the minor version … or there are unrecognized protocol options".
     #[must_use]
     pub fn must_negotiate(&self, minor_max: u16) -> bool {
         self.minor > minor_max || self.protocol_options().next().is_some()
     }
 
-    /// The settings inside `options` (`-c name=value`, `--name=value`), in order.
+    /// Returns the settings inside `options` (`-c name=value`, `--name=value`), in order.
     ///
-    /// `None` for a part that is anything else: another command-line switch of the server.
+    /// `None` for any other part: another command-line switch of the server.
     pub fn options(&self) -> impl Iterator<Item = Option<Setting<'a>>> + use<'a> {
         let mut words = OptionWords(self.get(b"options").unwrap_or_default());
         std::iter::from_fn(move || {
@@ -237,7 +241,7 @@ impl<'a> Startup<'a> {
     }
 }
 
-/// As servers read a boolean: the beginning of a word will do that no other word has, in any case.
+/// Returns whether servers parse the value as false: any unambiguous prefix of a word, in any case.
 fn is_off(value: &[u8]) -> bool {
     let begins = |word: &[u8]| {
         let beginning = word.get(..value.len());
@@ -247,7 +251,7 @@ fn is_off(value: &[u8]) -> bool {
     is_clear && (value == b"0" || [&b"false"[..], b"no", b"off"].into_iter().any(begins))
 }
 
-/// A setting given on the command line.
+/// A setting from the command line in `options`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting<'a> {
     word: Cow<'a, [u8]>,
@@ -265,7 +269,7 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// The setting's name; servers take `-` for `_` in it.
+    /// Returns the setting's name; servers treat `-` as `_` in it.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.word
@@ -273,7 +277,7 @@ impl<'a> Setting<'a> {
             .unwrap_or_default()
     }
 
-    /// The value as written, without the backslashes that protected its blanks.
+    /// Returns the value as written, without the backslashes that escaped its blanks.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         let value = self.word.get(self.name_end..).unwrap_or_default();
@@ -281,7 +285,8 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// The words of `options`: blanks part them, a backslash protects the next byte (§54.7).
+/// Iterator over the words of `options`: separated by blanks; a backslash escapes the next byte
+/// (§54.7).
 struct OptionWords<'a>(&'a [u8]);
 
 impl<'a> Iterator for OptionWords<'a> {

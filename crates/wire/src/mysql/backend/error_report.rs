@@ -1,38 +1,39 @@
-//! An ERR packet.
+//! Parses and classifies ERR packets.
 
 use crate::mysql::cursor::Cursor;
 
-/// Five characters that SQL defines.
+/// A five-character SQLSTATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SqlState(pub [u8; 5]);
 
 impl SqlState {
-    /// Nothing more exact is known.
+    /// General error.
     pub const GENERAL: SqlState = SqlState(*b"HY000");
-    /// The connection was lost, or could not be made.
+    /// The connection was lost, or could not be established.
     pub const CONNECTION: SqlState = SqlState(*b"08S01");
     /// Wrong password, unknown user.
     pub const ACCESS: SqlState = SqlState(*b"28000");
 }
 
-/// An error, as the server reports it.
+/// Error report of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorReport<'a> {
-    /// The number that servers and clients know.
+    /// Error number.
     pub code: u16,
-    /// Missing before the handshake ends.
+    /// SQLSTATE; `None` before the handshake ends.
     pub sqlstate: Option<SqlState>,
-    /// Words for people.
+    /// Human-readable text.
     pub message: &'a [u8],
-    /// Its packet is numbered as the first one of a conversation: it answers nothing.
+    /// True if the sequence number is that of the first packet of a conversation: the error answers
+    /// no command.
     pub is_unasked: bool,
 }
 
 impl<'a> ErrorReport<'a> {
-    /// MariaDB's report of progress; the reply goes on.
+    /// MariaDB's progress report; the reply continues after it.
     pub const PROGRESS: u16 = 0xffff;
 
-    /// Reads an ERR packet, or the beginning of a long one.
+    /// Parses an ERR packet, or the beginning of a long one.
     #[must_use]
     pub fn read(payload: &'a [u8]) -> Option<Self> {
         let mut body = Cursor(payload);
@@ -54,43 +55,44 @@ impl<'a> ErrorReport<'a> {
         })
     }
 
-    /// Whether it says that this server cannot write, or not now: a write may go elsewhere, for the
-    /// server has done nothing.
+    /// Returns whether the server rejects writes, permanently or for now. A write may be retried on
+    /// another server, because it was not executed.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         match self.code {
-            // ER_OPTION_PREVENTS_STATEMENT, of whatever option.
+            // ER_OPTION_PREVENTS_STATEMENT, for any option.
             1290 => memchr::memmem::find(self.message, b"read-only").is_some(),
             // ER_READ_ONLY_MODE
             code => code == 1836,
         }
     }
 
-    /// Whether a Galera node that has lost its cluster, or has not joined it yet, refuses whatever
-    /// it is asked.
+    /// Returns whether this is a Galera node that has lost its cluster, or not joined it yet, and
+    /// therefore rejects all commands.
     #[must_use]
     pub fn is_without_cluster(&self) -> bool {
-        // ER_UNKNOWN_COM_ERROR, in other words than for an unknown command
+        // ER_UNKNOWN_COM_ERROR, with another text than for an unknown command
         self.code == 1047 && self.message.starts_with(b"WSREP")
     }
 
-    /// Whether the server had ended the connection before it read what was sent last: its packet is
-    /// no answer, and numbered as none.
+    /// Returns whether the server had closed the connection before it read the last command: the
+    /// packet is not a reply, and its sequence number shows that.
     #[must_use]
     pub fn is_unread(&self) -> bool {
-        // ER_CLIENT_INTERACTION_TIMEOUT, which MySQL says where nothing comes for wait_timeout. As
-        // an answer it is MariaDB's ER_REFERENCED_TRG_DOES_NOT_EXIST, or what a SIGNAL says.
+        // ER_CLIENT_INTERACTION_TIMEOUT, which MySQL sends after wait_timeout without a command. As
+        // a reply it is MariaDB's ER_REFERENCED_TRG_DOES_NOT_EXIST, or an error of SIGNAL.
         self.code == 4031 && self.is_unasked
     }
 
-    /// Whether the server has no place for more connections: that is not death.
+    /// Returns whether the server's connection limit is reached, which does not mean that it is
+    /// down.
     #[must_use]
     pub fn is_full(&self) -> bool {
         // ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED
         matches!(self.code, 1040 | 1203 | 1226)
     }
 
-    /// Whether the server ends the connection with it.
+    /// Returns whether the server closes the connection after the error.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, ER_NET_*, ER_CONNECTION_KILLED,

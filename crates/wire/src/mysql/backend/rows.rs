@@ -1,11 +1,12 @@
-//! Rows of a result.
+//! Parses the rows of a result.
 
 use crate::mysql::cursor::Cursor;
 
 /// The first byte of a NULL.
 const NULL: u8 = 0xfb;
 
-/// The values of a row of the text protocol, `None` for NULL; ends at the first that is malformed.
+/// Returns the values of a row of the text protocol, `None` for NULL; ends at the first malformed
+/// one.
 pub fn values(payload: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = Cursor(payload);
     std::iter::from_fn(move || match rest.0.first()? {
@@ -14,9 +15,9 @@ pub fn values(payload: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// The same of the binary protocol, where all of these columns are texts.
+/// Returns the values of a row of the binary protocol in which all columns are texts.
 pub fn texts(payload: &[u8], columns: usize) -> impl Iterator<Item = Option<&[u8]>> {
-    // Behind the header, two bits are reserved before those of the NULLs.
+    // In the NULL bitmap after the header, the first two bits are reserved.
     let nulls = payload.get(1..).unwrap_or_default();
     let mut rest = Cursor(
         nulls

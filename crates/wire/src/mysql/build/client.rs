@@ -1,4 +1,4 @@
-//! What a client sends.
+//! Encodes client packets.
 
 use super::{packet, put_lenenc_bytes, put_short_bytes, put_text, put_u16, put_u32};
 use crate::mysql::StatementId;
@@ -6,50 +6,52 @@ use crate::mysql::flags::Capabilities;
 use crate::mysql::frontend::Code;
 use crate::mysql::startup::Attributes;
 
-/// What a handshake response says.
+/// Fields of a handshake response.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ResponseFields<'a> {
-    /// What we can do and the server offered; which fields follow hangs on them.
+    /// Capabilities that Evenkeel supports and the server offered; they determine which fields
+    /// follow.
     pub capabilities: Capabilities,
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: u8,
-    /// Who we are.
+    /// User name.
     pub user: &'a [u8],
-    /// The proof of the password.
+    /// Proof of the password.
     pub proof: &'a [u8],
-    /// The schema to begin in; written if the capabilities say so.
+    /// Initial schema; written if the capabilities include it.
     pub schema: &'a [u8],
-    /// What the proof was made with.
+    /// Authentication plugin of the proof.
     pub plugin: &'a [u8],
-    /// What we say about ourselves.
+    /// Connection attributes of Evenkeel.
     pub attributes: Attributes<'a>,
-    /// The level of zstd compression.
+    /// Level of zstd compression.
     pub zstd_level: u8,
 }
 
-/// What COM_CHANGE_USER says.
+/// Fields of COM_CHANGE_USER.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChangeUserFields<'a> {
-    /// What both can do; which fields follow hangs on them.
+    /// Agreed capabilities; they determine which fields follow.
     pub capabilities: Capabilities,
-    /// Who we want to be.
+    /// The new user.
     pub user: &'a [u8],
-    /// The proof of the password.
+    /// Proof of the password.
     pub proof: &'a [u8],
-    /// The schema; empty: none.
+    /// Schema; empty for none.
     pub schema: &'a [u8],
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: u16,
-    /// What the proof was made with.
+    /// Authentication plugin of the proof.
     pub plugin: &'a [u8],
-    /// What we say about ourselves.
+    /// Connection attributes of Evenkeel.
     pub attributes: Attributes<'a>,
 }
 
-/// The longest packet that we say we take: there is no limit, for nothing is collected.
+/// The longest packet announced to servers: Evenkeel has no limit, because it does not collect
+/// packets.
 const PACKET_LENGTH_MAX: u32 = 1 << 30;
 
-/// The wish for TLS.
+/// Writes SSLRequest.
 pub fn ssl_request(out: &mut Vec<u8>, sequence: u8, capabilities: Capabilities, collation: u8) {
     let capabilities = capabilities.with(Capabilities::SSL);
     packet(out, sequence, |out| {
@@ -57,7 +59,7 @@ pub fn ssl_request(out: &mut Vec<u8>, sequence: u8, capabilities: Capabilities, 
     });
 }
 
-/// The wish to log in.
+/// Writes a handshake response.
 pub fn response(out: &mut Vec<u8>, sequence: u8, fields: &ResponseFields<'_>) {
     let has = |capability| fields.capabilities.has(capability);
     packet(out, sequence, |out| {
@@ -88,14 +90,14 @@ fn put_beginning(out: &mut Vec<u8>, capabilities: Capabilities, collation: u8) {
     put_u32(out, PACKET_LENGTH_MAX);
     out.push(collation);
     out.extend_from_slice(&[0; 19]);
-    // MariaDB's bits count only where the first one is not set.
+    // MariaDB's capability bits are valid only where the first bit is not set.
     put_u32(
         out,
         Capabilities::of(capabilities.common(), capabilities.extended()).extended(),
     );
 }
 
-/// A command and what follows it.
+/// Writes a command and its body.
 pub fn command(out: &mut Vec<u8>, code: Code, body: &[u8]) {
     packet(out, 0, |out| {
         out.push(code as u8);
@@ -103,12 +105,13 @@ pub fn command(out: &mut Vec<u8>, code: Code, body: &[u8]) {
     });
 }
 
-/// COM_QUERY, on a connection without query attributes.
+/// Writes COM_QUERY, for a connection without query attributes.
 pub fn query(out: &mut Vec<u8>, text: &[u8]) {
     command(out, Code::Query, text);
 }
 
-/// COM_QUERY on a connection with query attributes. `attributes`: as read, empty: none.
+/// Writes COM_QUERY, for a connection with query attributes. `attributes` are as parsed; empty for
+/// none.
 pub fn query_with_attributes(out: &mut Vec<u8>, attributes: &[u8], text: &[u8]) {
     packet(out, 0, |out| {
         out.push(Code::Query as u8);
@@ -120,12 +123,12 @@ pub fn query_with_attributes(out: &mut Vec<u8>, attributes: &[u8], text: &[u8]) 
     });
 }
 
-/// COM_STMT_PREPARE
+/// Writes COM_STMT_PREPARE.
 pub fn prepare(out: &mut Vec<u8>, text: &[u8]) {
     command(out, Code::StmtPrepare, text);
 }
 
-/// COM_STMT_EXECUTE; `values` from the number of executions on.
+/// Writes COM_STMT_EXECUTE; `values` begin with the number of executions.
 pub fn execute(out: &mut Vec<u8>, statement: StatementId, flags: u8, values: &[u8]) {
     packet(out, 0, |out| {
         out.push(Code::StmtExecute as u8);
@@ -135,7 +138,7 @@ pub fn execute(out: &mut Vec<u8>, statement: StatementId, flags: u8, values: &[u
     });
 }
 
-/// COM_STMT_SEND_LONG_DATA
+/// Writes COM_STMT_SEND_LONG_DATA.
 pub fn long_data(out: &mut Vec<u8>, statement: StatementId, parameter: u16, data: &[u8]) {
     packet(out, 0, |out| {
         out.push(Code::StmtSendLongData as u8);
@@ -145,7 +148,7 @@ pub fn long_data(out: &mut Vec<u8>, statement: StatementId, parameter: u16, data
     });
 }
 
-/// COM_STMT_FETCH
+/// Writes COM_STMT_FETCH.
 pub fn fetch(out: &mut Vec<u8>, statement: StatementId, rows_max: u32) {
     packet(out, 0, |out| {
         out.push(Code::StmtFetch as u8);
@@ -154,22 +157,22 @@ pub fn fetch(out: &mut Vec<u8>, statement: StatementId, rows_max: u32) {
     });
 }
 
-/// COM_STMT_CLOSE
+/// Writes COM_STMT_CLOSE.
 pub fn close(out: &mut Vec<u8>, statement: StatementId) {
     command(out, Code::StmtClose, &statement.0.to_le_bytes());
 }
 
-/// COM_INIT_DB
+/// Writes COM_INIT_DB.
 pub fn init_db(out: &mut Vec<u8>, schema: &[u8]) {
     command(out, Code::InitDb, schema);
 }
 
-/// COM_SET_OPTION
+/// Writes COM_SET_OPTION.
 pub fn set_option(out: &mut Vec<u8>, multi_statements: bool) {
     command(out, Code::SetOption, &[u8::from(!multi_statements), 0]);
 }
 
-/// COM_CHANGE_USER
+/// Writes COM_CHANGE_USER.
 pub fn change_user(out: &mut Vec<u8>, fields: &ChangeUserFields<'_>) {
     let has = |capability| fields.capabilities.has(capability);
     packet(out, 0, |out| {

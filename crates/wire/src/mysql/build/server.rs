@@ -1,40 +1,40 @@
-//! What a server sends.
+//! Encodes server packets.
 
 use super::{packet, put_lenenc, put_lenenc_bytes, put_text, put_u16, put_u32};
 use crate::mysql::backend::{self, Eof, OkPacket, PrepareOk, SqlState};
 use crate::mysql::flags::{Capabilities, Status};
 
-/// What a greeting says.
+/// Fields of a greeting.
 #[derive(Debug, Clone, Copy)]
 pub struct GreetingFields<'a> {
-    /// The version; MariaDB's clients know MariaDB by it.
+    /// Server version; MariaDB's clients detect MariaDB by it.
     pub version: &'a [u8],
-    /// The connection's number.
+    /// Connection id.
     pub connection: u32,
-    /// What we offer.
+    /// Capabilities that Evenkeel offers.
     pub capabilities: Capabilities,
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: u8,
     /// The status.
     pub status: Status,
-    /// Random, without zero bytes.
+    /// Random nonce, without zero bytes.
     pub nonce: &'a [u8; 20],
-    /// The plugin that we begin with.
+    /// Initial authentication plugin.
     pub plugin: &'a [u8],
 }
 
-/// An error of ours.
+/// Error of Evenkeel.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorText<'a> {
-    /// The number that clients know.
+    /// Error number.
     pub code: u16,
-    /// The SQLSTATE that goes with it.
+    /// SQLSTATE of the error.
     pub sqlstate: SqlState,
-    /// What happened, whose fault, what to do.
+    /// What happened, the cause, and what to do.
     pub message: &'a [u8],
 }
 
-/// HandshakeV10.
+/// Writes HandshakeV10.
 pub fn greeting(out: &mut Vec<u8>, fields: &GreetingFields<'_>) {
     let (first, second) = fields.nonce.split_at_checked(8).unwrap_or_default();
     let common = fields.capabilities.common();
@@ -57,7 +57,7 @@ pub fn greeting(out: &mut Vec<u8>, fields: &GreetingFields<'_>) {
     });
 }
 
-/// AuthSwitchRequest: prove it with this plugin.
+/// Writes AuthSwitchRequest: authenticate with this plugin.
 pub fn auth_switch(out: &mut Vec<u8>, sequence: u8, plugin: &[u8], data: &[u8]) {
     packet(out, sequence, |out| {
         out.push(backend::EOF);
@@ -66,7 +66,7 @@ pub fn auth_switch(out: &mut Vec<u8>, sequence: u8, plugin: &[u8], data: &[u8]) 
     });
 }
 
-/// AuthMoreData
+/// Writes AuthMoreData.
 pub fn auth_more_data(out: &mut Vec<u8>, sequence: u8, data: &[u8]) {
     packet(out, sequence, |out| {
         out.push(backend::AUTH_MORE_DATA);
@@ -74,12 +74,12 @@ pub fn auth_more_data(out: &mut Vec<u8>, sequence: u8, data: &[u8]) {
     });
 }
 
-/// OK. Capabilities are those agreed on with whom it is for.
+/// Writes OK. `agreed` are the capabilities of the receiver's connection.
 pub fn ok(out: &mut Vec<u8>, sequence: u8, ok: &OkPacket<'_>, agreed: Capabilities) -> u8 {
     packet(out, sequence, |out| put_ok(out, backend::OK, ok, agreed))
 }
 
-/// The OK that ends a result where there are no EOF packets.
+/// Writes the OK that ends a result where there are no EOF packets.
 pub fn ok_as_eof(out: &mut Vec<u8>, sequence: u8, ok: &OkPacket<'_>, agreed: Capabilities) -> u8 {
     packet(out, sequence, |out| put_ok(out, backend::EOF, ok, agreed))
 }
@@ -96,8 +96,8 @@ fn put_ok(out: &mut Vec<u8>, header: u8, ok: &OkPacket<'_>, agreed: Capabilities
     put_lenenc(out, ok.last_insert_id);
     put_u16(out, status.0);
     put_u16(out, ok.warnings);
-    // The documentation has it without a length where there are no trackers; servers and clients
-    // have always had one.
+    // Documented without a length if there are no trackers; servers and clients have always used
+    // one.
     if tracks || !ok.info.is_empty() {
         put_lenenc_bytes(out, ok.info);
     }
@@ -106,7 +106,7 @@ fn put_ok(out: &mut Vec<u8>, header: u8, ok: &OkPacket<'_>, agreed: Capabilities
     }
 }
 
-/// EOF
+/// Writes EOF.
 pub fn eof(out: &mut Vec<u8>, sequence: u8, eof: Eof) -> u8 {
     packet(out, sequence, |out| {
         out.push(backend::EOF);
@@ -115,7 +115,7 @@ pub fn eof(out: &mut Vec<u8>, sequence: u8, eof: Eof) -> u8 {
     })
 }
 
-/// ERR
+/// Writes ERR.
 pub fn error(out: &mut Vec<u8>, sequence: u8, error: &ErrorText<'_>) -> u8 {
     packet(out, sequence, |out| {
         out.push(backend::ERROR);
@@ -126,7 +126,7 @@ pub fn error(out: &mut Vec<u8>, sequence: u8, error: &ErrorText<'_>) -> u8 {
     })
 }
 
-/// The first packet of a result whose columns are described.
+/// Writes the first packet of a result that has column definitions.
 pub fn column_count(out: &mut Vec<u8>, sequence: u8, count: u64, agreed: Capabilities) -> u8 {
     packet(out, sequence, |out| {
         put_lenenc(out, count);
@@ -136,7 +136,7 @@ pub fn column_count(out: &mut Vec<u8>, sequence: u8, count: u64, agreed: Capabil
     })
 }
 
-/// The definition of a column of text (VARCHAR, utf8mb4) that belongs to no table.
+/// Writes the definition of a text column (VARCHAR, utf8mb4) that belongs to no table.
 pub fn column(out: &mut Vec<u8>, sequence: u8, name: &[u8], agreed: Capabilities) -> u8 {
     packet(out, sequence, |out| {
         put_lenenc_bytes(out, b"def");
@@ -158,7 +158,7 @@ pub fn column(out: &mut Vec<u8>, sequence: u8, name: &[u8], agreed: Capabilities
     })
 }
 
-/// A row of a text result; `None`: NULL.
+/// Writes a row of a text result; `None` is NULL.
 pub fn text_row(out: &mut Vec<u8>, sequence: u8, values: &[Option<&[u8]>]) -> u8 {
     packet(out, sequence, |out| {
         for value in values {
@@ -170,7 +170,7 @@ pub fn text_row(out: &mut Vec<u8>, sequence: u8, values: &[Option<&[u8]>]) -> u8
     })
 }
 
-/// The end of a result's rows, or of its columns where EOFs are not deprecated.
+/// Writes the end of a result's rows, or of its columns where EOFs are not deprecated.
 pub fn result_end(out: &mut Vec<u8>, sequence: u8, status: Status, agreed: Capabilities) -> u8 {
     if !agreed.has(Capabilities::DEPRECATE_EOF) {
         let warnings = 0;
@@ -183,7 +183,7 @@ pub fn result_end(out: &mut Vec<u8>, sequence: u8, status: Status, agreed: Capab
     ok_as_eof(out, sequence, &ok, agreed)
 }
 
-/// The answer to COM_STMT_PREPARE; column definitions follow if the counts say so.
+/// Writes the reply to COM_STMT_PREPARE; column definitions follow if the counts are not zero.
 pub fn prepare_ok(out: &mut Vec<u8>, sequence: u8, ok: &PrepareOk) -> u8 {
     packet(out, sequence, |out| {
         out.push(backend::OK);
@@ -195,7 +195,7 @@ pub fn prepare_ok(out: &mut Vec<u8>, sequence: u8, ok: &PrepareOk) -> u8 {
     })
 }
 
-/// Asks a client for a file.
+/// Writes the request for a client's local file.
 pub fn local_infile(out: &mut Vec<u8>, sequence: u8, name: &[u8]) -> u8 {
     packet(out, sequence, |out| {
         out.push(backend::LOCAL_INFILE);

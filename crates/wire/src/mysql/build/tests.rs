@@ -1,4 +1,4 @@
-//! What is written is read again as it was meant, and cut anywhere it is not.
+//! Encoded packets are parsed with the same fields; truncated ones are refused.
 
 use super::*;
 use crate::mysql::backend::{self, ErrorReport, Login, OkPacket, PrepareOk, SqlState};

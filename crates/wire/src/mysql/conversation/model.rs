@@ -1,4 +1,4 @@
-//! A model of a server: it does what commands of a few letters say, as MySQL and MariaDB would.
+//! A model server: it executes commands of a few letters as MySQL and MariaDB would.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::mysql::frontend::{self, Request};
 #[derive(Debug, Default)]
 struct Prepared {
     text: Vec<u8>,
-    /// Rows that an open cursor has left.
+    /// Rows left in an open cursor.
     cursor: Option<u32>,
     long_data: bool,
 }
@@ -26,7 +26,7 @@ pub(super) struct Server {
     statements: BTreeMap<u32, Prepared>,
     next: u32,
     last: Option<u32>,
-    /// The number of the packet that answers a file.
+    /// Sequence number of the packet that answers a file.
     file: Option<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Server {
         self.input.is_empty() && !self.in_transaction && self.file.is_none() && !held
     }
 
-    /// Handles one packet's payload; whether there was one.
+    /// Handles one packet's payload. Returns whether there was one.
     pub(super) fn step(&mut self) -> bool {
         let Some(payload) = self.input.pop_front() else {
             return false;
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    /// Statements of a text, one word each.
+    /// Executes the statements of a text, one word each.
     fn query(&mut self, text: &[u8]) {
         let mut sequence = 1;
         let words: Vec<_> = text.split(|byte| *byte == b';').collect();
@@ -203,7 +203,7 @@ impl Server {
         }
     }
 
-    /// One row at a time, whatever was asked for.
+    /// Returns one row at a time, regardless of the requested number.
     fn fetch(&mut self, id: u32) {
         let left = self.statements.get_mut(&id).and_then(|one| {
             let left = one.cursor?.checked_sub(1);

@@ -1,24 +1,25 @@
-//! What the prepared statements of a server connection hold: cursors, values sent in advance.
+//! Tracks the cursors and advance values of a server connection's prepared statements.
 
 use crate::mysql::StatementId;
 
-/// Statements that hold something are few: those of one client, between two of its commands.
+/// Statements with open cursors or advance values. They are few: those of one client, between two
+/// of its commands.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     cursors: Vec<StatementId>,
     long_data: Vec<StatementId>,
-    /// The last one prepared, unless that failed or it was closed.
+    /// The statement prepared last, unless that failed or it was closed.
     last: Option<StatementId>,
 }
 
-/// Which statement a number means.
+/// Statement that an id refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolved {
-    /// This one.
+    /// A known statement.
     Known(StatementId),
-    /// The one whose COM_STMT_PREPARE was sent last and is not yet answered.
+    /// The statement whose COM_STMT_PREPARE was sent last and is not answered yet.
     Pending,
-    /// None: the server will say so.
+    /// No statement: the server will report an error.
     Unknown,
 }
 
@@ -44,7 +45,8 @@ impl Statements {
         }
     }
 
-    /// `None`: it failed, and MariaDB forgets the one before.
+    /// Sets the last prepared statement. `None`: the preparation failed, and MariaDB drops the
+    /// previous one.
     pub(super) fn prepared(&mut self, statement: Option<StatementId>) {
         self.last = statement;
     }
@@ -55,8 +57,8 @@ impl Statements {
         }
     }
 
-    /// An execution uses up what was sent in advance, even if it fails, and closes the cursor of
-    /// the execution before.
+    /// Marks an execution. It consumes the values sent in advance, even if it fails, and closes the
+    /// cursor of the previous execution.
     pub(super) fn executed(&mut self, statement: StatementId, cursor: bool) {
         let Some(statement) = self.number(statement) else {
             return;

@@ -1,4 +1,4 @@
-//! Histories of clients against the model server, by hand and by chance.
+//! Client histories against the model server, scripted and random.
 
 use super::model::Server;
 use super::*;
@@ -10,16 +10,16 @@ use crate::mysql::{Parsed, build};
 const NEW: Capabilities = Capabilities::DEPRECATE_EOF;
 const OLD: Capabilities = Capabilities(0);
 
-/// A client, the conversation in the middle, and two servers: one behind the conversation, one that
-/// hears the client alone and is the measure.
+/// A client, the conversation, and two servers: one is reached through the conversation. The other
+/// receives only the client's commands and is the reference.
 struct Rig {
     server: Server,
     measure: Server,
     conversation: Conversation,
     boundaries: ServerScanner,
-    /// What the server has said and was not yet read.
+    /// Bytes that the server has sent and that were not read yet.
     unread: Vec<u8>,
-    /// What the client has seen.
+    /// Bytes that the client has received.
     seen: Vec<u8>,
     prepared: Vec<StatementId>,
     failures: usize,
@@ -59,7 +59,7 @@ impl Rig {
         self.drain_due();
     }
 
-    /// A COM_PING that the rig answers itself.
+    /// Sends a COM_PING that the rig answers itself.
     fn answered_ping(&mut self) {
         let mut bytes = Vec::new();
         build::command(&mut bytes, Code::Ping, b"");
@@ -78,7 +78,7 @@ impl Rig {
         }
     }
 
-    /// The client's file, once it is wanted.
+    /// Sends the client's file, once it is requested.
     fn file(&mut self) {
         for piece in [&b"one"[..], b""] {
             self.measure.input.push_back(piece.to_vec());
@@ -87,7 +87,7 @@ impl Rig {
         self.conversation.file_sent();
     }
 
-    /// The server handles so many packets, and so many bytes of what it says are read.
+    /// Lets the server handle `steps` packets, and reads `count` bytes of its output.
     fn hear(&mut self, steps: usize, count: usize) {
         for _ in 0..steps {
             if !self.server.step() {
@@ -155,7 +155,8 @@ impl Rig {
             self.seen.escape_ascii().to_string(),
             self.measure.output.escape_ascii().to_string()
         );
-        // Values for a statement that does not exist: servers forget them, we had rather not.
+        // Values for an unknown statement: servers drop them, the conversation conservatively does
+        // not.
         let cautious = self.conversation.has_long_data();
         let idle = self.server.is_idle() && !cautious;
         assert_eq!(self.conversation.is_idle(), idle);
@@ -172,10 +173,10 @@ fn payload(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// One command per letter: `q` rows, `e` an error, `b` begin, `m` commit, `2` several results, `3`
-/// several whose last fails, `P` `R` `X` prepare with rows, without, badly; `E` execute, `C` with a
-/// cursor, `F` fetch, `L` long data, `S` reset, `K` close; `p` ping, `Z` reset of the connection.
-/// The statement is `id`.
+/// Returns the command of a letter. `q` rows, `e` an error, `b` begin, `m` commit, `2` several
+/// results, `3` several whose last fails. `P` `R` `X` prepare with rows, without, badly; `E`
+/// execute, `C` with a cursor, `F` fetch, `L` long data, `S` reset, `K` close; `p` ping, `Z` reset
+/// of the connection. The statement is `id`.
 fn message(letter: char, id: StatementId) -> Vec<u8> {
     let mut out = Vec::new();
     let to = &mut out;
@@ -203,7 +204,7 @@ fn message(letter: char, id: StatementId) -> Vec<u8> {
     out
 }
 
-/// Everything at once, then one after the other; the statement is always the first.
+/// Sends all commands together, then one after the other; the statement is always the first.
 #[track_caller]
 fn history(letters: &str) -> Rig {
     for agreed in [OLD, NEW] {

@@ -29,7 +29,7 @@ fn a_packet_that_may_not_be_so_long_is_refused_before_it_arrives() {
     assert_eq!(frame(b"\xff\xff\xff\0", PAYLOAD_LENGTH_MAX), too_long);
 }
 
-/// A payload of a length, split and joined again in pieces; gives the packets' lengths.
+/// Splits a payload of this length, and joins it again in pieces; returns the packets' lengths.
 fn split_and_join(length: usize, piece: usize) -> Vec<u32> {
     let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
     let headers: Vec<_> = Splitter::new(length as u64, 250).collect();

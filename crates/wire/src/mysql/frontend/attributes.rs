@@ -1,10 +1,10 @@
-//! Parameters and query attributes: where each begins and ends, by its type.
+//! Parses parameters and query attributes: the limits of each value, by its type.
 
 use super::Execute;
 use crate::mysql::cursor::Cursor;
 use crate::mysql::flags::Capabilities;
 
-/// More parameters than servers take.
+/// The most parameters that servers accept.
 const COUNT_MAX: u64 = 65_535;
 
 /// The parameters of a COM_STMT_EXECUTE, query attributes among them.
@@ -12,19 +12,19 @@ const COUNT_MAX: u64 = 65_535;
 pub struct Parameters<'a> {
     /// The four bytes of the number of executions.
     pub iterations: &'a [u8],
-    /// How many there are, attributes included.
+    /// How many parameters there are, attributes included.
     pub count: usize,
-    /// A bit for each that is NULL.
+    /// NULL bitmap: one bit for each parameter.
     pub nulls: &'a [u8],
-    /// The types, and names if they were agreed on; `None`: those of the last time.
+    /// Types, and names if they were agreed on. `None`: those of the last execution.
     pub types: Option<&'a [u8]>,
     /// The values.
     pub values: &'a [u8],
     named: bool,
 }
 
-/// Takes the parameters of an execution apart. `prepared` is how many the statement has, which
-/// tells it where query attributes were not agreed on.
+/// Parses the parameters of an execution. `prepared` is the number of the statement's parameters,
+/// which is used where query attributes were not agreed on.
 #[must_use]
 pub fn parameters<'a>(
     execute: &Execute<'a>,
@@ -66,7 +66,7 @@ pub fn parameters<'a>(
     Some(found)
 }
 
-/// The types of parameters one by one, each with its name. `named`: they have names.
+/// Returns the type and the name of each parameter. `named`: they have names.
 pub fn typed(types: &[u8], named: bool) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = Cursor(types);
     std::iter::from_fn(move || {
@@ -80,12 +80,12 @@ pub fn typed(types: &[u8], named: bool) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 impl<'a> Parameters<'a> {
-    /// The types one by one, each with its name.
+    /// Returns the type and the name of each parameter.
     pub fn typed(self) -> impl Iterator<Item = (u16, &'a [u8])> {
         typed(self.types.unwrap_or_default(), self.named)
     }
 
-    /// The types of the first `count`, names included, if they are there.
+    /// Returns the types of the first `count` parameters, names included, if present.
     #[must_use]
     pub fn types_of_first(self, count: usize) -> Option<&'a [u8]> {
         let whole = self.types?;
@@ -99,7 +99,7 @@ impl<'a> Parameters<'a> {
         whole.get(..whole.len().saturating_sub(rest.0.len()))
     }
 
-    /// The values of the first `count`, if the types are there.
+    /// Returns the values of the first `count` parameters, if the types are present.
     #[must_use]
     pub fn values_of_first(self, count: usize) -> Option<&'a [u8]> {
         let mut rest = Cursor(self.values);
@@ -115,7 +115,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Takes the attributes of a COM_QUERY away, counts included.
+/// Consumes the attributes of a COM_QUERY, counts included.
 pub(super) fn take<'a>(body: &mut Cursor<'a>) -> Option<&'a [u8]> {
     let whole = body.0;
     let count = body.lenenc().filter(|count| *count <= COUNT_MAX)?;
@@ -124,7 +124,7 @@ pub(super) fn take<'a>(body: &mut Cursor<'a>) -> Option<&'a [u8]> {
     body.lenenc()?;
     if count > 0 {
         let nulls = body.bytes(count.div_ceil(8))?;
-        // Types must be there: no other execution gave them.
+        // Types must be present: there is no earlier execution.
         (body.byte()? == 1).then_some(())?;
         let mut types = *body;
         for _ in 0..count {
@@ -147,7 +147,7 @@ fn is_null(nulls: &[u8], index: usize) -> Option<bool> {
     Some(byte >> (index & 7) & 1 == 1)
 }
 
-/// Over a value in the binary protocol.
+/// Skips a value in the binary protocol.
 fn skip_value(body: &mut Cursor<'_>, kind: u16) -> Option<()> {
     let length = match kind & 0xff {
         // NULL

@@ -1,4 +1,4 @@
-//! The comparison of a password with what is stored, which takes milliseconds.
+//! Compares a password with a stored hash, which takes milliseconds.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{AuthFailure, Authenticated, Credential};
 use crate::mysql::password::rsa::PrivateKey;
 use crate::mysql::password::{Nonce, crypt, ed25519, native, sha2};
 
-/// What a password is compared with.
+/// Secret that a password is compared with.
 #[derive(Clone)]
 pub enum Secret {
     /// A hash of `caching_sha2_password`, perhaps a mock.
@@ -19,7 +19,8 @@ pub enum Secret {
     Ed25519(ed25519::Verifier),
 }
 
-/// A password that is to be compared, away from where sessions run. The client waits for OK or ERR.
+/// A pending password check, to be run outside the session's worker. The client waits for OK or
+/// ERR.
 pub struct Check {
     pub(super) user: Vec<u8>,
     pub(super) secret: Secret,
@@ -27,29 +28,31 @@ pub struct Check {
     pub(super) sequence: u8,
 }
 
-/// How the password came.
+/// Form of the received password.
 pub(super) enum Given {
     Password(Zeroizing<Vec<u8>>),
     Encrypted { message: Vec<u8>, nonce: Nonce },
 }
 
 impl Check {
-    /// Who says so.
+    /// Returns the user that logs in.
     #[must_use]
     pub fn user(&self) -> &[u8] {
         &self.user
     }
 
-    /// The number of the packet that answers.
+    /// Returns the sequence number of the reply.
     #[must_use]
     pub fn sequence(&self) -> u8 {
         self.sequence
     }
 
-    /// Compares. `key` is ours, whose public half the client was given; `random` protects it.
+    /// Compares the password. `key` is Evenkeel's key, whose public half the client has received;
+    /// `random` blinds the decryption.
     ///
     /// # Errors
-    /// It is not the password.
+    ///
+    /// Fails if the password is wrong.
     pub fn run(
         self,
         key: Option<&PrivateKey>,
@@ -58,10 +61,12 @@ impl Check {
         self.run_knowing(key, random, None)
     }
 
-    /// The same, sparing the many rounds for a password that was proved meanwhile by another login.
+    /// Like [`Check::run`], but skips the hash rounds for a password that another login has proved
+    /// meanwhile.
     ///
     /// # Errors
-    /// It is not the password.
+    ///
+    /// Fails if the password is wrong.
     pub fn run_knowing(
         self,
         key: Option<&PrivateKey>,
@@ -73,7 +78,8 @@ impl Check {
             Given::Encrypted { message, nonce } => {
                 let key = key.ok_or(AuthFailure::NoKey)?;
                 let password = key.password(&message, &nonce, random);
-                // A broken message takes as long as a wrong password, and tells as much.
+                // A malformed message takes as long as a wrong password, and returns the same
+                // error.
                 password.unwrap_or_default()
             }
         };
@@ -90,7 +96,7 @@ impl Check {
 }
 
 impl Secret {
-    /// Whether it is this password's.
+    /// Returns whether the password matches.
     #[must_use]
     pub fn fits(&self, password: &[u8]) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Asks a client who it is, with the plugin of its account ("Authentication Phase").
+//! Authenticates a client, with the plugin of its account ("Authentication Phase").
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use crate::mysql::startup::Response;
 
 /// AuthMoreData of `caching_sha2_password`: the proof is right.
 const FAST_SUCCESS: u8 = 3;
-/// The password itself is needed.
+/// Request for the password itself.
 const FULL: u8 = 4;
-/// A client asks for our RSA key.
+/// A client's request for Evenkeel's RSA key.
 const KEY_REQUEST: &[u8] = &[2];
 
-/// Who a client says it is, with the proof that it sent of its own accord.
+/// Identity that a client claims, with the proof in its first packet.
 #[derive(Clone)]
 pub struct ClaimedIdentity {
     user: Vec<u8>,
@@ -27,28 +27,29 @@ pub struct ClaimedIdentity {
     proof: Zeroizing<Vec<u8>>,
 }
 
-/// How a client is asked.
+/// Authentication method for a client.
 #[derive(Clone)]
 pub enum Method {
     /// `mysql_native_password`; the verifier may be a mock.
     Native(native::Verifier),
     /// `caching_sha2_password`
     Sha2 {
-        /// What earlier logins left; without it, and if it does not fit, the password is asked for.
+        /// Verifier from earlier logins. If it is missing or does not match, the password is
+        /// requested.
         fast: Option<sha2::Verifier>,
-        /// The account's, or a mock.
+        /// Hash of the account, or a mock.
         stored: crypt::Stored,
-        /// Our public key in PEM; without it the password comes over TLS only.
+        /// Evenkeel's public key in PEM; without it the password is accepted over TLS only.
         public_key: Option<Vec<u8>>,
     },
-    /// `caching_sha2_password` where the password itself is known: no proof but the right one will
-    /// do, and the password is never asked for.
+    /// `caching_sha2_password` where the password itself is known: only the correct proof is
+    /// accepted, and the password is never requested.
     Known(sha2::Verifier),
-    /// MariaDB's ed25519; needs 32 random bytes of its own.
+    /// MariaDB's ed25519; needs 32 random bytes.
     Ed25519(ed25519::Verifier, ed25519::Nonce),
-    /// MariaDB's parsec; needs 32 random bytes of its own.
+    /// MariaDB's parsec; needs 32 random bytes.
     Parsec(parsec::Verifier, parsec::Nonce),
-    /// `mysql_clear_password`: the password as it is.
+    /// `mysql_clear_password`: a cleartext password.
     Clear(Secret),
     /// The account has no password; the plugin is one of the first three.
     Empty(&'static [u8]),
@@ -64,16 +65,16 @@ pub struct ClientAuth {
     waiting: Waiting,
 }
 
-/// What became of a login. The number is that of the packet that the caller sends next.
+/// Result of one step of a login. The number is the sequence number of the next packet to send.
 #[derive(Debug)]
 pub enum ClientAuthStep {
-    /// Another packet is to come.
+    /// Another packet must follow.
     More(Box<ClientAuth>),
-    /// A password is to be compared, away from where sessions run; then OK or ERR.
+    /// A password must be checked, outside the session's worker; then OK or ERR follows.
     Check(Box<Check>),
-    /// The client is who it says; OK is the caller's to send, when it may.
+    /// The client is authenticated; the caller sends OK when it may.
     Done(Authenticated, u8),
-    /// It is not; the caller says so and closes.
+    /// Authentication failed; the caller sends the error and closes the connection.
     Refused(AuthFailure, u8),
 }
 
@@ -81,16 +82,16 @@ pub enum ClientAuthStep {
 enum Waiting {
     /// The proof, made for the plugin of the account.
     Proof,
-    /// The password, or the request for our key.
+    /// The password, or the request for Evenkeel's key.
     Password,
-    /// The password, encrypted.
+    /// The encrypted password.
     Encrypted,
     /// `parsec`: the signature.
     Signature,
 }
 
 impl ClaimedIdentity {
-    /// Of the first packet.
+    /// Returns the claim of the first packet.
     #[must_use]
     pub fn of_response(response: &Response<'_>) -> Self {
         ClaimedIdentity {
@@ -100,7 +101,7 @@ impl ClaimedIdentity {
         }
     }
 
-    /// Of COM_CHANGE_USER.
+    /// Returns the claim of COM_CHANGE_USER.
     #[must_use]
     pub fn of_change_user(request: &ChangeUser<'_>) -> Self {
         ClaimedIdentity {
@@ -110,7 +111,7 @@ impl ClaimedIdentity {
         }
     }
 
-    /// Who it says it is.
+    /// Returns the claimed user.
     #[must_use]
     pub fn user(&self) -> &[u8] {
         &self.user
@@ -118,7 +119,7 @@ impl ClaimedIdentity {
 }
 
 impl Method {
-    /// The plugin that the client has to speak.
+    /// Returns the plugin that the client must use.
     #[must_use]
     pub fn plugin(&self) -> &'static [u8] {
         match self {
@@ -131,8 +132,8 @@ impl Method {
         }
     }
 
-    /// What the plugin makes of the password, for [`password::certificate_proof`]; `None` where
-    /// clients do not take that from it.
+    /// Returns the stored form of the password, for [`password::certificate_proof`]; `None` for
+    /// plugins whose clients do not use it for that.
     #[must_use]
     pub fn stored(&self) -> Option<Vec<u8>> {
         match self {
@@ -144,8 +145,8 @@ impl Method {
     }
 }
 
-/// Says what a client waits for that has sent a proof before OK, where nobody looks at proofs. The
-/// number of what is written next.
+/// Writes the packet that a client which has sent a proof expects before OK, where proofs are not
+/// verified. Returns the next sequence number.
 #[must_use]
 pub fn wave_through(claim: &ClaimedIdentity, (sequence, out): (u8, &mut Vec<u8>)) -> u8 {
     let is_sha2 = claim.plugin.as_deref() == Some(password::CACHING_SHA2);
@@ -157,8 +158,9 @@ pub fn wave_through(claim: &ClaimedIdentity, (sequence, out): (u8, &mut Vec<u8>)
 }
 
 impl ClientAuth {
-    /// Begins with a claim whose proof was made with `nonce`, the greeting's; `sequence` is the
-    /// number of what is written next. An unknown user gets the method that most have, with mocks.
+    /// Begins the login with a claim whose proof was made with `nonce`, that of the greeting;
+    /// `sequence` is the number of the next packet. An unknown user gets the most common method,
+    /// with mocks.
     #[must_use]
     pub fn begin(
         claim: ClaimedIdentity,
@@ -178,7 +180,7 @@ impl ClientAuth {
         if plugin == password::CLEAR && channel == Channel::Plain {
             return ClientAuthStep::Refused(AuthFailure::CleartextNotAllowed, sequence);
         }
-        // These prove with a nonce of their own, which comes with the request for it.
+        // These plugins use a nonce of their own, which is sent with the request for the proof.
         let ready = !matches!(plugin, password::ED25519 | password::PARSEC);
         match claim.plugin.as_deref() {
             Some(given) if given == plugin && ready => accept.step(&claim.proof, sequence, out),
@@ -191,8 +193,8 @@ impl ClientAuth {
         }
     }
 
-    /// The client's next packet, collected whole within [`PRE_AUTH_LENGTH_MAX`]; what there is to
-    /// say is written to `out`.
+    /// Processes the client's next packet, collected whole within [`PRE_AUTH_LENGTH_MAX`]. The
+    /// reply is written to `out`.
     ///
     /// [`PRE_AUTH_LENGTH_MAX`]: crate::mysql::frame::PRE_AUTH_LENGTH_MAX
     #[must_use]
@@ -317,7 +319,7 @@ impl ClientAuth {
                 build::auth_more_data(out, sequence, pem);
                 self.then(Waiting::Encrypted)
             }
-            // A client that has our key in a file does not ask for it.
+            // A client that has Evenkeel's key in a file does not request it.
             (Channel::Plain, Some(_)) => (*self).check_encrypted(payload, sequence),
         }
     }

@@ -1,4 +1,4 @@
-//! Tells a server who we are, by whatever plugin it asks for that our credential answers.
+//! Authenticates Evenkeel to a server, by any requested plugin that the credential can answer.
 
 use zeroize::Zeroizing;
 
@@ -12,32 +12,32 @@ use crate::mysql::password::rsa::PublicKey;
 use crate::mysql::password::{self, Nonce, ed25519, native, parsec, sha2};
 use crate::mysql::startup::Attributes;
 
-/// So many other plugins a server may ask for: MariaDB tries all that an account names.
+/// How many plugin switches a server may request: MariaDB tries all plugins of an account.
 const SWITCHES_MAX: u8 = 4;
 
-/// What we say of ourselves.
+/// Evenkeel's part of the handshake.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hello<'a> {
-    /// What we can do; what the server does not offer is left out.
+    /// Supported capabilities; those that the server does not offer are left out.
     pub capabilities: Capabilities,
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: u8,
-    /// Who we are.
+    /// User name.
     pub user: &'a [u8],
-    /// The schema to begin in.
+    /// Initial schema.
     pub schema: Option<&'a [u8]>,
-    /// What we say about ourselves.
+    /// Connection attributes of Evenkeel.
     pub attributes: Attributes<'a>,
 }
 
-/// How a server's RSA key is come by where there is no TLS.
+/// Source of a server's RSA key where there is no TLS.
 #[derive(Debug, Clone)]
 pub enum ServerKey {
-    /// It is not: a password is never sent without TLS.
+    /// None: a password is never sent without TLS.
     Never,
-    /// It is asked for; somebody on the way may give his own, and read the password.
+    /// Requested from the server; a man in the middle may send its own key, and read the password.
     Ask,
-    /// It is known.
+    /// Known in advance.
     Known(PublicKey),
 }
 
@@ -52,49 +52,50 @@ pub struct ServerAuth {
     nonce: Nonce,
     waiting: Waiting,
     switches: u8,
-    /// Why the last plugin that was asked for was not answered.
+    /// Why the last requested plugin was not answered.
     declined: Option<AuthFailure>,
 }
 
-/// A server let us in.
+/// Result of a successful login at a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerAuthResult {
-    /// What both sides can do.
+    /// Agreed capabilities.
     pub agreed: Capabilities,
-    /// The status at the beginning.
+    /// Initial status.
     pub status: Status,
 }
 
-/// What became of a login at a server.
+/// Result of one step of a login at a server.
 #[derive(Debug)]
 pub enum ServerAuthStep {
-    /// The server will say more.
+    /// Another packet of the server follows.
     More(Box<ServerAuth>),
-    /// We are in; the packet was an OK, which may have trackers.
+    /// The login succeeded; the packet was an OK, which may have trackers.
     Done(ServerAuthResult),
-    /// It cannot go on; close. If the server refused, the packet says why.
+    /// The login failed; close the connection. If the server refused it, the packet has the reason.
     Refused(AuthFailure),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
-    /// Nothing but OK, or another plugin.
+    /// Only OK, or another plugin.
     Ok,
-    /// `caching_sha2_password` said whether it knows us.
+    /// Whether `caching_sha2_password` has cached the user's password.
     Sha2,
     /// The server's key.
     Key,
-    /// `parsec`: how the key is derived, and then OK. The nonce is the server's.
+    /// `parsec`: the parameters of the key derivation, then OK. The nonce is the server's.
     Parsec(parsec::Nonce),
-    /// Whatever a plugin wants that is not answered.
+    /// Data of a plugin that is not answered.
     Other,
 }
 
 impl ServerAuth {
-    /// Answers a greeting; over TLS, behind the SSLRequest. `random` is used up by one login.
+    /// Answers a greeting; over TLS, after the SSLRequest. `random` may be used for one login only.
     ///
     /// # Errors
-    /// The server has not what we need: a nonce of 20 bytes, the protocol of 4.1.
+    ///
+    /// Fails if the server lacks a requirement: a nonce of 20 bytes, the protocol of 4.1.
     pub fn begin(
         greeting: &Greeting<'_>,
         hello: &Hello<'_>,

@@ -1,4 +1,4 @@
-//! The client's side, with a password or with the keys that a client's own login gave.
+//! The client's side of SCRAM, with a password or with the keys from a client's own login.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,34 +7,34 @@ use subtle::ConstantTimeEq;
 use super::{ITERATIONS_MAX, Keys, MECHANISM, MECHANISM_PLUS, Nonce, ScramError};
 use super::{attribute, decode_key, hmac, is_nonce, sha256, xor};
 
-/// What we prove ourselves with.
+/// Secret with which Evenkeel proves its identity.
 #[derive(Debug, Clone, Copy)]
 pub enum Proof<'a> {
     /// The password: costs [`Keys::of_password`].
     Password(&'a [u8]),
-    /// The keys: good for servers with the identical verifier.
+    /// The keys: valid for servers with the identical verifier.
     Keys(&'a Keys),
 }
 
-/// The first message has been made; the server must challenge.
+/// State after the first message: the server's challenge is expected.
 #[derive(Debug)]
 pub struct ClientStart {
     header: &'static [u8],
     binding: Vec<u8>,
-    /// The message without its GS2 header.
+    /// First message without its GS2 header.
     bare: Vec<u8>,
     nonce: String,
 }
 
-/// The proof has been made; the server must prove itself.
+/// State after the proof: the server's proof is expected.
 #[derive(Debug)]
 pub struct ClientFinal {
     server_signature: [u8; 32],
 }
 
 impl ClientStart {
-    /// Begins. `binding` is the hash of the server's certificate if the connection has TLS;
-    /// `plus_offered` whether the server named the PLUS mechanism.
+    /// Begins an exchange. `binding` is the hash of the server's certificate if the connection uses
+    /// TLS; `plus_offered` is true if the server offered the PLUS mechanism.
     #[must_use]
     pub fn new(binding: Option<&[u8]>, plus_offered: bool, nonce: Nonce) -> Self {
         let (header, binding): (&[u8], &[u8]) = match (binding, plus_offered) {
@@ -46,13 +46,13 @@ impl ClientStart {
         ClientStart {
             header,
             binding: binding.to_vec(),
-            // Servers take the user from the startup packet; the name here is empty, as libpq's.
+            // Servers use the user from the startup packet; the name here is empty, as in libpq.
             bare: [b"n=,r=", nonce.as_bytes()].concat(),
             nonce,
         }
     }
 
-    /// The mechanism chosen.
+    /// Returns the chosen mechanism.
     #[must_use]
     pub fn mechanism(&self) -> &'static [u8] {
         if self.header.starts_with(b"p") {
@@ -62,16 +62,17 @@ impl ClientStart {
         }
     }
 
-    /// The first message.
+    /// Returns the first message.
     #[must_use]
     pub fn message(&self) -> Vec<u8> {
         [self.header, &self.bare].concat()
     }
 
-    /// The server's challenge: gives the message with the proof.
+    /// Processes the server's challenge, and returns the message with the proof.
     ///
     /// # Errors
-    /// What is wrong with the challenge.
+    ///
+    /// Fails if the challenge is malformed or not acceptable.
     pub fn challenge(
         self,
         challenge: &[u8],
@@ -102,10 +103,11 @@ impl ClientStart {
 }
 
 impl ClientFinal {
-    /// The server's last message.
+    /// Verifies the server's last message.
     ///
     /// # Errors
-    /// [`Fault::WrongServer`] if it does not know the verifier.
+    ///
+    /// Fails with [`ScramError::WrongServer`] if the server does not know the verifier.
     pub fn finish(self, message: &[u8]) -> Result<(), ScramError> {
         if message.starts_with(b"e=") {
             return Err(ScramError::WrongPassword);

@@ -1,4 +1,5 @@
-//! The serving side: offer, challenge, verdict, each a type that only the one before gives.
+//! The server's side of SCRAM: offer, challenge and result, each a type that only the previous step
+//! creates.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,16 +11,16 @@ use super::{
 };
 use super::{decode_key, sha256, xor};
 
-/// SCRAM has been offered; the client must begin.
+/// State after the offer of SCRAM: the client's first message is expected.
 #[derive(Debug)]
 pub struct Offer {
     verifier: Verifier,
-    /// The `tls-server-end-point` data of our certificate, if PLUS was offered.
+    /// The `tls-server-end-point` data of Evenkeel's certificate, if PLUS was offered.
     binding: Option<Vec<u8>>,
     nonce: Nonce,
 }
 
-/// The client has been challenged and must prove that it knows the password.
+/// State after the challenge: the client's proof is expected.
 #[derive(Debug)]
 pub struct Challenge {
     verifier: Verifier,
@@ -27,13 +28,13 @@ pub struct Challenge {
     messages: Vec<u8>,
     /// The whole nonce.
     nonce: Vec<u8>,
-    /// What `c=` must say.
+    /// Required value of `c=`.
     binding: String,
 }
 
 impl Offer {
-    /// An offer to a client of whom `verifier` is known. `binding` is the hash of our certificate
-    /// (RFC 5929 §4.1) if the client came over TLS and PLUS is to be offered.
+    /// Creates an offer to a client with this verifier. `binding` is the hash of Evenkeel's
+    /// certificate (RFC 5929 §4.1) if the client uses TLS and PLUS is to be offered.
     #[must_use]
     pub fn new(verifier: Verifier, binding: Option<Vec<u8>>, nonce: Nonce) -> Self {
         Offer {
@@ -43,7 +44,7 @@ impl Offer {
         }
     }
 
-    /// What to name in AuthenticationSASL.
+    /// Returns the mechanisms to list in AuthenticationSASL.
     #[must_use]
     pub fn mechanisms(&self) -> &'static [&'static [u8]] {
         match self.binding {
@@ -52,10 +53,11 @@ impl Offer {
         }
     }
 
-    /// The client's first message: gives the challenge to send.
+    /// Processes the client's first message, and returns the challenge to send.
     ///
     /// # Errors
-    /// Whatever is wrong with it; the login has failed.
+    ///
+    /// Fails if the message is malformed or not acceptable; the login has failed.
     pub fn first(
         self,
         mechanism: &[u8],
@@ -87,8 +89,8 @@ impl Offer {
         }
     }
 
-    /// RFC 5802 §6: `n`: the client does not bind; `y`: it would, but thinks that we cannot;
-    /// `p`: it does.
+    /// Returns the required value of `c=`. RFC 5802 §6: `n`: the client does not support channel
+    /// binding; `y`: it does, but assumes that the server does not; `p`: it uses channel binding.
     fn expected_binding(&self, header: &[u8], plus: bool) -> Result<String, ScramError> {
         let mut bound = header.to_vec();
         match (header, plus) {
@@ -104,11 +106,13 @@ impl Offer {
 }
 
 impl Challenge {
-    /// The client's last message: gives its keys, which log in to servers with the same verifier,
-    /// and the server's last message.
+    /// Verifies the client's last message. Returns its keys, which log in to servers with the same
+    /// verifier, and the server's last message.
     ///
     /// # Errors
-    /// [`Fault::WrongPassword`] if the proof is wrong, or what else is wrong with the message.
+    ///
+    /// Fails with [`ScramError::WrongPassword`] if the proof is wrong, or with another error if the
+    /// message is malformed.
     pub fn last(self, message: &[u8]) -> Result<(Keys, Vec<u8>), ScramError> {
         let (binding, rest) = attribute(message, b'c').ok_or(ScramError::Malformed)?;
         let (nonce, _) = attribute(rest, b'r').ok_or(ScramError::Malformed)?;
@@ -135,14 +139,16 @@ impl Challenge {
     }
 }
 
-/// The GS2 header (flag and authorization identity, with both commas) and the bare message.
+/// Splits a message into the GS2 header (flag and authorization identity, with both commas) and the
+/// bare message.
 fn split_header(message: &[u8]) -> Result<(&[u8], &[u8]), ScramError> {
     let commas = memchr::memchr_iter(b',', message).nth(1);
     let end = commas.ok_or(ScramError::Malformed)?.saturating_add(1);
     message.split_at_checked(end).ok_or(ScramError::Malformed)
 }
 
-/// The nonce of a bare first message; the user name in it is empty or ignored, as servers do.
+/// Returns the nonce of a bare first message; as on servers, the user name in it is empty or
+/// ignored.
 fn client_nonce(bare: &[u8]) -> Result<&[u8], ScramError> {
     if bare.starts_with(b"m=") {
         return Err(ScramError::Unsupported);
@@ -155,7 +161,7 @@ fn client_nonce(bare: &[u8]) -> Result<&[u8], ScramError> {
     Err(ScramError::Malformed)
 }
 
-/// The message up to `,p=`, and the proof behind it.
+/// Returns the message up to `,p=`, and the proof after it.
 fn split_proof(message: &[u8]) -> Option<(&[u8], [u8; 32])> {
     let at = memchr::memmem::rfind(message, b",p=")?;
     let (without, proof) = message.split_at_checked(at)?;

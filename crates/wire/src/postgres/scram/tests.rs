@@ -1,4 +1,4 @@
-//! Exchanges of RFC 7677 and of a real server, and what must not get through.
+//! Exchanges of RFC 7677 and of a real server, and messages that must be refused.
 
 use super::*;
 
@@ -45,7 +45,7 @@ s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
     assert_eq!(signature, "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
 }
 
-/// A whole exchange of our two sides.
+/// Runs a whole exchange between both sides.
 fn exchange(
     verifier: Verifier,
     proof: Proof<'_>,
@@ -196,7 +196,7 @@ fn passwords_are_prepared_as_the_server_does() {
     assert_eq!(prepare("I\u{ad}X".as_bytes()).as_slice(), b"IX");
     assert_eq!(prepare("\u{aa}".as_bytes()).as_slice(), b"a");
     assert_eq!(prepare("\u{2168}".as_bytes()).as_slice(), b"IX");
-    // What may not be in a password is taken as it is.
+    // A password with prohibited characters is used unchanged.
     assert_eq!(prepare(b"\x07").as_slice(), b"\x07");
     assert_eq!(prepare(b"\xff\xfe").as_slice(), b"\xff\xfe");
 }

@@ -1,10 +1,10 @@
-//! Streams of a server, whole and cut at every byte.
+//! Streams of a server, whole and split at every byte.
 
 use super::*;
 use crate::postgres::backend::SqlState;
 use crate::postgres::build;
 
-/// What the events are, how many bytes were passed over, how many were consumed.
+/// Returns the events, how many bytes were passed, and how many were consumed.
 fn walk(bytes: &[u8], cut: usize) -> (Vec<String>, usize, usize) {
     let mut boundaries = ServerScanner::new();
     let (mut events, mut passed_all, mut consumed) = (Vec::new(), 0, 0);

@@ -1,4 +1,4 @@
-//! First packets as clients send them, cut and damaged.
+//! First packets as clients send them, truncated and damaged.
 
 use super::*;
 use crate::postgres::build;
@@ -17,7 +17,7 @@ fn check(bytes: &[u8], expect: Parsed<First<'_>>) {
     }
 }
 
-/// A packet with this code and rest.
+/// Returns a packet with this code and rest.
 fn packet(code: u32, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len() + 8).unwrap();
     [&length.to_be_bytes(), &code.to_be_bytes(), rest].concat()
@@ -41,7 +41,7 @@ fn requests_for_encryption_and_direct_tls_are_told_apart() {
         b"\0\0\0\x08\x04\xd2\x16\x30",
         Parsed::Frame(First::GssEncRequest, 8),
     );
-    // A byte sent behind SSLRequest is not part of it: the caller sees that it is there.
+    // A byte sent after SSLRequest is not part of it: the caller can detect it.
     let early = b"\0\0\0\x08\x04\xd2\x16\x2fX";
     assert_eq!(first(early), Parsed::Frame(First::SslRequest, 8));
     assert_eq!(
