@@ -1,4 +1,4 @@
-//! How passwords are proved: one file for each plugin. Randomness is an argument.
+//! Password proofs, one module for each plugin. Randomness is an argument.
 
 pub mod crypt;
 pub mod ed25519;
@@ -12,24 +12,24 @@ use ::sha2::{Digest, Sha256};
 #[cfg(test)]
 mod tests;
 
-/// The plugin of SHA-1 proofs: off by default in MySQL 8.4, gone in 9, MariaDB's first.
+/// The plugin of SHA-1 proofs: off by default in MySQL 8.4, removed in 9, the default of MariaDB.
 pub const NATIVE: &[u8] = b"mysql_native_password";
-/// MySQL's first since 8.0.
+/// The default plugin of MySQL since 8.0.
 pub const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 /// MariaDB's ed25519.
 pub const ED25519: &[u8] = b"client_ed25519";
-/// MariaDB's of 11.6 and later.
+/// MariaDB's plugin of 11.6 and later.
 pub const PARSEC: &[u8] = b"parsec";
-/// The password as it is.
+/// The plugin of cleartext passwords.
 pub const CLEAR: &[u8] = b"mysql_clear_password";
 
-/// Twenty random bytes that native and SHA-2 proofs are made with.
+/// Twenty random bytes for native and SHA-2 proofs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nonce([u8; 20]);
 
 impl Nonce {
-    /// From random bytes. Clients read it as a C string, so zero bytes are replaced; and `$`, as
-    /// servers do, for it separates the parts of a stored hash.
+    /// Creates a nonce from random bytes. Clients read it as a C string, so zero bytes are
+    /// replaced; so is `$`, as on servers, because it separates the parts of a stored hash.
     #[must_use]
     pub fn of_random(mut random: [u8; 20]) -> Self {
         for byte in &mut random {
@@ -42,13 +42,13 @@ impl Nonce {
         Nonce(random)
     }
 
-    /// As a server gave it.
+    /// Returns the nonce that a server sent.
     #[must_use]
     pub fn given(bytes: [u8; 20]) -> Self {
         Nonce(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 20] {
         &self.0
@@ -68,7 +68,7 @@ pub fn certificate_proof(stored: &[u8], nonce: &Nonce, certificate: &[u8; 32]) -
     [&[1][..], digits.collect::<String>().as_bytes()].concat()
 }
 
-/// Each byte of `left` with that of `right`.
+/// Returns the bitwise XOR of both.
 fn xor<const N: usize>(mut left: [u8; N], right: &[u8; N]) -> [u8; N] {
     for (byte, other) in left.iter_mut().zip(right) {
         *byte ^= other;

@@ -1,9 +1,9 @@
-//! Walks a server's bytes and stops only at what matters; rows and definitions are stepped over.
+//! Scans a server's bytes and stops only at relevant packets; rows and definitions are skipped.
 //!
-//! Give [`Boundaries::next`] what was read from the server and is not yet consumed, and what the
-//! command that is being answered leads one to expect ([`Answer`]). What it steps over may be
-//! passed on at once, whatever buffer borders it crosses; only a packet that matters is held back
-//! until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
+//! Pass [`ServerScanner::next`] the bytes that were read and are not yet consumed, and the reply
+//! that the current command leads to ([`ExpectedReply`]). Skipped bytes may be forwarded
+//! immediately, across any number of buffers. Only a relevant packet is held until it is whole; of
+//! one longer than [`HELD_LENGTH_MAX`], only the beginning.
 
 use super::backend::{self, Eof, ErrorReport, OkPacket, PrepareOk};
 use super::cursor::Cursor;
@@ -23,7 +23,7 @@ pub const HELD_LENGTH_MAX: usize = 1024 * 1024;
 /// The first byte, warnings, the status.
 const EOF_LENGTH: usize = 5;
 
-/// What lies ahead in the bytes.
+/// Result of one scan step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     /// `passed` bytes of no interest, then `length` bytes of this packet. If the packet is longer
@@ -36,14 +36,15 @@ pub enum Step<'a> {
         /// The packet's length, or that of its held beginning; 0: it is no packet.
         length: usize,
     },
-    /// Nothing more that matters, or not wholly: `passed` bytes may go, then there must be `need`.
+    /// No further relevant packet, or not all of it: `passed` bytes may be forwarded, then `need`
+    /// bytes are required.
     Wait {
         /// Bytes of no interest.
         passed: usize,
-        /// How many bytes there must be after those before asking again can help.
+        /// How many bytes there must be after the passed ones before another attempt can succeed.
         need: usize,
     },
-    /// The server does not speak the protocol.
+    /// Protocol violation of the server.
     Invalid(ProtocolError),
 }
 
@@ -69,7 +70,7 @@ enum ReplyPhase {
     Complete,
 }
 
-/// Where in a reply the last buffer ended.
+/// Scanner of one server's bytes: its position in the current reply.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerScanner {
     agreed: Capabilities,
@@ -89,7 +90,7 @@ pub struct ServerScanner {
 }
 
 impl ServerScanner {
-    /// At the beginning of a reply, on a connection with these capabilities.
+    /// Creates a scanner at the beginning of a reply, on a connection with these capabilities.
     #[must_use]
     pub fn new(agreed: Capabilities) -> Self {
         ServerScanner {
@@ -104,20 +105,21 @@ impl ServerScanner {
         }
     }
 
-    /// How many rows have begun since this was asked last.
+    /// Returns how many rows have begun since the last call.
     #[inline]
     pub fn take_rows(&mut self) -> u64 {
         std::mem::take(&mut self.rows)
     }
 
-    /// Whether the bytes consumed so far end where a reply does, or one of its results.
+    /// Returns whether the bytes consumed so far end at the end of a reply or of one of its
+    /// results.
     #[must_use]
     pub fn at_border(&self) -> bool {
         self.skip == 0 && !self.goes_on && self.place == ReplyPhase::Head
     }
 
-    /// The next packet that matters in `bytes`, which begin where the last step's consumed bytes
-    /// ended (`passed + length`, or `passed`). `answer` counts at the beginning of a reply.
+    /// Returns the next relevant packet in `bytes`, which begin where the last step's consumed
+    /// bytes ended (`passed + length`, or `passed`). `answer` is used at the beginning of a reply.
     pub fn next<'a>(&mut self, bytes: &'a [u8], answer: ExpectedReply) -> Step<'a> {
         let mut passed = 0_usize;
         loop {

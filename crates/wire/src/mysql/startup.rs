@@ -1,4 +1,4 @@
-//! A client's first packet: the wish for TLS, or to log in ("HandshakeResponse41").
+//! Parses a client's first packet: SSLRequest or a login ("HandshakeResponse41").
 
 use super::cursor::Cursor;
 use super::flags::Capabilities;
@@ -7,13 +7,13 @@ use super::{PacketKind, ProtocolError};
 /// How long an SSLRequest is: the beginning of a handshake response, and nothing more.
 pub const SSL_REQUEST_LENGTH: usize = 32;
 
-/// What a client begins with.
+/// First packet of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First<'a> {
     /// A TLS handshake follows at once. Bytes that the client sent in the clear behind this packet
     /// are an attack or a fault and end the connection.
     SslRequest(SslRequest),
-    /// The wish to log in.
+    /// A login.
     Response(Response<'a>),
 }
 
@@ -37,7 +37,7 @@ pub struct Response<'a> {
     pub packet_length_max: u32,
     /// The number of a collation.
     pub collation: u8,
-    /// Who it says it is.
+    /// Claimed user.
     pub user: &'a [u8],
     /// The proof of its password, made for `plugin`.
     pub proof: &'a [u8],
@@ -51,7 +51,7 @@ pub struct Response<'a> {
     pub zstd_level: Option<u8>,
 }
 
-/// Names and values that a client sends about itself.
+/// Connection attributes of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes<'a>(pub(crate) &'a [u8]);
 
@@ -62,7 +62,7 @@ impl<'a> Attributes<'a> {
         Attributes(bytes)
     }
 
-    /// The pairs in order, up to the first that is broken.
+    /// Returns the pairs in order, up to the first malformed one.
     pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut rest = Cursor(self.0);
         std::iter::from_fn(move || Some((rest.lenenc_bytes()?, rest.lenenc_bytes()?)))
@@ -75,10 +75,11 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Reads a client's first packet, or the one that follows within TLS.
+/// Parses a client's first packet, or the one that follows within TLS.
 ///
 /// # Errors
-/// It is built otherwise, or of before 4.1.
+///
+/// Fails if the packet is malformed, or of a protocol before 4.1.
 pub fn first(payload: &[u8]) -> Result<First<'_>, ProtocolError> {
     let malformed = ProtocolError::Malformed(PacketKind::HandshakeResponse);
     let mut body = Cursor(payload);

@@ -1,9 +1,9 @@
-//! What an OK says about the session ("Session State Information").
+//! Parses the session state in an OK ("Session State Information").
 
 use super::build;
 use super::cursor::Cursor;
 
-/// A list of changes; one that is broken ends it, see [`Trackers::is_broken`].
+/// Iterator over changes; a malformed entry ends it, see [`Trackers::is_broken`].
 #[derive(Debug, Clone, Copy)]
 pub struct Trackers<'a> {
     rest: Cursor<'a>,
@@ -26,7 +26,7 @@ pub struct Tracker<'a> {
 }
 
 impl<'a> Tracker<'a> {
-    /// Has the client be told of this variable instead.
+    /// Replaces the change by one of this variable.
     pub fn call(&mut self, name: &'a [u8], value: &'a [u8]) {
         self.change = Change::Variable { name, value };
         self.is_renamed = true;
@@ -76,14 +76,14 @@ pub enum Change<'a> {
 pub struct TransactionState(pub [u8; 8]);
 
 impl TransactionState {
-    /// `T` explicitly, `I` implicitly begun; `None`: none is open.
+    /// Returns `T` for an explicit, `I` for an implicit transaction; `None` if none is open.
     #[must_use]
     pub fn begun(self) -> Option<u8> {
         let [begun, ..] = self.0;
         (begun != b'_').then_some(begun)
     }
 
-    /// Tables were written, transactional or not.
+    /// Returns whether tables were written, transactional or not.
     #[must_use]
     pub fn has_written(self) -> bool {
         let [_, _, _, unsafe_write, write, ..] = self.0;
@@ -92,7 +92,7 @@ impl TransactionState {
 }
 
 impl<'a> Trackers<'a> {
-    /// Of an OK's session state.
+    /// Parses an OK's session state.
     #[must_use]
     pub fn new(session_state: &'a [u8]) -> Self {
         Trackers {
@@ -102,7 +102,7 @@ impl<'a> Trackers<'a> {
         }
     }
 
-    /// Whether the list ended because it is broken: then nothing in it proves anything.
+    /// Returns whether the list is malformed: then no conclusion may be drawn from it.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken

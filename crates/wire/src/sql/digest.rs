@@ -27,7 +27,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// It is not 16 hexadecimal digits.
+/// Error: the text is not 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoDigest;
 
@@ -43,7 +43,7 @@ impl FromStr for Digest {
     }
 }
 
-/// The number of a text; allocates nothing.
+/// Returns the digest of a text; allocates nothing.
 #[must_use]
 pub fn digest(text: &[u8], dialect: Dialect) -> Digest {
     shape(text, dialect, ()).0

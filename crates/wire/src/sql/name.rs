@@ -1,4 +1,4 @@
-//! Names as they are written, and as the server understands them.
+//! SQL names as written, and as the server interprets them.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,7 @@ impl Names {
 }
 
 impl Name {
-    /// The name as the server understands it.
+    /// Returns the name as the server interprets it.
     #[must_use]
     pub fn name_in(self, text: &[u8]) -> Cow<'_, [u8]> {
         identifier(self.name.of(text))

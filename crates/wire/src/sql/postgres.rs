@@ -64,7 +64,7 @@ pub fn statements(text: &[u8], backslashes: bool) -> Statements<'_> {
     }
 }
 
-/// What [`statements`] gives.
+/// Iterator of [`statements`].
 #[derive(Debug, Clone)]
 pub struct Statements<'a> {
     tokens: Tokens<'a>,
@@ -209,7 +209,7 @@ fn note_pg_temp(statement: &mut StatementFacts, value: &[u8]) {
     }
 }
 
-/// Whether what EXPLAIN explains is a query, by the first word that begins a command.
+/// Returns whether EXPLAIN explains a query, by the first word that begins a command.
 fn explains_query(statement: &StatementFacts, text: &[u8]) -> bool {
     let mut tokens = Tokens::new(statement.span.of(text), true);
     tokens.next_token();

@@ -135,11 +135,12 @@ impl ServerAuth {
         Ok(join)
     }
 
-    /// Becomes another user on a connection that is logged in, by COM_CHANGE_USER. `nonce` is the
-    /// greeting's.
+    /// Logs in as another user on a connection that is logged in, by COM_CHANGE_USER. `nonce` is
+    /// the greeting's.
     ///
     /// # Errors
-    /// Never at present.
+    ///
+    /// Never fails at present.
     pub fn change_user(
         (agreed, nonce): (Capabilities, Nonce),
         hello: &Hello<'_>,
@@ -175,7 +176,7 @@ impl ServerAuth {
         Ok(join)
     }
 
-    /// The server's next packet; what there is to say is written to `out`.
+    /// Processes the server's next packet. The reply is written to `out`.
     #[must_use]
     pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> ServerAuthStep {
         match self.step(frame, out) {
@@ -210,8 +211,8 @@ impl ServerAuth {
         Ok(ServerAuthStep::More(self))
     }
 
-    /// A plugin that cannot be answered gets nothing: the account may have another one, which the
-    /// server asks for then.
+    /// Answers a plugin switch. A plugin that cannot be answered gets an empty reply: the account
+    /// may have another one, which the server requests next.
     fn switch(&mut self, plugin: &[u8], data: &[u8]) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
         self.switches = self.switches.saturating_add(1);
         if self.switches > SWITCHES_MAX {
@@ -239,7 +240,7 @@ impl ServerAuth {
         }
     }
 
-    /// What a plugin adds: only `caching_sha2_password` and `parsec` do.
+    /// Processes additional data of a plugin: only `caching_sha2_password` and `parsec` send any.
     fn more(&mut self, data: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, AuthFailure> {
         match (self.waiting, data) {
             (Waiting::Sha2, [3]) => {
@@ -301,7 +302,8 @@ impl ServerAuth {
         Ok(Zeroizing::new(answer.to_vec()))
     }
 
-    /// The plugin to begin with: the server's if we can answer it, so that it need not ask again.
+    /// Returns the initial plugin: the server's if the credential can answer it, which avoids a
+    /// switch.
     fn first_plugin(&self, offered: &[u8]) -> &'static [u8] {
         match (&self.credential, known(offered)) {
             (Credential::Native(_), _) => password::NATIVE,
@@ -335,7 +337,7 @@ impl ServerAuth {
             (password::PARSEC, Credential::Password(_)) => {
                 let nonce = nonce.try_into().map_err(|_| AuthFailure::Protocol)?;
                 self.waiting = Waiting::Parsec(nonce);
-                // Nothing: how is the key derived?
+                // Empty: requests the parameters of the key derivation.
                 Vec::new()
             }
             (password::CLEAR, Credential::Password(password)) => {

@@ -1,4 +1,4 @@
-//! What an account row of `caching_sha2_password` stores: salted SHA-256 of thousands of rounds.
+//! The stored form of `caching_sha2_password`: salted SHA-256 of thousands of rounds.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -24,12 +24,12 @@ pub struct Stored {
     rounds: u32,
     salt: [u8; SALT_LENGTH],
     hash: [u8; HASH_LENGTH],
-    /// Of a password that does as well.
+    /// Stored hash of a second valid password.
     other: Option<Box<Stored>>,
 }
 
 impl Stored {
-    /// As an account row has it.
+    /// Parses the form in an account row.
     #[must_use]
     pub fn read(stored: &[u8]) -> Option<Self> {
         let rest = stored.strip_prefix(b"$A$")?;
@@ -48,7 +48,7 @@ impl Stored {
         })
     }
 
-    /// Another password of the account fits as well (RETAIN CURRENT PASSWORD).
+    /// Accepts a second password of the account too (RETAIN CURRENT PASSWORD).
     pub fn accept(&mut self, other: Option<Stored>) {
         self.other = other.map(Box::new);
     }
@@ -65,13 +65,13 @@ impl Stored {
         }
     }
 
-    /// How many rounds it takes.
+    /// Returns the number of rounds.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Whether it is this password's.
+    /// Returns whether the password matches.
     #[must_use]
     pub fn fits(&self, password: &[u8]) -> bool {
         let is_other = || {

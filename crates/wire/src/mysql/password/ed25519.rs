@@ -16,38 +16,38 @@ pub type Nonce = [u8; 32];
 pub struct Verifier([u8; 32]);
 
 impl Verifier {
-    /// That is this key.
+    /// Returns the verifier of this key.
     pub(super) fn of_key(key: [u8; 32]) -> Self {
         Verifier(key)
     }
 
-    /// As an account row has it: 43 letters of base64.
+    /// Parses the form in an account row: 43 letters of base64.
     #[must_use]
     pub fn read(stored: &[u8]) -> Option<Self> {
         let key = STANDARD_NO_PAD.decode(stored).ok()?;
         Some(Verifier(key.try_into().ok()?))
     }
 
-    /// Of a password.
+    /// Returns the verifier of a password.
     #[must_use]
     pub fn of_password(password: &[u8]) -> Self {
         let (secret, _) = expand(password);
         Verifier(EdwardsPoint::mul_base(&secret).compress().0)
     }
 
-    /// For an account that does not exist: nobody knows the password of this key.
+    /// Returns a verifier for an unknown user: its password is unknown to every client.
     #[must_use]
     pub fn mock(random: [u8; 32]) -> Self {
         Verifier::of_password(&random)
     }
 
-    /// The public key.
+    /// Returns the public key.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Whether the signature of the message, which is the nonce, is that of the password.
+    /// Returns whether the signature of the message, which is the nonce, matches the password.
     #[must_use]
     pub fn check(&self, message: &[u8], proof: &[u8]) -> bool {
         self.verify(message, proof).unwrap_or(false)
@@ -64,7 +64,7 @@ impl Verifier {
     }
 }
 
-/// The proof for a server, whose nonce is the message.
+/// Returns the proof for a server, whose nonce is the message.
 #[must_use]
 pub fn prove(password: &[u8], message: &[u8]) -> [u8; 64] {
     let (secret, prefix) = expand(password);

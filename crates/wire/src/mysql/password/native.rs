@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 use super::{Nonce, xor};
 
-/// What a server stores: SHA1(SHA1(password)).
+/// Verifier that a server stores: SHA1(SHA1(password)).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verifier([u8; 20]);
 
@@ -15,7 +15,7 @@ pub struct Verifier([u8; 20]);
 pub struct Key([u8; 20]);
 
 impl Verifier {
-    /// As an account row has it: `*` and 40 hexadecimal digits.
+    /// Parses the form in an account row: `*` and 40 hexadecimal digits.
     #[must_use]
     pub fn read(stored: &[u8]) -> Option<Self> {
         let digits = stored.strip_prefix(b"*")?;
@@ -31,25 +31,25 @@ impl Verifier {
         Some(Verifier(hash))
     }
 
-    /// Of a password.
+    /// Returns the verifier of a password.
     #[must_use]
     pub fn of_password(password: &[u8]) -> Self {
         Key::of_password(password).verifier()
     }
 
-    /// For an account that does not exist: nothing proves it.
+    /// Returns a verifier for an unknown user, which accepts no proof.
     #[must_use]
     pub fn mock(random: [u8; 20]) -> Self {
         Verifier(random)
     }
 
-    /// SHA1(SHA1(password)).
+    /// Returns SHA1(SHA1(password)).
     #[must_use]
     pub fn bytes(&self) -> &[u8; 20] {
         &self.0
     }
 
-    /// Checks a proof; it holds the key.
+    /// Checks a proof, and returns the key that it contains.
     #[must_use]
     pub fn check(&self, nonce: &Nonce, proof: &[u8]) -> Option<Key> {
         let proof: &[u8; 20] = proof.try_into().ok()?;
@@ -60,19 +60,19 @@ impl Verifier {
 }
 
 impl Key {
-    /// Of a password.
+    /// Returns the key of a password.
     #[must_use]
     pub fn of_password(password: &[u8]) -> Self {
         Key(Sha1::digest(password).into())
     }
 
-    /// What checks it.
+    /// Returns the verifier of this key.
     #[must_use]
     pub fn verifier(&self) -> Verifier {
         Verifier(Sha1::digest(self.0).into())
     }
 
-    /// The proof for a server.
+    /// Returns the proof for a server.
     #[must_use]
     pub fn prove(&self, nonce: &Nonce) -> [u8; 20] {
         xor(mask(nonce, &self.verifier()), &self.0)

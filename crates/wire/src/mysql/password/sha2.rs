@@ -15,19 +15,19 @@ pub struct Verifier([u8; 32]);
 pub struct Key([u8; 32]);
 
 impl Verifier {
-    /// Of a password.
+    /// Returns the verifier of a password.
     #[must_use]
     pub fn of_password(password: &[u8]) -> Self {
         Key::of_password(password).verifier()
     }
 
-    /// Whether it is this password's.
+    /// Returns whether the password matches.
     #[must_use]
     pub fn is_of(&self, password: &[u8]) -> bool {
         bool::from(Verifier::of_password(password).0.ct_eq(&self.0))
     }
 
-    /// Checks a proof; it holds the key.
+    /// Checks a proof, and returns the key that it contains.
     #[must_use]
     pub fn check(&self, nonce: &Nonce, proof: &[u8]) -> Option<Key> {
         let proof: &[u8; 32] = proof.try_into().ok()?;
@@ -38,19 +38,19 @@ impl Verifier {
 }
 
 impl Key {
-    /// Of a password.
+    /// Returns the key of a password.
     #[must_use]
     pub fn of_password(password: &[u8]) -> Self {
         Key(Sha256::digest(password).into())
     }
 
-    /// What checks it.
+    /// Returns the verifier of this key.
     #[must_use]
     pub fn verifier(&self) -> Verifier {
         Verifier(Sha256::digest(self.0).into())
     }
 
-    /// The proof for a server.
+    /// Returns the proof for a server.
     #[must_use]
     pub fn prove(&self, nonce: &Nonce) -> [u8; 32] {
         xor(mask(nonce, &self.verifier()), &self.0)
