@@ -1,4 +1,4 @@
-//! The shipped `evenkeel` binary as a child process: its config, its status, its cost.
+//! Runs the shipped `evenkeel` binary as a child process and reads its status and resource use.
 
 use std::env;
 use std::ffi::OsStr;
@@ -21,10 +21,11 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// A running balancer; killed, and its files removed, when dropped.
+/// A running balancer; it is killed and its files are removed on drop.
 pub struct Balancer {
     process: Process,
-    /// Those that have taken over since, by upgrades; not our children.
+    /// Process ids of the processes that took over by upgrades; they are not children of this
+    /// process.
     successors: Mutex<Vec<u32>>,
     binary: PathBuf,
     socket: PathBuf,
@@ -33,13 +34,14 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Writes the config to a file, starts the binary and waits until it answers `status`.
-    /// A config without `[admin]`, or without its `socket`, is given free ones.
+    /// Writes the config to a file, starts the binary and waits until it answers `status`. A
+    /// missing `[admin]` section, or a missing `socket` in it, is added with a free address.
     pub fn start(config_toml: &str) -> Result<Balancer> {
         Balancer::start_in(None, config_toml)
     }
 
-    /// The same in a network namespace; `None` is the lab's own.
+    /// Starts a balancer like [`start`](Balancer::start), in a network namespace; `None` is the
+    /// lab's own.
     pub(crate) fn start_in(namespace: Option<PathBuf>, config_toml: &str) -> Result<Balancer> {
         let binary = find_binary()?;
         let scratch = Scratch::new("balancer")?;
@@ -74,7 +76,7 @@ impl Balancer {
         Ok(balancer)
     }
 
-    /// What `evenkeel status --json` prints.
+    /// Returns the output of `evenkeel status --json`.
     pub fn status(&self) -> Result<Value> {
         let output = self.command(&["status", "--json"])?;
         if !output.status.success() {
@@ -86,7 +88,7 @@ impl Balancer {
         serde_json::from_slice(&output.stdout).context("evenkeel status --json did not print JSON")
     }
 
-    /// Runs `evenkeel` with these arguments and this balancer's `--socket`.
+    /// Runs `evenkeel` with `arguments` and this balancer's `--socket`.
     pub fn command(&self, arguments: &[&str]) -> Result<Output> {
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("--socket").arg(&self.socket);
@@ -95,9 +97,9 @@ impl Balancer {
             .with_context(|| format!("cannot run {}", self.binary.display()))
     }
 
-    /// Runs `evenkeel upgrade` with these further arguments; an error is what it said.
+    /// Runs `evenkeel upgrade` with further arguments. The error contains the program's message.
     pub fn upgrade(&self, arguments: &[&str]) -> Result<String> {
-        // All of them are in the process group of the first, which the note names.
+        // All processes are in the process group of the first one, whose id the file holds.
         let group = self.process.pid().map(|pid| pid.to_string());
         let note = self.scratch.note("evenkeel-upgraded");
         if let Some(group) = group.filter(|_| !note.exists()) {
@@ -120,7 +122,7 @@ impl Balancer {
         Ok(said)
     }
 
-    /// Every process so far that has not ended, the oldest first.
+    /// Returns all processes that have not ended, the oldest first.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.process.pid().into_iter().collect();
         pids.extend(
@@ -131,12 +133,13 @@ impl Balancer {
         pids
     }
 
-    /// Its config file.
+    /// Returns the text of the config file.
     pub fn config(&self) -> String {
         fs::read_to_string(self.scratch.path().join("evenkeel.toml")).unwrap_or_default()
     }
 
-    /// Replaces the config file and has it read; an error is what `evenkeel reload` said.
+    /// Replaces the config file and reloads it. The error contains the message of `evenkeel
+    /// reload`.
     pub fn reload(&self, config_toml: &str) -> Result<()> {
         self.write_config(config_toml)?;
         let output = self.command(&["reload"])?;
@@ -149,13 +152,13 @@ impl Balancer {
         Ok(())
     }
 
-    /// Replaces the config file and does nothing else. The admin part stays where it was.
+    /// Replaces the config file without a reload. The admin section keeps its address.
     pub fn write_config(&self, config_toml: &str) -> Result<()> {
         let (config, ..) = with_admin_at(config_toml, &self.socket, self.admin_port);
         write_whole(&self.scratch.path().join("evenkeel.toml"), &config)
     }
 
-    /// Sends it a signal, for example SIGHUP.
+    /// Sends the current process a signal, for example SIGHUP.
     pub fn signal(&self, signal: i32) {
         match self.pid() {
             0 => {}
@@ -163,7 +166,7 @@ impl Balancer {
         }
     }
 
-    /// Its process id, that of the youngest after upgrades; 0 once it has ended.
+    /// Returns the process id, the youngest after upgrades; 0 after it has ended.
     pub fn pid(&self) -> u32 {
         let youngest = self.successors().last().copied();
         match youngest {
@@ -173,44 +176,45 @@ impl Balancer {
         }
     }
 
-    /// Whether it runs.
+    /// Returns whether the balancer runs.
     pub fn is_running(&self) -> bool {
         self.pid() != 0
     }
 
-    /// Processor time it has used, in microseconds.
+    /// Returns the processor time used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&[self.pid()])
     }
 
-    /// Its anonymous memory.
+    /// Returns the anonymous memory in kB.
     pub fn memory_kb(&self) -> u64 {
         procfs::memory_kb(&[self.pid()])
     }
 
-    /// The Unix socket that changes things.
+    /// Returns the path of the admin API's Unix socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The port of the status page; `None` when an `[admin]` of the config's own sets none.
+    /// Returns the port of the status page; `None` if the config has an `[admin]` section without
+    /// one.
     pub fn admin_port(&self) -> Option<u16> {
         self.admin_port
     }
 
-    /// All it has written to stderr and stdout.
+    /// Returns everything the balancer has written to stderr and stdout.
     pub fn log(&self) -> String {
         fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
     }
 
-    /// Asks it to end (SIGTERM: it drains) and waits until it has.
+    /// Sends SIGTERM, after which the balancer drains, and waits for its end.
     pub fn stop(&self) -> Result<()> {
         self.signal_successors(libc::SIGTERM);
         self.process.stop(STOP_LIMIT)?;
         self.wait_gone(STOP_LIMIT)
     }
 
-    /// Kills it, as `kill -9` does, and what still drains of those before it.
+    /// Kills the balancer as `kill -9` does, including predecessors that still drain.
     pub fn kill(&self) -> Result<()> {
         self.signal_successors(libc::SIGKILL);
         self.process.kill()?;
@@ -253,7 +257,8 @@ impl Drop for Balancer {
     }
 }
 
-/// `EVENKEEL_BIN`, or `evenkeel` beside this program or one directory up (tests run in `deps`).
+/// Returns `EVENKEEL_BIN`, or `evenkeel` in this program's directory or one above it (tests run in
+/// `deps`).
 pub fn find_binary() -> Result<PathBuf> {
     if let Some(path) = env::var_os("EVENKEEL_BIN") {
         return Ok(path.into());
@@ -281,7 +286,8 @@ fn with_admin(config: &str, room: &Path) -> (String, PathBuf, Option<u16>) {
     with_admin_at(config, &room.join("evenkeel.sock"), Some(free_port()))
 }
 
-/// A config that cannot be read is left as it is: the binary's own message is what counts.
+/// Adds the admin section. A config that cannot be parsed stays unchanged, so that the binary
+/// reports the error itself.
 fn with_admin_at(config: &str, socket: &Path, port: Option<u16>) -> (String, PathBuf, Option<u16>) {
     let Ok(table) = config.parse::<toml::Table>() else {
         return (config.to_owned(), socket.to_owned(), None);
@@ -309,11 +315,11 @@ fn with_admin_at(config: &str, socket: &Path, port: Option<u16>) -> (String, Pat
     }
 }
 
-/// Never half a file for a balancer that reads it just now.
+/// Replaces the file atomically, so that a balancer never reads half of it.
 fn write_whole(file: &Path, text: &str) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, text)?;
-    // It may hold the monitor's password.
+    // The file may hold the monitor's password.
     fs::set_permissions(&new, Permissions::from_mode(0o600))?;
     Ok(fs::rename(new, file)?)
 }

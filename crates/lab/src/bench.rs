@@ -1,4 +1,4 @@
-//! `evenkeel-lab bench`: the published experiments again, on this machine.
+//! `evenkeel-lab bench`: repeats the published experiments on this machine.
 
 mod cell;
 mod companion;
@@ -36,7 +36,7 @@ use keeper::{Keeper, Order};
 use runner::{Limits, Runner};
 pub use statistics::median;
 
-/// Among what was run, beside the experiments.
+/// Key of Evenkeel's own binary among the marks of the experiments.
 const PROGRAM: &str = "the program evenkeel";
 
 /// What to run, and how much of it.
@@ -103,7 +103,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let written = report::write(&ended.outcome, &ended.directory);
     match &written {
         Ok(page) => println!("{}", page.display()),
-        // The results are there all the same: `evenkeel-lab report` makes it from them.
+        // The results exist in spite of the error: `evenkeel-lab report` makes a report from them.
         Err(error) => eprintln!("no report: {error:#}; results: {directory}"),
     }
     if stop.is_asked_for() {
@@ -159,14 +159,14 @@ fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
     Ok((Runner::new(outcome, keeper, order, stop), experiments))
 }
 
-/// A file is found again from another directory too.
+/// Makes a path absolute, so that the file is found from another directory too.
 fn lasting(word: &String) -> String {
     let path = std::path::Path::new(word);
     let full = path.is_file().then(|| path.canonicalize().ok()).flatten();
     full.map_or_else(|| word.clone(), |path| path.display().to_string())
 }
 
-/// With the experiments, the seed and the extent that it was begun with.
+/// Resumes a run with its original experiments, seed and extent.
 fn resumed(directory: &std::path::Path, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
     let (keeper, outcome) = Keeper::open(directory)?;
     let order = keeper.order()?;
@@ -183,8 +183,8 @@ fn resumed(directory: &std::path::Path, stop: Stop) -> Result<(Runner, Vec<Exper
     Ok((Runner::new(outcome, keeper, order, stop), experiments))
 }
 
-/// Tells each experiment, and the Evenkeel that is measured, from what they become when somebody
-/// changes them.
+/// Returns a hash of each experiment and of the measured Evenkeel, to detect changes before a run
+/// is resumed.
 fn marks(experiments: &[Experiment]) -> BTreeMap<String, u64> {
     let of = |what: &dyn Fn(&mut DefaultHasher)| {
         let mut hasher = DefaultHasher::new();
@@ -205,7 +205,7 @@ fn command() -> String {
     format!("evenkeel-lab {}", words.join(" "))
 }
 
-/// Small enough to be typed again.
+/// Returns a random seed that is short enough to type.
 fn drawn() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |span| u64::from(span.subsec_micros()))

@@ -1,4 +1,4 @@
-//! Gives a server a fixed share of the processor, and of memory, by control groups, version 1 or 2.
+//! Limits a server's share of the processor and its memory by control groups, version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use anyhow::{Context, Result, bail};
 use crate::process;
 use crate::scratch::Scratch;
 
-/// The period over which the kernel enforces the share: a fifth of its default, so that a server at
-/// its limit looks slow and not stuck.
+/// Period over which the kernel enforces the share: a fifth of its default, so that a server at its
+/// limit appears slow instead of stuck.
 const PERIOD_US: u32 = 20_000;
 
-/// The kernel takes no smaller quota than a millisecond.
+/// Minimum quota that the kernel accepts: a millisecond.
 const QUOTA_US_MIN: u32 = 1000;
 
-/// The two ways to say a limit.
+/// The two interfaces for a limit.
 #[derive(Debug, PartialEq)]
 enum Controller {
     Version1(PathBuf),
     Version2(PathBuf),
 }
 
-/// Makes a group that may use `percent` of one processor; it is removed with the lab in `room`.
+/// Creates a group that may use `percent` of one processor; it is removed with the lab in `room`.
 pub(crate) fn create(room: &Path, server: &str, percent: u32) -> Result<PathBuf> {
     if !process::is_root() {
         bail!("a processor share needs control groups, and those need root: run the lab as root");
@@ -48,7 +48,7 @@ pub(crate) fn create(room: &Path, server: &str, percent: u32) -> Result<PathBuf>
     }
 }
 
-/// Makes a group whose processes have this much memory in all; it is removed with the lab.
+/// Creates a group whose processes share this amount of memory; it is removed with the lab.
 pub(crate) fn create_memory(room: &Path, server: &str, limit_mb: u32) -> Result<PathBuf> {
     if !process::is_root() {
         bail!("a memory limit needs control groups, and those need root: run the lab as root");
@@ -89,7 +89,7 @@ fn write(file: &Path, value: &str) -> Result<()> {
     })
 }
 
-/// Picks the mounted hierarchy with this controller; a machine may have both versions.
+/// Finds the mounted hierarchy with this controller; a machine may have both versions.
 fn find(
     mountinfo: &str,
     controller: &str,

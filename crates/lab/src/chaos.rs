@@ -1,9 +1,9 @@
-//! Everything that can happen to clients and servers, at once and for long; nothing wrong may come
-//! of it.
+//! Runs the chaos test: everything that can happen to clients and servers, concurrently and for
+//! long, without a wrong result.
 //!
-//! Writers write rows with unique ids and look at once whether they see them, readers only read,
-//! cruel clients leave in the middle of everything, and servers are killed, frozen and promoted
-//! meanwhile. Every session tags its queries, rows and settings: another tag was another's.
+//! Writers write rows with unique ids and check immediately that they see them; readers only read.
+//! Abrupt clients disconnect at any time, while servers are killed, frozen and promoted. Every
+//! session tags its queries, rows and settings: a different tag belongs to another session.
 
 mod abrupt_clients;
 mod client;
@@ -41,11 +41,11 @@ use crate::{
 pub use observations::Wrong;
 pub use report::{Outage, Report};
 
-/// Server connections of the pool.
+/// Number of server connections in the pool.
 const POOL_SIZE: u32 = 20;
 const LOG_LINES: usize = 60;
-/// How long it may take until whoever stands in front knows of tables that they are such: what
-/// reads of them then is a read. They are looked up less often where that takes long.
+/// Limit for the pooler to learn about tables, whose reads then go to replicas. If the lookup takes
+/// long, it is repeated less often.
 const LEARN_LIMIT: Duration = Duration::from_secs(120);
 
 /// What to do.
@@ -120,7 +120,7 @@ impl Default for Options {
     }
 }
 
-/// `evenkeel-lab chaos`: fails when anything went wrong, or writes or reads waited too long.
+/// Runs `evenkeel-lab chaos`: fails if a result was wrong, or writes or reads waited too long.
 pub fn command(options: &Options) -> Result<ExitCode> {
     let Some(report) = run(options)? else {
         eprintln!("{}: not installed", options.pooler.name());
@@ -134,8 +134,8 @@ pub fn command(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// The program under test is not there any more. Any other error of [`run`] is the servers' or the
-/// machine's.
+/// The program under test has ended. Any other error of [`run`] comes from the servers or the
+/// machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended;
 
@@ -147,7 +147,7 @@ impl fmt::Display for Ended {
 
 impl Error for Ended {}
 
-/// From the start of the servers to the verdict; `None`: what should be in front is not installed.
+/// Runs from the start of the servers to the verdict; `None` if the pooler is not installed.
 pub fn run(options: &Options) -> Result<Option<Report>> {
     let scene = scene(options)?;
     fault_schedule::prepare(&scene)?;
@@ -186,7 +186,7 @@ fn scene(options: &Options) -> Result<Scenario> {
     Ok(Scenario::of(options.cluster, lab, cluster.servers(), None))
 }
 
-/// All of them at once, and what came of it.
+/// Runs all participants concurrently and returns the report.
 fn play<C: Client>(options: &Options, scene: &Scenario, pooler: &Pooler) -> Result<Report> {
     let mut director = Director {
         scene,
@@ -244,7 +244,7 @@ fn play<C: Client>(options: &Options, scene: &Scenario, pooler: &Pooler) -> Resu
     Ok(report)
 }
 
-/// Until Evenkeel says that reads of the tables go to replicas.
+/// Waits until Evenkeel routes reads of the tables to replicas.
 fn wait_known<C: Client>(pooler: &Pooler) -> Result<()> {
     let Some(balancer) = pooler.balancer() else {
         return Ok(());
@@ -258,7 +258,7 @@ fn wait_known<C: Client>(pooler: &Pooler) -> Result<()> {
     })
 }
 
-/// The last that the balancer wrote, if it is one.
+/// Returns the last log lines of the balancer, if any.
 fn said(pooler: &Pooler) -> String {
     let log = pooler.log();
     let lines: Vec<&str> = log.lines().collect();
@@ -275,7 +275,8 @@ fn make_tables<C: Client>(stage: &TestBed) -> Result<()> {
     made.map_err(|failure| anyhow!("the tables of chaos, on {}: {failure}", stage.address))
 }
 
-/// As many transactions at once as the pool has connections: none of them may have gone astray.
+/// Opens as many concurrent transactions as the pool has connections, to check that none was
+/// leaked.
 fn all_places_free<C: Client>(stage: &TestBed) -> Vec<(Wrong, String)> {
     let mut clients: Vec<C> = Vec::new();
     for number in 1..=POOL_SIZE {

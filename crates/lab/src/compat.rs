@@ -1,7 +1,7 @@
-//! Other people's tests, at the server and through a pooler: who differs?
+//! Runs other projects' tests directly and through a pooler, and compares the results.
 //!
-//! A suite is not expected to pass; it is expected to end the same, test by test. What ends
-//! otherwise must be in the committed list of known differences, with its reason.
+//! A suite is not expected to pass, but to end identically, test by test. Every difference must be
+//! in the committed list of known differences, with its reason.
 
 mod connector_c;
 mod django;
@@ -113,18 +113,18 @@ impl Default for Options {
     }
 }
 
-/// One suite through one pooler, compared.
+/// Comparison of one suite through one pooler.
 #[derive(Debug)]
 pub struct Comparison {
     /// Suite, pooler and mode.
     pub name: String,
-    /// Tests that ended the same.
+    /// Number of tests with the same result.
     pub same: usize,
-    /// How many of those passed.
+    /// Number of those that passed.
     pub passed: usize,
-    /// Tests that did not.
+    /// Tests with a different result.
     pub differences: Vec<Difference>,
-    /// Known differences that did not show.
+    /// Known differences that did not occur.
     pub unseen: Vec<Known>,
 }
 
@@ -143,8 +143,8 @@ impl Suite {
         }
     }
 
-    /// Server connections; a group of the regression suite is twenty tests at once, and thirty
-    /// connections of HikariCP are to share twenty.
+    /// Returns the number of server connections. A group of the regression suite runs twenty tests
+    /// concurrently, and thirty connections of HikariCP must share twenty.
     fn pool_size(self) -> u32 {
         match self {
             Suite::Hikari | Suite::Django => 20,
@@ -152,7 +152,7 @@ impl Suite {
         }
     }
 
-    /// Of which tests the words count too.
+    /// Returns the tests whose output is compared too.
     fn words(self) -> Words {
         match self {
             Suite::Regress => Words::OfFailed,
@@ -161,7 +161,7 @@ impl Suite {
         }
     }
 
-    /// Why it cannot be run on this machine; `None` when it can.
+    /// Returns why the suite cannot run on this machine; `None` if it can.
     pub fn missing(self, options: &Options) -> Option<String> {
         let is_of_mariadb = matches!(
             self,
@@ -224,14 +224,14 @@ impl Suite {
     }
 }
 
-/// Where a suite is run.
+/// Environment of a suite.
 struct Place<'a> {
     server: &'a Server,
     address: SocketAddr,
     room: &'a Path,
 }
 
-/// `evenkeel-lab compat`: fails when a test ends otherwise and it is not known why.
+/// Runs `evenkeel-lab compat`: fails if a difference has no known reason.
 pub fn command(options: &Options) -> Result<ExitCode> {
     let comparisons = run(options)?;
     for comparison in &comparisons {
@@ -245,8 +245,8 @@ pub fn command(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// Runs what the options name; prints how far it is. Suites that this machine cannot run are told
-/// and left out.
+/// Runs the suites that the options name and prints progress. Suites that cannot run on this
+/// machine are reported and skipped.
 pub fn run(options: &Options) -> Result<Vec<Comparison>> {
     let mut comparisons = Vec::new();
     for suite in Suite::value_variants() {
@@ -262,7 +262,7 @@ pub fn run(options: &Options) -> Result<Vec<Comparison>> {
     Ok(comparisons)
 }
 
-/// Directly, then through each pooler in each mode, every time with servers made anew.
+/// Runs the suite directly, then through each pooler in each mode, each time with new servers.
 fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
     let run = |kind: PoolerKind, mode: PoolMode| {
         let name = format!("{} {} {}", suite.name(), kind.name(), mode_name(kind, mode));
@@ -309,7 +309,7 @@ fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
     Ok(comparisons)
 }
 
-/// `None`: the pooler is not installed.
+/// Runs the suite once; `None` if the pooler is not installed.
 fn once(
     suite: Suite,
     kind: PoolerKind,
@@ -347,7 +347,7 @@ fn once(
     cases.map(Some)
 }
 
-/// Directly there is no mode.
+/// Returns the name of the mode; a direct connection has none.
 fn mode_name(kind: PoolerKind, mode: PoolMode) -> &'static str {
     match kind {
         PoolerKind::Direct => "",
@@ -363,7 +363,7 @@ fn count(cases: &Cases, verdict: &Verdict) -> usize {
 }
 
 impl Comparison {
-    /// Whether every test ended the same or as it is known to.
+    /// Returns whether every difference has a known reason.
     pub fn is_explained(&self) -> bool {
         self.differences.iter().all(|one| one.reason.is_some())
     }

@@ -8,26 +8,27 @@ use crate::Server;
 /// A `[[service]]` of a config file; the fields may be changed before it is written.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Its name.
+    /// Name of the service.
     pub name: String,
-    /// Where it listens.
+    /// Address on which it listens.
     pub listen: SocketAddr,
-    /// The algorithm.
+    /// Balancing algorithm.
     pub balance: String,
     /// Name and address of each server.
     pub servers: Vec<(String, SocketAddr)>,
-    /// The probe; `mysql` and `postgres` get the lab's monitor account.
+    /// Kind of probe; `mysql` and `postgres` get the lab's monitor account.
     pub probe: String,
-    /// Time between two probes of a server.
+    /// Time between two probes of a server, in ms.
     pub interval_ms: u32,
-    /// How long a probe may take; `None` is as long as the interval.
+    /// Timeout of a probe in ms; `None` means the interval.
     pub timeout_ms: Option<u32>,
     /// Further lines of `[[service]]`, for example `slow_start_ms = 0`.
     pub extra: Vec<String>,
 }
 
 impl Service {
-    /// Round robin over these servers, probed often, as tests and demonstrations want it.
+    /// Returns a service with round robin over these servers and frequent probes, as tests and
+    /// demonstrations need.
     pub fn new(name: &str, listen: SocketAddr, probe: &str, servers: &[Server]) -> Service {
         Service {
             name: name.to_owned(),
@@ -44,7 +45,7 @@ impl Service {
         }
     }
 
-    /// The lines of the file.
+    /// Returns the lines of the file.
     pub fn toml(&self) -> String {
         let Service {
             name,

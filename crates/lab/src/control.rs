@@ -1,6 +1,7 @@
-//! Talks to labs that run in other terminals: list their servers, hurt and heal them by name.
+//! Controls labs that run in other terminals: lists their servers, injects and repairs faults by
+//! name.
 //!
-//! Each lab listens on a Unix socket in its own directory, which disappears with it.
+//! Each lab listens on a Unix socket in its own directory, which is removed with it.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -67,7 +68,8 @@ pub(crate) fn tell(verb: &str, target: &Target) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The one lab that is meant. To hurt a server of another one would be worse than to ask.
+/// Returns the socket of the only matching lab. An ambiguous name is an error: a fault in the wrong
+/// lab would be worse.
 fn socket_of(target: &Target) -> Result<PathBuf> {
     let name = &target.name;
     let mut holders = Vec::new();
@@ -76,7 +78,7 @@ fn socket_of(target: &Target) -> Result<PathBuf> {
             .lab
             .as_ref()
             .is_none_or(|lab| lab_name(&socket) == *lab);
-        // A lab that ends meanwhile has no server any more.
+        // A lab that ends in the meantime has no servers.
         let names = ask(&socket, "names").unwrap_or_default();
         if is_meant && names.lines().any(|known| known == name) {
             holders.push(socket);
@@ -98,7 +100,7 @@ fn socket_of(target: &Target) -> Result<PathBuf> {
     }
 }
 
-/// `evenkeel-lab-x7Gq2T` is the lab `x7Gq2T`.
+/// Returns the lab's name: `x7Gq2T` for `evenkeel-lab-x7Gq2T`.
 fn lab_name(socket: &Path) -> String {
     let directory = socket.parent().and_then(Path::file_name);
     let directory = directory.unwrap_or_default().to_string_lossy();
@@ -106,7 +108,7 @@ fn lab_name(socket: &Path) -> String {
     end.unwrap_or_default().to_owned()
 }
 
-/// Has a replica lag.
+/// Delays a replica.
 pub(crate) fn delay(delayed: &Delayed) -> Result<ExitCode> {
     tell(&format!("lag:{}", delayed.lag_ms), &delayed.target)
 }
@@ -123,7 +125,7 @@ pub(crate) fn list() -> Result<ExitCode> {
     for socket in sockets {
         let servers = ask(&socket, "list")?;
         let lab = lab_name(&socket);
-        // Who has read enough may go: `list | head`.
+        // The reader may close the pipe early: `list | head`.
         if write!(std::io::stdout(), "LAB {lab}\n{servers}").is_err() {
             break;
         }
@@ -131,7 +133,7 @@ pub(crate) fn list() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The servers as a person wants to see them.
+/// Formats the servers as a table.
 pub(crate) fn server_table(servers: &[Server]) -> String {
     let mut rows = vec![row!["SERVER", "ROLE", "ADDRESS", "PID", "CONNECT"]];
     for server in servers {
@@ -170,7 +172,7 @@ fn names(lab: &Lab) -> String {
         .collect()
 }
 
-/// Does what is asked; the answer says what was done.
+/// Runs a command and returns a description of the result.
 fn obey(lab: &Lab, verb: &str, name: &str) -> Result<String> {
     let server = lab
         .server(name)
@@ -202,7 +204,7 @@ fn obey(lab: &Lab, verb: &str, name: &str) -> Result<String> {
     Ok(done)
 }
 
-/// A change of primary in one line.
+/// Formats a change of primary in one line.
 fn told(change: &Promotion) -> String {
     let without = change
         .demoted_at
@@ -229,7 +231,7 @@ fn ask(socket: &Path, line: &str) -> Result<String> {
     Ok(reply)
 }
 
-/// The sockets of this user's labs that answer.
+/// Returns the sockets of this user's labs that answer.
 fn sockets() -> Vec<PathBuf> {
     let entries = fs::read_dir(home()).into_iter().flatten().flatten();
     entries

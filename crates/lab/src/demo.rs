@@ -1,5 +1,5 @@
-//! `evenkeel-lab demo`: databases, Evenkeel in front, load, a replica killed in the middle, and a
-//! primary at the end.
+//! Runs `evenkeel-lab demo`: databases behind Evenkeel under load, with a replica killed during it,
+//! and the primary at the end.
 
 mod change;
 mod load;
@@ -111,7 +111,7 @@ impl Demo {
         Ok(load.outcome(seconds))
     }
 
-    /// The heart of it; also gives the moment of the kill.
+    /// Runs the load during which a replica is killed; returns the time of the kill too.
     fn reads_with_a_death(&self, act: &Act) -> Result<(Outcome, Instant)> {
         let victim = act.victim()?;
         let what = format!("{}: reads through Evenkeel", act.title);
@@ -143,7 +143,7 @@ impl Demo {
         Ok((load.outcome(KILL_AT_S), killed))
     }
 
-    /// Watches the load until it ends or so many seconds of it are over.
+    /// Follows the load until it ends or reaches `until_s` seconds.
     fn follow(&self, load: &mut Load, what: &str, until_s: u32) -> Result<()> {
         while load.is_running() && load.elapsed().as_secs() < u64::from(until_s) {
             self.stop.check()?;

@@ -1,4 +1,4 @@
-//! A Galera cluster: MariaDB nodes that all take writes and certify them together.
+//! Starts Galera clusters: MariaDB nodes that all accept writes and certify them together.
 
 mod node;
 mod state;
@@ -16,14 +16,14 @@ use node::Members;
 
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a Galera cluster consists of.
+/// Options of a Galera cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct GaleraOptions {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    /// Rows per sysbench table; `None` creates no tables (the database `sbtest` exists, empty).
     pub sbtest_rows: Option<u32>,
-    /// How many sysbench tables.
+    /// Number of sysbench tables.
     pub sbtest_tables: u32,
 }
 
@@ -37,10 +37,10 @@ impl Default for GaleraOptions {
     }
 }
 
-/// Nodes that hold the same data. Accounts as in a [`MariadbCluster`](crate::MariadbCluster).
+/// Nodes with the same data. Accounts as in a [`MariadbCluster`](crate::MariadbCluster).
 #[derive(Clone, Debug)]
 pub struct GaleraCluster {
-    /// All take writes.
+    /// The nodes; all accept writes.
     pub nodes: Vec<Server>,
 }
 
@@ -58,10 +58,10 @@ impl GaleraCluster {
         })
     }
 
-    /// Waits until every running node has applied what was committed before the call.
+    /// Waits until every running node has applied all transactions committed before the call.
     pub fn wait_synced(&self) -> Result<()> {
         for node in self.nodes.iter().filter(|node| node.is_reachable()) {
-            // A read with this setting waits for all that the cluster has committed.
+            // A read with this setting waits for all transactions that the cluster has committed.
             node.sql("SET SESSION wsrep_sync_wait=1; SELECT COUNT(*) FROM mysql.db")?;
         }
         Ok(())
@@ -71,8 +71,8 @@ impl GaleraCluster {
 impl Lab {
     /// Starts a Galera cluster.
     ///
-    /// A node that is started again joins the others; when none runs, the one that has most founds
-    /// the cluster again, and the others wait for it.
+    /// A restarted node joins the others. If none runs, the node with the most transactions
+    /// bootstraps the cluster, and the others wait for it.
     pub fn galera(&self, options: GaleraOptions) -> Result<GaleraCluster> {
         if options.nodes == 0 {
             bail!("a Galera cluster needs a node");

@@ -1,4 +1,4 @@
-//! MySQL Group Replication with one primary, which the group itself elects.
+//! Starts MySQL Group Replication in single-primary mode; the group elects the primary.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,8 +13,8 @@ use crate::{Lab, eventually, free_port, sbtest};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
-/// A group notices the end of a killed member after five seconds; a member that asks for a place at
-/// a bad moment hears no answer for a minute.
+/// Limit for a member to join. A group detects a killed member after five seconds, and a join
+/// request at a bad moment gets no answer for a minute.
 const JOIN_LIMIT: Duration = Duration::from_secs(150);
 
 const SETTINGS: &[&str] = &[
@@ -22,9 +22,9 @@ const SETTINGS: &[&str] = &[
     "--group-replication-start-on-boot=OFF",
     "--group-replication-recovery-use-ssl=ON",
     "--group-replication-ip-allowlist=127.0.0.0/8,10.77.0.0/16",
-    // A member that is suspected for five seconds is expelled at once.
+    // A member that is suspected for five seconds is expelled immediately.
     "--group-replication-member-expel-timeout=0",
-    // Nobody writes before the group says so.
+    // Writes are rejected until the group allows them.
     "--super-read-only=ON",
 ];
 
@@ -37,14 +37,14 @@ const IS_PRIMARY: &str = "SELECT COUNT(*) FROM performance_schema.replication_gr
 const SIZE: &str = "SELECT COUNT(*) FROM performance_schema.replication_group_members \
     WHERE member_state = 'ONLINE'";
 
-/// What a group consists of.
+/// Options of a group.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
-    /// How many members; three survive the loss of one.
+    /// Number of members; three survive the loss of one.
     pub nodes: usize,
-    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    /// Rows per sysbench table; `None` creates no tables (the database `sbtest` exists, empty).
     pub sbtest_rows: Option<u32>,
-    /// How many sysbench tables.
+    /// Number of sysbench tables.
     pub sbtest_tables: u32,
 }
 
@@ -58,8 +58,8 @@ impl Default for GroupOptions {
     }
 }
 
-/// The members of a group, in the order in which they joined. A member that is started joins it
-/// again; the first one started after all had ended founds it anew: let it be the last primary.
+/// The members of a group, in the order in which they joined. A restarted member joins again. The
+/// first one started after all have ended bootstraps the group: it should be the last primary.
 #[derive(Clone, Debug)]
 pub struct GroupReplication {
     /// All members.
@@ -67,12 +67,12 @@ pub struct GroupReplication {
 }
 
 impl GroupReplication {
-    /// The member that takes writes; the first one when several claim to.
+    /// Returns the member that accepts writes; the first one if several claim to.
     pub fn primary(&self) -> Option<Server> {
         self.primaries().into_iter().next()
     }
 
-    /// All members that claim to take writes.
+    /// Returns all members that claim to accept writes.
     pub fn primaries(&self) -> Vec<Server> {
         let claims = |server: &&Server| {
             server.is_reachable() && server.sql(IS_PRIMARY).is_ok_and(|count| count == "1")
@@ -80,7 +80,7 @@ impl GroupReplication {
         self.members.iter().filter(claims).cloned().collect()
     }
 
-    /// Waits until a member takes writes.
+    /// Waits until a member accepts writes.
     pub fn wait_primary(&self, limit: Duration) -> Result<Server> {
         eventually(limit, "a primary of the group", || Ok(self.primary()))
     }
@@ -100,7 +100,7 @@ impl GroupReplication {
         )
     }
 
-    /// Has the group make this member its primary, without losing a write.
+    /// Makes this member the group's primary, without losing a write.
     pub fn make_primary(&self, member: &Server) -> Result<()> {
         let id = member.sql("SELECT @@server_uuid")?;
         member.sql(&format!("SELECT group_replication_set_as_primary('{id}')"))?;
@@ -110,7 +110,7 @@ impl GroupReplication {
         })
     }
 
-    /// Waits until every running member has applied what the primary has written so far.
+    /// Waits until every running member has applied all previous writes of the primary.
     pub fn wait_caught_up(&self) -> Result<()> {
         let primary = self.primary().context("the group has no primary")?;
         let position = primary.sql("SELECT REPLACE(@@gtid_executed, '\\n', '')")?;
@@ -167,14 +167,14 @@ impl Lab {
     }
 }
 
-/// What the members know of each other.
+/// State shared by the members.
 struct Group {
     seats: OnceLock<Vec<Seat>>,
-    /// Two members that start at once must not both found the group.
+    /// Serializes starts: two concurrent members must not both bootstrap the group.
     one_at_a_time: Mutex<()>,
 }
 
-/// A member's server, and where the other members talk to it.
+/// A member's server, and its address for the other members.
 #[derive(Clone)]
 struct Seat {
     mysql: Arc<Mysql>,
@@ -234,7 +234,7 @@ impl Kind for Member {
     }
 }
 
-/// Groups do not meet, whatever they are called: no lab knows another one's ports.
+/// Name of every group; groups cannot meet, because no lab knows the ports of another.
 const GROUP_NAME: &str = "6c616200-0000-4000-8000-657665656e6b";
 
 const START: &str = "START GROUP_REPLICATION USER = 'replica', PASSWORD = 'replica'";
@@ -256,7 +256,7 @@ impl Member {
             last = self.seat.state()?;
             match last.as_str() {
                 "ONLINE" => return Ok(Some(())),
-                // It copies what it lacks.
+                // The member copies missing transactions.
                 "RECOVERING" => {}
                 "" | "OFFLINE" | "ERROR" if self.is_missed()? => {}
                 "" | "OFFLINE" | "ERROR" => {
@@ -271,8 +271,8 @@ impl Member {
         joined.with_context(|| format!("it is {last:?}; last refusal: {refused:?}"))
     }
 
-    /// Whether another member still takes its former self for one of the group: asking for a place
-    /// before that has ended may hang.
+    /// Returns whether another member still considers this one's previous incarnation a member: a
+    /// join before that has ended may hang.
     fn is_missed(&self) -> Result<bool> {
         let id = self.sql("SELECT @@server_uuid")?;
         let known = format!(

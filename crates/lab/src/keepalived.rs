@@ -1,5 +1,5 @@
-//! Keepalived beside a balancer: it holds a shared address by VRRP, and gives it up when the
-//! balancer has ended.
+//! Runs Keepalived beside a balancer: it holds a shared address by VRRP, and releases it after the
+//! balancer's end.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -14,21 +14,22 @@ use crate::tool;
 
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// One of the two that share an address.
+/// Options of one of the two peers that share an address.
 #[derive(Clone)]
 pub(crate) struct KeepalivedOptions {
-    /// The network namespace to live in.
+    /// Network namespace.
     pub(crate) namespace: PathBuf,
     pub(crate) own: Ipv4Addr,
     pub(crate) peer: Ipv4Addr,
     pub(crate) shared: Ipv4Addr,
-    /// Whether it has the address as long as it can.
+    /// True if it has priority for the address.
     pub(crate) is_active: bool,
-    /// Time between two adverts, in steps of 10 ms; after three the peer takes over.
+    /// Time between two advertisements in ms, in steps of 10 ms; after three missing ones the peer
+    /// takes over.
     pub(crate) advert_ms: u32,
 }
 
-/// Can be started, hurt and started again; killed when dropped.
+/// A Keepalived that can be started, killed and restarted; killed on drop.
 pub(crate) struct Keepalived {
     process: Process,
     config: String,
@@ -36,7 +37,7 @@ pub(crate) struct Keepalived {
 }
 
 impl Keepalived {
-    /// Its files are in a directory of its own; nothing runs yet.
+    /// Prepares the files in a separate directory, without starting the program.
     pub(crate) fn new(options: &KeepalivedOptions) -> Result<Keepalived> {
         let scratch = Scratch::new("keepalived")?;
         let room = scratch.path().display().to_string();
@@ -69,13 +70,13 @@ impl Keepalived {
         &self.config
     }
 
-    /// The process without which it gives the address up.
+    /// Sets the process without which it releases the address.
     pub(crate) fn depend_on(&self, balancer: u32) -> Result<()> {
         let file = self.scratch.path().join("balancer.pid");
         Ok(fs::write(file, balancer.to_string())?)
     }
 
-    /// Starts it, also after its end; what a killed one left is in nobody's way.
+    /// Starts it, possibly again; leftovers of a killed one do no harm.
     pub(crate) fn start(&self) -> Result<()> {
         for left in ["keepalived.pid", "vrrp.pid"] {
             let _ = fs::remove_file(self.scratch.path().join(left));
@@ -83,12 +84,12 @@ impl Keepalived {
         self.process.start()
     }
 
-    /// Asks it to end: it hands the address over first.
+    /// Stops it cleanly: it hands the address over first.
     pub(crate) fn stop(&self) -> Result<()> {
         self.process.stop(STOP_LIMIT)
     }
 
-    /// Kills it: the address stays where it is.
+    /// Kills it: the address stays assigned.
     pub(crate) fn kill(&self) -> Result<()> {
         self.process.kill()
     }
@@ -102,8 +103,9 @@ impl Keepalived {
     }
 }
 
-/// As its manual page has it: the active one's priority is 50 more. The balancer is looked for by
-/// a script: `track_process` looks for names on the whole machine, and there are two of a name.
+/// Returns the configuration, as in the manual page: the active peer's priority is higher by 50. A
+/// script checks the balancer, because `track_process` matches names on the whole machine, and two
+/// balancers have the same name.
 fn configuration(options: &KeepalivedOptions, room: &str) -> String {
     let KeepalivedOptions {
         own, peer, shared, ..

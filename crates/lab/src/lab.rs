@@ -1,4 +1,4 @@
-//! A lab: a directory of its own and the servers that live in it.
+//! Manages a lab: a directory with the servers in it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::process::{Launch, Process};
 use crate::scratch::Scratch;
 use crate::server::{Kind, Role, Server, Standing};
 
-/// Owns servers; when it is dropped, or its process dies, they and their data are gone.
+/// A set of servers; on drop, or when its process dies, they and their data are removed.
 pub struct Lab {
     servers: Mutex<Vec<Server>>,
     network: Option<Network>,
@@ -20,7 +20,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// An empty lab; the name appears in its directory's name.
+    /// Creates an empty lab; its directory's name contains `name`.
     pub fn new(name: &str) -> Result<Lab> {
         Ok(Lab {
             servers: Mutex::new(Vec::new()),
@@ -29,42 +29,42 @@ impl Lab {
         })
     }
 
-    /// A lab in which every server lives in a network namespace of its own, at an address of
-    /// 10.77.0.0/16 that this machine reaches over a bridge: servers can be cut off. Needs root.
+    /// Creates a lab in which every server has its own network namespace, with an address in
+    /// 10.77.0.0/16 that this machine reaches over a bridge. Servers can be isolated. Needs root.
     pub fn in_namespaces(name: &str) -> Result<Lab> {
         let mut lab = Lab::new(name)?;
         lab.network = Some(Network::new(lab.path())?);
         Ok(lab)
     }
 
-    /// From where the servers see their clients come, as MariaDB's accounts write it.
+    /// Returns the hosts of clients as the servers see them, in the notation of MariaDB's accounts.
     pub(crate) fn client_hosts(&self) -> String {
         self.network
             .as_ref()
             .map_or("127.0.0.1".to_owned(), Network::hosts_pattern)
     }
 
-    /// What its servers' namespaces are joined by, if they have any.
+    /// Returns the network of the servers' namespaces, if there is one.
     pub(crate) fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// The network's addresses as `10.77.1.0/24`, if the lab has one.
+    /// Returns the network's addresses as `10.77.1.0/24`, if the lab has a network.
     pub(crate) fn network_range(&self) -> Option<String> {
         self.network.as_ref().map(Network::range)
     }
 
-    /// The lab's directory, removed at the end.
+    /// Returns the lab's directory, which is removed at the end.
     pub fn path(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// All servers started so far, in that order.
+    /// Returns all servers started so far, in that order.
     pub fn servers(&self) -> Vec<Server> {
         self.registry().clone()
     }
 
-    /// The server of this name.
+    /// Returns the server with this name.
     pub fn server(&self, name: &str) -> Option<Server> {
         self.registry()
             .iter()
@@ -72,7 +72,7 @@ impl Lab {
             .cloned()
     }
 
-    /// The name, with a number behind it when it is already in use.
+    /// Returns the name, with a number appended if it is already in use.
     pub(crate) fn unused_name(&self, name: &str) -> String {
         let mut candidate = name.to_owned();
         let mut number = 1;
@@ -83,7 +83,7 @@ impl Lab {
         candidate
     }
 
-    /// A new server's place: a name, a port and a directory that does not exist yet.
+    /// Reserves a name, a port and a directory that does not exist yet for a new server.
     pub(crate) fn place(&self, name: &str) -> Place {
         let name = self.unused_name(name);
         let directory = self.path().join(&name);
@@ -97,7 +97,7 @@ impl Lab {
         }
     }
 
-    /// Takes a server in without starting it.
+    /// Adds a server without starting it.
     pub(crate) fn enlist(
         &self,
         place: &Place,
@@ -141,7 +141,7 @@ impl Drop for Lab {
     }
 }
 
-/// Where a server will live.
+/// Name, address and directory of a server.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) name: String,
@@ -150,7 +150,7 @@ pub(crate) struct Place {
     pub(crate) link: Option<Link>,
 }
 
-/// Runs the same step for several servers at once and gives the first error.
+/// Runs a step for several servers concurrently and returns the first error.
 pub(crate) fn for_each_at_once(
     servers: &[Server],
     step: impl Fn(&Server) -> Result<()> + Sync,

@@ -1,7 +1,7 @@
-//! MEASURES: real servers as child processes, faults, load, rivals, the shipped balancer.
+//! MEASURES: real servers as child processes, faults, load, rivals, and the shipped balancer.
 //!
-//! Everything started here listens on loopback only, on ports no other lab has, and is gone with
-//! the process that started it, even when that process is killed.
+//! All processes listen on loopback only, on ports that no other lab has. They end with the process
+//! that started them, even if that process is killed.
 
 pub mod balancer;
 pub mod bench;

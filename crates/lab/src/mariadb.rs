@@ -1,4 +1,5 @@
-//! MariaDB servers: a primary with replicas that follow by GTID, or several that stand alone.
+//! Starts MariaDB servers: a primary with replicas that follow by GTID, or several independent
+//! ones.
 
 mod client;
 mod programs;
@@ -25,16 +26,18 @@ use crate::{Lab, sbtest};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
-/// `log-bin` is left out of the installation, so every server's history starts with our accounts.
+/// Options for a small, fast server. The installation has no `log-bin`, so every server's history
+/// starts with the lab's accounts.
 const SMALL_AND_FAST: &[&str] = &[
     "--innodb-buffer-pool-size=128M",
     "--innodb-log-file-size=64M",
     "--innodb-flush-method=nosync",
-    // The log reaches the operating system at each commit: nothing acknowledged is lost by kill -9.
+    // The log reaches the operating system at each commit: kill -9 loses no acknowledged
+    // transaction.
     "--innodb-flush-log-at-trx-commit=2",
 ];
 
-/// For servers that follow one another.
+/// Options of servers in replication.
 const LOGGED: &[&str] = &[
     "--log-bin=binlog",
     "--log-slave-updates",
@@ -42,7 +45,7 @@ const LOGGED: &[&str] = &[
     "--slave-net-timeout=5",
 ];
 
-/// More than there are ports.
+/// Step between server ids, above the number of ports.
 const ID_STEP: u32 = 100_000;
 
 const ACCOUNTS: &str = "\
@@ -54,17 +57,17 @@ const ACCOUNTS: &str = "\
     CREATE USER replica@'HOSTS' IDENTIFIED BY 'replica';\
     GRANT REPLICATION SLAVE ON *.* TO replica@'HOSTS';";
 
-/// What a MariaDB cluster consists of.
+/// Options of a MariaDB cluster.
 #[derive(Clone, Debug)]
 pub struct MariadbOptions {
-    /// How many replicas follow the primary.
+    /// Number of replicas.
     pub replicas: usize,
-    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    /// Rows per sysbench table; `None` creates no tables (the database `sbtest` exists, empty).
     pub sbtest_rows: Option<u32>,
-    /// How many sysbench tables.
+    /// Number of sysbench tables.
     pub sbtest_tables: u32,
-    /// The version, such as 11, which comes from the rivals' root file system; `None` is this
-    /// machine's own. `EVENKEEL_MARIADB` decides where nothing is said.
+    /// Major version, such as 11, from the rivals' root file system; `None` means this machine's
+    /// own. `EVENKEEL_MARIADB` is the default.
     pub version: Option<u32>,
 }
 
@@ -79,7 +82,7 @@ impl Default for MariadbOptions {
     }
 }
 
-/// A command that runs one of the programs of this version.
+/// Returns a command that runs one of the programs of this version.
 pub fn command(version: u32, name: &str) -> Result<Command> {
     Ok(Programs(Some(version)).find(name)?.command(None)?)
 }
@@ -87,14 +90,14 @@ pub fn command(version: u32, name: &str) -> Result<Command> {
 /// A primary and its replicas. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor`, from 127.0.0.1.
 #[derive(Clone, Debug)]
 pub struct MariadbCluster {
-    /// Takes writes.
+    /// Server that accepts writes.
     pub primary: Server,
-    /// Follow the primary, read only.
+    /// Read-only replicas of the primary.
     pub replicas: Vec<Server>,
 }
 
 impl MariadbCluster {
-    /// All servers, the primary first.
+    /// Returns all servers, the primary first.
     pub fn servers(&self) -> Vec<Server> {
         std::iter::once(&self.primary)
             .chain(&self.replicas)
@@ -102,7 +105,7 @@ impl MariadbCluster {
             .collect()
     }
 
-    /// Waits until every running replica has applied what the primary has written so far.
+    /// Waits until every running replica has applied all previous writes of the primary.
     pub fn wait_caught_up(&self) -> Result<()> {
         for replica in self.replicas.iter().filter(|replica| replica.is_running()) {
             replica.wait_for(&self.primary, CATCH_UP_LIMIT)?;
@@ -136,7 +139,7 @@ impl Lab {
         Ok(cluster)
     }
 
-    /// Starts `count` servers that know nothing of each other and hold the same sysbench tables.
+    /// Starts `count` independent servers with the same sysbench tables.
     pub fn mariadb_stand_alone(
         &self,
         count: usize,
@@ -163,12 +166,12 @@ impl Lab {
         Ok(servers)
     }
 
-    /// The statements that make the accounts and the database `sbtest`.
+    /// Returns the statements that create the accounts and the database `sbtest`.
     pub(crate) fn mariadb_accounts(&self) -> String {
         ACCOUNTS.replace("HOSTS", &self.client_hosts())
     }
 
-    /// A server with a copy of this data directory, not yet started.
+    /// Adds a server with a copy of this data directory, not yet started.
     pub(crate) fn enlist_mariadb(
         &self,
         name: &str,
@@ -200,7 +203,7 @@ impl Lab {
         Ok(self.enlist(&place, role, launch, Arc::new(kind)))
     }
 
-    /// Made once per lab and version, because that takes seconds.
+    /// Returns the template, created once per lab and version because that takes seconds.
     pub(crate) fn mariadb_template(&self, programs: Programs) -> Result<Template> {
         let directory = self.path().join(programs.template());
         if !directory.exists() {
@@ -235,7 +238,7 @@ impl Lab {
     }
 }
 
-/// An installed, never started data directory, and whose it is.
+/// An installed, never started data directory, with its programs and owner.
 pub(crate) struct Template {
     pub(crate) programs: Programs,
     pub(crate) directory: PathBuf,
@@ -244,7 +247,7 @@ pub(crate) struct Template {
 struct Mariadb {
     client: Client,
     template: PathBuf,
-    /// How often it was emptied, or found dead.
+    /// Number of times it was emptied, or found dead.
     generation: AtomicU32,
     place: Place,
 }
@@ -263,14 +266,14 @@ impl Kind for Mariadb {
     }
 
     fn arguments_now(&self, own: &Server) -> Result<Vec<String>> {
-        // Unique among all labs of this machine, as the port is. A server that was emptied needs a
-        // new one: it would skip, as its own, what it wrote when it was primary. So does one that
-        // died: its temporary tables live on in the logs of others, by server id and thread number,
-        // and take what its later threads of those numbers write.
+        // Unique among all labs of this machine, as the port is. An emptied server needs a new id:
+        // it would skip, as its own, the transactions that it wrote as the primary. So does a dead
+        // one: its temporary tables live on in other servers' logs, by server id and thread number.
+        // Later threads with those numbers would write into them.
         let generation = self.generation.load(Ordering::Relaxed);
         let id = u32::from(self.place.address.port()) + generation * ID_STEP;
         let mut arguments = vec![format!("--server-id={id}")];
-        // As in a real my.cnf: a primary that comes back is writable, a replica is not.
+        // As in a real my.cnf: a primary is writable after a restart, a replica is not.
         if own.role() == Role::Replica {
             arguments.push("--read-only=ON".to_owned());
         }
@@ -282,7 +285,7 @@ impl Kind for Mariadb {
     }
 }
 
-/// What every MariaDB server of a lab is started with.
+/// Returns the arguments of every MariaDB server in a lab.
 pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
     let data = place.directory.join("data");
     let mut arguments = vec![
@@ -302,19 +305,20 @@ pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
-/// Never /tmp: a MariaDB that starts deletes the temporary tables which others have there.
+/// Creates a directory for temporary files, never /tmp: a starting MariaDB deletes the temporary
+/// tables of others there.
 fn temporary_files(room: &Path) -> Result<String> {
     let directory = room.join("mariadb-tmp");
     fs::create_dir_all(&directory)?;
     Ok(format!("--tmpdir={}", directory.display()))
 }
 
-/// MariaDB runs as root only when told in so many words.
+/// Returns the option that MariaDB requires to run as root.
 fn run_as_root() -> Option<&'static str> {
     process::is_root().then_some("--user=root")
 }
 
-/// The superuser is known by the name of whoever runs the lab.
+/// Returns the superuser's name, which is that of the user running the lab.
 pub(crate) fn os_user() -> Result<String> {
     let uid = process::own_uid();
     let found = process::accounts()

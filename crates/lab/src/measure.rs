@@ -1,7 +1,7 @@
-//! `evenkeel-lab measure`: Evenkeel and its rivals in interleaved blocks, as ratios.
+//! `evenkeel-lab measure`: measures Evenkeel and its rivals in interleaved blocks, as ratios.
 //!
-//! Load, balancer and servers share the machine, so only numbers of one block may be compared, and
-//! the result of a comparison is the ratio, block by block.
+//! Load, balancer and servers share the machine. Therefore only numbers of one block may be
+//! compared, and the result is the ratio in each block.
 
 mod blocks;
 mod failover;
@@ -92,7 +92,7 @@ enum Part {
 }
 
 impl Part {
-    /// Whether it is measured when no part is named.
+    /// Returns whether the part is measured by default.
     fn is_of_every_run(self) -> bool {
         matches!(self, Part::Speed | Part::Web | Part::Transfer | Part::Idle)
     }

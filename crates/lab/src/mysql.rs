@@ -1,4 +1,5 @@
-//! MySQL servers of the rivals' root file system: a primary with replicas that follow by GTID.
+//! Starts MySQL servers from the rivals' root file system: a primary with replicas that follow by
+//! GTID.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +23,7 @@ mod replication;
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
-/// Enough for tests; what is written survives a kill of the server, not of the machine.
+/// Options for tests; written data survives a kill of the server, not of the machine.
 const SMALL_AND_FAST: &[&str] = &[
     "--innodb-buffer-pool-size=128M",
     "--innodb-redo-log-capacity=64M",
@@ -44,18 +45,18 @@ const SETTINGS: &[&str] = &[
     "--max-connections=10000",
     "--max-connect-errors=4294967295",
     "--back-log=4096",
-    // For a server that must be made anew from another.
+    // For a server that must be rebuilt from another.
     "--plugin-load-add=mysql_clone.so",
 ];
 
-/// What a MySQL cluster consists of.
+/// Options of a MySQL cluster.
 #[derive(Clone, Debug)]
 pub struct MysqlOptions {
-    /// How many replicas follow the primary.
+    /// Number of replicas.
     pub replicas: usize,
-    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    /// Rows per sysbench table; `None` creates no tables (the database `sbtest` exists, empty).
     pub sbtest_rows: Option<u32>,
-    /// How many sysbench tables.
+    /// Number of sysbench tables.
     pub sbtest_tables: u32,
 }
 
@@ -70,17 +71,17 @@ impl Default for MysqlOptions {
 }
 
 /// A primary and its replicas. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor`, with
-/// caching_sha2_password. They take TLS too, with certificates they made themselves.
+/// caching_sha2_password. They also accept TLS, with self-generated certificates.
 #[derive(Clone, Debug)]
 pub struct MysqlCluster {
-    /// Takes writes.
+    /// Server that accepts writes.
     pub primary: Server,
-    /// Follow the primary, read only.
+    /// Read-only replicas of the primary.
     pub replicas: Vec<Server>,
 }
 
 impl MysqlCluster {
-    /// All servers, the primary first.
+    /// Returns all servers, the primary first.
     pub fn servers(&self) -> Vec<Server> {
         std::iter::once(&self.primary)
             .chain(&self.replicas)
@@ -88,7 +89,7 @@ impl MysqlCluster {
             .collect()
     }
 
-    /// Waits until every running replica has applied what the first primary has written so far.
+    /// Waits until every running replica has applied all previous writes of the first primary.
     pub fn wait_caught_up(&self) -> Result<()> {
         self.replicas
             .iter()
@@ -127,7 +128,7 @@ impl Lab {
         self.enlist_mysql(&place, role, &[], kind)
     }
 
-    /// A server with an empty history of its own, not yet started.
+    /// Adds a server with an empty history, not yet started.
     pub(crate) fn enlist_mysql(
         &self,
         place: &Place,
@@ -151,13 +152,14 @@ impl Lab {
         Ok(self.enlist(place, role, launch, kind))
     }
 
-    /// An installed, never started data directory: made once per lab, because that takes seconds.
+    /// Returns an installed, never started data directory, created once per lab because that takes
+    /// seconds.
     fn mysql_template(&self, mysqld: &Program) -> Result<PathBuf> {
         let directory = self.path().join("mysql-template");
         if directory.exists() {
             return Ok(directory);
         }
-        // The superuser has no password: only who may enter the directory reaches the socket.
+        // The superuser has no password: only users with access to the directory reach the socket.
         make_private(&directory)?;
         let mut command = mysqld.command(None)?;
         command.args(["--no-defaults", "--initialize-insecure"]);
@@ -168,13 +170,13 @@ impl Lab {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("mysqld --initialize-insecure failed: {said}");
         }
-        // It holds the server's id; each copy gets its own.
+        // The file contains the server's id; each copy gets its own.
         fs::remove_file(directory.join("auto.cnf"))?;
         Ok(directory)
     }
 }
 
-/// One MySQL server, alone or in asynchronous replication.
+/// One MySQL server, independent or in asynchronous replication.
 pub(crate) struct Mysql {
     client: Program,
     place: Place,
@@ -228,7 +230,7 @@ impl Kind for Mysql {
     }
 }
 
-/// What every cluster begins with, for clients from these hosts.
+/// Returns the initial statements of every cluster, for clients from these hosts.
 pub(crate) fn accounts(hosts: &str) -> String {
     format!(
         "CREATE DATABASE sbtest;\
@@ -278,7 +280,7 @@ fn make_private(directory: &Path) -> Result<()> {
     )?)
 }
 
-/// MySQL runs as root only when told in so many words.
+/// Returns the option that MySQL requires to run as root.
 fn run_as_root() -> Option<&'static str> {
     process::is_root().then_some("--user=root")
 }

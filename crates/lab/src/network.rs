@@ -1,7 +1,7 @@
-//! Servers in network namespaces of their own, joined by a bridge: each can be cut off.
+//! Creates network namespaces for servers, joined by a bridge: each can be isolated.
 //!
-//! Names hold the lab's process id, so that what a killed lab (and its killed reaper) left is
-//! known and removed by the next one.
+//! Names contain the lab's process id, so that the next lab recognizes and removes leftovers of a
+//! lab that was killed together with its reaper.
 
 mod arrival;
 
@@ -32,18 +32,18 @@ pub(crate) struct Network {
     bridge: String,
     room: PathBuf,
     last_host: AtomicU8,
-    /// No other lab takes this number while we live.
+    /// Reserves the number against other labs.
     _reservation: UnixListener,
 }
 
 impl Network {
-    /// Makes the bridge; the lab in `room` has it removed at the end.
+    /// Creates the bridge, which is removed at the end of the lab in `room`.
     pub(crate) fn new(room: &Path) -> Result<Network> {
         if !process::is_root() {
             bail!("network namespaces need root: run the lab as root, or without namespaces");
         }
         remove_stale()?;
-        // The kernel takes the cables of a lab that has just ended away when it has time.
+        // The kernel removes the links of an ended lab with a delay.
         let taken = run("ip", "-4 -o address")? + &run("ip", "-o link")?;
         let free = (1..=254).find_map(|number| {
             let is_taken = taken.contains(&format!(" 10.77.{number}."))
@@ -54,8 +54,9 @@ impl Network {
             free.context("all of 10.77.1.0/24 to 10.77.254.0/24 are in use")?;
         let bridge = format!("{BRIDGE_PREFIX}{number}-{:x}", std::process::id());
         remove_at_end(room, &format!("link delete {bridge}"))?;
-        // Of its own: else it has that of one of its cables, and another one's when that goes, and
-        // the hosts would send to the one before for 5 s, until they ask anew.
+        // A fixed address. By default a bridge has the address of one of its links, which changes
+        // when that link is removed. The hosts would then send to the old address for 5 s, until
+        // their next ARP request.
         let address = format!("02:45:4b:00:{number:02x}:01");
         run(
             "ip",
@@ -79,7 +80,7 @@ impl Network {
         })
     }
 
-    /// The link of one more server; it is made when the server starts.
+    /// Returns the link of another server; it is created when the server starts.
     pub(crate) fn link(&self) -> Link {
         Link {
             number: self.number,
@@ -90,7 +91,7 @@ impl Network {
         }
     }
 
-    /// One more address, which is nobody's yet.
+    /// Returns an additional, unused address.
     pub(crate) fn spare_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, self.another_host())
     }
@@ -108,7 +109,7 @@ impl Network {
     }
 }
 
-/// A server's namespace and its cable to the bridge.
+/// A server's namespace and its link to the bridge.
 #[derive(Clone)]
 pub(crate) struct Link {
     number: u8,
@@ -123,12 +124,12 @@ impl Link {
         Ipv4Addr::new(10, 77, self.number, self.host)
     }
 
-    /// The file by which the namespace is entered.
+    /// Returns the file through which the namespace is entered.
     pub(crate) fn namespace(&self) -> PathBuf {
         Path::new(NAMESPACES).join(self.name())
     }
 
-    /// Makes namespace and cable, unless they are there.
+    /// Creates namespace and link, unless they exist.
     pub(crate) fn make(&self) -> Result<()> {
         if self.namespace().exists() {
             return Ok(());
@@ -143,7 +144,8 @@ impl Link {
             format!("-netns {name} address add {address}/24 dev eth0"),
             format!("-netns {name} link set lo up"),
             format!("-netns {name} link set eth0 up"),
-            // With a neighbour that must be asked for, a cut would be noticed: no route to host.
+            // With a neighbor entry that must be resolved, an isolation would be noticed: no route
+            // to host.
             format!("neighbor replace {address} lladdr {station} dev {bridge} nud permanent"),
         ] {
             run("ip", &step)?;
@@ -151,7 +153,7 @@ impl Link {
         Ok(())
     }
 
-    /// The bridge's port drops all frames; both ends keep their carrier and notice nothing.
+    /// Isolates the server: the bridge's port drops all frames, and both ends keep their carrier.
     pub(crate) fn cut_off(&self) -> Result<()> {
         self.set_port("disabled")?;
         self.is_cut_off.store(true, Ordering::Relaxed);
@@ -168,7 +170,7 @@ impl Link {
         self.is_cut_off.load(Ordering::Relaxed)
     }
 
-    /// Takes an address away that a program left behind; without one there is nothing to do.
+    /// Removes an address that a program left behind, if present.
     pub(crate) fn forget_address(&self, address: Ipv4Addr) {
         let name = self.name();
         let _ = run(
@@ -216,7 +218,7 @@ impl Link {
     }
 }
 
-/// Does something on this thread, in another network namespace.
+/// Runs `work` on this thread in another network namespace.
 pub(crate) fn within<T>(namespace: &Path, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let home = File::open("/proc/thread-self/ns/net")?;
     enter(&File::open(namespace)?)?;
@@ -235,14 +237,14 @@ fn enter(namespace: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what labs left that were killed together with their reapers.
+/// Removes leftovers of labs that were killed together with their reapers.
 fn remove_stale() -> Result<()> {
     for entry in fs::read_dir(NAMESPACES).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let rest = name.strip_prefix(NAMESPACE_PREFIX);
         let pid = rest.and_then(|rest| rest.split('-').next()?.parse().ok());
         if pid.is_some_and(|pid| !procfs::is_alive(pid)) {
-            // Another lab may be quicker.
+            // Another lab may have been faster.
             let _ = run("ip", &format!("netns delete {name}"));
         }
     }
@@ -257,7 +259,7 @@ fn remove_stale() -> Result<()> {
     Ok(())
 }
 
-/// Has the reaper run this `ip` command at the end.
+/// Makes the reaper run this `ip` command at the end.
 fn remove_at_end(room: &Path, command: &str) -> Result<()> {
     let mut list = OpenOptions::new()
         .create(true)

@@ -1,4 +1,4 @@
-//! Opens a new connection every few milliseconds and notes each that the server side let down.
+//! Opens a new connection every few milliseconds and records each failure.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How a new connection finds out that a server is there, in one round trip.
+/// Check that a server answers on a new connection, in one round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Greeting {
-    /// MariaDB and MySQL speak first: the protocol version is 10.
+    /// MariaDB and MySQL send first: the protocol version is 10.
     Mysql,
     /// PostgreSQL answers an SSLRequest with one letter.
     Postgres,
@@ -23,26 +23,26 @@ pub enum Greeting {
 /// A connection that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// When it was begun.
+    /// Start of the connection attempt.
     pub begun: Instant,
-    /// How long it had waited when it failed.
+    /// Time waited before the failure.
     pub waited: Duration,
-    /// What happened.
+    /// Description of the failure.
     pub why: String,
 }
 
-/// What became of the new connections.
+/// Result of the new connections.
 #[derive(Clone, Debug, Default)]
 pub struct NewcomersReport {
-    /// How many were opened.
+    /// Number of connections opened.
     pub attempts: u64,
-    /// Those that failed, in the order of their end.
+    /// Failures, in the order of their end.
     pub failures: Vec<Failure>,
-    /// The longest time until a greeting (or a failure).
+    /// Longest time until a greeting or a failure.
     pub longest_wait: Duration,
 }
 
-/// A probe that runs in the background until [`NewConnections::finish`].
+/// A background probe that runs until [`NewConnections::finish`].
 pub struct NewConnections {
     ended: Arc<AtomicBool>,
     report: Arc<Mutex<NewcomersReport>>,
@@ -50,7 +50,7 @@ pub struct NewConnections {
 }
 
 impl NewConnections {
-    /// Opens a connection `every` so often, whether or not earlier ones still wait; each may take
+    /// Opens a connection in intervals of `every`, even while earlier ones wait; each may take
     /// `limit`.
     pub fn start(
         address: SocketAddr,
@@ -71,7 +71,7 @@ impl NewConnections {
         }
     }
 
-    /// What is known so far.
+    /// Returns the results so far.
     pub fn so_far(&self) -> NewcomersReport {
         self.report
             .lock()
@@ -79,7 +79,7 @@ impl NewConnections {
             .clone()
     }
 
-    /// Opens no more, waits for those under way, and reports.
+    /// Stops opening connections, waits for those in progress, and returns the result.
     pub fn finish(mut self) -> NewcomersReport {
         self.end();
         self.so_far()

@@ -1,4 +1,4 @@
-//! What can stand between clients and servers of databases: nothing, Evenkeel, a rival.
+//! Starts a front for database servers: none, Evenkeel, or a rival.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{Balancer, Driver, Odyssey, Pgbouncer, Pgpool, Server, eventually, fr
 const READY_LIMIT: Duration = Duration::from_secs(20);
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Says how the lab's monitor of MySQL is let to read, wherever it comes from.
+/// Query for the statements that grant the lab's MySQL monitor read access, from any host.
 const MYSQL_GRANTS: &str = "\
     SELECT CONCAT('GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO ', QUOTE(User), '@', QUOTE(Host)) \
     FROM mysql.user WHERE User = 'monitor'";
@@ -48,20 +48,20 @@ pub enum PoolMode {
     Session,
 }
 
-/// How it is set up; what a rival has no such setting for is as its own file says.
+/// Configuration; a rival without a corresponding setting uses its own file's.
 #[derive(Clone, Debug)]
 pub struct PoolerOptions {
-    /// Whose protocol is spoken.
+    /// Protocol.
     pub driver: Driver,
-    /// When a server connection is given to another client.
+    /// Condition for a server connection to be assigned to another client.
     pub mode: PoolMode,
-    /// Server connections of one user and database.
+    /// Server connections per user and database.
     pub size: u32,
-    /// Whether reads go to replicas too.
+    /// True if reads go to replicas too.
     pub reads: bool,
     /// Further lines of Evenkeel's `[[service]]`.
     pub extra: String,
-    /// Further lines of its `[service.split]`.
+    /// Further lines of Evenkeel's `[service.split]`.
     pub split: String,
 }
 
@@ -78,13 +78,13 @@ impl Default for PoolerOptions {
     }
 }
 
-/// One that runs; gone when dropped. Accounts: `sbtest`, and PostgreSQL's superuser `postgres`.
+/// A running front, stopped on drop. Accounts: `sbtest`, and PostgreSQL's superuser `postgres`.
 pub struct Pooler {
-    /// Which.
+    /// Kind of the front.
     pub kind: PoolerKind,
-    /// Whose protocol it speaks.
+    /// Protocol.
     pub driver: Driver,
-    /// Where clients connect.
+    /// Address for clients.
     pub address: SocketAddr,
     process: Running,
 }
@@ -98,7 +98,7 @@ enum Running {
 }
 
 impl PoolerKind {
-    /// Its name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             PoolerKind::Direct => "direct",
@@ -111,7 +111,7 @@ impl PoolerKind {
         }
     }
 
-    /// Whether it is this project's.
+    /// Returns whether this is Evenkeel.
     pub fn is_evenkeel(self) -> bool {
         matches!(
             self,
@@ -119,10 +119,10 @@ impl PoolerKind {
         )
     }
 
-    /// How many clients it can have at once, where that is few.
+    /// Returns the maximum number of concurrent clients, if it is low.
     pub fn clients_max(self) -> u32 {
         match self {
-            // A client needs a process of its own.
+            // Each client needs its own process.
             PoolerKind::Pgpool => 120,
             _ => u32::MAX,
         }
@@ -130,7 +130,7 @@ impl PoolerKind {
 }
 
 impl PoolMode {
-    /// Its name in configurations.
+    /// Returns the name in configurations.
     pub fn name(self) -> &'static str {
         match self {
             PoolMode::Transaction => "transaction",
@@ -139,7 +139,8 @@ impl PoolMode {
     }
 }
 
-/// Lets the lab's monitor of MySQL read more than roles: who may log in, and what statements do.
+/// Allows the lab's MySQL monitor to read more than roles: the accounts, and the effects of
+/// statements.
 pub(crate) fn let_monitor_read(primary: &Server) -> Result<()> {
     let said = primary.sql(MYSQL_GRANTS)?;
     for grant in said.lines().filter(|line| line.starts_with("GRANT ")) {
@@ -149,7 +150,7 @@ pub(crate) fn let_monitor_read(primary: &Server) -> Result<()> {
 }
 
 impl Pooler {
-    /// Starts it in front of a primary and its replicas; `None` when the rival is not installed.
+    /// Starts a front for a primary and its replicas; `None` if the rival is not installed.
     pub fn start(
         kind: PoolerKind,
         servers: &[Server],
@@ -198,7 +199,7 @@ impl Pooler {
         Ok(Some(pooler))
     }
 
-    /// Who has just been started may not know yet who is primary.
+    /// Waits until the front knows the primary after its start.
     fn wait_ready(&self) -> Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut last = String::new();
@@ -214,17 +215,17 @@ impl Pooler {
         Ok(())
     }
 
-    /// Processor time used so far.
+    /// Returns the processor time used so far, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }
 
-    /// Anonymous memory.
+    /// Returns the anonymous memory in kB.
     pub fn memory_kb(&self) -> u64 {
         procfs::memory_kb(&self.pids())
     }
 
-    /// Evenkeel, if it is that.
+    /// Returns the balancer if this is Evenkeel.
     pub fn balancer(&self) -> Option<&Balancer> {
         match &self.process {
             Running::Evenkeel(balancer) => Some(balancer),
@@ -232,7 +233,7 @@ impl Pooler {
         }
     }
 
-    /// What Evenkeel has written so far; nothing of others.
+    /// Returns Evenkeel's log so far; empty for others.
     pub(crate) fn log(&self) -> String {
         self.balancer().map(Balancer::log).unwrap_or_default()
     }
@@ -248,7 +249,7 @@ impl Pooler {
     }
 }
 
-/// One value, asked for by a user whose password is its name, as those of the lab are.
+/// Queries one value, as a user whose password equals its name, like those of the lab.
 pub(crate) async fn ask(
     address: SocketAddr,
     (user, database): (&str, &str),
@@ -269,7 +270,8 @@ pub(crate) async fn ask(
     }))
 }
 
-/// The monitor is PostgreSQL's superuser here: it also reads the clients' verifiers.
+/// Returns the pooling sections of the config. The monitor is PostgreSQL's superuser here: it also
+/// reads the clients' verifiers.
 fn pooling(
     kind: PoolerKind,
     listen: SocketAddr,

@@ -1,7 +1,7 @@
-//! Hands out loopback ports that no other lab on this machine will hand out too.
+//! Allocates loopback ports that no other lab on this machine allocates.
 //!
-//! The ports lie below the kernel's range for outgoing connections: a server that was killed must
-//! find its port free again, however many clients came and went meanwhile.
+//! The ports are below the kernel's range for outgoing connections: a killed server must find its
+//! port free again, independent of the number of clients in the meantime.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::linux::net::SocketAddrExt;
@@ -14,14 +14,15 @@ use socket2::{Domain, Socket, Type};
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// Reservations of this process; an abstract Unix socket leaves no trace and dies with its owner.
+/// Reservations of this process; an abstract Unix socket leaves no trace and ends with its owner.
 static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// A free TCP port of 127.0.0.1, reserved against other labs until this process ends.
+/// Returns a free TCP port of 127.0.0.1, reserved against other labs until this process ends.
 ///
 /// # Panics
-/// When all of the lab's ports are taken.
+///
+/// Panics if all of the lab's ports are taken.
 pub fn free_port() -> u16 {
     let start = (std::process::id().wrapping_mul(97) % u32::from(COUNT)) as u16;
     for _ in 0..COUNT {
@@ -43,9 +44,9 @@ fn reserve(port: u16) -> Option<UnixListener> {
     (!is_used(port)).then_some(reservation)
 }
 
-/// Whether a server could not listen there. This socket never listens itself: a child that another
-/// thread is just about to start holds a copy of it until it runs, and one that only is bound is in
-/// nobody's way.
+/// Returns whether a server could not listen there. The test socket itself never listens: a child
+/// process that another thread is starting holds a copy of it until exec. A socket that does not
+/// listen blocks no server.
 fn is_used(port: u16) -> bool {
     [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED]
         .iter()

@@ -1,4 +1,4 @@
-//! PostgreSQL servers: a primary with hot standbys that follow by streaming.
+//! Starts PostgreSQL servers: a primary with hot standbys that follow by streaming.
 
 pub(crate) mod programs;
 mod replication;
@@ -26,11 +26,11 @@ const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
 const SETTINGS: &[&str] = &[
     "unix_socket_permissions=0700",
-    // Files of the data directory, not of /dev/shm, where a kill would leave them.
+    // Files in the data directory instead of /dev/shm, where a kill would leave them.
     "dynamic_shared_memory_type=mmap",
-    // What is written survives a kill of the server, not of the machine; that is enough here.
+    // Written data survives a kill of the server, not of the machine, which is sufficient here.
     "fsync=off",
-    // pg_rewind, which makes a standby of an old primary, needs both.
+    // pg_rewind, which turns an old primary into a standby, needs both.
     "full_page_writes=on",
     "wal_log_hints=on",
     "max_connections=1000",
@@ -51,19 +51,19 @@ const ACCOUNTS: &[&str] = &[
     "CREATE DATABASE sbtest OWNER sbtest",
 ];
 
-/// What a PostgreSQL cluster consists of.
+/// Options of a PostgreSQL cluster.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// How many hot standbys follow the primary.
+    /// Number of hot standbys.
     pub replicas: usize,
-    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    /// Rows per sysbench table; `None` creates no tables (the database `sbtest` exists, empty).
     pub sbtest_rows: Option<u32>,
-    /// How many sysbench tables.
+    /// Number of sysbench tables.
     pub sbtest_tables: u32,
-    /// The version; `None` is the newest that is installed. What this machine lacks is looked for
-    /// in the rivals' root file system.
+    /// Major version; `None` means the newest that is installed. Versions that this machine lacks
+    /// are taken from the rivals' root file system.
     pub version: Option<u32>,
-    /// Further settings, as `name=value`; of two for one name this one counts.
+    /// Further settings, as `name=value`; they override others of the same name.
     pub settings: Vec<String>,
 }
 
@@ -79,8 +79,8 @@ impl Default for PostgresOptions {
     }
 }
 
-/// A command that runs one of PostgreSQL's programs, of the newest version that is installed, as
-/// the user that the servers run as.
+/// Returns a command that runs one of PostgreSQL's programs, of the newest installed version, as
+/// the servers' user.
 pub fn command(name: &str) -> Result<Command> {
     Programs(None).command(name)
 }
@@ -88,14 +88,14 @@ pub fn command(name: &str) -> Result<Command> {
 /// A primary and its standbys. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor` (SCRAM) over TCP.
 #[derive(Clone, Debug)]
 pub struct PostgresCluster {
-    /// Takes writes.
+    /// Server that accepts writes.
     pub primary: Server,
-    /// Hot standbys, read only.
+    /// Read-only hot standbys.
     pub replicas: Vec<Server>,
 }
 
 impl PostgresCluster {
-    /// All servers, the primary first.
+    /// Returns all servers, the primary first.
     pub fn servers(&self) -> Vec<Server> {
         std::iter::once(&self.primary)
             .chain(&self.replicas)
@@ -103,7 +103,7 @@ impl PostgresCluster {
             .collect()
     }
 
-    /// Waits until every running standby has applied what the primary has written so far.
+    /// Waits until every running standby has applied all previous writes of the primary.
     pub fn wait_caught_up(&self) -> Result<()> {
         for replica in self.replicas.iter().filter(|replica| replica.is_running()) {
             replica.wait_for(&self.primary, CATCH_UP_LIMIT)?;
@@ -170,7 +170,7 @@ impl Lab {
         Ok(server)
     }
 
-    /// A copy of the primary, not yet started.
+    /// Creates a copy of the primary, not yet started.
     fn postgres_replica(
         &self,
         name: &str,
@@ -271,7 +271,7 @@ fn arguments(place: &Place, settings: &[String]) -> Vec<String> {
     arguments
 }
 
-/// Lets clients and standbys of this range of addresses log in.
+/// Allows logins of clients and standbys from this address range.
 fn allow_from(place: &Place, range: &str) -> Result<()> {
     let rules = place.directory.join("data/pg_hba.conf");
     let mut rules = File::options().append(true).open(rules)?;
@@ -300,7 +300,8 @@ fn give_to_server_user(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// PostgreSQL refuses to run as root: `postgres` if there is such a user, else `nobody`.
+/// Returns the servers' user, since PostgreSQL refuses to run as root: `postgres` if it exists,
+/// else `nobody`.
 pub(crate) fn server_user() -> Result<Option<(u32, u32)>> {
     if !process::is_root() {
         return Ok(None);

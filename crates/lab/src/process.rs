@@ -1,4 +1,4 @@
-//! A child process that dies with the lab: start, signals to its whole tree, its end.
+//! Runs child processes that end with the lab: start, signals to the whole tree, end.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -16,27 +16,27 @@ use crate::{eventually, network, procfs};
 
 const GONE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How to start a process.
+/// Parameters of a process.
 #[derive(Clone, Default)]
 pub(crate) struct Launch {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// The root file system it runs in, with `program` a path inside; `None` is this machine's.
+    /// Root file system to run in, with `program` as a path inside; `None` means this machine's.
     pub(crate) root: Option<PathBuf>,
-    /// User and group id to run as; `None` is the lab's own.
+    /// User and group id to run as; `None` means the lab's own.
     pub(crate) user: Option<(u32, u32)>,
-    /// Where stderr and stdout go.
+    /// File for stderr and stdout.
     pub(crate) log: PathBuf,
-    /// Where the process id is noted while it runs.
+    /// File with the process id while it runs.
     pub(crate) note: PathBuf,
-    /// The signal on which it ends cleanly.
+    /// Signal for a clean stop.
     pub(crate) stop_signal: i32,
-    /// Whether its children outlive a killed parent, so that it must be asked rather than killed.
+    /// True if its children survive a killed parent, so that it must be stopped instead of killed.
     pub(crate) children_outlive_it: bool,
-    /// Whether the environment is passed on.
+    /// True if the environment is inherited.
     pub(crate) keep_environment: bool,
-    /// The network namespace to live in; `None` is the lab's own.
+    /// Network namespace; `None` means the lab's own.
     pub(crate) namespace: Option<PathBuf>,
 }
 
@@ -55,11 +55,11 @@ impl Launch {
     }
 }
 
-/// A process that can be started, hurt and started again.
+/// A process that can be started, signaled and restarted.
 pub(crate) struct Process {
     launch: Launch,
     child: Mutex<Option<Child>>,
-    /// Control groups that it lives in.
+    /// Control groups of the process.
     groups: Mutex<Vec<PathBuf>>,
 }
 
@@ -76,20 +76,20 @@ impl Process {
         self.start_with(Vec::new())
     }
 
-    /// The command, an option a line.
+    /// Returns the command, one option per line.
     pub(crate) fn command_line(&self) -> String {
         let mut text = self.launch.program.display().to_string();
         let mut is_value = false;
         for argument in &self.launch.arguments {
             text.push_str(if is_value { " " } else { "\n    " });
             text.push_str(argument);
-            // `-c setting`: what stands behind a letter of its own belongs to it.
+            // `-c setting`: the argument after a single-letter option belongs to it.
             is_value = !is_value && argument.len() == 2 && argument.starts_with('-');
         }
         text
     }
 
-    /// Starts it; the `further` arguments hold for this start only.
+    /// Starts the process; the `further` arguments apply to this start only.
     pub(crate) fn start_with(&self, further: Vec<String>) -> Result<()> {
         if self.is_running() {
             bail!("{} is already running", self.launch.name);
@@ -133,14 +133,14 @@ impl Process {
         running
     }
 
-    /// Kills the whole tree, the process itself first: it has no moment to notice anything.
+    /// Kills the whole tree, the process itself first, so that it cannot react.
     pub(crate) fn kill(&self) -> Result<()> {
         let pids = self.pids();
         pids.iter().for_each(|pid| send(*pid, libc::SIGKILL));
         self.wait_gone(&pids, GONE_LIMIT)
     }
 
-    /// Asks it to end and waits until it has.
+    /// Sends the stop signal and waits for the end.
     pub(crate) fn stop(&self, limit: Duration) -> Result<()> {
         let pids = self.pids();
         pids.iter()
@@ -149,12 +149,12 @@ impl Process {
         self.wait_gone(&pids, limit)
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has ended by itself.
     pub(crate) fn wait_end(&self, limit: Duration) -> Result<()> {
         self.wait_gone(&[], limit)
     }
 
-    /// Sends a signal to the process and to all its descendants, until no new one has appeared.
+    /// Sends a signal to the process and all its descendants, until no new one appears.
     pub(crate) fn signal(&self, signal: i32) {
         let mut done = Vec::new();
         loop {
@@ -171,7 +171,7 @@ impl Process {
         }
     }
 
-    /// Puts the process into a control group, now and whenever it is started again.
+    /// Puts the process into a control group, now and at every restart.
     pub(crate) fn join_group(&self, group: PathBuf) -> Result<()> {
         self.groups
             .lock()
@@ -193,7 +193,7 @@ impl Process {
         for group in groups.iter() {
             for pid in self.pids() {
                 let moved = fs::write(group.join("cgroup.procs"), pid.to_string());
-                // A server's process for one client may have ended by now.
+                // A server's process for one client may have ended in the meantime.
                 let is_gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
                 if !moved.as_ref().is_err_and(is_gone) {
                     moved.with_context(|| {
@@ -232,13 +232,14 @@ impl Drop for Process {
     }
 }
 
-/// Lets this process, and what it starts from now on, open as many files as the machine allows.
+/// Raises the limit of open files to the machine's maximum, for this process and its future
+/// children.
 pub fn raise_open_files_limit() {
     #[expect(
         unsafe_code,
         reason = "the limit has no wrapper in the standard library"
     )]
-    // SAFETY: both calls only use the struct that they are given.
+    // SAFETY: both calls only use the struct passed to them.
     unsafe {
         let mut limit = libc::rlimit {
             rlim_cur: 0,
@@ -251,21 +252,21 @@ pub fn raise_open_files_limit() {
     }
 }
 
-/// Whether the lab itself is root.
+/// Returns whether the lab itself runs as root.
 pub(crate) fn is_root() -> bool {
     own_uid() == 0
 }
 
-/// The user that the lab runs as.
+/// Returns the user id of the lab.
 pub fn own_uid() -> u32 {
     #[expect(unsafe_code, reason = "geteuid has no wrapper in the standard library")]
-    // SAFETY: geteuid always succeeds and takes nothing.
+    // SAFETY: geteuid always succeeds and takes no arguments.
     unsafe {
         libc::geteuid()
     }
 }
 
-/// The last lines of a log, for error messages.
+/// Returns the last lines of a log, for error messages.
 pub(crate) fn tail(log: &Path) -> String {
     let text = text(log);
     let lines: Vec<&str> = text.lines().collect();
@@ -285,8 +286,8 @@ pub(crate) fn send(pid: u32, signal: i32) {
     }
 }
 
-/// The kernel sends the death signal when the *thread* that started the child ends, so one thread
-/// that lives as long as the process starts them all.
+/// Starts a child from a thread that lives as long as the process: the kernel sends the death
+/// signal when the *thread* that started the child ends.
 fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) -> io::Result<Child> {
     type Job = (Command, Option<PathBuf>, Sender<io::Result<Child>>);
     static STARTER: OnceLock<Sender<Job>> = OnceLock::new();
@@ -311,7 +312,7 @@ fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) ->
     outcome.recv().map_err(io::Error::other)?
 }
 
-/// Starts a program that ends by itself, such as a load generator; it too dies with the lab.
+/// Starts a program that ends by itself, such as a load generator; it is also killed with the lab.
 pub(crate) fn spawn_tied(mut command: Command) -> io::Result<Child> {
     command.current_dir("/").process_group(0);
     plain_environment(&mut command);
@@ -332,7 +333,8 @@ fn command(launch: &Launch) -> io::Result<Command> {
     Ok(command)
 }
 
-/// The databases' clients and servers take settings from the environment (PGHOST, …): none of it.
+/// Clears the environment: the databases' clients and servers would read settings from it (PGHOST,
+/// …).
 pub(crate) fn plain_environment(command: &mut Command) {
     command
         .env_clear()
@@ -372,7 +374,7 @@ pub(crate) struct Account {
     pub(crate) gid: u32,
 }
 
-/// The accounts of this machine.
+/// Returns the accounts of this machine.
 pub(crate) fn accounts() -> Vec<Account> {
     let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let account = |line: &str| {

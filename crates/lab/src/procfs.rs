@@ -1,8 +1,8 @@
-//! Reads what the kernel says of a process: its descendants, processor time, memory.
+//! Reads process data from /proc: descendants, processor time, memory.
 
 use std::fs;
 
-/// The process and all its living descendants, parents before children.
+/// Returns the process and all its living descendants, parents before children.
 pub fn tree(root: u32) -> Vec<u32> {
     let parents = parents();
     let mut found = vec![root];
@@ -20,18 +20,19 @@ pub fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-/// Processor time of these processes, in microseconds: all threads, and children waited for.
+/// Returns the processor time of these processes, in microseconds, including all threads and reaped
+/// children.
 pub fn cpu_us(pids: &[u32]) -> u64 {
     pids.iter().filter_map(|pid| ticks(*pid)).sum::<u64>() * us_per_tick()
 }
 
-/// Anonymous (private, not file-backed) memory of these processes in kB.
+/// Returns the anonymous (private, not file-backed) memory of these processes in kB.
 pub fn memory_kb(pids: &[u32]) -> u64 {
     pids.iter().filter_map(|pid| anonymous_kb(*pid)).sum()
 }
 
-/// Whether the process exists and has not ended; one that merely waits to be collected has ended,
-/// but not while further threads of it have still to end: they hold its files and ports.
+/// Returns whether the process exists and has not ended. A zombie has ended, unless further threads
+/// still run: they hold its files and ports.
 pub fn is_alive(pid: u32) -> bool {
     let has_threads = || fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|t| t.count() > 1);
     stat(pid).is_some_and(|fields| match fields[0].as_str() {
@@ -40,12 +41,12 @@ pub fn is_alive(pid: u32) -> bool {
     })
 }
 
-/// Whether the process is stopped by SIGSTOP.
+/// Returns whether the process is stopped by SIGSTOP.
 pub fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields[0] == "T")
 }
 
-/// What a process is and where it stands, for a person who asks why it does not end.
+/// Describes a process and its current wait, to explain why it does not end.
 pub fn described(pid: u32) -> String {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let line = read("cmdline").replace('\0', " ");
@@ -63,7 +64,8 @@ fn parents() -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// The fields of /proc/PID/stat after the command name, which may itself hold blanks and brackets.
+/// Returns the fields of /proc/PID/stat after the command name, which may itself contain spaces and
+/// parentheses.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;

@@ -1,4 +1,4 @@
-//! A program of this machine, or of the rivals' root file system.
+//! Locates a program on this machine, or in the rivals' root file system.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -7,21 +7,21 @@ use std::process::Command;
 
 use crate::{process, rootfs};
 
-/// Where a program is.
+/// Location of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
-    /// The root that the path starts from; `None` is this machine's.
+    /// Root of the path; `None` means this machine's.
     pub(crate) root: Option<PathBuf>,
 }
 
 impl Program {
-    /// One of this machine.
+    /// Returns a program of this machine.
     pub(crate) fn here(path: PathBuf) -> Program {
         Program { path, root: None }
     }
 
-    /// A command that runs it as this user; `None` stays who we are.
+    /// Returns a command that runs the program as this user; `None` keeps the current one.
     pub(crate) fn command(&self, user: Option<(u32, u32)>) -> io::Result<Command> {
         let mut command = Command::new(&self.path);
         process::plain_environment(&mut command);

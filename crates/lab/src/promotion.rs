@@ -1,4 +1,4 @@
-//! Changes of primary, as an operator's script makes them: planned, and after the primary died.
+//! Changes the primary as an operator's script would: planned, or after its death.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,28 +7,28 @@ use anyhow::{Context, Result, bail};
 use crate::server::{Role, Server};
 use crate::{Lab, eventually};
 
-/// How long a candidate may take to apply what the old primary wrote.
+/// Limit for a candidate to apply the old primary's writes.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
-/// How long it may take to receive what another replica has already.
+/// Limit for a candidate to receive writes that another replica already has.
 const RECEIVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A change of primary, with its instants.
+/// A change of primary, with its times.
 #[derive(Clone, Debug)]
 pub struct Promotion {
-    /// The new primary.
+    /// Name of the new primary.
     pub primary: String,
-    /// From when the old primary took no write; `None` if it could not be asked.
+    /// Time from which the old primary accepted no write; `None` if it was unreachable.
     pub demoted_at: Option<SystemTime>,
-    /// When it was settled who follows.
+    /// Time at which the new primary was chosen.
     pub decided_at: SystemTime,
-    /// When the new primary took writes.
+    /// Time at which the new primary accepted writes.
     pub writable_at: SystemTime,
-    /// Who follows the new primary now.
+    /// Names of the new primary's replicas.
     pub followers: Vec<String>,
 }
 
 impl Lab {
-    /// Whom the lab made primary last in this server's cluster.
+    /// Returns the last primary that the lab chose in this server's cluster.
     pub fn primary_of(&self, server: &Server) -> Option<Server> {
         let cluster = server.cluster().ok()?;
         let name = cluster
@@ -41,9 +41,9 @@ impl Lab {
 
     /// Makes a replica the primary.
     ///
-    /// If the old primary can be reached it gives up first, nothing is lost, and it becomes a
-    /// replica. If it is dead, frozen or cut off, it is left as it is: started again, it claims to
-    /// be a primary, until [`Lab::rejoin`]. The other replicas follow the new primary.
+    /// A reachable old primary is demoted first: nothing is lost, and it becomes a replica. A dead,
+    /// frozen or isolated one is left unchanged: after a restart it claims to be a primary, until
+    /// [`Lab::rejoin`]. The other replicas follow the new primary.
     pub fn promote(&self, candidate: &Server) -> Result<Promotion> {
         candidate.cluster()?;
         let decided_at = SystemTime::now();
@@ -75,7 +75,7 @@ impl Lab {
         })
     }
 
-    /// Promotes whoever of the reachable replicas of this server's cluster has received most.
+    /// Promotes the reachable replica of this server's cluster that has received most.
     pub fn fail_over(&self, member: &Server) -> Result<Promotion> {
         let mut best: Option<(u64, Server)> = None;
         for replica in self.reachable_replicas(member)? {
@@ -90,8 +90,8 @@ impl Lab {
         self.promote(&candidate)
     }
 
-    /// Makes the primary refuse writes and cuts its writers; nobody is primary until
-    /// [`Lab::promote`]. The answer is from when it took no write.
+    /// Makes the primary refuse writes and disconnects its writers; the cluster has no primary
+    /// until [`Lab::promote`]. Returns the time from which it accepted no write.
     pub fn demote(&self, primary: &Server) -> Result<SystemTime> {
         let replication = primary.replication()?;
         if primary.role() != Role::Primary || !primary.is_reachable() {
@@ -114,8 +114,8 @@ impl Lab {
         Ok(retired.at)
     }
 
-    /// Makes a server a replica of its cluster's primary, whatever it was and however it ended;
-    /// what it alone has is given up. Running or not, it runs afterwards.
+    /// Makes a server a replica of its cluster's primary, whatever its previous role and end;
+    /// transactions that only it has are discarded. The server runs afterwards.
     pub fn rejoin(&self, server: &Server) -> Result<()> {
         let replication = server.replication()?;
         let primary = self.primary_of(server);
@@ -126,7 +126,7 @@ impl Lab {
         replication.rejoin(server, &primary)
     }
 
-    /// The old primary gives up; the answer is when.
+    /// Demotes the old primary and returns the time.
     fn hand_over(&self, old: &Server, candidate: &Server) -> Result<SystemTime> {
         let retired = old.replication()?.retire(old)?;
         old.set_role(Role::Replica);
@@ -134,7 +134,8 @@ impl Lab {
         Ok(retired.at)
     }
 
-    /// Of a dead primary the candidate receives nothing more, of a demoted one it may.
+    /// Waits until the candidate has all that can still arrive: from a dead primary nothing more,
+    /// from a demoted one possibly something.
     fn wait_for_all_others(&self, candidate: &Server) -> Result<()> {
         let replication = candidate.replication()?;
         for other in self.reachable_replicas(candidate)? {
@@ -159,7 +160,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Has all replicas that can be reached, and the retired primary, follow the new one.
+    /// Makes all reachable replicas, and the demoted primary, follow the new one.
     fn repoint(&self, primary: &Server, retired: Option<&Server>) -> Result<Vec<String>> {
         let mut servers = self.reachable_replicas(primary)?;
         servers.extend(retired.filter(|retired| !retired.is_running()).cloned());

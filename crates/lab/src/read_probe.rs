@@ -1,4 +1,4 @@
-//! Reads over a new connection every few milliseconds and notes which server answered.
+//! Reads over a new connection every few milliseconds and records which server answered.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,21 +13,21 @@ use tokio::time::{Instant, sleep_until};
 use crate::sysbench::Driver;
 use crate::write_probe::Client;
 
-/// Readers to be started.
+/// Options of a reader.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadProbeOptions {
-    /// Which database.
+    /// Database protocol.
     pub driver: Driver,
-    /// Where, usually a balancer's port; as `sbtest` in the database `sbtest`.
+    /// Address, usually a balancer's port; the reader logs in as `sbtest` to the database `sbtest`.
     pub address: SocketAddr,
-    /// Time between two reads; none begins before the one before it has ended.
+    /// Time between two reads; each begins after the end of its predecessor.
     pub every: Duration,
-    /// How long one read may take, with its connection.
+    /// Limit for one read, with its connection.
     pub limit: Duration,
 }
 
 impl ReadProbeOptions {
-    /// Every 20 ms; the limit is long, as a client's is.
+    /// Returns options for a read every 20 ms, with a long limit like a client's.
     pub fn new(driver: Driver, address: SocketAddr) -> ReadProbeOptions {
         ReadProbeOptions {
             driver,
@@ -41,15 +41,16 @@ impl ReadProbeOptions {
 /// One read.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// When its connection was begun.
+    /// Start of the connection.
     pub begun: SystemTime,
-    /// When it was answered or had failed.
+    /// Time of the answer or failure.
     pub ended: SystemTime,
-    /// The port of the server that answered, as that server has it, or why there is no answer.
+    /// Port of the server that answered, as the server reports it, or the reason why there is no
+    /// answer.
     pub outcome: Result<u16, String>,
 }
 
-/// A reader that runs in the background until [`ReadProbe::finish`].
+/// A background reader that runs until [`ReadProbe::finish`].
 pub struct ReadProbe {
     ended: Arc<AtomicBool>,
     readings: Arc<Mutex<Vec<Reading>>>,
@@ -57,7 +58,7 @@ pub struct ReadProbe {
 }
 
 impl ReadProbe {
-    /// Begins to read.
+    /// Starts the reads.
     pub fn start(options: ReadProbeOptions) -> Result<ReadProbe> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let ended = Arc::new(AtomicBool::new(false));
@@ -73,7 +74,7 @@ impl ReadProbe {
         })
     }
 
-    /// All reads so far, in their order.
+    /// Returns all reads so far, in order.
     pub fn so_far(&self) -> Vec<Reading> {
         self.readings
             .lock()
@@ -81,14 +82,14 @@ impl ReadProbe {
             .clone()
     }
 
-    /// The ports of the servers that answered reads begun at this time or later.
+    /// Returns the ports of the servers that answered reads begun at this time or later.
     pub fn answered_since(&self, instant: SystemTime) -> Vec<u16> {
         let readings = self.so_far();
         let later = readings.iter().filter(|one| one.begun >= instant);
         later.filter_map(|one| one.outcome.clone().ok()).collect()
     }
 
-    /// Reads no more; gives all reads.
+    /// Stops reading and returns all reads.
     pub fn finish(mut self) -> Vec<Reading> {
         self.end();
         self.so_far()

@@ -1,4 +1,4 @@
-//! How one server follows another, and which servers are one cluster.
+//! Defines replication between servers, and clusters of servers.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,65 +8,67 @@ use anyhow::{Context, Result, bail};
 use crate::eventually;
 use crate::server::{Role, Server, Standing};
 
-/// What a kind of server can do that has one primary and replicas. A position is a number that
-/// grows with what was written; it compares only servers of one cluster.
+/// Operations of servers with one primary and replicas. A position is a number that grows with each
+/// write; it is comparable only within one cluster.
 pub(crate) trait Replication {
-    /// How much it has: written itself or received from its primary, applied or not.
+    /// Returns the position received: written by the server itself or received from its primary,
+    /// applied or not.
     fn received(&self) -> Result<u64>;
-    /// How much of that a client of this server can see.
+    /// Returns the position that a client of this server can see.
     fn applied(&self) -> Result<u64>;
-    /// Why a replica applies nothing more, in its own words; empty: it does not say.
+    /// Returns why a replica has stopped applying, as the server reports it; empty if it does not
+    /// report it.
     fn trouble(&self) -> String;
-    /// Makes a primary refuse writes and cuts its writers. It need not run afterwards.
+    /// Makes a primary refuse writes and disconnects its writers. It may be stopped afterwards.
     fn retire(&self, own: &Server) -> Result<Retired>;
-    /// Makes a replica take writes at once; the answer is when it did.
+    /// Makes a replica accept writes immediately; returns the time.
     fn promote(&self) -> Result<SystemTime>;
-    /// Points a replica, or a retired primary, to this primary; starts it if it does not run.
+    /// Points a replica, or a demoted primary, to this primary; starts it if necessary.
     fn follow(&self, own: &Server, primary: &Server) -> Result<()>;
-    /// Makes a replica of a server that may have written what its new primary does not have: what
-    /// is too much is given up.
+    /// Makes a replica of a server that may have transactions which its new primary lacks; these
+    /// are discarded.
     fn rejoin(&self, own: &Server, primary: &Server) -> Result<()>;
-    /// Has a replica apply everything this much later than it could.
+    /// Delays the replica's applying by this time.
     fn lag(&self, by: Duration) -> Result<()>;
-    /// A replica goes on receiving, and applies nothing more.
+    /// Stops applying on a replica, which continues to receive.
     fn stop_applying(&self) -> Result<()>;
-    /// Ends [`Replication::stop_applying`].
+    /// Reverts [`Replication::stop_applying`].
     fn start_applying(&self) -> Result<()>;
 }
 
-/// A primary that was asked to give up.
+/// A primary that was demoted.
 pub(crate) struct Retired {
-    /// From then on it took no write.
+    /// Time from which it accepted no write.
     pub(crate) at: SystemTime,
-    /// All it has ever written.
+    /// Position of its last write.
     pub(crate) position: u64,
 }
 
-/// The servers that hold the same data; they all have the same one of these.
+/// Servers that hold the same data, and share one value of this type.
 #[derive(Default)]
 pub(crate) struct Cluster {
-    /// Whom the lab made primary last. Others may claim to be one too.
+    /// Last primary that the lab chose. Others may claim to be one too.
     pub(crate) primary: Mutex<Option<String>>,
 }
 
 impl Server {
-    /// Lags this far behind its primary from now on (MariaDB: rounded up to whole seconds); zero
-    /// ends that.
+    /// Delays its replication by this time (MariaDB: rounded up to whole seconds); zero ends the
+    /// delay.
     pub fn lag(&self, by: Duration) -> Result<()> {
         self.replication()?.lag(by)
     }
 
-    /// Has a replica apply nothing more, while it goes on receiving.
+    /// Stops applying on a replica, which continues to receive.
     pub fn stop_replication(&self) -> Result<()> {
         self.replication()?.stop_applying()
     }
 
-    /// Has a replica apply again, after [`Server::stop_replication`].
+    /// Resumes applying on a replica, after [`Server::stop_replication`].
     pub fn start_replication(&self) -> Result<()> {
         self.replication()?.start_applying()
     }
 
-    /// Waits until it has applied all that `other` has.
+    /// Waits until this server has applied everything that `other` has.
     pub fn wait_for(&self, other: &Server, limit: Duration) -> Result<()> {
         let position = other.replication()?.received()?;
         let what = format!("{} at the position {position} of {}", self.name, other.name);
@@ -84,7 +86,7 @@ impl Server {
             .with_context(|| format!("{name} ({role}) follows no other server"))
     }
 
-    /// Whether an operator could talk to it: it runs, is not frozen and not cut off.
+    /// Returns whether an operator could reach the server: it runs, is not frozen and not isolated.
     pub(crate) fn is_reachable(&self) -> bool {
         self.is_running() && !self.is_frozen() && !self.is_cut_off()
     }
@@ -103,7 +105,7 @@ impl Server {
     }
 }
 
-/// Declares these servers one cluster; the first primary among them is its primary.
+/// Makes these servers one cluster; the first primary among them is its primary.
 pub(crate) fn unite(servers: &[Server]) {
     let primary = servers
         .iter()
@@ -117,7 +119,7 @@ pub(crate) fn unite(servers: &[Server]) {
     }
 }
 
-/// Seconds since 1970 with a fraction, as servers print them.
+/// Parses seconds since 1970 with a fraction, as servers print them.
 pub(crate) fn parse_instant(seconds: &str) -> Result<SystemTime> {
     let Ok(seconds) = seconds.trim().parse::<f64>() else {
         bail!("not an instant: {seconds:?}")

@@ -1,4 +1,4 @@
-//! A ring of MariaDB servers: each takes writes and replicates from the one before.
+//! Starts a ring of MariaDB servers: each accepts writes and replicates from its predecessor.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::{Lab, eventually};
 
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a ring consists of.
+/// Options of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RingOptions {
-    /// How many servers.
+    /// Number of servers.
     pub nodes: usize,
 }
 
@@ -24,15 +24,15 @@ impl Default for RingOptions {
     }
 }
 
-/// Servers in a circle. Accounts as in a [`MariadbCluster`](crate::MariadbCluster).
+/// Servers in a ring. Accounts as in a [`MariadbCluster`](crate::MariadbCluster).
 #[derive(Clone, Debug)]
 pub struct Ring {
-    /// Each replicates from the one before it, the first from the last.
+    /// The servers; each replicates from its predecessor, the first from the last.
     pub nodes: Vec<Server>,
 }
 
 impl Ring {
-    /// Waits until every node has what each had written by the time of the call.
+    /// Waits until every node has the writes that each had made before the call.
     pub fn wait_caught_up(&self) -> Result<()> {
         let mut most = 0;
         for node in &self.nodes {
@@ -58,7 +58,7 @@ impl Ring {
 }
 
 impl Lab {
-    /// Starts a ring; a GTID domain and a share of the automatic ids for each node.
+    /// Starts a ring, with a GTID domain and a share of the automatic ids for each node.
     pub fn ring(&self, options: RingOptions) -> Result<Ring> {
         let count = options.nodes;
         if count < 2 {
@@ -76,7 +76,8 @@ impl Lab {
                 self.enlist_mariadb(&name, Role::Member, &template, further)
             })
             .collect::<Result<Vec<Server>>>()?;
-        // Each makes the accounts itself: statements about them must not go round.
+        // Each node creates the accounts itself: statements about them must not replicate around
+        // the ring.
         let accounts = format!("SET SESSION sql_log_bin=0; {}", self.mariadb_accounts());
         for_each_at_once(&nodes, |node| {
             node.start()?;

@@ -1,4 +1,5 @@
-//! Other balancers as child processes, set up as their documentation advises for two cores.
+//! Runs other balancers as child processes, configured as their documentation advises for two
+//! cores.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -28,7 +29,7 @@ use room::Room;
 
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Two workers: one per core of the machine that the published measurements were made on.
+/// Number of workers: one per core of the machine of the published measurements.
 pub(crate) const WORKERS: u32 = 2;
 
 /// nginx's stream module, round robin, one listening socket per worker.
@@ -37,17 +38,17 @@ pub struct Nginx(Rival);
 /// HAProxy in TCP mode, round robin, two threads in one process.
 pub struct Haproxy(Rival);
 
-/// Any of them, once it runs; killed when dropped.
+/// A running rival of any kind; killed on drop.
 pub struct Rival {
     process: Process,
     scratch: Scratch,
 }
 
-/// Where a balancer is reached once it listens, and the network namespace that it lives in.
+/// Address of a balancer once it listens, and its network namespace.
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) address: SocketAddr,
-    /// `None` is the lab's own.
+    /// Network namespace; `None` means the lab's own.
     pub(crate) namespace: Option<PathBuf>,
 }
 
@@ -61,7 +62,7 @@ impl From<SocketAddr> for Door {
 }
 
 impl Nginx {
-    /// Starts it in front of these servers.
+    /// Starts nginx in front of these servers.
     pub fn stream(servers: &[SocketAddr], listen: SocketAddr) -> Result<Nginx> {
         let module = tool::find_nginx_stream_module()?;
         let upstream: String = servers
@@ -78,25 +79,25 @@ impl Nginx {
         Rival::nginx(&config, listen).map(Nginx)
     }
 
-    /// Master and workers.
+    /// Returns the process ids of master and workers.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()
     }
 
-    /// Processor time of all of them, in microseconds.
+    /// Returns the processor time of all of them, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }
 }
 
 impl Haproxy {
-    /// Starts this machine's in front of these servers.
+    /// Starts this machine's HAProxy in front of these servers.
     pub fn tcp(servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
         let program = Program::here(tool::find("haproxy")?);
         Haproxy::start(program, servers, listen)
     }
 
-    /// Starts the newest, of the rivals' root file system; `None` when that is not there.
+    /// Starts the newest HAProxy, from the rivals' root file system; `None` if it is not there.
     pub fn newest_tcp(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<Haproxy>> {
         let Ok(program) = rootfs::find("haproxy") else {
             return Ok(None);
@@ -104,8 +105,8 @@ impl Haproxy {
         Haproxy::start(program, servers, listen).map(Some)
     }
 
-    /// Starts this machine's in front of these servers, which it checks ten times a second in the
-    /// way that this option says.
+    /// Starts this machine's HAProxy in front of these servers, with ten health checks per second
+    /// as this option defines.
     pub fn checking(option: &str, servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
         let lines = server_lines(servers, " check inter 100ms");
         let config = format!(
@@ -117,7 +118,7 @@ impl Haproxy {
         Rival::haproxy(program, &config, listen).map(Haproxy)
     }
 
-    /// What it finds each server to be: `UP` or another status, and how its last check ended.
+    /// Returns each server's state: `UP` or another status, and the result of the last check.
     pub fn states(&self) -> Result<Vec<String>> {
         let mut socket = UnixStream::connect(self.0.scratch.path().join("stats"))?;
         socket.write_all(b"show stat -1 4 -1\n")?;
@@ -137,7 +138,7 @@ impl Haproxy {
         let servers = lines.filter(|line| line.len() > 1);
         let state = |line: Vec<&str>| {
             let check = column(&line, "check_status");
-            // Behind an asterisk another check is under way.
+            // An asterisk means that another check is in progress.
             let last = check.trim_start_matches("* ");
             format!("{} {last}", column(&line, "status"))
         };
@@ -146,7 +147,7 @@ impl Haproxy {
 
     fn start(program: Program, servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
         let lines = server_lines(servers, "");
-        // Two sockets each, and some for itself.
+        // Two sockets per connection, and some for HAProxy itself.
         let connections = files_max() / 2 - 100;
         let config = format!(
             "global\n  nbthread {WORKERS}\n  maxconn {connections}\n\
@@ -156,12 +157,12 @@ impl Haproxy {
         Rival::haproxy(program, &config, listen).map(Haproxy)
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()
     }
 
-    /// Its processor time, in microseconds.
+    /// Returns the processor time, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }
@@ -175,27 +176,27 @@ fn server_lines(servers: &[SocketAddr], further: &str) -> String {
 }
 
 impl Rival {
-    /// Its process and all its children.
+    /// Returns the ids of the process and all its children.
     pub fn pids(&self) -> Vec<u32> {
         self.process.pids()
     }
 
-    /// Whether it runs.
+    /// Returns whether it runs.
     pub fn is_running(&self) -> bool {
         self.process.is_running()
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills it as `kill -9` does.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
-    /// The last that it said.
+    /// Returns the end of its log.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
     }
 
-    /// Its configuration files, name and text.
+    /// Returns its configuration files, name and text.
     pub fn configs(&self) -> Vec<(String, String)> {
         let room = self.scratch.path();
         let mut files: Vec<(String, String)> = [room.to_owned(), room.join("room")]
@@ -215,7 +216,8 @@ impl Rival {
         files
     }
 
-    /// Starts nginx with this text, in which `{room}` is its own directory. It must listen there.
+    /// Starts nginx with this text, in which `{room}` is its own directory, and waits until it
+    /// listens at `door`.
     pub(crate) fn nginx(config: &str, door: impl Into<Door>) -> Result<Rival> {
         let scratch = Scratch::new("nginx")?;
         let config = config.replace("{room}", &text(scratch.path()));
@@ -226,14 +228,15 @@ impl Rival {
             arguments: ["-e", "stderr", "-c", &text(&file)]
                 .map(str::to_owned)
                 .into(),
-            // A killed master leaves its workers behind; one that is asked takes them along.
+            // A killed master leaves its workers running; a stopped one ends them.
             children_outlive_it: true,
             ..Launch::default()
         };
         Rival::start("nginx", launch, scratch, door)
     }
 
-    /// Starts HAProxy with this text, in which `{room}` is its own directory. It must listen there.
+    /// Starts HAProxy with this text, in which `{room}` is its own directory, and waits until it
+    /// listens at `door`.
     pub(crate) fn haproxy(program: Program, config: &str, door: impl Into<Door>) -> Result<Rival> {
         let scratch = Scratch::new("haproxy")?;
         let file = scratch.path().join("haproxy.cfg");
@@ -247,8 +250,8 @@ impl Rival {
         Rival::start("haproxy", launch, scratch, door)
     }
 
-    /// Starts MySQL Router with this text, in which `{room}` is its own directory; `None` when it
-    /// is not installed. It must listen there.
+    /// Starts MySQL Router with this text, in which `{room}` is its own directory, and waits until
+    /// it listens. `None` if it is not installed.
     pub(crate) fn mysql_router(config: &str, listen: SocketAddr) -> Result<Option<Rival>> {
         let Some(program) = room::program("mysqlrouter") else {
             return Ok(None);
@@ -260,13 +263,14 @@ impl Rival {
         Rival::start("mysqlrouter", launch, room.scratch, listen).map(Some)
     }
 
-    /// Starts glb with these words, in which `{room}` is its own directory. It must listen there.
+    /// Starts glb with these arguments, in which `{room}` is its own directory, and waits until it
+    /// listens.
     pub(crate) fn glb(program: Program, words: &[String], listen: SocketAddr) -> Result<Rival> {
         let scratch = Scratch::new("glb")?;
         let room = text(scratch.path());
         let words = words.iter().map(|word| word.replace("{room}", &room));
         let arguments: Vec<String> = words.collect();
-        // Its words are all the configuration it has: for the report.
+        // The arguments are its whole configuration: for the report.
         let line = format!("glbd {}\n", arguments.join(" "));
         fs::write(scratch.path().join("glbd.cfg"), line)?;
         let launch = Launch {
@@ -278,8 +282,8 @@ impl Rival {
         Rival::start("glbd", launch, scratch, listen)
     }
 
-    /// Starts a program of the user's with these words, in which `{config}` is the path of a file
-    /// with this text. It must listen there.
+    /// Starts a program of the user's with these arguments, in which `{config}` is the path of a
+    /// file with this text, and waits until it listens.
     pub(crate) fn command(words: &[String], config: &str, listen: SocketAddr) -> Result<Rival> {
         let scratch = Scratch::new("rival")?;
         let room = text(scratch.path());
@@ -328,7 +332,7 @@ impl Rival {
     }
 }
 
-/// The part of a configuration of nginx that is the same whatever it forwards; `{room}` is its own
+/// Returns the common part of nginx configurations, for any kind of forwarding; `{room}` is its own
 /// directory.
 pub(crate) fn nginx_frame() -> String {
     let user = if process::is_root() {
@@ -343,7 +347,7 @@ pub(crate) fn nginx_frame() -> String {
     )
 }
 
-/// As many file descriptors as this machine allows, 40,000 at most.
+/// Returns the number of file descriptors that this machine allows, at most 40,000.
 pub(crate) fn files_max() -> u64 {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits

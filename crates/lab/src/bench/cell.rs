@@ -1,4 +1,4 @@
-//! One run of one load against one target, with all that is measured beside it.
+//! Runs one load against one target once, and measures everything else during the run.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,8 +14,8 @@ use super::topology::Topology;
 use crate::procfs;
 use crate::stop::Stop;
 
-/// Runs the task against the target. What the generator could not do is in the cell; an error is
-/// the end of everything, such as the user's wish.
+/// Runs the task against the target. Failures of the generator are recorded in the cell. An error
+/// ends the whole run, for example when the user has stopped it.
 pub(crate) fn measure(
     task: &Task,
     front: &Front,
@@ -38,7 +38,7 @@ pub(crate) fn measure(
             values.extend(used.per_request(report.requests, !front.pids().is_empty()));
         }
         if task.load.tool == Tool::Httperf {
-            // It waits by asking the clock again and again.
+            // wrk waits by polling the clock, so its processor time means little.
             values.remove(&Metric::LoadCpuUs);
         }
         if memory_kb > 0 {
@@ -81,10 +81,10 @@ pub(crate) fn measure(
     Ok((cell, raw))
 }
 
-/// In per cent of what its threads could have had.
+/// Returns the load generator's processor time, in per cent of what its threads could have used.
 fn load_busy(task: &Task, used: &Counters, seconds: f64) -> f64 {
     let threads = match task.load.tool {
-        // It is always busy: what it cannot do it says itself.
+        // httperf is always busy and reports by itself what it could not do.
         Tool::Httperf => return 0.0,
         Tool::Ab | Tool::Wrk => 1,
         Tool::Pgbench => 2,
@@ -94,13 +94,14 @@ fn load_busy(task: &Task, used: &Counters, seconds: f64) -> f64 {
     used.load_us as f64 / 1e4 / could_s.max(0.001)
 }
 
-/// What the generator offered, of the rate that it was given.
+/// Returns the rate that the generator offered, in per cent of the requested one.
 fn offered_percent(task: &Task, run: &Run) -> Option<f64> {
     let offered = run.report.as_ref().ok()?.offered_per_s?;
     Some(100.0 * offered / task.rate?)
 }
 
-/// Of a load that comes whatever is answered, that nothing was answered is a result.
+/// Returns why the run failed. For an open loop, a run without any answer is a result and not a
+/// failure.
 fn failure(run: &Run, task: &Task) -> Option<String> {
     match &run.report {
         Err(why) => Some(format!("{:?}: {why}", task.load.tool).to_lowercase()),
@@ -139,13 +140,14 @@ fn metrics(task: &Task, report: &Report) -> BTreeMap<Metric, f64> {
     values
 }
 
-/// Of what was offered, where a rate was.
+/// Returns the share of answered requests, in per cent of the offered ones, if a rate was set.
 fn answered(task: &Task, report: &Report) -> Option<f64> {
     let asked = task.rate? * f64::from(task.seconds);
     (asked > 0.0).then(|| (report.requests as f64 / asked * 100.0).min(100.0))
 }
 
-/// What each server has had since; nothing when they could not all be asked both times.
+/// Returns each server's requests between two readings; empty unless both readings cover all
+/// servers.
 fn shares(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<ServerShare> {
     if before.len() != after.len() {
         return Vec::new();
@@ -158,7 +160,7 @@ fn shares(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<ServerShare>
     pairs.map(share).collect()
 }
 
-/// Processor time of each of the three, in microseconds.
+/// Processor time of balancer, servers and load generator, in microseconds.
 #[derive(Clone, Copy, Default)]
 struct Counters {
     balancer_us: u64,
@@ -171,7 +173,7 @@ impl Counters {
         Counters {
             balancer_us: front.cpu_us(),
             servers_us: procfs::cpu_us(&topology.pids()),
-            // The generator's is ours once it has been waited for.
+            // The generator's time is part of this process's after it has been waited for.
             load_us: procfs::cpu_us(&[std::process::id()]),
         }
     }

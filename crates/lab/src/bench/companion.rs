@@ -1,4 +1,5 @@
-//! The open-loop companion: the same load at a given rate, latency counted from the intended start.
+//! Runs the open-loop companion: the same load at a fixed rate, with latency counted from the
+//! intended start.
 
 use anyhow::Result;
 
@@ -8,7 +9,7 @@ use super::outcome::{Experiment, Metric};
 use super::part::{Asked, TestBed};
 use super::runner::Runner;
 
-/// Every load that wants it, at each percentage, block by block.
+/// Runs each load that has a companion, at each percentage, block by block.
 pub(crate) fn run(
     stage: &mut TestBed,
     runner: &mut Runner,
@@ -44,7 +45,7 @@ fn can_keep_a_rate(load: &Load) -> bool {
     }
 }
 
-/// Every target once.
+/// Runs every target once.
 fn turns(
     stage: &mut TestBed,
     runner: &mut Runner,
@@ -103,7 +104,7 @@ fn turns(
     Ok(())
 }
 
-/// The point at which the target's median rate over the blocks was highest, and that rate.
+/// Returns the point with the target's highest median rate over the blocks, and that rate.
 fn peak(experiment: &Experiment, target: &str, load: &str) -> Option<(u32, f64)> {
     let own = || {
         let cells = experiment.cells.iter();

@@ -1,4 +1,4 @@
-//! `evenkeel-lab compare`: whether two runs say the same.
+//! `evenkeel-lab compare`: compares the ratios of two runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use super::report;
 use super::statistics::{BLOCKS_LEAST, Interval, analyse};
 use crate::{row, table};
 
-/// Which ratios count when none are named: what a report's tables show first.
+/// Metrics whose ratios are compared by default: those that a report's tables show first.
 const USUAL: [Metric; 4] = [
     Metric::Rate,
     Metric::MeanMs,
     Metric::P95Ms,
     Metric::BalancerCpuUs,
 ];
-/// So many disagreements are shown one by one.
+/// Number of disagreements that are listed one by one.
 const SHOWN: usize = 40;
 
 /// Which runs.
@@ -41,8 +41,8 @@ fn metric(name: &str) -> Result<Metric, String> {
     serde_json::from_value(name.into()).map_err(|error| error.to_string())
 }
 
-/// Prints which ratios of either run lie within the other's interval, widened by 3 %. Fails when
-/// there are none in common, or fewer that agree than were asked for.
+/// Prints which ratios of either run lie within the other's interval, widened by 3 %. Fails if the
+/// runs have no ratio in common, or if fewer ratios agree than requested.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let (a, b) = (report::read(&options.a)?, report::read(&options.b)?);
     let metrics = match options.metric.as_slice() {
@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let common = pairs(&a, &b, metrics);
     let (pairs, thin): (Vec<Pair>, Vec<Pair>) = common.into_iter().partition(Pair::has_intervals);
     print!("{}", told(&a, &b, &pairs, thin.len()));
-    // With nothing in common nothing has been compared.
+    // Runs without a common ratio have not been compared.
     let at_least = options.at_least.unwrap_or(0.0);
     let is_enough = share(&pairs).is_some_and(|share| share >= at_least);
     Ok(if is_enough {
@@ -62,7 +62,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// A ratio by what it is a ratio of.
+/// Identity of a ratio: the two targets, the load, the point and the metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     experiment: String,
@@ -70,11 +70,11 @@ struct Key {
     metric: Metric,
     target: String,
     to: String,
-    /// Positive numbers are in the order of their bits.
+    /// Bits of the point: positive numbers have the order of their bits.
     point_bits: u64,
 }
 
-/// The same ratio in both runs.
+/// One ratio in both runs.
 #[derive(Clone, Debug)]
 struct Pair {
     key: Key,
@@ -83,12 +83,13 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whether both stand on blocks enough to have an interval; where runs failed they may not.
+    /// Returns whether both ratios have enough blocks for an interval; failed runs may leave too
+    /// few.
     fn has_intervals(&self) -> bool {
         self.a.blocks.min(self.b.blocks) >= BLOCKS_LEAST
     }
 
-    /// Of the two, how many lie within the other's widened interval.
+    /// Returns how many of the two ratios lie within the other's widened interval.
     fn agreeing(&self) -> usize {
         usize::from(self.b.holds_when_widened(self.a.middle))
             + usize::from(self.a.holds_when_widened(self.b.middle))
@@ -126,7 +127,8 @@ fn ratios(outcome: &Outcome, metrics: &[Metric]) -> BTreeMap<Key, Interval> {
     found
 }
 
-/// In per cent; each pair counts twice, once from either side. Nothing when there are none.
+/// Returns the agreeing share in per cent; each pair counts twice, once per direction. `None` if
+/// there are no pairs.
 fn share<'p>(pairs: impl IntoIterator<Item = &'p Pair>) -> Option<f64> {
     let agreeing: Vec<usize> = pairs.into_iter().map(Pair::agreeing).collect();
     let all = 2 * agreeing.len();
@@ -161,7 +163,7 @@ fn told(a: &Outcome, b: &Outcome, pairs: &[Pair], thin: usize) -> String {
     text
 }
 
-/// What makes a comparison of the two doubtful.
+/// Lists the differences of the runs that make their comparison doubtful.
 fn differences(a: &Outcome, b: &Outcome) -> String {
     let mut text = String::new();
     let facts = [

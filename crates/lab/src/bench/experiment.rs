@@ -1,4 +1,4 @@
-//! An experiment as its file describes it: servers, loads, targets, sweep, figures, findings.
+//! Types of an experiment's file: servers, loads, targets, sweep, figures, findings.
 
 mod check;
 mod library;
@@ -13,22 +13,22 @@ use crate::web::WebProgram;
 pub(crate) use check::parse;
 pub(crate) use library::{all, find};
 
-/// One study.
+/// One experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// Short, for the command line and for files.
+    /// Short name for the command line and file names.
     pub(crate) name: String,
-    /// Its number among the published ones, such as `E1`; empty for the user's own.
+    /// Number among the published experiments, such as `E1`; empty for a user's own.
     #[serde(default)]
     pub(crate) code: String,
     pub(crate) title: String,
     #[serde(default)]
     pub(crate) study: Option<Study>,
-    /// What stands where.
+    /// Description of the setup.
     #[serde(default)]
     pub(crate) topology: String,
-    /// What a reader must know.
+    /// Notes for the reader.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
     /// Targets with which all others are compared.
@@ -42,12 +42,12 @@ pub(crate) struct Experiment {
     pub(crate) figure: Vec<Figure>,
     #[serde(default)]
     pub(crate) finding: Vec<Finding>,
-    /// Figures of the study that stand beside those measured here.
+    /// Figures of the study, shown with those measured here.
     #[serde(default)]
     pub(crate) published: Vec<Published>,
 }
 
-/// How much is done.
+/// Extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Depth {
@@ -56,32 +56,32 @@ pub(crate) enum Depth {
     Full,
 }
 
-/// How much is done at one depth.
+/// Numbers and durations of the runs at one depth.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Effort {
-    /// Each runs every target once.
+    /// Number of blocks; each block runs every target once.
     pub(crate) blocks: usize,
-    /// Length of a run.
+    /// Length of a run in seconds.
     pub(crate) seconds: u32,
-    /// Length of the runs before the first block, which are thrown away.
+    /// Length in seconds of the runs before the first block, which are discarded.
     #[serde(default = "one")]
     pub(crate) warm_up_seconds: u32,
-    /// Rest before each run.
+    /// Pause before each run, in ms.
     #[serde(default)]
     pub(crate) pause_ms: u64,
-    /// Trials of each fault.
+    /// Number of trials of each fault.
     #[serde(default)]
     pub(crate) trials: usize,
-    /// Whether the open-loop companion runs, at these percentages of the measured peak.
+    /// Percentages of the measured peak at which the open-loop companion runs.
     #[serde(default)]
     pub(crate) open_loop_percent: OpenLoop,
 }
 
-/// Percentages; none is no companion.
+/// Percentages of the peak; empty means no companion.
 pub(crate) type OpenLoop = Percentages;
 
-/// At most three.
+/// A list of at most three percentages.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(from = "Vec<u32>")]
 pub(crate) struct Percentages([Option<u32>; 3]);
@@ -99,7 +99,7 @@ impl Percentages {
     }
 }
 
-/// Servers, what stands before them, and what is sent.
+/// A part of an experiment: servers, targets in front of them, and loads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Part {
@@ -111,66 +111,67 @@ pub(crate) struct Part {
     pub(crate) fault: Vec<Fault>,
 }
 
-/// The servers, each imitating a machine of its own as well as this machine allows.
+/// The servers; each imitates a separate machine as far as this machine allows.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Servers {
     pub(crate) kind: ServerKind,
-    /// Of web servers: nginx when left out.
+    /// Program of web servers; nginx if absent.
     #[serde(default)]
     pub(crate) program: Option<WebProgram>,
-    /// How many in all, a primary included.
+    /// Number of servers, including a primary.
     #[serde(default)]
     pub(crate) count: usize,
-    /// Rows of each sysbench table; 0 makes none.
+    /// Rows of each sysbench table; 0 creates none.
     #[serde(default)]
     pub(crate) rows: u32,
-    /// The same for quick runs, when fewer must do.
+    /// Rows in quick runs, if different.
     #[serde(default)]
     pub(crate) quick_rows: Option<u32>,
     #[serde(default = "one")]
     pub(crate) tables: u32,
-    /// Percent of one processor for each server; the last one holds for all further ones.
+    /// Per cent of one processor for each server; the last value applies to all further servers.
     #[serde(default)]
     pub(crate) cpu_percent: Vec<u32>,
-    /// Memory of each server; none is no limit.
+    /// Memory limit of each server in MB; `None` means unlimited.
     #[serde(default)]
     pub(crate) memory_mb: Option<u32>,
-    /// Each server in a network namespace of its own, and each packet that it sends so late.
+    /// Delay of each packet that a server sends, in us; puts each server in its own network
+    /// namespace.
     #[serde(default)]
     pub(crate) delay_us: Option<u64>,
     /// Statements that the first server runs before the load, such as tables and rows.
     #[serde(default)]
     pub(crate) sql: Vec<String>,
-    /// With `kind = "external"`: servers that run already, somewhere.
+    /// Addresses of existing servers, with `kind = "external"`.
     #[serde(default)]
     pub(crate) address: Vec<SocketAddr>,
-    /// With `kind = "external"`: what they speak.
+    /// Protocol of the servers, with `kind = "external"`.
     #[serde(default)]
     pub(crate) speaks: Option<Speech>,
 }
 
-/// What is started.
+/// Kind of servers to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ServerKind {
-    /// A primary and replicas.
+    /// A MariaDB primary and replicas.
     Mariadb,
-    /// The same.
+    /// A MySQL primary and replicas.
     Mysql,
-    /// A group that elects its primary.
+    /// A MySQL group that elects its primary.
     GroupReplication,
-    /// Nodes that all take writes.
+    /// Galera nodes that all accept writes.
     Galera,
-    /// A primary and hot standbys.
+    /// A PostgreSQL primary and hot standbys.
     Postgres,
     /// Web servers.
     Web,
-    /// Nothing: they are there.
+    /// Existing servers; none is started.
     External,
 }
 
-/// What servers speak.
+/// Protocol of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Speech {
@@ -179,42 +180,42 @@ pub(crate) enum Speech {
     Http,
 }
 
-/// What stands between the load and the servers.
+/// A balancer, or a direct connection, between the load and the servers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Target {
-    /// Unique in the experiment.
+    /// Name, unique in the experiment.
     pub(crate) name: String,
-    /// For readers; the name when left out.
+    /// Title for readers; the name if absent.
     #[serde(default)]
     pub(crate) title: String,
     pub(crate) program: Program,
-    /// With `program = "direct"`: which server, from 1.
+    /// Number of the server, from 1, with `program = "direct"`.
     #[serde(default)]
     pub(crate) server: Option<usize>,
-    /// How many of the servers it uses, from the first on; all when left out.
+    /// Number of servers used, counted from the first; all if absent.
     #[serde(default)]
     pub(crate) servers: Option<usize>,
-    /// Which protocol it looks into; `tcp` looks into none.
+    /// Protocol that the balancer parses; `tcp` parses none.
     #[serde(default)]
     pub(crate) mode: Mode,
-    /// As the program does it by itself when left out.
+    /// Balancing algorithm; the program's default if absent.
     #[serde(default)]
     pub(crate) balance: Option<Balance>,
-    /// Whether a quick run takes it too.
+    /// True if quick runs include this target.
     #[serde(default = "yes")]
     pub(crate) quick: bool,
-    /// Only for these loads, by name; all when left out.
+    /// Loads of this target, by name; all if empty.
     #[serde(default)]
     pub(crate) loads: Vec<String>,
-    /// Whether writes go to the primary, over a port of their own where the balancer cannot tell
-    /// them apart; otherwise every server gets everything.
+    /// True if writes go to the primary, over a separate port if the balancer cannot distinguish
+    /// them. Otherwise every server gets reads and writes.
     #[serde(default)]
     pub(crate) roles: bool,
-    /// With `program = "command"`: its words.
+    /// Command line, with `program = "command"`.
     #[serde(default)]
     pub(crate) start: Vec<String>,
-    /// With `program = "command"`: the text of `{config}`.
+    /// Text of the file `{config}`, with `program = "command"`.
     #[serde(default)]
     pub(crate) config: String,
 }
@@ -223,9 +224,9 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Program {
-    /// The first server itself.
+    /// A direct connection to one server.
     Direct,
-    /// The load generator goes round over the servers by itself.
+    /// Round robin over the servers by the load generator itself.
     OwnRoundRobin,
     Evenkeel,
     Haproxy,
@@ -239,11 +240,11 @@ pub(crate) enum Program {
     Maxscale,
     MysqlProxy,
     Ipvs,
-    /// One of the user's.
+    /// A program of the user's.
     Command,
 }
 
-/// What a balancer looks into.
+/// Protocol that a balancer parses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
@@ -254,7 +255,7 @@ pub(crate) enum Mode {
     Postgres,
 }
 
-/// How a server is chosen.
+/// Balancing algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Balance {
@@ -266,40 +267,40 @@ pub(crate) enum Balance {
     First,
 }
 
-/// What is sent, with which tool.
+/// Requests that are sent, and the tool that sends them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Load {
-    /// Unique in the experiment.
+    /// Name, unique in the experiment.
     pub(crate) name: String,
-    /// For readers; the name when left out.
+    /// Title for readers; the name if absent.
     #[serde(default)]
     pub(crate) title: String,
     pub(crate) tool: Tool,
-    /// sysbench's mix, or the path of a script of the user's; for pgbench a file of SQL.
+    /// A mix of sysbench or the path of the user's script; for pgbench, a file of SQL.
     #[serde(default)]
     pub(crate) script: String,
-    /// Queries instead of a script; `{1..500}` draws a number.
+    /// Queries instead of a script; `{1..500}` stands for a random number.
     #[serde(default)]
     pub(crate) sql: Vec<String>,
-    /// Further words for the tool.
+    /// Further arguments of the tool.
     #[serde(default)]
     pub(crate) options: Vec<String>,
-    /// The page, for what speaks HTTP.
+    /// Page to request, for HTTP tools.
     #[serde(default)]
     pub(crate) page: String,
-    /// To which port of a target with `roles`.
+    /// Port to use at a target with `roles`.
     #[serde(default)]
     pub(crate) sends: Sends,
-    /// What is varied.
+    /// Quantity that the sweep varies.
     pub(crate) sweep: Sweep,
-    /// How many threads or connections when something else is varied.
+    /// Threads or connections when the sweep varies something else.
     #[serde(default = "ten")]
     pub(crate) at_once: u32,
     pub(crate) points: Points,
     #[serde(default = "yes")]
     pub(crate) quick: bool,
-    /// At which point the open-loop companion takes the peak; none is no companion.
+    /// True if the open-loop companion runs for this load.
     #[serde(default)]
     pub(crate) open_loop: bool,
 }
@@ -313,22 +314,22 @@ pub(crate) enum Tool {
     Ab,
     Wrk,
     Httperf,
-    /// One of the user's.
+    /// A program of the user's.
     Command,
 }
 
-/// What a load consists of.
+/// Kind of requests in a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sends {
-    /// Nothing but reads: any server will do.
+    /// Reads only: any server can answer them.
     #[default]
     Reads,
-    /// Writes too: they need the primary.
+    /// Reads and writes, which need the primary.
     Writes,
 }
 
-/// What is varied from point to point.
+/// Quantity that varies from point to point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sweep {
@@ -336,11 +337,11 @@ pub(crate) enum Sweep {
     Connections,
     /// Requests per second.
     Rate,
-    /// Requests in all.
+    /// Total number of requests.
     Requests,
 }
 
-/// The points at each depth.
+/// The points of the sweep at each depth.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Points {
@@ -349,7 +350,7 @@ pub(crate) struct Points {
     pub(crate) full: FullPoints,
 }
 
-/// Either each of them, or where they begin and end.
+/// A list of the points, or their first and last one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum FullPoints {
@@ -357,42 +358,42 @@ pub(crate) enum FullPoints {
     Range { from: u32, to: u32, step: u32 },
 }
 
-/// Something is broken under those who ask, and mended.
+/// A fault that is injected under load and then repaired.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fault {
     pub(crate) name: String,
     pub(crate) victim: Victim,
     pub(crate) how: How,
-    /// Only these, by name; all that can be tried when left out.
+    /// Targets of the trials, by name; all that can be tested if empty.
     #[serde(default)]
     pub(crate) targets: Vec<String>,
-    /// With `victim = "balancer"`: the time between two of Keepalived's adverts.
+    /// Interval of Keepalived's advertisements in ms, with `victim = "balancer"`.
     #[serde(default = "thousand")]
     pub(crate) advert_ms: u32,
 }
 
-/// Whom a fault hits.
+/// Server or balancer that a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Victim {
     Primary,
     Secondary,
-    /// The active one of two that share an address.
+    /// The active one of two balancers that share an address.
     Balancer,
 }
 
-/// What is done to it.
+/// Action on the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum How {
-    /// Nothing: what is written is looked for on the victim all the same.
+    /// No action: the written rows are still verified on the victim.
     Nothing,
-    /// A clean end; of a balancer: its Keepalived hands the address over.
+    /// A clean stop; for a balancer, its Keepalived hands over the address.
     Stop,
-    /// As `kill -9`; of a balancer: its whole machine is gone.
+    /// `kill -9`; for a balancer, the loss of its whole machine.
     Kill,
-    /// The balancer's process only, as `kill -9`.
+    /// `kill -9` of the balancer's process only.
     Crash,
 }
 
@@ -407,7 +408,7 @@ impl Experiment {
 }
 
 impl Servers {
-    /// Percent of one processor for the server of this number, from 0.
+    /// Returns the per cent of one processor for the server with this number, from 0.
     pub(crate) fn share(&self, number: usize) -> Option<u32> {
         let last = self.cpu_percent.len().checked_sub(1)?;
         self.cpu_percent.get(number.min(last)).copied()
@@ -452,7 +453,7 @@ impl Load {
 }
 
 impl Fault {
-    /// Whether trials of it are wanted with this target, if they are possible.
+    /// Returns whether the fault is to be tested with this target, if possible.
     pub(crate) fn names(&self, target: &Target) -> bool {
         self.targets.is_empty() || self.targets.contains(&target.name)
     }

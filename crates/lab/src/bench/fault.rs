@@ -1,4 +1,5 @@
-//! Fault trials: something is taken away and given back while somebody asks through a target.
+//! Runs fault trials: a server or balancer is removed and restored while a probe sends requests
+//! through a target.
 
 mod pair;
 mod steps;
@@ -14,28 +15,28 @@ use super::part::TestBed;
 use super::runner::Runner;
 use super::target::Front;
 
-/// About as long as a trial takes, with the return of what was taken away.
+/// Approximate duration of a trial, including the repair.
 const TRIAL: Duration = Duration::from_secs(15);
 
-/// A target that runs, and all that a trial of it breaks and mends.
+/// A running target, and the servers or balancers that its trials break and repair.
 trait Contestant {
     fn name(&self) -> &str;
 
-    /// One trial, from calm to calm.
+    /// Runs one trial, from the calm before it to the calm after it.
     fn trial(&mut self, fault: &Fault) -> Result<Seen>;
 
-    /// All is as it was before the trial; or nothing more can be tried here.
+    /// Restores the state before the trial. After an error no further trial is possible here.
     fn settle(&mut self) -> Result<()>;
 }
 
-/// What became of a trial.
+/// Result of a trial.
 struct Seen {
     trial: FaultTrial,
-    /// What the numbers do not say.
+    /// Note on the trial that the numbers do not show.
     note: Option<String>,
 }
 
-/// About how long all of a part's trials take.
+/// Returns the approximate duration of all trials of a part.
 pub(crate) fn time_of(part: &Part, effort: &Effort) -> Duration {
     let faults = part.fault.iter();
     let tried = |fault| {
@@ -47,7 +48,7 @@ pub(crate) fn time_of(part: &Part, effort: &Effort) -> Duration {
     TRIAL * (faults.map(tried).sum::<usize>() * effort.trials) as u32
 }
 
-/// Whether a target takes part in the trials of a fault.
+/// Returns whether the fault is tested with the target.
 fn is_tried(fault: &Fault, target: &Target) -> bool {
     fault.names(target)
         && match fault.victim {
@@ -56,7 +57,7 @@ fn is_tried(fault: &Fault, target: &Target) -> bool {
         }
 }
 
-/// Every fault, in rounds in which each target has its turn.
+/// Runs the trials of every fault in rounds; each round has one trial of each target.
 pub(crate) fn run(
     stage: &mut TestBed,
     runner: &mut Runner,
@@ -95,7 +96,8 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// A server that comes back on a share of a core takes the better part of a minute to do so.
+/// Removes the processor limits: with a share of a core, a server needs most of a minute to
+/// restart.
 fn lift_shares(stage: &TestBed, experiment: &mut Experiment) {
     let part = stage.part;
     let note = format!(
@@ -108,7 +110,7 @@ fn lift_shares(stage: &TestBed, experiment: &mut Experiment) {
     }
 }
 
-/// The configurations of the trials stand beside those of the other runs.
+/// Adds the configurations of the trials to those of the other runs.
 fn note_start(front: &Front, experiment: &mut Experiment) {
     let mut rows = experiment.targets.iter_mut();
     let Some(row) = rows.find(|row| row.name == front.name) else {
@@ -127,7 +129,7 @@ fn note_start(front: &Front, experiment: &mut Experiment) {
     }
 }
 
-/// One trial, unless an earlier run has done it.
+/// Runs one trial, unless an earlier run has done it.
 fn one(
     contestant: &mut dyn Contestant,
     (fault, number): (&Fault, u32),

@@ -1,4 +1,4 @@
-//! The directory of a run: its results, the generators' own output, what it was asked for.
+//! Manages the directory of a run: results, the generators' output, and the requested experiments.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,40 +11,40 @@ use serde::{Deserialize, Serialize};
 use super::outcome::{FORMAT, Outcome};
 use super::runner::Limits;
 
-/// With less than this left on the disk nothing more is begun.
+/// Free disk space in MB below which the run stops.
 const DISK_MB_MIN: u64 = 300;
 
-/// The results, relative to the directory.
+/// File of the results, relative to the directory.
 pub(crate) const RESULTS: &str = "outcome.json";
 
-/// What was asked for, relative to the directory.
+/// File of the request, relative to the directory.
 const ORDER: &str = "order.json";
 
-/// What a run that is resumed must know again.
+/// The request of a run, saved so that the run can be resumed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// As they were named: built-in ones by name, those of the user by the full path.
+    /// The experiments as named: built-in ones by name, those of the user by full path.
     pub(crate) experiments: Vec<String>,
     pub(crate) limits: Limits,
-    /// What was run, by name: what has changed since cannot be gone on with.
+    /// Hash of each experiment and program; a run cannot be resumed after a change.
     #[serde(default)]
     pub(crate) marks: BTreeMap<String, u64>,
-    /// Parts that were gone through, as `experiment/part`: they are not begun again.
+    /// Parts that are complete, as `experiment/part`; a resumed run skips them.
     #[serde(default)]
     pub(crate) finished: Vec<String>,
 }
 
-/// The results of a run and where they are kept.
+/// The results of a run and their directory.
 pub(crate) struct Keeper {
     directory: PathBuf,
-    /// Why output could not be kept; said once.
+    /// Reason why output could not be saved; reported once.
     complaint: Option<String>,
-    /// Why nothing more can be kept, and what to do about it.
+    /// Reason why nothing more can be saved, with advice.
     full: Option<String>,
 }
 
 impl Keeper {
-    /// Makes the directory, which may exist if it holds no other run's results.
+    /// Creates the directory, which may exist unless it holds another run's results.
     pub(crate) fn create(directory: &Path) -> Result<Keeper> {
         if directory.join(RESULTS).exists() {
             bail!(
@@ -58,7 +58,7 @@ impl Keeper {
         Ok(Keeper::at(directory))
     }
 
-    /// The results that are to be gone on with.
+    /// Opens the results of a run that is to be resumed.
     pub(crate) fn open(directory: &Path) -> Result<(Keeper, Outcome)> {
         let path = directory.join(RESULTS);
         let text = fs::read_to_string(&path)
@@ -75,14 +75,14 @@ impl Keeper {
         Ok((Keeper::at(directory), outcome))
     }
 
-    /// Notes what was asked for.
+    /// Saves the request.
     pub(crate) fn remember(&mut self, order: &Order) -> Result<()> {
         let path = self.directory.join(ORDER);
         let written = replace(&path, &serde_json::to_vec_pretty(order)?);
         self.noted(&path, written)
     }
 
-    /// What was asked for.
+    /// Reads the request.
     pub(crate) fn order(&self) -> Result<Order> {
         let path = self.directory.join(ORDER);
         let text = fs::read_to_string(&path)
@@ -109,8 +109,8 @@ impl Keeper {
         self.noted(&path, written)
     }
 
-    /// Keeps a generator's output; the answer is its path relative to the results, or nothing when
-    /// it cannot be written: the numbers are kept all the same.
+    /// Saves a generator's output and returns its path relative to the results. Returns an empty
+    /// path if it cannot be written, since the numbers are saved elsewhere.
     pub(crate) fn keep_raw(&mut self, path: &str, text: &str) -> String {
         let full = self.directory.join(path);
         let write = || -> io::Result<()> {
@@ -131,12 +131,12 @@ impl Keeper {
         }
     }
 
-    /// Why some output could not be kept, the first time it is asked.
+    /// Returns why some output could not be saved, on the first call only.
     pub(crate) fn take_complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
 
-    /// Looks whether the disk of the results or that of the servers is nearly full.
+    /// Checks whether the disk of the results or of the servers is nearly full.
     pub(crate) fn look_at_disks(&mut self) {
         for path in [self.directory.clone(), crate::home()] {
             let left_mb = free_mb(&path).filter(|left_mb| *left_mb < DISK_MB_MIN);
@@ -147,12 +147,12 @@ impl Keeper {
         }
     }
 
-    /// Why the run must end here: there was no room for something, or there is hardly any left.
+    /// Returns why the run must end: a write failed for lack of space, or hardly any space is left.
     pub(crate) fn full(&self) -> Option<&str> {
         self.full.as_deref()
     }
 
-    /// What there was no room for is the end of the run.
+    /// Records a full disk, which ends the run.
     fn noted(&mut self, path: &Path, written: io::Result<()>) -> Result<()> {
         let kind = written.as_ref().err().map(io::Error::kind);
         if let Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) = kind {
@@ -169,8 +169,7 @@ impl Keeper {
     }
 }
 
-/// Writes beside what was there and puts it in its place: a kill or a full disk in the middle
-/// leaves the old file whole.
+/// Replaces a file by a rename: after a kill or on a full disk, the old file remains complete.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -189,7 +188,7 @@ fn free_mb(path: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
     #[expect(unsafe_code, reason = "statvfs has no wrapper in the standard library")]
-    // SAFETY: the path is a C string that lives, and the struct is ours to be filled.
+    // SAFETY: the path is a live C string, and the struct is ours to fill.
     let (failed, stat) = unsafe {
         let mut stat: libc::statvfs = std::mem::zeroed();
         (libc::statvfs(path.as_ptr(), &raw mut stat) != 0, stat)

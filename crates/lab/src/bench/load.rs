@@ -1,4 +1,4 @@
-//! The load generators that people trust: how each is started, what each reports.
+//! Runs the established load generators and parses their output.
 
 mod ab;
 mod command;
@@ -22,48 +22,48 @@ use crate::{eventually, process, procfs};
 
 pub(crate) use command::missing;
 
-/// A generator that has not ended this long after its time is over is killed.
+/// Time after its planned end at which a generator is killed.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// One run to be done.
+/// One run to perform.
 pub(crate) struct Task<'a> {
     pub(crate) load: &'a Load,
     pub(crate) driver: Driver,
-    /// Where; several only for what goes round over the servers by itself.
+    /// Target addresses; several only if the generator does the round robin itself.
     pub(crate) addresses: &'a [SocketAddr],
-    /// Threads, connections or requests per second, as the sweep says.
+    /// Threads, connections or requests per second, as the sweep defines.
     pub(crate) point: u32,
     pub(crate) seconds: u32,
-    /// How many requests at most; `None` is as many as fit into the time.
+    /// Maximum number of requests; `None` means as many as fit into the time.
     pub(crate) requests: Option<u64>,
-    /// Starts of requests per second, whatever the answers do; `None` waits for each answer.
+    /// Requests started per second, independent of the answers; `None` waits for each answer.
     pub(crate) rate: Option<f64>,
     pub(crate) tables: u32,
     pub(crate) rows: u32,
     pub(crate) seed: u64,
-    /// For scripts and logs of this run.
+    /// Directory for this run's scripts and logs.
     pub(crate) room: &'a Path,
 }
 
-/// What a generator reported.
+/// Numbers that a generator reported.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
-    /// Transactions or requests that were answered.
+    /// Answered transactions or requests.
     pub(crate) requests: u64,
     pub(crate) requests_per_s: f64,
-    /// SQL statements, where they are counted apart from transactions.
+    /// SQL statements, if counted separately from transactions.
     pub(crate) queries: Option<u64>,
     pub(crate) errors: u64,
     pub(crate) latency: Latency,
-    /// Spread of the work over the threads: mean and standard deviation of events per thread.
+    /// Distribution of the work over the threads: mean and standard deviation of events per thread.
     pub(crate) fairness: Option<(f64, f64)>,
-    /// Starts per second that the tool made at best, where it was given a rate and tells.
+    /// Highest rate of starts per second, if the tool had a rate and reports it.
     pub(crate) offered_per_s: Option<f64>,
-    /// Requests of each second, where the tool tells.
+    /// Requests in each second, if the tool reports them.
     pub(crate) each_second: Vec<f64>,
 }
 
-/// Milliseconds; what a tool does not tell is absent.
+/// Latency in milliseconds; values that the tool does not report are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Latency {
     pub(crate) mean: Option<f64>,
@@ -73,13 +73,13 @@ pub(crate) struct Latency {
     pub(crate) max: Option<f64>,
 }
 
-/// A run that was done, with the text of the generator.
+/// A completed run, with the generator's output.
 pub(crate) struct Run {
-    /// Its numbers, or why there are none.
+    /// The reported numbers, or the reason why there are none.
     pub(crate) report: Result<Report, String>,
     /// Command line and output.
     pub(crate) raw: String,
-    /// From its start to its end.
+    /// Duration from start to end.
     pub(crate) took: Duration,
 }
 
@@ -106,7 +106,7 @@ impl Task<'_> {
         }
     }
 
-    /// Runs to the end, or until the user asks for the end.
+    /// Runs the generator to its end, or until the user stops the run.
     pub(crate) fn run(&self, stop: &Stop) -> Result<Run> {
         if let (Tool::Ab, Some(rate)) = (self.load.tool, self.rate) {
             return open_http::run(self, rate, stop);
@@ -143,7 +143,7 @@ impl Task<'_> {
     fn wait(&self, child: &mut Child, stop: &Stop) -> Result<End> {
         let mut interrupted = false;
         let mut status = None;
-        // What counts requests instead of seconds may take as long as it likes, within reason.
+        // A tool that counts requests instead of seconds may take much longer, within reason.
         let limit = if self.requests.is_some() {
             Duration::from_secs(3600)
         } else {
@@ -174,7 +174,7 @@ enum End {
     Interrupted,
 }
 
-/// The command as a person would type it, but for quotes.
+/// Returns the command line without shell quoting.
 pub(crate) fn words(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(
@@ -185,7 +185,7 @@ pub(crate) fn words(command: &Command) -> String {
     words.join(" ")
 }
 
-/// The first number after a label.
+/// Returns the first number after a label.
 fn number_after(text: &str, label: &str) -> Option<f64> {
     let (_, rest) = text.split_once(label)?;
     let rest = rest.trim_start_matches([' ', '\t', '(', ':']);
@@ -195,7 +195,7 @@ fn number_after(text: &str, label: &str) -> Option<f64> {
     rest[..end].parse().ok()
 }
 
-/// What to show of an output in which the numbers are missing.
+/// Returns the lines that explain why the output contains no numbers.
 fn complaint(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let fatal = lines

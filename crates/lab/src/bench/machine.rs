@@ -1,4 +1,4 @@
-//! The machine: what it is, and how busy it was during a run.
+//! Describes the machine and measures how busy it was during a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use std::thread::available_parallelism;
 use super::outcome::Machine;
 use super::versions::said;
 
-/// Above so many sockets it is worth the time to see where they lead.
+/// Number of sockets above which their peers are examined, which takes time.
 const MANY_SOCKETS: u32 = 10_000;
 
-/// What this machine says of itself.
+/// Describes this machine.
 pub(crate) fn describe() -> Machine {
     let release = read("/etc/os-release");
     let pretty = value(&release, "PRETTY_NAME=").trim_matches('"').to_owned();
@@ -49,7 +49,7 @@ fn virtualization() -> String {
     crate::tool::find("systemd-detect-virt").map_or_else(|_| String::new(), |path| said_word(&path))
 }
 
-/// It answers with one word, without a digit.
+/// Returns the program's answer if it is one word without a digit.
 fn said_word(program: &Path) -> String {
     let output = std::process::Command::new(program).output();
     let text = output.map(|output| output.stdout).unwrap_or_default();
@@ -77,7 +77,7 @@ fn further() -> BTreeMap<String, String> {
     found
 }
 
-/// A reading of the machine's counters; two of them make a rate.
+/// A reading of the machine's counters; the difference of two readings gives a rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
     all: u64,
@@ -99,14 +99,14 @@ impl Reading {
             .collect();
         let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
         Reading {
-            // What guests have had is in user and nice already.
+            // Guest time is already part of user and nice.
             all: ticks.iter().take(8).sum(),
             idle: at(3) + at(4),
             steal: at(7),
         }
     }
 
-    /// Busy and stolen since an earlier reading, in per cent of all cores together.
+    /// Returns the busy and stolen shares since an earlier reading, in per cent of all cores.
     pub(crate) fn percent_since(self, earlier: Reading) -> (f64, f64) {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         let idle = self.idle.saturating_sub(earlier.idle) as f64;
@@ -116,7 +116,7 @@ impl Reading {
     }
 }
 
-/// Memory in use, in per cent of all.
+/// Returns the memory in use, in per cent of the total.
 pub(crate) fn memory_percent() -> f64 {
     let text = read("/proc/meminfo");
     let all = kilobytes(&text, "MemTotal").max(1) as f64;
@@ -124,7 +124,8 @@ pub(crate) fn memory_percent() -> f64 {
     (all - free) / all * 100.0
 }
 
-/// Local ports in use towards the address that has most of them, if there are many at all.
+/// Returns the local ports in use towards the address with most of them; 0 if there are few
+/// sockets.
 pub(crate) fn ports_used(addresses: &[SocketAddr]) -> u32 {
     let sockstat = read("/proc/net/sockstat");
     let sockets = sockstat.lines().find(|line| line.starts_with("TCP:"));
@@ -151,13 +152,13 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What follows this word on its line.
+/// Returns the text after `word` on its line.
 fn value<'a>(text: &'a str, word: &str) -> &'a str {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(word));
     lines.next().unwrap_or_default()
 }
 
-/// `name : value`, the first of that name.
+/// Returns the value of the first line `name : value`.
 fn named(text: &str, name: &str) -> String {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let found = lines.find(|(key, _)| key.trim() == name);

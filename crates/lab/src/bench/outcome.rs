@@ -1,7 +1,7 @@
-//! What a run has measured, as serde types: all that the report, the statistics, `compare` read.
+//! Serde types of a run's measurements, read by the report, the statistics and `compare`.
 //!
-//! Facts only: a median, an interval, a verdict or an alarm is worked out from these, so that an
-//! old file can be judged again by a newer program.
+//! Facts only: medians, intervals, verdicts and alarms are computed from these. A newer program can
+//! therefore judge an old file again.
 
 mod experiment;
 mod fault;
@@ -22,54 +22,55 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The shape of the file; raised when an older program could misread it.
+/// Version of the file format; raised when an older program could misread the file.
 pub(crate) const FORMAT: u32 = 1;
 
-/// One run of `evenkeel-lab bench`, finished or not.
+/// One run of `evenkeel-lab bench`, complete or not.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// [`FORMAT`] of the program that wrote it.
+    /// [`FORMAT`] of the program that wrote the file.
     pub(crate) format: u32,
-    /// `evenkeel-lab`'s version, with the commit where it is known.
+    /// Version of `evenkeel-lab`, with the commit if known.
     pub(crate) program: String,
-    /// The command line, for whoever wants the same again.
+    /// The command line, to repeat the run.
     pub(crate) command: String,
     /// Seconds since 1970, UTC.
     pub(crate) started_unix_s: u64,
-    /// Nothing when the run was ended before its time (Ctrl-C, kill, full disk).
+    /// End of the run; `None` if it was ended early (Ctrl-C, kill, full disk).
     pub(crate) ended_unix_s: Option<u64>,
-    /// "quick", "full" or what else the run is called.
+    /// Extent of the run, such as "quick" or "full".
     pub(crate) scale: String,
-    /// From which the order, the loads' seeds and the bootstrap are drawn.
+    /// Seed of the order, the loads and the bootstrap.
     pub(crate) seed: u64,
     pub(crate) machine: Machine,
-    /// Program and version as it states it: servers, balancers, load generators.
+    /// Version that each program reports: servers, balancers, load generators.
     pub(crate) versions: BTreeMap<String, String>,
-    /// What holds for the whole run and a reader must know: rights that were missing, for example.
+    /// Notes on the whole run for the reader, for example on missing permissions.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
     pub(crate) experiments: Vec<Experiment>,
 }
 
-/// Where it ran.
+/// The machine of the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Machine {
-    /// The processor's name for itself.
+    /// Name that the processor reports.
     pub(crate) processor: String,
     pub(crate) cores: u32,
     pub(crate) memory_mb: u64,
     pub(crate) kernel: String,
     /// `PRETTY_NAME` of os-release.
     pub(crate) system: String,
-    /// As `systemd-detect-virt` says it; empty when unknown.
+    /// Output of `systemd-detect-virt`; empty if unknown.
     pub(crate) virtualization: String,
-    /// The processor's frequency governor; empty when there is none to see.
+    /// Frequency governor of the processor; empty if there is none.
     pub(crate) governor: String,
-    /// Over one minute, before the run: more than a little means that somebody else was at work.
+    /// Load average over one minute before the run; a value well above zero means that other
+    /// programs were active.
     pub(crate) load_average: f64,
-    /// The first and last of the ports from which clients' connections go out.
+    /// First and last local port for outgoing connections.
     pub(crate) local_ports: (u16, u16),
-    /// Whatever else is worth knowing (file limit, control groups, mitigations), name and value.
+    /// Further facts (file limit, control groups, mitigations), name and value.
     pub(crate) further: BTreeMap<String, String>,
 }

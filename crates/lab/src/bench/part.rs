@@ -1,4 +1,4 @@
-//! A part of an experiment at work: its servers, its targets, and their runs block by block.
+//! Runs a part of an experiment: its servers, its targets, and their runs block by block.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::topology::Topology;
 use super::versions;
 use crate::eventually;
 
-/// A target that has crashed so often is not started again.
+/// Crashes after which a target is not started again.
 const CRASHES_MAX: u32 = 2;
 
-/// How long a server that has died may take to come back.
+/// Limit for a server to restart after its death.
 const RESTART_LIMIT: Duration = Duration::from_secs(30);
 
 /// A part whose servers run.
@@ -33,15 +33,15 @@ pub(crate) struct TestBed<'a> {
     pub(crate) fronts: Vec<Seat>,
 }
 
-/// A target's place among the others.
+/// A target and its state in this part.
 pub(crate) struct Seat {
-    /// Its place in the part's list.
+    /// Index in the part's list of targets.
     pub(crate) number: usize,
     pub(crate) front: Option<Box<Front>>,
     crashes: u32,
 }
 
-/// How a run is made from a load, beyond what the load says.
+/// Parameters of a run, beyond those of its load.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) point: u32,
@@ -51,8 +51,8 @@ pub(crate) struct Asked {
 }
 
 impl<'a> TestBed<'a> {
-    /// Starts servers and targets. A target that cannot be had is noted; servers that do not start
-    /// are an error.
+    /// Starts servers and targets. Notes targets that are unavailable; returns an error if a server
+    /// does not start.
     pub(crate) fn set(
         part: &'a Part,
         runner: &mut Runner,
@@ -101,7 +101,7 @@ impl<'a> TestBed<'a> {
         Ok(stage)
     }
 
-    /// All blocks, after the runs that are thrown away.
+    /// Runs all blocks, after the discarded warm-up runs.
     pub(crate) fn run(&mut self, runner: &mut Runner, experiment: &mut Experiment) -> Result<()> {
         let plan = Plan {
             part: self.part,
@@ -131,7 +131,7 @@ impl<'a> TestBed<'a> {
         Ok(())
     }
 
-    /// About as long as one run takes with everything around it.
+    /// Returns the approximate duration of one run with everything around it.
     pub(crate) fn step_time(&self) -> Duration {
         step_time(&self.effort)
     }
@@ -153,7 +153,7 @@ impl<'a> TestBed<'a> {
         })
     }
 
-    /// Each target once with the first load, and each load once with the first target.
+    /// Runs each target with the first load, and each load with the first target.
     fn warm_up(&self, runner: &mut Runner, steps: &[Step]) -> Result<()> {
         let mut targets = Vec::new();
         let mut loads = Vec::new();
@@ -232,7 +232,7 @@ impl<'a> TestBed<'a> {
         Ok(())
     }
 
-    /// Before each run: servers that run and are idle, and a target that runs.
+    /// Prepares a run: waits for idle servers, and restarts dead servers or the target.
     pub(crate) fn prepare(
         &mut self,
         number: usize,
@@ -246,7 +246,7 @@ impl<'a> TestBed<'a> {
         Ok(())
     }
 
-    /// A server that has died is started again; the part ends when it does not come up.
+    /// Restarts dead servers. Returns an error, which ends the part, if one does not start.
     fn mend_servers(&self, experiment: &mut Experiment, at: &str) -> Result<()> {
         while let Some((server, said)) = self.topology.dead() {
             let name = server.name.clone();
@@ -254,7 +254,7 @@ impl<'a> TestBed<'a> {
                 at: at.to_owned(),
                 why: format!("the server {name} has ended; it was started again. It said:\n{said}"),
             });
-            // Processes that a killed server left behind may still be in its way for a moment.
+            // Processes left over from a killed server may still occupy its resources for a moment.
             eventually(RESTART_LIMIT, &format!("the return of {name}"), || {
                 Ok(server.start().ok())
             })
@@ -263,7 +263,7 @@ impl<'a> TestBed<'a> {
         Ok(())
     }
 
-    /// A target that has crashed is started again, but not for ever.
+    /// Restarts a crashed target, up to `CRASHES_MAX` crashes.
     fn mend(&mut self, number: usize, experiment: &mut Experiment, at: &str) {
         let Some(seat) = self.fronts.iter_mut().find(|seat| seat.number == number) else {
             return;
@@ -292,7 +292,7 @@ impl<'a> TestBed<'a> {
         }
     }
 
-    /// Starts a target and notes in the report what became of it.
+    /// Starts a target and records the result for the report.
     fn start(&self, target: &Target, experiment: &mut Experiment) -> Option<Box<Front>> {
         let started = target::start(target, &self.topology, false);
         let wanted = self.topology.addresses.len();
@@ -355,7 +355,7 @@ impl<'a> TestBed<'a> {
     }
 }
 
-/// Why none of the part's targets took part.
+/// Records why none of the part's targets took part.
 fn note_without_servers(part: &Part, experiment: &mut Experiment) {
     for target in &mut experiment.targets {
         if part.target.iter().any(|own| own.name == target.name) {
@@ -365,13 +365,13 @@ fn note_without_servers(part: &Part, experiment: &mut Experiment) {
     }
 }
 
-/// About as long as a run takes with everything around it.
+/// Returns the approximate duration of a run with everything around it.
 pub(crate) fn step_time(effort: &Effort) -> Duration {
     const AROUND: Duration = Duration::from_millis(250);
     Duration::from_secs(effort.seconds.into()) + Duration::from_millis(effort.pause_ms) + AROUND
 }
 
-/// Loads whose generator is not installed, with the reason.
+/// Returns the loads whose generator is not installed, with the reason.
 pub(crate) fn missing_tools(part: &Part) -> Vec<(String, String)> {
     let loads = part.load.iter();
     loads

@@ -1,17 +1,17 @@
-//! What a run shows while it works: one live line on a terminal, lines that stay elsewhere.
+//! Displays progress: one live line on a terminal, permanent lines elsewhere.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-/// How far the whole run is.
+/// Progress of the whole run.
 pub(crate) struct Progress {
     live: bool,
     begun: Instant,
-    /// Seconds that everything will take, as far as is known.
+    /// Planned duration of all steps, in seconds.
     planned_s: f64,
-    /// Seconds of that which are behind us, as they were planned.
+    /// Planned duration of the completed steps, in seconds.
     done_s: f64,
-    /// Seconds that were neither: what is skipped when a run is resumed.
+    /// Planned duration, in seconds, of steps that a resumed run skips.
     skipped_s: f64,
 }
 
@@ -26,13 +26,13 @@ impl Progress {
         }
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     pub(crate) fn event(&self, text: &str) {
         self.clear();
         let _ = writeln!(stderr(), "{:>8}  {text}", short(self.begun.elapsed()));
     }
 
-    /// The state of this moment: shown to whoever watches.
+    /// Shows the current step on the live line.
     pub(crate) fn now(&self, text: &str) {
         if self.live {
             let _ = write!(stderr(), "\r\x1b[K{:>8} left  {text}", short(self.left()));
@@ -40,21 +40,21 @@ impl Progress {
         }
     }
 
-    /// Something of this planned length is done.
+    /// Counts a step of this planned duration as completed.
     pub(crate) fn done(&mut self, planned: Duration) {
         self.done_s += planned.as_secs_f64();
     }
 
-    /// Something of this planned length need not be done.
+    /// Counts a step of this planned duration as skipped.
     pub(crate) fn skipped(&mut self, planned: Duration) {
         self.skipped_s += planned.as_secs_f64();
     }
 
-    /// By the plan, corrected by how long things took so far.
+    /// Returns the remaining time: the planned one, corrected by the pace so far.
     pub(crate) fn left(&self) -> Duration {
         let left = (self.planned_s - self.done_s - self.skipped_s).max(0.0);
         let took = self.begun.elapsed().as_secs_f64();
-        // The first minute says little about the rest.
+        // The first minute is not representative.
         let pace = if took > 60.0 && self.done_s > 30.0 {
             (took / self.done_s).clamp(0.5, 4.0)
         } else {
@@ -70,7 +70,7 @@ impl Progress {
     }
 }
 
-/// `1 h 05 min`, `4 min 10 s`, `7 s`.
+/// Formats a duration: `1 h 05 min`, `4 min 10 s`, `7 s`.
 pub(crate) fn short(span: Duration) -> String {
     let s = span.as_secs();
     match s {

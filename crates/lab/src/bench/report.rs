@@ -1,4 +1,4 @@
-//! The report: one self-contained page, and the same as JSON and CSV.
+//! Writes the report: one self-contained page, and its content as JSON and CSV.
 
 mod csv;
 mod figure;
@@ -33,7 +33,7 @@ pub struct Options {
     to: Option<PathBuf>,
 }
 
-/// Makes the report from the results that are there, also of a run that was killed.
+/// Writes the report from the existing results, including those of a killed run.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let file = results(&options.run);
     let folder = options
@@ -46,7 +46,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In a folder the runner's own file is the newest.
+/// Returns the results' file; in a directory, the runner's own file is the newest.
 fn results(run: &Path) -> PathBuf {
     if !run.is_dir() {
         return run.to_owned();
@@ -59,7 +59,7 @@ fn results(run: &Path) -> PathBuf {
     }
 }
 
-/// The measured facts with what was worked out from them; [`read`] takes only the facts.
+/// The measured facts with the computed values; [`read`] takes only the facts.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -68,8 +68,8 @@ struct Document<'a> {
 }
 
 /// Writes `report.html`, `report.json`, `cells.csv`, `ratios.csv` and `faults.csv` into a folder
-/// and gives the page's path. Each file takes the place of its forerunner only when it is whole,
-/// the JSON first: from it the others can be made again.
+/// and returns the page's path. Each file replaces its predecessor only when complete, the JSON
+/// first: from it the others can be written again.
 pub(crate) fn write(outcome: &Outcome, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -88,7 +88,7 @@ pub(crate) fn write(outcome: &Outcome, folder: &Path) -> Result<PathBuf> {
     Ok(page)
 }
 
-/// Reads what [`write`] or the runner has written.
+/// Reads a file that [`write`] or the runner has written.
 pub(crate) fn read(path: &Path) -> Result<Outcome> {
     let path = &results(path);
     let text =

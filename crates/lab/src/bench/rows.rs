@@ -1,4 +1,4 @@
-//! The rows of the results: what was wanted of an experiment, before anything has run.
+//! Creates the rows of the results from an experiment's file, before anything has run.
 
 use super::experiment::{Effort, Load, Program, Sweep, Target, Tool};
 use super::outcome::{self, Loop};
@@ -19,7 +19,7 @@ pub(crate) fn of_target(target: &Target) -> outcome::Target {
     }
 }
 
-/// As the report knows it; nothing stands between when it is empty.
+/// Returns the program's name in the report; empty for a direct connection.
 fn program(program: Program) -> &'static str {
     match program {
         Program::Direct | Program::OwnRoundRobin => "",
@@ -67,7 +67,7 @@ pub(crate) fn of_load(load: &Load, effort: &Effort) -> outcome::Load {
     }
 }
 
-/// The row of the companion of this load.
+/// Returns the row of this load's open-loop companion.
 pub(crate) fn of_companion(load: &Load, effort: &Effort) -> outcome::Load {
     let title = if load.title.is_empty() {
         &load.name

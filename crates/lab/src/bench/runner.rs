@@ -1,4 +1,4 @@
-//! Runs experiments one after another, keeps what is done, and lets nothing pull the rest down.
+//! Runs experiments one after another, saves results, and continues after failures.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ use super::progress::{Progress, short};
 use super::{companion, fault, machine, rows, target, versions};
 use crate::stop::Stop;
 
-/// What a kill may cost.
+/// Interval of saves: the maximum loss by a kill.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 
-/// What may be left out or changed of the experiments.
+/// Restrictions and changes of the experiments.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Limits {
     pub(crate) blocks: Option<usize>,
     pub(crate) seconds: Option<u32>,
-    /// Only targets whose name or program contains one of these; all when empty.
+    /// Substrings of the names or programs of targets to include; all if empty.
     pub(crate) targets: Vec<String>,
-    /// Only loads whose name contains one of these; all when empty.
+    /// Substrings of the names of loads to include; all if empty.
     pub(crate) loads: Vec<String>,
-    /// Trials of each fault; none at 0.
+    /// Trials of each fault; zero runs none.
     pub(crate) trials: Option<usize>,
 }
 
-/// What a run has come to.
+/// Result of a run.
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) directory: PathBuf,
-    /// Why it could not go on to its end, and what to do about it.
+    /// Reason why the run ended early, with advice.
     pub(crate) full: Option<String>,
 }
 
@@ -48,15 +48,15 @@ pub(crate) struct Runner {
     order: Order,
     outcome: Outcome,
     keeper: Keeper,
-    /// Runs whose numbers have not been shown yet, when nobody watches a live line.
+    /// Runs whose numbers have not been printed yet, without a live line.
     shown: Option<(String, String)>,
-    /// The numbers of the last run, for whoever watches.
+    /// Numbers of the last run, for the live line.
     last: String,
     saved: Instant,
 }
 
 impl Runner {
-    /// Goes on with an outcome, which may be empty.
+    /// Continues an outcome, which may be empty.
     pub(crate) fn new(outcome: Outcome, keeper: Keeper, order: Order, stop: Stop) -> Runner {
         let depth = match outcome.scale.as_str() {
             "quick" => Depth::Quick,
@@ -77,7 +77,7 @@ impl Runner {
         }
     }
 
-    /// An outcome with nothing in it yet.
+    /// Returns an empty outcome.
     pub(crate) fn fresh(depth: Depth, seed: u64, command: String) -> Outcome {
         Outcome {
             format: FORMAT,
@@ -94,10 +94,10 @@ impl Runner {
         }
     }
 
-    /// Runs them all. The outcome is whole as far as it goes, also when the user ended the run.
+    /// Runs all experiments. The outcome is valid up to its end even if the user stopped the run.
     pub(crate) fn run(mut self, experiments: &[experiment::Experiment]) -> Ended {
         self.outcome.ended_unix_s = None;
-        // Whoever kills it while the first servers start can go on with it too.
+        // A run that is killed while the first servers start can be resumed too.
         self.save();
         let planned: Duration = experiments.iter().map(|one| self.time_of(one)).sum();
         self.progress = Progress::new(planned);
@@ -126,7 +126,7 @@ impl Runner {
         }
     }
 
-    /// An error when the run must end here: the user wants it, or the disk is full.
+    /// Returns an error if the run must end: the user has stopped it, or the disk is full.
     pub(crate) fn check(&self) -> Result<()> {
         self.stop.check()?;
         match self.keeper.full() {
@@ -135,7 +135,7 @@ impl Runner {
         }
     }
 
-    /// One experiment; whether it was gone through to its end.
+    /// Runs one experiment; returns whether it is complete.
     fn experiment(&mut self, wanted: &experiment::Experiment) -> bool {
         self.progress
             .event(&format!("{} {}", wanted.code, wanted.title));
@@ -166,7 +166,7 @@ impl Runner {
                 Err(error) => {
                     whole = false;
                     self.fail(&mut state, &part.name, &format!("{error:#}"));
-                    // Servers end, or do not start, when they have no room.
+                    // Servers end, or do not start, if the disk is full.
                     self.keeper.look_at_disks();
                 }
             }
@@ -197,7 +197,7 @@ impl Runner {
         fault::run(&mut stage, self, state)
     }
 
-    /// Where the experiment's results go; those of an earlier run are gone on with.
+    /// Returns the index of the experiment's results; those of an earlier run are continued.
     fn place_of(&mut self, wanted: &experiment::Experiment) -> usize {
         let mut known = self.outcome.experiments.iter();
         if let Some(place) = known.position(|one| one.name == wanted.name) {
@@ -244,7 +244,7 @@ impl Runner {
         }
     }
 
-    /// What the experiment says, with the user's own numbers.
+    /// Returns the experiment's effort, with the user's changes.
     fn effort(&self, wanted: &experiment::Experiment) -> Effort {
         let mut effort = wanted.effort(self.depth);
         effort.blocks = self.limits.blocks.unwrap_or(effort.blocks).max(1);
@@ -253,7 +253,7 @@ impl Runner {
         effort
     }
 
-    /// About how long an experiment takes.
+    /// Returns the approximate duration of an experiment.
     pub(crate) fn time_of(&self, wanted: &experiment::Experiment) -> Duration {
         const SERVERS: Duration = Duration::from_secs(25);
         let effort = self.effort(wanted);
@@ -307,7 +307,7 @@ impl Runner {
         self.outcome.versions.extend(versions);
     }
 
-    /// The first command of a load stands for all of them.
+    /// Records the first command of a load as representative of all.
     pub(crate) fn note_command(&mut self, state: &mut outcome::Experiment, load: &str, raw: &str) {
         let mut loads = state.loads.iter_mut();
         let Some(row) = loads.find(|row| row.name == load && row.command.is_empty()) else {
@@ -330,7 +330,7 @@ impl Runner {
         kept
     }
 
-    /// Before each block: what there is is saved, and the disk has room for more.
+    /// Prepares a block: saves the results and checks the disk space.
     pub(crate) fn begin_block(&mut self, state: &outcome::Experiment) -> Result<()> {
         self.take(state);
         self.save();
@@ -345,7 +345,7 @@ impl Runner {
         }
     }
 
-    /// What is being done now, and what came of the run before.
+    /// Shows the current step and the result of the run before it.
     pub(crate) fn now(&self, at: &str) {
         if self.last.is_empty() {
             self.progress.now(at);
@@ -354,7 +354,7 @@ impl Runner {
         }
     }
 
-    /// Takes a run in and shows its numbers.
+    /// Adds a run and shows its numbers.
     pub(crate) fn add(
         &mut self,
         state: &mut outcome::Experiment,
@@ -375,7 +375,7 @@ impl Runner {
         }
     }
 
-    /// All targets of a load and point on one line.
+    /// Shows all targets of a load and point on one line.
     fn show(&mut self, cell: &Cell) {
         let title = format!("block {} {} at {}:", cell.block, cell.load, cell.point);
         let numbers = numbers(cell);
@@ -400,7 +400,7 @@ impl Runner {
         }
     }
 
-    /// Something went wrong; it is said at once and in the report.
+    /// Records a failure, which is shown immediately and in the report.
     pub(crate) fn fail(&mut self, state: &mut outcome::Experiment, at: &str, why: &str) {
         let first = why.lines().next().unwrap_or_default();
         self.progress.event(&format!("FAILED {at}: {first}"));
@@ -428,7 +428,7 @@ impl Runner {
     }
 }
 
-/// A run that failed before is replaced, and so is what was said of it.
+/// Removes an earlier failed run and its failure.
 fn forget(state: &mut outcome::Experiment, new: &Cell, at: &str) {
     let is_same = |old: &Cell| {
         (old.block, old.point) == (new.block, new.point)
@@ -443,7 +443,7 @@ fn forget(state: &mut outcome::Experiment, new: &Cell, at: &str) {
     state.cells.retain(|old| !is_same(old));
 }
 
-/// Rate and 99th percentile, or what went wrong.
+/// Formats the rate and 99th percentile, or the failure.
 fn numbers(cell: &Cell) -> String {
     let value = |metric| cell.values.get(&metric).copied();
     match (value(Metric::Rate), &cell.failure) {
@@ -457,12 +457,12 @@ fn numbers(cell: &Cell) -> String {
     }
 }
 
-/// How a part is called in the order.
+/// Returns the part's name in the saved request.
 fn full_name(experiment: &experiment::Experiment, part: &experiment::Part) -> String {
     format!("{}/{}", experiment.name, part.name)
 }
 
-/// Versions of the generators that will run.
+/// Returns the versions of the generators that will run.
 pub(crate) fn tool_versions(experiments: &[experiment::Experiment]) -> BTreeMap<String, String> {
     let parts = experiments.iter().flat_map(|one| &one.part);
     let loads = parts.flat_map(|part| &part.load);
@@ -484,7 +484,7 @@ fn unix_s() -> u64 {
     now.map_or(0, |span| span.as_secs())
 }
 
-/// Where results go when nobody says: `evenkeel-bench-` and the seconds since 1970.
+/// Returns the default directory of the results: `evenkeel-bench-` and the seconds since 1970.
 pub(crate) fn default_directory() -> PathBuf {
     Path::new(&format!("evenkeel-bench-{}", unix_s())).to_owned()
 }

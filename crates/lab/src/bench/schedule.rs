@@ -1,34 +1,34 @@
-//! The order of runs: blocks in which every target has its turn at each load and point.
+//! Determines the order of runs: blocks in which every target runs each load at each point.
 
 use super::experiment::{Depth, Part};
 
-/// One run to be done; numbers are places in the part's lists.
+/// One run to perform; the numbers are indexes into the part's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// From 1.
+    /// Number of the block, from 1.
     pub(crate) block: u32,
-    /// Its turn among the targets, from 1.
+    /// Position among the targets, from 1.
     pub(crate) turn: u32,
     pub(crate) load: usize,
     pub(crate) point: u32,
     pub(crate) target: usize,
-    /// The same for all targets of a block, load and point.
+    /// Seed, equal for all targets of a block, load and point.
     pub(crate) seed: u64,
 }
 
-/// What a schedule is made for.
+/// Input of a schedule.
 pub(crate) struct Plan<'a> {
     pub(crate) part: &'a Part,
     pub(crate) depth: Depth,
     pub(crate) blocks: u32,
     pub(crate) seed: u64,
-    /// Places of the targets that take part.
+    /// Indexes of the targets that take part.
     pub(crate) targets: Vec<usize>,
 }
 
 impl Plan<'_> {
-    /// All runs in their order. The targets of a load and point follow one another directly, so
-    /// that what slows the machine down for a while hits them alike; who is first changes.
+    /// Returns all runs in order. The targets of a load and point run directly after each other, so
+    /// that a temporary slowdown of the machine affects all of them. The order of targets varies.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for block in 1..=self.blocks {
@@ -58,7 +58,7 @@ impl Plan<'_> {
         steps
     }
 
-    /// The targets that take this load.
+    /// Returns the targets that run this load.
     pub(crate) fn takers(&self, load: usize) -> Vec<usize> {
         let load = &self.part.load[load];
         let mut targets = self.targets.clone();
@@ -66,7 +66,7 @@ impl Plan<'_> {
         targets
     }
 
-    /// Generators take numbers of 31 bits.
+    /// Returns a seed of 31 bits, the maximum of the generators.
     fn seed_of(&self, block: u32, load: usize, point: u32) -> u64 {
         let mixed =
             mix(self.seed ^ mix(u64::from(block) << 40 | (load as u64) << 32 | u64::from(point)));
@@ -74,7 +74,7 @@ impl Plan<'_> {
     }
 }
 
-/// The finaliser of SplitMix64: every bit of the number changes every other.
+/// The finalizer of SplitMix64: every input bit affects every output bit.
 fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,5 @@
-//! The rest between two runs: what an overload has left in the servers' queues is not the next
-//! target's. Requests whose clients have given up are answered all the same.
+//! Waits between two runs, so that requests queued by an overload do not burden the next target.
+//! Servers answer requests even if their clients have disconnected.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use anyhow::Result;
 use super::topology::Topology;
 use crate::procfs;
 
-/// How long servers may work off what is left.
+/// Limit for the servers to finish queued requests.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The same of web servers: they keep nothing, and are started again sooner.
+/// Limit for web servers, which queue nothing and are restarted sooner.
 const WEB_LIMIT: Duration = Duration::from_secs(1);
 
 const WINDOW: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ pub(crate) fn settle(topology: &Topology) -> Result<()> {
     }
 }
 
-/// False: they are still busy after so long.
+/// Returns whether the servers became idle within `limit`.
 fn become_idle(limit: Duration, used_us: impl Fn() -> u64) -> bool {
     let since = Instant::now();
     while since.elapsed() < limit {
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Processor time that grows by so much with each look, up to `until_us`.
+    /// Processor time that grows by `step_us` with each call, up to `until_us`.
     fn growing(step_us: u64, until_us: u64) -> impl Fn() -> u64 {
         let used_us = Cell::new(0);
         move || {

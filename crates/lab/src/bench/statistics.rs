@@ -1,4 +1,4 @@
-//! What the measurements say: medians, ratios with their intervals, verdicts, outages, alarms.
+//! Computes statistics: medians, ratios with intervals, verdicts, outages, alarms.
 
 pub(crate) mod alarm;
 mod bootstrap;
@@ -24,16 +24,16 @@ use serde::Serialize;
 
 use super::outcome::{Experiment, Outcome};
 
-/// Everything that is worked out from one outcome.
+/// Everything that is computed from one outcome.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Analysis {
-    /// About the machine, for all experiments.
+    /// Alarms about the machine, for all experiments.
     pub(crate) alarms: Vec<Alarm>,
-    /// In the order of the outcome's.
+    /// Analyses in the order of the outcome's experiments.
     pub(crate) experiments: Vec<Analysed>,
 }
 
-/// What is worked out from one experiment.
+/// Everything that is computed from one experiment.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Analysed {
     pub(crate) name: String,
@@ -45,7 +45,7 @@ pub(crate) struct Analysed {
     pub(crate) summaries: Vec<Summary>,
 }
 
-/// Works everything out; the same outcome gives the same analysis.
+/// Computes the analysis; it depends on the outcome only.
 pub(crate) fn analyse(outcome: &Outcome) -> Analysis {
     let bootstrap = Bootstrap::new(outcome.seed);
     Analysis {

@@ -1,4 +1,4 @@
-//! What stands between load and servers, started as its own documentation and the study advise.
+//! Starts the targets between load and servers, as their documentation and the study advise.
 
 mod evenkeel;
 mod glb;
@@ -18,12 +18,12 @@ use super::versions;
 use crate::rival::{Door, Rival, joined};
 use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, free_port, procfs};
 
-/// A target that runs, or what it takes none of: a direct connection.
+/// A running target, or a direct connection.
 pub(crate) struct Front {
     pub(crate) name: String,
-    /// Where reads go; several only for a generator that goes round by itself.
+    /// Addresses for reads; several only if the generator does the round robin itself.
     pub(crate) reads: Vec<SocketAddr>,
-    /// Where writes go.
+    /// Addresses for writes.
     pub(crate) writes: Vec<SocketAddr>,
     pub(crate) configs: Vec<ConfigFile>,
     pub(crate) version: String,
@@ -37,23 +37,23 @@ enum Process {
     Rival(Box<Rival>),
 }
 
-/// Whether it could be started.
+/// Result of starting a target.
 pub(crate) enum Started {
     Front(Box<Front>),
-    /// Why not: a row of the report, not a failure.
+    /// The target is unavailable for this reason: a row of the report, not a failure.
     Missing(String),
 }
 
-/// What a target is to be started with.
+/// Parameters for starting a target.
 pub(crate) struct Order<'a> {
     pub(crate) target: &'a Target,
     pub(crate) topology: &'a Topology,
     pub(crate) servers: Vec<SocketAddr>,
-    /// What it binds.
+    /// Address to listen on.
     pub(crate) listen: SocketAddr,
-    /// Where clients reach that.
+    /// Address at which clients reach the target.
     pub(crate) door: Door,
-    /// Writes must follow the primary when it changes.
+    /// True if writes must follow the primary when it changes.
     pub(crate) follows_primary: bool,
     /// A directory that every program can read.
     pub(crate) room: &'a Path,
@@ -68,7 +68,7 @@ struct Running {
     notes: Vec<String>,
 }
 
-/// Starts it. A program that is not installed is no error; one that does not start is.
+/// Starts a target. A program that is not installed is no error; one that does not start is.
 pub(crate) fn start(
     target: &Target,
     topology: &Topology,
@@ -82,7 +82,7 @@ pub(crate) fn start(
     })
 }
 
-/// Starts it behind a door of its own, binding that port of all addresses which are there.
+/// Starts a target with a separate client address; it listens on that port of all local addresses.
 pub(crate) fn start_behind(target: &Target, topology: &Topology, door: Door) -> Result<Started> {
     let listen = SocketAddr::from(([0, 0, 0, 0], door.address.port()));
     started(&Order::new(target, topology, listen, door))
@@ -113,7 +113,8 @@ fn started(order: &Order) -> Result<Started> {
     })
 }
 
-/// Whether no run of it can come about here: Debian has none, and nobody installed one by hand.
+/// Returns whether the program cannot run here: Debian has no package of it, and it was not
+/// installed manually.
 pub(crate) fn is_absent(program: Program) -> bool {
     use Program::{Glb, Ipvs, Maxscale, MysqlProxy, Proxysql};
     match program {
@@ -136,7 +137,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Clients of a direct connection talk to the first server, or to the one that is named.
+    /// Returns the address of the first server, or of the one that the target names.
     fn direct(&self) -> Vec<SocketAddr> {
         let number = self.target.server.unwrap_or(1);
         self.topology
@@ -147,7 +148,8 @@ impl<'a> Order<'a> {
             .collect()
     }
 
-    /// sysbench goes round over MySQL servers, each host with each port.
+    /// Returns the addresses for sysbench's own round robin over MySQL servers: each host with each
+    /// port.
     fn own_round_robin(&self) -> Started {
         let is_one_host = self
             .servers
@@ -191,7 +193,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// One that has a single port, of the rivals' root file system.
+    /// Starts a pooler with a single port, from the rivals' root file system.
     fn pooler<R: Into<Rival>>(
         &self,
         started: Result<Option<R>>,
@@ -209,7 +211,8 @@ impl<'a> Order<'a> {
         }))
     }
 
-    /// One of the user's, whose words and configuration are filled in, and `{config}` in its words.
+    /// Starts a program of the user's after filling in its command line and configuration,
+    /// including `{config}`.
     fn command(&self) -> Result<Option<Running>> {
         let fill = |text: &str| filled(text, self.listen, &self.servers);
         let words: Vec<String> = self.target.start.iter().map(|word| fill(word)).collect();
@@ -229,17 +232,18 @@ impl<'a> Order<'a> {
         }))
     }
 
-    /// All servers for reads; the primary, or whoever follows it, for writes.
+    /// Returns whether the target has two ports: one with all servers for reads, one with the
+    /// current primary for writes.
     fn has_two_ports(&self) -> bool {
         self.target.roles || self.follows_primary
     }
 }
 
-/// Of what a balancer said, so many lines are kept with a run that failed.
+/// Number of a balancer's output lines that are kept with a failed run.
 const LOG_LINES: usize = 40;
 
 impl Front {
-    /// Where a load of this kind goes.
+    /// Returns the addresses for this kind of load.
     pub(crate) fn addresses(&self, sends: Sends) -> &[SocketAddr] {
         match sends {
             Sends::Reads => &self.reads,
@@ -247,7 +251,7 @@ impl Front {
         }
     }
 
-    /// The balancer's processes; none for a direct connection.
+    /// Returns the balancer's processes; empty for a direct connection.
     pub(crate) fn pids(&self) -> Vec<u32> {
         match &self.process {
             Process::Nothing => Vec::new(),
@@ -264,7 +268,7 @@ impl Front {
         procfs::memory_kb(&self.pids())
     }
 
-    /// What it said last, if it has ended though nobody asked it to.
+    /// Returns the last output of a balancer that has ended unexpectedly.
     pub(crate) fn crash(&self) -> Option<String> {
         match &self.process {
             Process::Evenkeel(balancer) if !balancer.is_running() => Some(balancer.log()),
@@ -273,7 +277,7 @@ impl Front {
         }
     }
 
-    /// The last that the balancer said, whether it still runs or not.
+    /// Returns the last output of the balancer, running or not.
     pub(crate) fn said(&self) -> String {
         match &self.process {
             Process::Nothing => String::new(),
@@ -282,7 +286,7 @@ impl Front {
         }
     }
 
-    /// Ends it, as `kill -9` does.
+    /// Kills the balancer as `kill -9` does.
     pub(crate) fn kill(&self) -> Result<()> {
         match &self.process {
             Process::Nothing => Ok(()),
@@ -291,7 +295,7 @@ impl Front {
         }
     }
 
-    /// Evenkeel, if it is that.
+    /// Returns the balancer if it is Evenkeel.
     pub(crate) fn evenkeel(&self) -> Option<&Balancer> {
         match &self.process {
             Process::Evenkeel(balancer) => Some(balancer),
@@ -300,8 +304,8 @@ impl Front {
     }
 }
 
-/// `{listen}`, `{host}` and `{port}` are the target's own, `{servers}` are those behind it, one by
-/// one `{host-1}` and `{port-1}`.
+/// Replaces `{listen}`, `{host}` and `{port}` by the target's own address, `{servers}` by all
+/// servers, and `{host-1}`, `{port-1}` by single ones.
 fn filled(text: &str, listen: SocketAddr, servers: &[SocketAddr]) -> String {
     let mut text = text
         .replace("{listen}", &listen.to_string())
@@ -321,12 +325,12 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// A port of loopback that nobody has.
+/// Returns a free loopback port.
 fn another_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
-/// Why it does not run: nobody installed it, or the lab or this kernel cannot do it.
+/// Returns why a program is unavailable: not installed, or unsupported by the lab or this kernel.
 fn absent(program: Program) -> String {
     let found = |name: &str| crate::tool::find(name).is_ok();
     match program {

@@ -1,4 +1,4 @@
-//! The servers of a part: started in one lab, each held to its share, or there already.
+//! Provides the servers of a part: started in one lab with their resource limits, or existing ones.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use crate::{
     PostgresOptions, Scenario, Server, rootfs,
 };
 
-/// Servers that run.
+/// Running servers.
 pub(crate) struct Topology {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) speech: Speech,
-    /// What serves the pages, if the servers are of the web.
+    /// Program of the web servers.
     pub(crate) web: WebProgram,
-    /// What could not be done as wanted, for the report.
+    /// Deviations from the requested setup, for the report.
     pub(crate) notes: Vec<String>,
     home: Home,
     room: PathBuf,
@@ -36,7 +36,7 @@ enum Home {
 }
 
 impl Topology {
-    /// Starts the servers and fills them.
+    /// Starts the servers and loads their data.
     pub(crate) fn start(servers: &Servers, rows: u32) -> Result<Topology> {
         if let Some(why) = missing(servers) {
             bail!("{why}");
@@ -64,7 +64,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Starts the same servers once more, each in a network namespace of its own.
+    /// Starts another set of the same servers, each in its own network namespace.
     pub(crate) fn in_namespaces(servers: &Servers, rows: u32) -> Result<Topology> {
         let delay_us = Some(servers.delay_us.unwrap_or(0));
         let servers = Servers {
@@ -74,7 +74,7 @@ impl Topology {
         Topology::start(&servers, rows)
     }
 
-    /// What the servers' namespaces are joined by, if they have any.
+    /// Returns the network of the servers' namespaces, if they have any.
     pub(crate) fn network(&self) -> Option<&Network> {
         match &self.home {
             Home::Scenario(scene) => scene.lab.network(),
@@ -83,7 +83,7 @@ impl Topology {
         }
     }
 
-    /// The lab's servers; none when they are somebody else's.
+    /// Returns the lab's servers; empty for external ones.
     pub(crate) fn servers(&self) -> &[Server] {
         match &self.home {
             Home::Scenario(scene) => &scene.servers,
@@ -92,7 +92,7 @@ impl Topology {
         }
     }
 
-    /// The cluster, if the servers are one whose writer can change.
+    /// Returns the cluster, if the servers form one whose writer can change.
     pub(crate) fn scene(&self) -> Option<&Scenario> {
         match &self.home {
             Home::Scenario(scene) => Some(scene),
@@ -104,7 +104,7 @@ impl Topology {
         matches!(self.home, Home::External(_))
     }
 
-    /// A directory that every program can read, and that ends with the servers.
+    /// Returns a directory that every program can read, removed with the servers.
     pub(crate) fn room(&self) -> &Path {
         &self.room
     }
@@ -116,7 +116,7 @@ impl Topology {
         }
     }
 
-    /// The names of these servers.
+    /// Returns the names of these servers.
     pub(crate) fn named<'a>(
         &'a self,
         addresses: &'a [SocketAddr],
@@ -132,7 +132,7 @@ impl Topology {
         })
     }
 
-    /// How each server is configured.
+    /// Returns each server's configuration.
     pub(crate) fn configs(&self) -> Vec<ConfigFile> {
         let of_server = |server: &Server| {
             let name = server.name.clone();
@@ -145,17 +145,17 @@ impl Topology {
         self.servers().iter().flat_map(of_server).collect()
     }
 
-    /// All processes of all servers.
+    /// Returns all processes of all servers.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.servers().iter().flat_map(Server::pids).collect()
     }
 
-    /// Nothing that a request leaves behind is worth keeping.
+    /// Returns whether requests leave no data that must be kept.
     pub(crate) fn keeps_nothing(&self) -> bool {
         matches!(self.home, Home::Web(..))
     }
 
-    /// All servers end where they are, and begin anew.
+    /// Kills and restarts all servers.
     pub(crate) fn start_again(&self) -> Result<()> {
         for server in self.servers() {
             server.kill()?;
@@ -164,14 +164,15 @@ impl Topology {
         Ok(())
     }
 
-    /// A server of the lab that has ended though nobody asked it to, with what it said.
+    /// Returns a server of the lab that has ended unexpectedly, with its output.
     pub(crate) fn dead(&self) -> Option<(&Server, String)> {
         let mut servers = self.servers().iter();
         let found = servers.find(|server| !server.is_running());
         found.map(|server| (server, server.log_tail()))
     }
 
-    /// How many requests each server has had in its life; nothing where nobody counts them.
+    /// Returns the requests that each server has received since its start; empty if they are not
+    /// counted.
     pub(crate) fn counts(&self) -> Vec<(String, u64)> {
         let count = |server: &Server| -> Option<u64> {
             match self.speech {
@@ -179,7 +180,7 @@ impl Topology {
                     let answer = server.sql("SHOW GLOBAL STATUS LIKE 'Questions'").ok()?;
                     answer.split_whitespace().last()?.parse().ok()
                 }
-                // What PostgreSQL counts it tells seconds later.
+                // PostgreSQL updates its counters seconds later.
                 Speech::Postgres => None,
                 Speech::Http => crate::web::requests(server.address),
             }
@@ -202,7 +203,7 @@ impl Topology {
         Ok(room)
     }
 
-    /// Runs the experiment's own statements on the first server, and waits for the others.
+    /// Runs the experiment's statements on the first server, and waits for the others.
     fn fill(&self, servers: &Servers) -> Result<()> {
         let Some(first) = self.servers().first() else {
             return Ok(());
@@ -221,14 +222,15 @@ impl Topology {
         }
     }
 
-    /// Lets each server have the whole processor from now on: in fault trials nobody measures load,
-    /// and a restart on a quarter of a core takes a minute.
+    /// Removes the servers' processor limits: fault trials measure no load, and a restart on a
+    /// quarter of a core takes a minute.
     pub(crate) fn lift_shares(&self) -> Result<()> {
         let mut servers = self.servers().iter();
         servers.try_for_each(|server| server.cpu_share(100 * machine::cores()))
     }
 
-    /// Holds each server to its share. Without the rights for it they run without, and it is said.
+    /// Applies each server's limits. Without the necessary rights, they run without limits, which
+    /// is noted.
     fn limit(&mut self, wanted: &Servers) {
         let mut notes = Vec::new();
         for (number, server) in self.servers().iter().enumerate() {
@@ -260,7 +262,7 @@ impl Topology {
     }
 }
 
-/// Why servers of this kind cannot be started here; `None` when they can.
+/// Returns why servers of this kind cannot be started here; `None` if they can.
 fn missing(servers: &Servers) -> Option<String> {
     match servers.kind {
         ServerKind::Web => servers.program.unwrap_or_default().missing(),
@@ -271,7 +273,7 @@ fn missing(servers: &Servers) -> Option<String> {
     }
 }
 
-/// A lab with namespaces if a delay is wanted and this machine allows it.
+/// Creates a lab, with namespaces if a delay is requested and this machine allows it.
 fn lab(servers: &Servers, notes: &mut Vec<String>) -> Result<Lab> {
     const NAME: &str = "bench";
     if servers.delay_us.is_none() {
@@ -351,8 +353,8 @@ fn start(servers: &Servers, rows: u32, notes: &mut Vec<String>) -> Result<Home> 
     ))))
 }
 
-/// A balancer that knows no group takes the next in its list when the first is gone: let that be
-/// the one which the group elects.
+/// Sets election weights in list order: a balancer without group support takes the next server in
+/// its list after a failure, and the group must elect the same one.
 fn elect_in_order(members: &[Server]) -> Result<()> {
     for (weight, member) in (1..=90).rev().step_by(10).zip(members) {
         member.sql(&format!(

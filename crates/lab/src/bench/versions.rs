@@ -1,4 +1,4 @@
-//! Versions, as programs state them.
+//! Determines versions, as programs report them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::balancer::find_binary;
 use crate::web::WebProgram;
 use crate::{process, rootfs, tool};
 
-/// The first line with a digit that a program says when asked.
+/// Returns the first line with a digit in the program's output.
 pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     process::plain_environment(&mut command);
@@ -24,7 +24,7 @@ pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
     line.unwrap_or_default().trim().to_owned()
 }
 
-/// A package of the rivals' root file system.
+/// Returns the version of a package in the rivals' root file system.
 pub(crate) fn of_package(name: &str) -> String {
     rootfs::version(name).map_or_else(String::new, |version| format!("{name} {version}"))
 }
@@ -33,7 +33,7 @@ pub(crate) fn of_evenkeel() -> String {
     find_binary().map_or_else(|_| String::new(), |path| said(&path, &["--version"]))
 }
 
-/// Of the servers, under the name of what they are.
+/// Returns the servers' versions, by the name of their kind.
 pub(crate) fn of_servers(topology: &Topology) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let Some(first) = topology.servers().first() else {
@@ -62,7 +62,7 @@ pub(crate) fn of_servers(topology: &Topology) -> BTreeMap<String, String> {
     found
 }
 
-/// Of a load generator.
+/// Returns the version of a load generator.
 pub(crate) fn of_tool(tool: Tool) -> Option<(String, String)> {
     let (name, path, argument) = match tool {
         Tool::Sysbench => ("sysbench", tool::find("sysbench"), "--version"),

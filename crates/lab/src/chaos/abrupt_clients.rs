@@ -1,4 +1,4 @@
-//! Clients that leave in the middle of whatever their protocol has.
+//! Runs clients that disconnect in the middle of any exchange of their protocol.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use super::failure::Failure;
 use super::seed::Chance;
 use super::stage::TestBed;
 
-/// What is done to a connection; the tag is what it shows of itself.
+/// An abrupt action on a connection; the tag identifies the session.
 pub(super) type Cruelty<C> = fn(&TestBed, C, &mut Chance, &str) -> Result<(), Failure>;
 
-/// How long a cancelled query may go on, and how often it is cancelled.
+/// Limit for a cancelled query to end, while cancels are repeated.
 pub(super) const CANCEL_LIMIT: Duration = Duration::from_secs(4);
 pub(super) const CANCELS_MAX: usize = 6;
 
-/// How long it would take if nobody cancelled it: longer than all these cancels, and less than
-/// servers have at the end to come to rest, as one may have been frozen when a cancel came.
+/// Duration of the query without a cancel. Longer than all cancels, and shorter than the final
+/// limit for idle servers, since a server may have been frozen when a cancel arrived.
 pub(super) const SLEEP_S: u32 = 30;
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Goes on until the stage ends; `only` names cruelties, none means all.
+/// Runs until the stage ends; `only` names actions, empty means all.
 pub(super) fn torment<C: Client>(stage: &TestBed, number: u64, only: &[String]) {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
     let all = C::cruelties().iter();
@@ -45,12 +45,12 @@ pub(super) fn torment<C: Client>(stage: &TestBed, number: u64, only: &[String]) 
     }
 }
 
-/// Stays for a moment.
+/// Waits for a short time.
 pub(super) fn linger(chance: &mut Chance, limit_ms: u64) {
     sleep(Duration::from_millis(chance.below(limit_ms)));
 }
 
-/// Some of a packet, not all.
+/// Returns an incomplete prefix of a packet.
 pub(super) fn part<'a>(packet: &'a [u8], chance: &mut Chance) -> &'a [u8] {
     let length = 1 + chance.below(packet.len() as u64 - 1);
     &packet[..length as usize]

@@ -1,4 +1,4 @@
-//! What the participants ask of a client, whatever protocol it speaks.
+//! Defines the operations that the participants need of a client, for any protocol.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,89 +7,90 @@ use super::abrupt_clients::Cruelty;
 use super::failure::Failure;
 use super::writer::Act;
 
-/// Rows that nobody has ever committed.
+/// Query for rows that no session has ever committed.
 pub(super) const GHOSTS: &str = "SELECT tag FROM chaos_ghost";
 
-/// What a reader that prepares nothing asks, behind its word.
+/// Query of a reader without prepared statements, after its tag.
 pub(super) const READ: &str = "concat(count(*)) FROM chaos WHERE session = 1 AND id < 100";
 
 /// Values as text; NULL is `None`.
 pub(super) type Row = Vec<Option<String>>;
 
-/// An answer.
+/// A result set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows(pub(super) Vec<Row>);
 
 impl Rows {
-    /// The value in this row and column.
+    /// Returns the value in this row and column.
     pub(super) fn value(&self, row: usize, column: usize) -> Option<&str> {
         self.0.get(row)?.get(column)?.as_deref()
     }
 }
 
-/// What nobody may have left on a server when all clients have gone.
+/// Objects that must not remain on a server after all clients have disconnected.
 pub(super) struct Leftover {
     pub(super) what: &'static str,
-    /// Counts them.
+    /// Query that counts them.
     pub(super) query: String,
-    /// How many there may be; `None`: as many as the pool has connections.
+    /// Maximum count; `None`: the number of the pool's connections.
     pub(super) most: Option<u32>,
 }
 
-/// A session that is logged in, and sees every message.
+/// A logged-in session that sees every message.
 pub(super) trait Client: Sized + 'static {
-    /// What the sessions at a server are doing, to be read by people.
+    /// Query for the activity of a server's sessions, for people to read.
     const SESSIONS: &'static str;
 
-    /// Session, id and tag of every row, and the number that the server has given it, if any.
+    /// Query for session, id and tag of every row, and the number that the server assigned to it,
+    /// if any.
     const ROWS: &'static str;
-    /// The port of the server that answers.
+    /// Expression for the port of the server that answers.
     const PORT: &'static str;
 
-    /// After a failed command these make the session one without a transaction.
+    /// Statements that end any transaction after a failed command.
     const AFTER_FAILURE: &'static [&'static str];
 
-    /// Statements that make the tables.
+    /// Returns the statements that create the tables.
     fn tables() -> Vec<String>;
 
-    /// The ways in which rows are written.
+    /// Returns the methods of writing rows.
     fn acts() -> &'static [Act<Self>];
 
-    /// What is done to connections, by name.
+    /// Returns the abrupt actions on connections, by name.
     fn cruelties() -> &'static [(&'static str, Cruelty<Self>)];
 
-    /// What must not be on a server when all have gone.
+    /// Returns the objects that must not remain on a server after all clients have disconnected.
     fn leftovers() -> Vec<Leftover>;
 
     /// Logs in.
     fn connect(address: SocketAddr, name: &str, limit: Duration) -> Result<Self, Failure>;
 
-    /// The answer to one statement.
+    /// Returns the answer to one statement.
     fn ask(&mut self, text: &str) -> Result<Rows, Failure>;
 
-    /// The same of a statement that is prepared for it; all of its values are texts.
+    /// Returns the answer to a statement that is prepared first; all of its values are texts.
     fn ask_prepared(&mut self, text: &str) -> Result<Rows, Failure>;
 
-    /// The same in a transaction that says that it writes nothing.
+    /// Returns the answer to a statement in a read-only transaction.
     fn ask_read_only(&mut self, text: &str) -> Result<Rows, Failure>;
 
-    /// Prepares what [`Client::read`] executes.
+    /// Prepares the statement that [`Client::read`] executes.
     fn prepare_read(&mut self) -> Result<(), Failure>;
 
-    /// A row with this word and how many rows there are, by what was prepared.
+    /// Executes the prepared statement: returns a row with this word and the number of rows.
     fn read(&mut self, word: &str) -> Result<Rows, Failure>;
 
-    /// Settings that must follow this session, and no other one.
+    /// Changes settings that must follow this session, and no other one.
     fn mark(&mut self, name: &str) -> Result<(), Failure>;
 
-    /// Pairs of such a setting as it must be, and as it is.
+    /// Returns pairs of expected and actual values of such settings.
     fn marks(&mut self, name: &str) -> Result<Vec<(String, Option<String>)>, Failure>;
 
-    /// What has come that nobody asked for.
+    /// Returns unsolicited messages.
     fn strays(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Leaves as clients do.
+    /// Disconnects in the regular way.
     fn leave(self);
 }

@@ -1,39 +1,39 @@
-//! Why something did not come to its end, in whatever protocol.
+//! Classifies failures of commands, logins and connections, for any protocol.
 
 use std::fmt;
 
-/// What became of a command, a login, a connection.
+/// Failure of a command, a login or a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The server said no to this one command; the session goes on.
+    /// The server rejected this command; the session continues.
     Refused(SqlError),
-    /// The server said why it ends the session.
+    /// The server reported why it ends the session.
     Ended(SqlError),
-    /// The connection broke without a word.
+    /// The connection broke without an error message.
     Lost(String),
-    /// No answer within the limit.
+    /// No answer arrived within the limit.
     Late(String),
-    /// What came is not what the protocol allows, or belongs to somebody else.
+    /// The answer violates the protocol, or belongs to another session.
     Broken(String),
 }
 
-/// An error message of a server, or of who speaks in its place.
+/// An error message of a server or of the pooler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SqlError {
-    /// SQLSTATE; of MySQL the number, which tells more.
+    /// SQLSTATE; for MySQL the error number, which is more specific.
     pub(super) code: String,
     pub(super) text: String,
     pub(super) means: Means,
 }
 
-/// What an error says of the command.
+/// Meaning of an error for the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Means {
-    /// It was not done.
+    /// The command was not executed.
     NotDone,
-    /// Perhaps it was done.
+    /// The outcome is unknown.
     Doubtful,
-    /// Somebody has asked that it be cancelled.
+    /// The command was cancelled on request.
     Cancelled,
 }
 

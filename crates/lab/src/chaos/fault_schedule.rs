@@ -1,4 +1,4 @@
-//! What happens to the servers meanwhile, one thing after the other, from calm to calm.
+//! Schedules server faults, one after another, each from calm to calm.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,45 +10,45 @@ use crate::replication::parse_instant;
 use crate::scenario::How;
 use crate::{Balancer, ClusterKind, Pooler, Scenario, Server, eventually};
 
-/// How long a freeze lasts.
+/// Duration of a freeze.
 const FREEZE: Duration = Duration::from_millis(1500);
-/// How long the cluster may take to be whole again.
+/// Limit for the cluster to be complete again.
 const WHOLE_LIMIT: Duration = Duration::from_secs(60);
-/// How long a server may take to end before it is killed.
+/// Time after which a stopping server is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Whoever may make tables may make the function that tells where a session reads.
+/// Allows users who may create tables to create the function that returns the server of a session.
 const TRUST: &str = "SET GLOBAL log_bin_trust_function_creators = 1";
 
-/// What can happen.
+/// A fault or role change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     KillReplica,
-    /// A replica is ended cleanly, and comes back.
+    /// A replica is stopped cleanly and restarted.
     StopReplica,
     FreezeReplica,
-    /// The primary is killed and started again.
+    /// The primary is killed and restarted.
     KillPrimary,
-    /// The primary stands still for a moment.
+    /// The primary is frozen for a moment.
     FreezePrimary,
-    /// An operator moves the primary's role.
+    /// The operator moves the primary role.
     Promote,
-    /// The primary is ended cleanly, another takes over, the old one comes back.
+    /// The primary is stopped cleanly, another server takes over, the old one returns.
     StopPrimary,
     /// The primary is killed, a replica takes over, the old one becomes a replica.
     FailOver,
-    /// The primary stands still, a replica takes over, the old one comes back believing in itself.
+    /// The primary is frozen, a replica takes over, the old one resumes as a second primary.
     FailOverFrozen,
 }
 
-/// Where clients are led by who stands in front, if at all.
+/// Events without a change of primary, if the pooler cannot follow one.
 const IN_PLACE: [Event; 4] = [
     Event::KillReplica,
     Event::FreezeReplica,
     Event::FreezePrimary,
     Event::KillPrimary,
 ];
-/// Where a script promotes.
+/// Events if a script promotes.
 const FOLLOWED: [Event; 6] = [
     Event::Promote,
     Event::KillReplica,
@@ -57,7 +57,7 @@ const FOLLOWED: [Event; 6] = [
     Event::FailOverFrozen,
     Event::FreezePrimary,
 ];
-/// Where the servers settle it themselves, and any of them can take writes.
+/// Events of Galera, where any node can accept writes.
 const GALERA: [Event; 7] = [
     Event::StopPrimary,
     Event::KillReplica,
@@ -67,7 +67,7 @@ const GALERA: [Event; 7] = [
     Event::StopReplica,
     Event::FreezePrimary,
 ];
-/// Where they elect one.
+/// Events of a group that elects its primary.
 const GROUP: [Event; 8] = [
     Event::Promote,
     Event::KillReplica,
@@ -80,7 +80,7 @@ const GROUP: [Event; 8] = [
 ];
 
 impl Event {
-    /// Whether another server takes the writes afterwards.
+    /// Returns whether another server accepts the writes afterwards.
     pub(super) fn is_change(self) -> bool {
         matches!(
             self,
@@ -88,49 +88,49 @@ impl Event {
         )
     }
 
-    /// Whether a primary goes that nobody could ask first what only it has.
+    /// Returns whether the primary fails before its unreplicated transactions can be fetched.
     fn is_sudden(self) -> bool {
         matches!(self, Event::FailOver | Event::FailOverFrozen)
     }
 }
 
-/// One that happened.
+/// An event that occurred.
 #[derive(Clone, Debug)]
 pub(super) struct Happened {
     pub(super) event: Event,
     pub(super) begun: SystemTime,
-    /// From when on writes could be taken again; `None` where they always could.
+    /// Time from which writes were possible again; `None` if they always were.
     pub(super) writable_at: Option<SystemTime>,
-    /// What was acknowledged between these instants the cluster itself may have lost: replicas
-    /// that follow asynchronously had not got it.
+    /// Interval of acknowledged writes that the cluster itself may have lost: asynchronous replicas
+    /// had not received them.
     pub(super) may_lose: Option<(SystemTime, SystemTime)>,
-    /// How much the balancer had written before.
+    /// Length of the balancer's log before the event.
     pub(super) log_at: usize,
 }
 
-/// Does things to servers, with clients in front of them.
+/// Injects server faults while clients run.
 pub(super) struct Director<'a> {
     pub(super) scene: &'a Scenario,
     pub(super) front: &'a Pooler,
-    /// Between two events.
+    /// Time between two events.
     pub(super) calm: Duration,
-    /// Only events of these names, in this order; none means all.
+    /// Names of the events to run, in this order; empty means all.
     pub(super) only: &'a [String],
     pub(super) chance: Chance,
 }
 
-/// Sets up servers that nobody uses yet.
+/// Prepares servers before their first use.
 pub(super) fn prepare(scene: &Scenario) -> Result<()> {
     let mut servers = scene.servers.iter();
     servers.try_for_each(|server| settle(scene.kind, server))?;
     scene.wait_whole()
 }
 
-/// What is set on every server, and must be again on one that was made anew or just started: those
-/// of the lab read no file in which they would have kept it.
+/// Applies settings that every server needs, again after each start or rebuild: the lab's servers
+/// read no file that would keep them.
 fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
     let texts: &[&str] = match kind {
-        // A row is acknowledged only when one of the standbys has it, whoever is primary.
+        // A row is acknowledged only if one of the standbys has it, whichever server is primary.
         ClusterKind::Postgres => &[
             "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (walreceiver)'",
             "SELECT pg_reload_conf()",
@@ -144,7 +144,7 @@ fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
 }
 
 impl Director<'_> {
-    /// One event after the other until the time is over; the last one is not cut short.
+    /// Runs events until `until`; the last one is completed.
     pub(super) fn run(&mut self, until: Instant) -> Result<Vec<Happened>> {
         let events = self.events()?;
         let mut happened = Vec::new();
@@ -164,7 +164,7 @@ impl Director<'_> {
                 .carry_out(event)
                 .with_context(|| format!("event {turn}, {event:?}"))?;
             let is_lossy = self.is_asynchronous() && event.is_sudden();
-            // One that was frozen takes writes again until it is made a replica: no script has
+            // A frozen primary accepts writes again until it becomes a replica: no script has
             // fenced it.
             let lost_until = match event {
                 Event::FailOverFrozen => writable_at.map(|_| SystemTime::now()),
@@ -207,15 +207,15 @@ impl Director<'_> {
         }
     }
 
-    /// Whether the primary acknowledges what no other server has yet.
+    /// Returns whether the primary acknowledges writes that no other server has yet.
     fn is_asynchronous(&self) -> bool {
         matches!(self.scene.kind, ClusterKind::Mariadb | ClusterKind::Mysql)
     }
 
-    /// Who takes the writes of clients.
+    /// Returns the server that receives the clients' writes.
     pub(super) fn primary(&self) -> Result<Server> {
         match self.front.balancer() {
-            // All nodes would.
+            // All nodes accept writes.
             Some(balancer) if self.scene.kind == ClusterKind::Galera => self.chosen(balancer),
             _ => self.scene.writer(),
         }
@@ -268,7 +268,7 @@ impl Director<'_> {
             _ => change.writable_at,
         };
         if how == How::Frozen {
-            // Now there are two that take themselves for the primary.
+            // Now two servers consider themselves the primary.
             sleep(FREEZE);
             primary.thaw()?;
             sleep(FREEZE);
@@ -278,7 +278,7 @@ impl Director<'_> {
         Ok(Some(writable_at))
     }
 
-    /// A synchronous primary acknowledges nothing before a standby follows it.
+    /// Returns when a standby follows: a synchronous primary acknowledges nothing before.
     fn followed_at(&self) -> Result<SystemTime> {
         let primary = self.scene.writer()?;
         let first = "SELECT extract(epoch FROM min(backend_start)) FROM pg_stat_replication \
@@ -288,7 +288,7 @@ impl Director<'_> {
         })
     }
 
-    /// By chance.
+    /// Returns a random server other than the primary.
     fn other_than(&mut self, primary: &Server) -> Result<Server> {
         let servers = self.scene.servers.iter();
         let others: Vec<&Server> = servers.filter(|one| one.name != primary.name).collect();

@@ -1,4 +1,4 @@
-//! What MySQL's and MariaDB's clients say, and what is asked of them.
+//! Implements the participants' operations for MySQL and MariaDB.
 
 mod answer;
 mod client;
@@ -16,16 +16,16 @@ use client::Value;
 
 pub(super) use client::Client;
 
-/// Rows of `chaos_numbers`.
+/// Number of rows in `chaos_numbers`.
 const NUMBERS: u32 = 1_000;
 
 impl all::Client for Client {
     const SESSIONS: &'static str = "SELECT id, command, time, state, LEFT(info, 200) \
         FROM information_schema.processlist WHERE user = 'sbtest' AND command <> 'Sleep'";
-    // What asks for a variable of the server goes to the primary.
+    // A query for a server variable would go to the primary.
     const PORT: &'static str = "chaos_port()";
     const ROWS: &'static str = "SELECT session, id, tag, n FROM chaos";
-    // Harmless where there is no transaction.
+    // No effect outside a transaction.
     const AFTER_FAILURE: &'static [&'static str] = &["ROLLBACK", "SET autocommit = 1"];
 
     fn tables() -> Vec<String> {
@@ -111,7 +111,7 @@ impl all::Client for Client {
         Ok(answer.rows)
     }
 
-    /// What the server tells of, and what it does not.
+    /// Changes a setting that the server reports, and one that it does not.
     fn mark(&mut self, name: &str) -> Result<(), Failure> {
         let [timeout, zone] = settings(name);
         let text =
@@ -133,7 +133,7 @@ impl all::Client for Client {
     }
 }
 
-/// A lock_wait_timeout and a time zone that only this writer has.
+/// Returns a `lock_wait_timeout` and a time zone that only this writer uses.
 fn settings(name: &str) -> [String; 2] {
     let (writer, _) = name.split_once('.').unwrap_or((name, ""));
     let number: u32 = writer.trim_start_matches('w').parse().unwrap_or(0);

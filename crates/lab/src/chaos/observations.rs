@@ -1,4 +1,4 @@
-//! What all participants have seen, in one place.
+//! Collects the observations of all participants.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +7,19 @@ use std::time::{Duration, SystemTime};
 
 use super::failure::{Failure, Means};
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The server said that it is done: it must be there, whatever happens.
+    /// The server reported success: the rows must exist.
     Acknowledged,
-    /// The server said that it is not: it must not be there.
+    /// The server reported failure: the rows must not exist.
     Refused(String),
-    /// Nobody said.
+    /// The outcome is unknown.
     Unknown(String),
 }
 
 impl Outcome {
-    /// Why it is not known to be done.
+    /// Returns why success is not certain.
     pub(super) fn failure(&self) -> Option<&str> {
         match self {
             Outcome::Acknowledged => None,
@@ -28,30 +28,30 @@ impl Outcome {
     }
 }
 
-/// One write of a session; its rows come together or not at all.
+/// One write of a session; its rows exist all or not at all.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) session: u64,
-    /// None: it did not come to a write, there was no connection.
+    /// Ids of the rows; empty if there was no connection for a write.
     pub(super) ids: Vec<u64>,
-    /// The number that the server said it has given to the first row.
+    /// Number that the server reported for the first row.
     pub(super) key: Option<u64>,
     pub(super) ended: SystemTime,
     pub(super) outcome: Outcome,
 }
 
-/// A session has not seen a row that it wrote: stale, unless the cluster itself has lost the row.
+/// A session did not see a row that it wrote: stale, unless the cluster itself has lost the row.
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     pub(super) session: u64,
-    /// What it asked by.
+    /// Kind of the query.
     pub(super) asked: String,
     pub(super) ended: SystemTime,
-    /// The highest id that was acknowledged to it.
+    /// Highest id that was acknowledged to the session.
     pub(super) wrote: u64,
-    /// The highest one that it saw.
+    /// Highest id that it saw.
     pub(super) seen: Option<u64>,
-    /// The port of the server that it saw it at.
+    /// Port of the server that answered.
     pub(super) port: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Reading {
     pub(super) failure: Option<String>,
 }
 
-/// Something of a writer's that took long.
+/// A slow step of a writer.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) name: String,
@@ -82,29 +82,29 @@ pub(super) struct Step {
     pub(super) ended: SystemTime,
 }
 
-/// What must not happen.
+/// A violation of the guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
-    /// A session saw what belongs to another: rows, settings, notifications, cancels.
+    /// A session saw data of another: rows, settings, notifications, cancels.
     Foreign,
-    /// An acknowledged row is not there.
+    /// An acknowledged row is missing.
     Lost,
     /// A session did not see its own write.
     Stale,
-    /// A row is there twice.
+    /// A row exists twice.
     Doubled,
-    /// A row is there that its session never committed, or half of a transaction.
+    /// A row exists that its session never committed, or half of a transaction exists.
     Ghost,
-    /// A row is there though its session was told that it is not.
+    /// A row exists although its session received an error for it.
     Refused,
     /// Messages that the protocol does not allow.
     Protocol,
-    /// An answer that never came, or something left behind on a server by who has gone.
+    /// No answer arrived, or a disconnected session left something on a server.
     Stuck,
 }
 
 impl Wrong {
-    /// All of them, the worst first.
+    /// All violations, the worst first.
     pub const ALL: [Wrong; 8] = [
         Wrong::Foreign,
         Wrong::Lost,
@@ -116,7 +116,7 @@ impl Wrong {
         Wrong::Stuck,
     ];
 
-    /// In one word.
+    /// Returns the name in one word.
     pub fn name(self) -> &'static str {
         match self {
             Wrong::Foreign => "foreign",
@@ -131,10 +131,10 @@ impl Wrong {
     }
 }
 
-/// Steps of writers that take longer are noted.
+/// Duration above which a writer's step is recorded.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Filled in while they run.
+/// Observations, recorded while the participants run.
 #[derive(Default)]
 pub(super) struct Notes(Mutex<Content>);
 
@@ -145,7 +145,7 @@ pub(super) struct Content {
     pub(super) slow: Vec<Step>,
     pub(super) sights: Vec<Sight>,
     pub(super) wrongs: Vec<(Wrong, String)>,
-    /// What was done to connections, and how often.
+    /// Number of abrupt actions, by name.
     pub(super) cruelties: BTreeMap<&'static str, u64>,
     pub(super) checks: u64,
 }
@@ -160,13 +160,13 @@ impl Notes {
         self.content().wrongs.push((what, detail));
     }
 
-    /// A session has not seen what it wrote.
+    /// Records that a session did not see its own write.
     pub(super) fn unseen(&self, sight: Sight) {
         eprintln!("UNSEEN: {sight}");
         self.content().sights.push(sight);
     }
 
-    /// A step of a writer's has come to its end, well or not.
+    /// Records the end of a writer's step, successful or not.
     pub(super) fn took(&self, name: &str, what: &'static str, begun: SystemTime) {
         let ended = SystemTime::now();
         if between(begun, ended) >= SLOW {
@@ -184,7 +184,7 @@ impl Notes {
         }
     }
 
-    /// What a failure proves by itself, whoever met it.
+    /// Records the violation that a failure proves by itself.
     pub(super) fn judge(&self, who: &str, failure: &Failure) {
         match failure {
             Failure::Broken(what) => self.wrong(Wrong::Protocol, format!("{who}: {what}")),
@@ -200,7 +200,7 @@ impl Notes {
         }
     }
 
-    /// Whether what was asked for came back; another's is the worst that can happen.
+    /// Returns whether the answer is the expected one; another session's is the worst violation.
     pub(super) fn compare(&self, who: &str, wanted: &str, came: Option<&str>) -> bool {
         self.content().checks += 1;
         if came == Some(wanted) {
@@ -212,7 +212,7 @@ impl Notes {
     }
 }
 
-/// How a write's outcome follows from its failure.
+/// Derives a write's outcome from its failure.
 pub(super) fn outcome(failure: &Failure) -> Outcome {
     let text = failure.to_string();
     match failure {
@@ -221,7 +221,7 @@ pub(super) fn outcome(failure: &Failure) -> Outcome {
     }
 }
 
-/// From one instant to a later one.
+/// Returns the time between two instants.
 pub(super) fn between(begun: SystemTime, ended: SystemTime) -> Duration {
     ended.duration_since(begun).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What PostgreSQL's clients say, and what is asked of them.
+//! Implements the participants' operations for PostgreSQL.
 
 mod client;
 mod cruel;
@@ -22,7 +22,7 @@ impl all::Client for Client {
         WHERE usename = 'sbtest' AND state <> 'idle'";
     const PORT: &'static str = "inet_server_port()";
     const ROWS: &'static str = "SELECT session, id, tag FROM chaos";
-    // Harmless where there is no transaction.
+    // No effect outside a transaction.
     const AFTER_FAILURE: &'static [&'static str] = &["ROLLBACK"];
 
     fn tables() -> Vec<String> {
@@ -74,7 +74,7 @@ impl all::Client for Client {
         self.query(text).map(|reply| reply.rows)
     }
 
-    /// By the unnamed statement.
+    /// Uses the unnamed statement.
     fn ask_prepared(&mut self, text: &str) -> Result<Rows, Failure> {
         write_methods::extended(self, text).map(|reply| reply.rows)
     }
@@ -104,7 +104,8 @@ impl all::Client for Client {
         self.reply()?.good().map(|reply| reply.rows)
     }
 
-    /// A setting that no server reports; `application_name`, which they do, is of the login.
+    /// Changes a setting that servers do not report; `application_name`, which they report, is set
+    /// at login.
     fn mark(&mut self, name: &str) -> Result<(), Failure> {
         self.query(&format!("SET chaos.owner = '{name}'")).map(drop)
     }

@@ -1,7 +1,8 @@
-//! When a Galera group lost its quorum, as its nodes' logs tell.
+//! Finds the times at which a Galera group lost its quorum, from its nodes' logs.
 //!
-//! At that moment Galera may acknowledge what waited for certification, and then no node has it:
-//! seen with clients that talk to the nodes through nothing but a forwarder, and by others as well.
+//! At that moment Galera may acknowledge transactions that waited for certification, and then no
+//! node has them. Observed with clients that reach the nodes through a plain forwarder only, and
+//! reported by others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -11,21 +12,22 @@ use anyhow::Result;
 use crate::Server;
 use crate::replication::parse_instant;
 
-/// From when to when.
+/// Begin and end of an interval.
 pub(super) type Span = (SystemTime, SystemTime);
 
 const SAID: &str = "WSREP: Received NON-PRIMARY.";
-/// Logs tell whole seconds, and clients hear of it a moment later.
+/// Tolerance: logs have whole seconds, and clients receive the error a moment later.
 const SPAN: Duration = Duration::from_secs(2);
 
-/// A node alone that has none was cut off or stood still: it acknowledges nothing.
+/// Minimum number of nodes: a single node without quorum was isolated or frozen, and acknowledges
+/// nothing.
 const NODES_MIN: usize = 2;
 
-/// When several nodes lost it in the same second.
+/// Returns the intervals in which several nodes lost quorum in the same second.
 pub(super) fn losses(servers: &[Server]) -> Result<Vec<Span>> {
     let logs: Vec<String> = servers.iter().map(Server::log).collect();
     let instant = |time: &String| {
-        // In the time zone of who has written it.
+        // The log uses the server's time zone.
         let seconds = servers[0].sql(&format!("SELECT UNIX_TIMESTAMP('{time}')"))?;
         let from = parse_instant(&seconds)?;
         Ok((from, from + SPAN))
@@ -33,7 +35,7 @@ pub(super) fn losses(servers: &[Server]) -> Result<Vec<Span>> {
     shared(&logs).iter().map(instant).collect()
 }
 
-/// The times at which enough of these logs say so.
+/// Returns the times that enough of these logs contain.
 fn shared(logs: &[String]) -> Vec<String> {
     let mut nodes: BTreeMap<String, usize> = BTreeMap::new();
     for log in logs {
@@ -47,7 +49,7 @@ fn shared(logs: &[String]) -> Vec<String> {
     nodes.into_keys().collect()
 }
 
-/// Of a line that says it, for example `2026-11-23  6:52:33`.
+/// Returns the time of a line that reports it, for example `2026-11-23  6:52:33`.
 fn time(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let (day, time) = (words.next()?, words.next()?);

@@ -1,4 +1,4 @@
-//! A session that only reads, all the time: it should not notice what happens to the primary.
+//! Runs a session that only reads: changes of the primary should not affect it.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};

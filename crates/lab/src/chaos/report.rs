@@ -1,4 +1,4 @@
-//! What is left when all is over: rows against acknowledgements, outages, what stayed on servers.
+//! Evaluates the run: rows against acknowledgements, outages, leftovers on servers.
 
 mod outage;
 
@@ -16,42 +16,41 @@ use crate::{Server, eventually};
 pub use outage::Outage;
 use outage::outages;
 
-/// How long what clients left behind may take to be cleaned up: a Galera node that waits for its
-/// cluster does so for half a minute, whoever has left.
+/// Limit for the cleanup of leftovers: a Galera node waits half a minute for its cluster, even
+/// after its client has disconnected.
 const CLEAN_LIMIT: Duration = Duration::from_secs(40);
 const SHOWN_MAX: usize = 20;
 
 /// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Writes that were acknowledged, refused, and of unknown outcome.
+    /// Numbers of acknowledged, refused and unknown writes.
     pub writes: [usize; 3],
-    /// Reads of sessions that only read, and how many of them failed.
+    /// Number of reads by read-only sessions, and how many failed.
     pub reads: [usize; 2],
-    /// Writes that were acknowledged, and that the cluster itself has not kept.
+    /// Acknowledged writes that the cluster itself has not kept.
     pub not_kept: usize,
-    /// Answers that were compared with what was asked for.
+    /// Number of answers compared with the expected ones.
     pub checks: u64,
-    /// What was done to connections, and how often.
+    /// Number of abrupt actions, by name.
     pub cruelties: BTreeMap<&'static str, u64>,
-    /// What happened to servers, and what clients saw of it.
+    /// Server events, and their effect on clients.
     pub outages: Vec<Outage>,
-    /// What must not happen.
+    /// Violations.
     pub wrongs: Vec<(Wrong, String)>,
-    /// Why reads failed, and how often.
+    /// Causes of failed reads, with counts.
     pub read_failures: BTreeMap<String, usize>,
-    /// Why writes failed, and how often: what became of them is judged by the rows.
+    /// Causes of failed writes, with counts; the rows decide the outcome of the writes.
     pub write_failures: BTreeMap<String, usize>,
-    /// What the balancer wrote during each event that took too long, or behind which sessions did
-    /// not see what they had written.
+    /// Log of the balancer during each event that took too long or after which reads were stale.
     pub late: Vec<String>,
-    /// When sessions did not.
+    /// Times of the stale reads.
     stale_at: Vec<SystemTime>,
 }
 
 impl Report {
-    /// Compares what was noted with what this server has. `lossy`: when the cluster itself may
-    /// have lost what was acknowledged.
+    /// Compares the observations with this server's rows. `lossy` holds the intervals in which the
+    /// cluster itself may have lost acknowledged writes.
     pub(super) fn of<C: Client>(
         content: &mut Content,
         (happened, lossy): (&[Happened], &[Span]),
@@ -98,7 +97,7 @@ impl Report {
         })
     }
 
-    /// Keeps what explains the events that took too long, and stale reads.
+    /// Keeps the logs that explain slow events and stale reads.
     pub(super) fn keep_logs(&mut self, happened: &[Happened], log: &str) {
         let begins = happened.iter().map(|one| one.log_at);
         let spans = begins.clone().zip(begins.skip(1).chain([log.len()]));
@@ -118,19 +117,19 @@ impl Report {
         self.late = told.collect();
     }
 
-    /// The first of what was not there though it had been acknowledged, for good or when it was
-    /// looked for.
+    /// Returns the first acknowledged row that was missing, permanently or when it was read.
     pub(super) fn missed(&mut self) -> Option<&mut (Wrong, String)> {
         let mut wrongs = self.wrongs.iter_mut();
         wrongs.find(|(wrong, _)| matches!(wrong, Wrong::Lost | Wrong::Stale))
     }
 
-    /// Whether nothing happened that must not.
+    /// Returns whether there was no violation.
     pub fn is_faultless(&self) -> bool {
         self.wrongs.is_empty()
     }
 
-    /// Whether writes went on in time after every change of primary, and reads all the time.
+    /// Returns whether writes resumed in time after every change of primary, and reads never paused
+    /// too long.
     pub fn is_in_time(&self) -> bool {
         !self.outages.iter().any(Outage::is_late)
     }
@@ -144,7 +143,7 @@ fn counted<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<String, usize> 
     counts
 }
 
-/// Every server must be as if those who left had never been there; says what is not.
+/// Checks that no server has leftovers of disconnected clients; returns those found.
 pub(super) fn left_behind<C: Client>(
     servers: &[Server],
     connections_max: u32,
@@ -169,8 +168,8 @@ pub(super) fn left_behind<C: Client>(
     wrongs
 }
 
-/// How many rows each server has, and what it lacks of those that any has. Where they differ though
-/// all have caught up, the servers themselves have not kept the same.
+/// Describes how many rows each server has, and which rows it lacks that another has. A difference
+/// after all have caught up is the servers' own fault.
 pub(super) fn rows_everywhere<C: Client>(servers: &[Server]) -> Result<String> {
     let each = servers.iter().map(|server| {
         let client = C::connect(server.address, "report", CLEAN_LIMIT);
@@ -187,12 +186,12 @@ pub(super) fn rows_everywhere<C: Client>(servers: &[Server]) -> Result<String> {
     Ok(told.collect::<Vec<_>>().join("; "))
 }
 
-/// By session and id every row that is there, as often as it is.
+/// Every row by session and id, as often as it exists.
 type Kept = BTreeMap<(u64, u64), Vec<Row>>;
 
 struct Row {
     tag: String,
-    /// The number that the server has given it.
+    /// Number that the server assigned to the row.
     key: Option<u64>,
 }
 
@@ -220,7 +219,7 @@ fn ask<C: Client>(client: &mut C, text: &str) -> Result<Vec<Vec<String>>> {
     Ok(rows.into_iter().map(full).collect())
 }
 
-/// Tells what is wrong, and how many acknowledged writes the cluster itself has not kept.
+/// Returns the violations, and how many acknowledged writes the cluster itself has not kept.
 fn compare(content: &mut Content, kept: &Kept, (happened, lossy): (&[Happened], &[Span])) -> usize {
     let mut wrongs = Vec::new();
     let mut known = BTreeSet::new();
@@ -264,7 +263,7 @@ fn compare(content: &mut Content, kept: &Kept, (happened, lossy): (&[Happened], 
     not_kept
 }
 
-/// What is wrong with a write, as the rows are.
+/// Returns the violation of a write, given the rows.
 fn judge(attempt: &Attempt, kept: &Kept) -> Option<Wrong> {
     let (count, all) = (there(attempt, kept), attempt.ids.len());
     match &attempt.outcome {
@@ -276,13 +275,13 @@ fn judge(attempt: &Attempt, kept: &Kept) -> Option<Wrong> {
     }
 }
 
-/// How many of its rows are there.
+/// Returns how many of the write's rows exist.
 fn there(attempt: &Attempt, kept: &Kept) -> usize {
     let is_there = |id: &&u64| kept.contains_key(&(attempt.session, **id));
     attempt.ids.iter().filter(is_there).count()
 }
 
-/// It was told the number of another's row.
+/// Returns whether the session received the number of another session's row.
 fn has_another_key(attempt: &Attempt, kept: &Kept) -> bool {
     let first = attempt.ids.first().map(|id| (attempt.session, *id));
     let rows = first.and_then(|place| kept.get(&place));
@@ -290,13 +289,14 @@ fn has_another_key(attempt: &Attempt, kept: &Kept) -> bool {
     attempt.key.is_some() && keys.into_iter().any(|key| key != attempt.key)
 }
 
-/// It was acknowledged when the cluster itself could lose it.
+/// Returns whether the write was acknowledged while the cluster itself could lose it.
 fn may_be_lost(attempt: &Attempt, lossy: &[Span]) -> bool {
     let mut spans = lossy.iter();
     spans.any(|(from, to)| (from..=to).contains(&&attempt.ended))
 }
 
-/// Something that the cluster has kept was acknowledged to the session, and it did not see that.
+/// Returns whether the session missed a row that was acknowledged to it and that the cluster has
+/// kept.
 fn is_stale(sight: &Sight, content: &Content, kept: &Kept) -> bool {
     let unseen = sight.seen.unwrap_or(0) + 1..=sight.wrote;
     let own = content.attempts.iter();
@@ -315,12 +315,12 @@ fn describe(attempt: &Attempt, kept: &Kept) -> String {
     format!("{attempt:?}, {there} found, numbered {keys:?}")
 }
 
-/// Behind the beginning of which event.
+/// Returns the index of the last event that began before `at`.
 fn nth_at(at: SystemTime, happened: &[Happened]) -> Option<usize> {
     happened.iter().rposition(|one| one.begun <= at)
 }
 
-/// After which event, and how long.
+/// Formats the last event before `at` and the time since.
 fn when(at: SystemTime, happened: &[Happened]) -> String {
     let last = nth_at(at, happened).map(|number| &happened[number]);
     last.map_or("before the first event".to_owned(), |one| {

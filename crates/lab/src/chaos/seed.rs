@@ -1,11 +1,11 @@
-//! Chances that come again: each participant draws from a stream of its own of one seed.
+//! Generates reproducible randomness: each participant has its own stream of one seed.
 
-/// Numbers that look random (xorshift64*, after Vigna).
+/// Pseudo-random numbers (xorshift64*, after Vigna).
 #[derive(Clone, Debug)]
 pub(super) struct Chance(u64);
 
 impl Chance {
-    /// The stream of this participant.
+    /// Returns the stream of this participant.
     pub(super) fn new(seed: u64, participant: u64) -> Chance {
         let mixed = (seed ^ participant.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut chance = Chance(mixed | 1);
@@ -20,7 +20,7 @@ impl Chance {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
     }
 
-    /// From 0 to one less than the limit.
+    /// Returns a number from 0 to one less than the limit.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }

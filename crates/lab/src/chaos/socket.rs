@@ -1,4 +1,4 @@
-//! A client's end of a TCP connection, with a limit for every answer.
+//! Implements a client's end of a TCP connection, with a limit for every answer.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -11,13 +11,13 @@ use super::failure::Failure;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes come in until they are read away.
+/// A connection with a buffer of received bytes.
 pub(super) struct Socket {
     pub(super) address: SocketAddr,
     stream: TcpStream,
-    /// Received and not yet read.
+    /// Bytes that were received and not yet read.
     incoming: Vec<u8>,
-    /// How long any answer may take.
+    /// Limit for any answer.
     limit: Duration,
 }
 
@@ -38,17 +38,17 @@ impl Socket {
         self.stream.write_all(bytes).map_err(lost)
     }
 
-    /// What has come and was not read away.
+    /// Returns the bytes that were received and not yet read.
     pub(super) fn incoming(&self) -> &[u8] {
         &self.incoming
     }
 
-    /// So many bytes of it are read.
+    /// Marks the first `length` bytes as read.
     pub(super) fn read_away(&mut self, length: usize) {
         self.incoming.drain(..length);
     }
 
-    /// When an answer that is waited for from now on is late.
+    /// Returns the deadline of an answer that is awaited from now.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
@@ -74,17 +74,17 @@ impl Socket {
         }
     }
 
-    /// How long any answer may take.
+    /// Returns the limit for any answer.
     pub(super) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// From now on an answer may take so long; returns how long it could until now.
+    /// Sets the limit for answers and returns the previous one.
     pub(super) fn set_limit(&mut self, limit: Duration) -> Duration {
         std::mem::replace(&mut self.limit, limit)
     }
 
-    /// Leaves without a word: the connection is reset, or merely closed.
+    /// Disconnects abruptly: by a reset or a close.
     pub(super) fn vanish(self, by_reset: bool) {
         if by_reset {
             let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
@@ -92,7 +92,7 @@ impl Socket {
     }
 }
 
-/// Nobody attacks the lab: it must only differ from login to login.
+/// Returns a value that differs between logins; the lab needs no security.
 pub(super) fn nonce<const N: usize>() -> [u8; N] {
     let mut nonce = [0; N];
     let random = File::open("/dev/urandom");

@@ -1,4 +1,4 @@
-//! What all participants share: where to connect, until when, and what they note.
+//! State shared by all participants: address, deadline, observations.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use super::failure::Failure;
 use super::observations::Notes;
 use super::seed::Chance;
 
-/// Shared by all threads.
+/// State shared by all threads.
 pub(super) struct TestBed {
     pub(super) address: SocketAddr,
-    /// How long any answer may take; longer than writes may wait for a new primary.
+    /// Limit for any answer; longer than writes may wait for a new primary.
     pub(super) limit: Duration,
     pub(super) seed: u64,
     pub(super) notes: Notes,

@@ -1,4 +1,4 @@
-//! A session that writes rows of its own in every way there is, and looks whether it sees them.
+//! Runs a session that writes rows by every method and checks that it sees them.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
@@ -9,37 +9,37 @@ use super::observations::{Attempt, Outcome, Sight, Wrong, outcome};
 use super::seed::Chance;
 use super::stage::TestBed;
 
-/// Between two writes, so that servers and checks are the work and not the writers.
+/// Pause between two writes, so that the servers and checks are the load and not the writers.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
 
-/// A way to write rows.
+/// A method of writing rows.
 pub(super) struct Act<C: 'static> {
     pub(super) name: &'static str,
-    /// How many rows it writes.
+    /// Number of rows it writes.
     pub(super) rows: u64,
     pub(super) way: Way<C>,
 }
 
 pub(super) enum Way<C: 'static> {
-    /// All rows or none.
+    /// Writes all rows or none.
     Whole(fn(&mut Doing<'_, C>, &[u64]) -> Result<Key, Failure>),
-    /// Parts that may succeed without the others.
+    /// Writes parts that may succeed independently.
     Parts(fn(&mut Doing<'_, C>, &[u64]) -> Vec<Written>),
 }
 
-/// The number that the server has given to the first row, if it tells.
+/// Number that the server assigned to the first row, if it reports one.
 pub(super) type Key = Option<u64>;
 
-/// The ids that were written together, and whether they were.
+/// Ids that were written together, and the result.
 pub(super) type Written = (Vec<u64>, Result<Key, Failure>);
 
-/// An act at work.
+/// A write in progress.
 pub(super) struct Doing<'a, C> {
     pub(super) stage: &'a TestBed,
     pub(super) session: &'a mut Session<C>,
     pub(super) number: u64,
-    /// When the write was acknowledged, if the act goes on behind that.
+    /// Time of the acknowledgement, if the method continues after it.
     pub(super) acknowledged_at: Option<SystemTime>,
 }
 
@@ -47,11 +47,11 @@ pub(super) struct Doing<'a, C> {
 pub(super) struct Session<C> {
     pub(super) client: C,
     pub(super) name: String,
-    /// The highest id that was acknowledged here: less must not be seen any more.
+    /// Highest id that was acknowledged here: later reads must not see less.
     floor: u64,
 }
 
-/// A writer; one after the other it has many connections.
+/// A writer, which uses many connections in succession.
 pub(super) struct Writer<'a> {
     stage: &'a TestBed,
     number: u64,
@@ -61,11 +61,11 @@ pub(super) struct Writer<'a> {
     last_nonce: u64,
 }
 
-/// Why a connection is given up.
+/// The connection is unusable and must be closed.
 struct Over;
 
 impl<C> Act<C> {
-    /// Writes these rows; each part that may succeed without the others is told apart.
+    /// Writes these rows; returns a result for each independent part.
     fn carry_out(&self, doing: &mut Doing<'_, C>, ids: &[u64]) -> Vec<Written> {
         match self.way {
             Way::Whole(way) => vec![(ids.to_vec(), way(doing, ids))],
@@ -75,12 +75,12 @@ impl<C> Act<C> {
 }
 
 impl<C> Doing<'_, C> {
-    /// What a row says of who wrote it.
+    /// Returns the tag of a row, which identifies its writer.
     pub(super) fn tag(&self, id: u64) -> String {
         format!("{}.{id}", self.session.name)
     }
 
-    /// What came must be about this very row.
+    /// Checks that the answer is about this row.
     pub(super) fn check(&self, id: u64, came: Option<&str>) -> Result<(), Failure> {
         let notes = &self.stage.notes;
         if notes.compare(&self.session.name, &self.tag(id), came) {
@@ -124,7 +124,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A connection with settings that must follow it.
+    /// Opens a connection with settings that must follow it.
     fn open<C: Client>(&mut self) -> Result<Session<C>, Failure> {
         self.connections += 1;
         let mut client: C = self.stage.connect(&format!("w{}", self.number))?;
@@ -147,7 +147,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Notes what became of each of the act's writes.
+    /// Writes and records the outcome of each part.
     fn write<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
         let acts = C::acts();
         let act = &acts[self.chance.below(acts.len() as u64) as usize];
@@ -180,7 +180,7 @@ impl Writer<'_> {
         failure.map_or(Ok(()), |failure| self.after(session, act.name, &failure))
     }
 
-    /// Reads its own newest row: it must be there.
+    /// Reads the session's newest row, which must exist.
     fn look<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
         let nonce = self.nonce(&session.name);
         let text = format!(
@@ -209,7 +209,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Whether that is stale can only be said when it is known what the cluster has kept.
+    /// Records a missing row; whether it is stale depends on what the cluster has kept.
     fn see<C>(&self, session: &Session<C>, asked: String, rows: &Rows) {
         let seen = rows.value(0, 1).and_then(|id| id.parse::<u64>().ok());
         if seen.is_none_or(|seen| seen < session.floor) {
@@ -241,7 +241,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether the connection can still be used, and in what state it is.
+    /// Checks whether the connection is still usable, and its transaction state.
     fn after<C: Client>(
         &self,
         session: &mut Session<C>,

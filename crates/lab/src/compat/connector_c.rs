@@ -1,5 +1,5 @@
-//! The tests of MariaDB Connector/C, the library that most clients of MariaDB are made of: cursors,
-//! bulk executions, COM_CHANGE_USER after each test, and a replica's stream of the binary log.
+//! Runs the tests of MariaDB Connector/C, the library of most MariaDB clients: cursors, bulk
+//! executions, COM_CHANGE_USER after each test, and a replica's binary log stream.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::verdict::{Case, Cases, Verdict};
 use crate::Server;
 use crate::program::Program;
 
-/// Those that need no waiting.
+/// Programs that do not wait.
 const SHORT: [&str; 9] = [
     "async",
     "bulk1",
@@ -27,15 +27,15 @@ const SHORT: [&str; 9] = [
     "view",
 ];
 
-/// The longest takes a minute and a half, of waiting for timeouts.
+/// Limit for a program: the longest takes a minute and a half, waiting for timeouts.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What the suite wants to find. It reads rows in the binary log.
+/// Objects and settings that the suite expects; it reads rows in the binary log.
 const PREPARED: &str = "\
     GRANT ALL ON *.* TO sbtest@'127.0.0.1' WITH GRANT OPTION;\
     SET GLOBAL binlog_format = ROW, GLOBAL local_infile = ON;";
 
-/// The directory with the programs, and the plugins that they load.
+/// Returns the directory with the programs and their plugins.
 pub(super) fn programs() -> Result<PathBuf> {
     let source = Source {
         name: "connector-c",
@@ -46,7 +46,7 @@ pub(super) fn programs() -> Result<PathBuf> {
     source.fetched()
 }
 
-/// Runs all of them, or those that need no waiting, as a user who may do anything.
+/// Runs all programs, or those that do not wait, as a user with all privileges.
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
@@ -79,7 +79,7 @@ pub(super) fn run(
     Ok(cases)
 }
 
-/// The programs, each of many tests.
+/// Returns the programs, each with many tests.
 fn names(programs: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(programs)? {
@@ -95,7 +95,8 @@ fn names(programs: &Path) -> Result<Vec<String>> {
 fn environment(address: SocketAddr, programs: &Path, room: &Path) -> Vec<(String, String)> {
     let plugins = programs.join("plugins");
     [
-        // It would skip all of them: they are meant for a server's own tests.
+        // Without this variable the suite skips all tests, which are meant for a server's own test
+        // run.
         ("MARIADB_CC_TEST", "1".to_owned()),
         ("MYSQL_TEST_HOST", address.ip().to_string()),
         ("MYSQL_TEST_PORT", address.port().to_string()),
@@ -110,8 +111,8 @@ fn environment(address: SocketAddr, programs: &Path, room: &Path) -> Vec<(String
     .into()
 }
 
-/// The verdict of each test of a program, in the words of TAP; and, by the program's own name,
-/// whether it came to its end. What stands before a verdict is why.
+/// Returns the verdict of each test of a program, from its TAP output. The program's own name has
+/// the verdict on its completion; lines before a verdict are its reason.
 fn cases_of(program: &str, said: &str) -> Cases {
     let mut cases = Cases::new();
     let (mut planned, mut counted) = (None, 0);
@@ -144,7 +145,7 @@ fn cases_of(program: &str, said: &str) -> Cases {
     cases
 }
 
-/// `ok 1 - test_a`, `not ok 2 - test_b`, `ok 3 # skip test_c`
+/// Parses `ok 1 - test_a`, `not ok 2 - test_b`, `ok 3 # skip test_c`.
 fn verdict(line: &str) -> Option<(String, Verdict)> {
     let (is_ok, rest) = match line.strip_prefix("not ok ") {
         Some(rest) => (false, rest),

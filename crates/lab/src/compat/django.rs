@@ -1,5 +1,5 @@
-//! Django's own tests on PostgreSQL, twice in a row and in two processes at once: each run makes
-//! its databases, clones them where it is parallel, and drops them at the end.
+//! Runs Django's own tests on PostgreSQL, twice in succession and in two concurrent processes. Each
+//! run creates its databases, clones them if parallel, and drops them at the end.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::{Server, process};
 
 const VERSION: &str = "5.2.19";
 
-/// Applications whose tests ask the most of a server; about two minutes for the three runs.
+/// Applications whose tests demand most of a server; about two minutes for the three runs.
 const SHORT: [&str; 14] = [
     "aggregation",
     "async",
@@ -35,16 +35,16 @@ const SHORT: [&str; 14] = [
     "transactions",
 ];
 
-/// More than all of them take on a machine that has other work too.
+/// Limit for all of them, on a machine with other load.
 const LIMIT: Duration = Duration::from_secs(7200);
 
-/// A superuser, since migrations of the suite create extensions.
+/// Creates a superuser, since migrations of the suite create extensions.
 const ACCOUNT: &str = "CREATE ROLE django SUPERUSER LOGIN PASSWORD 'django'";
 
-/// Databases that runs have made and not dropped.
+/// Query for databases that runs have created and not dropped.
 const LEFT_OVER: &str = "SELECT datname FROM pg_database WHERE datname LIKE 'test%' ORDER BY 1";
 
-/// The directory with Django, its tests and a Python that can run them.
+/// Returns the directory with Django, its tests and a Python that can run them.
 pub(super) fn source() -> Result<PathBuf> {
     let source = Source {
         name: &format!("django-{VERSION}"),
@@ -55,7 +55,7 @@ pub(super) fn source() -> Result<PathBuf> {
     source.fetched()
 }
 
-/// Runs all tests, or those of [`SHORT`]; then these again, and again in two processes.
+/// Runs all tests, or those of [`SHORT`]; then again, and again in two processes.
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
@@ -95,7 +95,7 @@ pub(super) fn run(
     Ok(cases)
 }
 
-/// Where the tests are run.
+/// Environment of the tests.
 struct Place<'a> {
     source: &'a Path,
     server: &'a Server,
@@ -104,7 +104,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The verdict of each test of this run; and what became of the run as a whole.
+    /// Returns the verdict of each test of this run, and of the run as a whole.
     fn run(&self, name: &str, labels: &[&str], processes: u32) -> Result<(Cases, Cases)> {
         let verdicts = self.room.join(format!("{name}.json"));
         let ended = self.step(name, labels, processes, &verdicts)?;
@@ -167,7 +167,7 @@ fn judged(fault: Option<String>) -> Case {
     }
 }
 
-/// The last words of a run that failed; they name the cause.
+/// Returns the last output of a failed run, which contains the cause.
 fn exit(ended: &Ended) -> Option<String> {
     let lines: Vec<&str> = ended.said.trim_end().lines().collect();
     let last = lines[lines.len().saturating_sub(5)..].join("\n");
@@ -178,8 +178,8 @@ fn exit(ended: &Ended) -> Option<String> {
     }
 }
 
-/// The tests that ended otherwise than in the first run, or that nothing is known of: a run that
-/// could not begin has none at all.
+/// Returns the tests with another result than in the first run, or without one: a run that could
+/// not begin has none at all.
 fn otherwise(first: &Cases, verdicts: &Cases) -> Option<String> {
     if verdicts.is_empty() {
         return Some("no test was run".to_owned());
@@ -202,7 +202,7 @@ fn otherwise(first: &Cases, verdicts: &Cases) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// The verdict of each test, of the lines that `runner.py` writes: one that failed stays failed.
+/// Parses each test's verdict from the lines that `runner.py` writes; a failed test stays failed.
 fn cases(said: &str) -> Cases {
     let mut cases = Cases::new();
     let lines = said

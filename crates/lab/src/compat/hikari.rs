@@ -1,5 +1,5 @@
-//! HikariCP, the pool of most services in Java, with thirty connections on drivers for MariaDB and
-//! MySQL: our own program, `hikari/`, does the same with each of them.
+//! Runs HikariCP, the pool of most Java services, with thirty connections on drivers for MariaDB
+//! and MySQL. The program in `hikari/` does the same with each of them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,21 +16,21 @@ use crate::{Server, process, tool};
 
 const HIKARI: &str = "7.0.2";
 
-/// A driver of Java: one artifact of Maven.
+/// A Java driver: one Maven artifact.
 struct JavaDriver {
     name: &'static str,
     group: &'static str,
     artifact: &'static str,
     version: &'static str,
-    /// The beginning of its URLs.
+    /// Scheme of its URLs.
     scheme: &'static str,
-    /// What it needs in any case.
+    /// Options that it always needs.
     options: &'static [&'static str],
-    /// Of [`OPTIONS`], those that it does not have.
+    /// Options of [`OPTIONS`] that it does not support.
     lacks: &'static [&'static str],
 }
 
-/// The one that MariaDB recommends, the one before, which many keep, and MySQL's.
+/// The driver that MariaDB recommends, its predecessor, which is still common, and MySQL's.
 const DRIVERS: [JavaDriver; 3] = [
     JavaDriver {
         name: "mariadb-3.5",
@@ -61,7 +61,7 @@ const DRIVERS: [JavaDriver; 3] = [
     },
 ];
 
-/// Options of the drivers, each set a run of its own.
+/// Options of the drivers; each set is a separate run.
 const OPTIONS: [(&str, &[&str]); 4] = [
     ("as it comes", &[]),
     ("useServerPrepStmts", &["useServerPrepStmts=true"]),
@@ -83,7 +83,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("Sql.java", include_str!("hikari/Sql.java")),
 ];
 
-/// What the program wants to find.
+/// Objects that the program expects.
 const PREPARED: &str = "\
     CREATE DATABASE hikari DEFAULT CHARACTER SET utf8mb4;\
     CREATE DATABASE hikari_other DEFAULT CHARACTER SET utf8mb4;\
@@ -99,10 +99,10 @@ const PREPARED: &str = "\
     INSERT INTO hikari_other.home VALUES ('hikari_other');\
     CREATE PROCEDURE hikari.twice(IN n INT, OUT m INT) SET m = 2 * n;";
 
-/// Where nothing is stuck, a run takes half a minute.
+/// Limit for a run, which takes half a minute if nothing is stuck.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Why it cannot be run on this machine; `None` when it can.
+/// Returns why the suite cannot run on this machine; `None` if it can.
 pub(super) fn missing() -> Option<String> {
     let mut programs = ["java", "javac", "mvn"].into_iter();
     let absent = programs.find_map(|program| tool::find(program).err());
@@ -110,7 +110,7 @@ pub(super) fn missing() -> Option<String> {
     Some(format!("{error:#}"))
 }
 
-/// The directory with the artifacts: `pool`, and one for each driver.
+/// Returns the directory with the artifacts: `pool`, and one for each driver.
 fn drivers() -> Result<PathBuf> {
     let mut name = format!("hikari-{HIKARI}");
     let mut arguments = vec![HIKARI.to_owned()];
@@ -129,7 +129,7 @@ fn drivers() -> Result<PathBuf> {
     source.fetched()
 }
 
-/// Runs the program with each driver and each set of options, or with none of the options.
+/// Runs the program with each driver and each set of options, or without options.
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
@@ -190,7 +190,7 @@ fn step(name: &str, arguments: Vec<String>, room: &Path, output: PathBuf) -> Res
         environment: vec![
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
             ("HOME".to_owned(), room.display().to_string()),
-            // What the drivers take from their surroundings is the same everywhere.
+            // Environment that the drivers use is the same everywhere.
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ("TZ".to_owned(), "UTC".to_owned()),
         ],
@@ -204,8 +204,8 @@ fn step(name: &str, arguments: Vec<String>, room: &Path, output: PathBuf) -> Res
     Ok(ended.said)
 }
 
-/// The verdict of each check, with the value that it read or why it failed; and, by the name of
-/// the run itself, whether it came to its end.
+/// Returns the verdict of each check, with the value read or the failure. The name of the run has
+/// the verdict on its completion.
 fn cases_of(run: &str, said: &str) -> Cases {
     let mut cases = Cases::new();
     let mut end = Verdict::Missing;

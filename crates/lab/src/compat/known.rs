@@ -1,8 +1,8 @@
-//! The differences that are known, each with its reason, as they are committed.
+//! Parses the committed list of known differences with their reasons.
 
 use super::verdict::Difference;
 
-/// One of them.
+/// A known difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The suite.
@@ -11,16 +11,16 @@ pub struct Known {
     pub mode: String,
     /// The test.
     pub name: String,
-    /// Why it is so.
+    /// Reason of the difference.
     pub reason: String,
 }
 
-/// Those of `known.txt`.
+/// Returns the entries of `known.txt`.
 pub(super) fn all() -> Vec<Known> {
     parse(include_str!("known.txt"))
 }
 
-/// Gives every difference that is known its reason; the answer are those that did not show.
+/// Sets the reason of every known difference; returns the entries that did not occur.
 pub(super) fn explain(
     known: &[Known],
     suite: &str,

@@ -1,4 +1,5 @@
-//! pgbench in its three query modes, with one connection for all and with one for each transaction.
+//! Runs pgbench in its three query modes, with one connection for all transactions and with one for
+//! each.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,22 +18,22 @@ use crate::postgres::server_user;
 const CLIENTS: u32 = 8;
 const LIMIT: Duration = Duration::from_secs(120);
 const MODES: [&str; 3] = ["simple", "extended", "prepared"];
-/// What the accounts must add up to: every transaction moves the same sum everywhere.
+/// Query for the sums of the accounts: every transaction changes all sums by the same amount.
 const BALANCED: &str = "SELECT sum(abalance) = (SELECT sum(delta) FROM pgbench_history) \
     AND sum(abalance) = (SELECT sum(tbalance) FROM pgbench_tellers) \
     AND sum(abalance) = (SELECT sum(bbalance) FROM pgbench_branches) FROM pgbench_accounts";
 const DONE: &str = "SELECT count(*) FROM pgbench_history";
 
-/// How much of it.
+/// Extent of the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pgbench {
     pub(super) version: Option<u32>,
-    /// Transactions of each client, where it connects once.
+    /// Transactions of each client, if it connects once.
     pub(super) transactions: u32,
 }
 
 impl Pgbench {
-    /// Every mode as the superuser at this address, in a database made anew on the server.
+    /// Runs every mode as the superuser at this address, in a new database.
     pub(super) fn run(self, server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
         server.sql("CREATE DATABASE bench")?;
         let prepare = ["--initialize", "--quiet", "--scale=2"];
@@ -120,7 +121,7 @@ impl Pgbench {
     }
 }
 
-/// One run of it.
+/// One run of pgbench.
 #[derive(Clone, Copy)]
 struct Run {
     mode: &'static str,
@@ -157,7 +158,8 @@ fn count(address: SocketAddr) -> Result<u64> {
     Ok(query(address, DONE)?.parse()?)
 }
 
-/// Asked where the transactions were done, so that nothing of them can be under way elsewhere.
+/// Runs the query on the connection's own server, so that no transaction can still be pending
+/// elsewhere.
 fn query(address: SocketAddr, text: &str) -> Result<String> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(ask(address, ("postgres", "bench"), text));

@@ -1,4 +1,4 @@
-//! The tests of lib/pq, the Go driver that every pooler has met: fetched as a module, run anywhere.
+//! Runs the tests of lib/pq, the common Go driver for PostgreSQL, fetched as a module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -20,13 +20,13 @@ use crate::program::Program;
 const MODULE: &str = "github.com/lib/pq";
 const VERSION: &str = "v1.12.3";
 const LIMIT: Duration = Duration::from_secs(600);
-/// A test that waits 100 ms for something panics when the machine is busy, and all others of its
-/// package end with it: those that have no verdict yet are run again, without the rest.
+/// Maximum number of runs. A test that waits 100 ms panics on a busy machine and ends its whole
+/// package: tests without a verdict are run again, without the rest.
 const RUNS_MAX: usize = 16;
 const ARGUMENTS: [&str; 5] = ["test", "-json", "-count=1", "-parallel=1", "-timeout=8m"];
 const ALL: &str = "./...";
 
-/// What the suite wants to find; its own instructions are for a server that trusts most of them.
+/// Accounts that the suite expects; its own instructions assume a server with trust authentication.
 const ACCOUNTS: [&str; 6] = [
     "CREATE ROLE pqgo SUPERUSER LOGIN PASSWORD 'postgres'",
     "CREATE ROLE pqgopassword LOGIN PASSWORD 'wordpass'",
@@ -36,7 +36,7 @@ const ACCOUNTS: [&str; 6] = [
     "CREATE DATABASE pqgo OWNER pqgo",
 ];
 
-/// Why it cannot be run on this machine; `None` when it can.
+/// Returns why the suite cannot run on this machine; `None` if it can.
 pub(super) fn missing() -> Option<String> {
     match go() {
         Some(_) => None,
@@ -44,7 +44,7 @@ pub(super) fn missing() -> Option<String> {
     }
 }
 
-/// Runs all of its tests as a superuser, in a database made anew on the server.
+/// Runs all tests as a superuser, in a new database.
 pub(super) fn run(server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
     let go = Program::here(go().context("go is not in PATH")?);
     let source = fetched(&go)?;
@@ -81,7 +81,7 @@ pub(super) fn run(server: &Server, address: SocketAddr, room: &Path) -> Result<C
     Ok(judged)
 }
 
-/// All tests of these packages but those with a verdict.
+/// Returns arguments for all tests of these packages except those with a verdict.
 fn arguments(packages: &str, finished: &BTreeSet<String>) -> Vec<String> {
     let mut words: Vec<String> = ARGUMENTS.map(str::to_owned).into();
     if !finished.is_empty() {
@@ -92,7 +92,7 @@ fn arguments(packages: &str, finished: &BTreeSet<String>) -> Vec<String> {
     words
 }
 
-/// The packages of which a test panicked: nobody knows what would have become of the others.
+/// Returns the packages in which a test panicked: the other tests have no result.
 fn broken(said: &str) -> BTreeSet<String> {
     let panics = events(said).filter(|event| {
         let output = event["Output"].as_str().unwrap_or_default();
@@ -103,7 +103,7 @@ fn broken(said: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The tests of a package with a verdict; subtests are their test's.
+/// Returns the tests of a package with a verdict; subtests belong to their test.
 fn finished(cases: &Cases, package: &str) -> BTreeSet<String> {
     let prefix = match shortened(package) {
         "" => String::new(),
@@ -128,7 +128,8 @@ fn shortened(package: &str) -> &str {
     package.trim_start_matches(MODULE).trim_start_matches('/')
 }
 
-/// The lab's servers take SCRAM only. The first line that fits counts, so it goes to the top.
+/// Allows MD5: the lab's servers accept SCRAM only. The first matching line applies, so this one
+/// goes to the top.
 fn allow_md5(server: &Server) -> Result<()> {
     let rules = server.room.join(&server.name).join("data/pg_hba.conf");
     let others = fs::read_to_string(&rules)?;
@@ -148,7 +149,7 @@ fn go() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// The directory with its source, in a module cache of the suites' own.
+/// Returns the directory with the source, in a separate module cache.
 fn fetched(go: &Program) -> Result<PathBuf> {
     let cache = suite::home().join("go");
     let place = cache.join(format!("{MODULE}@{VERSION}"));
@@ -189,7 +190,7 @@ fn environment(go: &Program, address: SocketAddr) -> Vec<(String, String)> {
     .into()
 }
 
-/// Every test and subtest that `go test -json` tells the end of, and what the failed ones printed.
+/// Returns every test and subtest that `go test -json` completes, and the output of failed ones.
 fn cases(said: &str) -> Cases {
     let mut cases = Cases::new();
     let mut printed: BTreeMap<String, String> = BTreeMap::new();

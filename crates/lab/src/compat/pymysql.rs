@@ -1,4 +1,4 @@
-//! PyMySQL's own tests: a client in Python that speaks the protocol itself.
+//! Runs PyMySQL's own tests; PyMySQL is a client in Python with its own protocol implementation.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::verdict::{Case, Cases, Verdict};
 use crate::Server;
 use crate::program::Program;
 
-/// Files that need no waiting.
+/// Files that do not wait.
 const SHORT: [&str; 6] = [
     "test_basic.py",
     "test_cursor.py",
@@ -26,14 +26,14 @@ const SHORT: [&str; 6] = [
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What the suite wants to find: it makes users itself.
+/// Objects that the suite expects; it creates users itself.
 const PREPARED: &str = "\
     CREATE DATABASE test1 DEFAULT CHARACTER SET utf8mb4;\
     CREATE DATABASE test2 DEFAULT CHARACTER SET utf8mb4;\
     GRANT ALL ON *.* TO sbtest@'127.0.0.1' WITH GRANT OPTION;\
     SET GLOBAL local_infile = ON;";
 
-/// The directory with its source, its tests and a Python that can run them.
+/// Returns the directory with the source, its tests and a Python that can run them.
 pub(super) fn source() -> Result<PathBuf> {
     let source = Source {
         name: "pymysql",
@@ -44,7 +44,7 @@ pub(super) fn source() -> Result<PathBuf> {
     source.fetched()
 }
 
-/// Runs its tests, or those that need no waiting, as a user who may do anything.
+/// Runs all tests, or those that do not wait, as a user with all privileges.
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
@@ -70,7 +70,7 @@ pub(super) fn run(
         environment: vec![
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
             ("HOME".to_owned(), room.display().to_string()),
-            // Why a test failed is on one line.
+            // Keeps the reason of a failure on one line.
             ("COLUMNS".to_owned(), "1000".to_owned()),
             ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
         ],
@@ -88,7 +88,7 @@ pub(super) fn run(
     Ok(cases)
 }
 
-/// Where the tests connect; the second differs in its schema.
+/// Returns the connections of the tests; the second differs in its schema.
 fn databases(address: SocketAddr) -> String {
     let database = |name: &str| {
         json!({
@@ -103,7 +103,7 @@ fn databases(address: SocketAddr) -> String {
     json!([database("test1"), database("test2")]).to_string()
 }
 
-/// The verdict of each test, and of those that failed the line that says why.
+/// Returns the verdict of each test, and the reason of each failure.
 fn cases(said: &str) -> Cases {
     let mut cases = Cases::new();
     for line in said.lines() {
@@ -117,8 +117,8 @@ fn cases(said: &str) -> Cases {
     cases
 }
 
-/// `pymysql/tests/test_basic.py::TestConversion::test_json SKIPPED (…) [ 3%]`; without a verdict as
-/// long as it runs.
+/// Parses `pymysql/tests/test_basic.py::TestConversion::test_json SKIPPED (…) [ 3%]`; a running
+/// test has no verdict yet.
 fn verdict(line: &str) -> Option<(String, Verdict)> {
     let (name, rest) = line.split_once(' ')?;
     let name = name.strip_prefix("pymysql/tests/")?;
@@ -134,7 +134,7 @@ fn verdict(line: &str) -> Option<(String, Verdict)> {
     Some((name.to_owned(), verdict))
 }
 
-/// `FAILED pymysql/tests/test_basic.py::TestConversion::test_json - AssertionError: …`
+/// Parses `FAILED pymysql/tests/test_basic.py::TestConversion::test_json - AssertionError: …`.
 fn reason(line: &str) -> Option<(String, String)> {
     let rest = line
         .strip_prefix("FAILED ")

@@ -1,4 +1,4 @@
-//! PostgreSQL's own regression suite, run by `pg_regress` against any address.
+//! Runs PostgreSQL's regression suite with `pg_regress` against any address.
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -16,8 +16,9 @@ use crate::postgres::programs::Programs;
 use crate::postgres::server_user;
 use crate::program::Program;
 
-/// Files that use what a pooler must know of: settings, prepared statements, cursors, transactions,
-/// temporary tables, locks, notifications, COPY. `test_setup` makes the tables of the others.
+/// Files that use features which concern a pooler: settings, prepared statements, cursors,
+/// transactions, temporary tables, locks, notifications, COPY. `test_setup` creates the tables of
+/// the others.
 pub(super) const SHORT: [&str; 16] = [
     "boolean",
     "text",
@@ -37,12 +38,12 @@ pub(super) const SHORT: [&str; 16] = [
     "combocid",
 ];
 
-/// A test that takes longer is stuck: the longest takes some seconds, of the chosen ones one.
+/// Limit for a test: the longest takes some seconds, one of the chosen files.
 const TEST_LIMIT: Duration = Duration::from_secs(180);
 const CHOSEN_TEST_LIMIT: Duration = Duration::from_secs(60);
 const SUITE_LIMIT: Duration = Duration::from_secs(1800);
 
-/// What settles the database as the suite wants it, whoever connects.
+/// Statements that configure the database as the suite expects, for every session.
 const DATABASE: [&str; 7] = [
     "CREATE DATABASE regression TEMPLATE template0",
     "ALTER DATABASE regression SET lc_messages TO 'C'",
@@ -53,17 +54,17 @@ const DATABASE: [&str; 7] = [
     "ALTER DATABASE regression SET timezone_abbreviations TO 'Default'",
 ];
 
-/// What to run.
+/// Extent of the suite.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Regress {
     pub(super) version: Option<u32>,
-    /// Only these files, after `test_setup`; none is all.
+    /// Files to run after `test_setup`; all if empty.
     pub(super) tests: Vec<String>,
 }
 
 impl Regress {
-    /// Runs the files as the superuser at this address, in a database made anew on the server;
-    /// everything that is written stays in `room`.
+    /// Runs the files as the superuser at this address, in a new database; all output stays in
+    /// `room`.
     pub(super) fn run(&self, server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
         let version = Programs(self.version).version()?;
         let inputs = room.join("suite");
@@ -112,7 +113,7 @@ impl Regress {
         Ok(cases)
     }
 
-    /// The file that lists what is run at once.
+    /// Returns the file that lists the groups of concurrent tests.
     fn schedule(&self, inputs: &Path) -> Result<PathBuf> {
         let whole = inputs.join("parallel_schedule");
         if self.tests.is_empty() {
@@ -124,7 +125,7 @@ impl Regress {
         Ok(own)
     }
 
-    /// Every test of the schedule, without a verdict yet.
+    /// Returns every test of the schedule, without a verdict.
     fn expected(&self, inputs: &Path) -> Result<Cases> {
         let schedule = fs::read_to_string(self.schedule(inputs)?)?;
         let lines = schedule
@@ -139,7 +140,7 @@ impl Regress {
     }
 }
 
-/// What the suite loads into the server beside its own library.
+/// Copies modules that the suite loads into the server beside its own library.
 fn copy_modules(version: u32, to: &Path) -> Result<()> {
     for module in ["autoinc.so", "refint.so"] {
         let Program { path, root } = Programs::of_version(version, "lib", module)?;
@@ -184,14 +185,14 @@ fn arguments(
     ]
 }
 
-/// What `pg_regress` says of each test, in the words of version 15 and before or in TAP.
+/// Parses each test's verdict in the output of `pg_regress`, in the format up to version 15 or TAP.
 fn verdicts(said: &str) -> Vec<(String, Verdict)> {
     said.lines()
         .filter_map(|line| verdict_of_tap(line).or_else(|| verdict_of_words(line)))
         .collect()
 }
 
-/// `     boolean                      ... ok           36 ms`
+/// Parses `     boolean                      ... ok           36 ms`.
 fn verdict_of_words(line: &str) -> Option<(String, Verdict)> {
     let (name, outcome) = line.split_once(" ... ")?;
     let name = name.trim().trim_start_matches("test ").trim();
@@ -203,7 +204,7 @@ fn verdict_of_words(line: &str) -> Option<(String, Verdict)> {
     Some((name.to_owned(), verdict))
 }
 
-/// `ok 5         + boolean                 36 ms`, `not ok 6 - text 5 ms`
+/// Parses `ok 5         + boolean                 36 ms` and `not ok 6 - text 5 ms`.
 fn verdict_of_tap(line: &str) -> Option<(String, Verdict)> {
     let (verdict, rest) = match line.strip_prefix("not ok ") {
         Some(rest) => (Verdict::Failed, rest),

@@ -1,4 +1,4 @@
-//! The servers that a suite is run on.
+//! Starts the servers that a suite runs on.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use super::{Options, Suite, sysbench};
 use crate::{Driver, Lab, MariadbOptions, MysqlOptions, PostgresOptions, Server};
 
 impl Suite {
-    /// Whose protocol it speaks.
+    /// Returns the suite's protocol.
     pub(super) fn driver(self) -> Driver {
         match self {
             Suite::Regress | Suite::Pq | Suite::Pgbench | Suite::Django => Driver::Pgsql,
@@ -14,7 +14,7 @@ impl Suite {
         }
     }
 
-    /// The primary, and a replica where reads are to go to both.
+    /// Starts the primary, and a replica if reads are split.
     pub(super) fn servers(self, lab: &Lab, options: &Options) -> Result<Vec<Server>> {
         let replicas = usize::from(options.reads || self == Suite::Sysbench);
         Ok(match self {

@@ -1,4 +1,4 @@
-//! Runs a program of a suite to its end, with a limit for it and for each of its children.
+//! Runs a program of a suite, with time limits for it and for each of its children.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,25 +14,26 @@ use crate::{process, procfs};
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// A program to be run.
+/// A program to run.
 pub(super) struct Step<'a> {
     pub(super) program: &'a Program,
     pub(super) arguments: Vec<String>,
-    /// All of its environment but PATH.
+    /// Environment except PATH.
     pub(super) environment: Vec<(String, String)>,
     pub(super) user: Option<(u32, u32)>,
     pub(super) directory: &'a Path,
-    /// Where its output is kept.
+    /// File for its output.
     pub(super) output: PathBuf,
-    /// After which it is killed.
+    /// Time after which it is killed.
     pub(super) limit: Duration,
-    /// After which a child of it is killed, so that one stuck test does not end all others.
+    /// Time after which one of its children is killed, so that one stuck test does not end all
+    /// others.
     pub(super) child_limit: Duration,
 }
 
-/// How it ended, and what it printed.
+/// Exit status and output.
 pub(super) struct Ended {
-    /// `None`: it was killed for taking too long.
+    /// Exit status; `None` if it was killed after the time limit.
     pub(super) status: Option<ExitStatus>,
     pub(super) said: String,
 }
@@ -58,7 +59,7 @@ impl Step<'_> {
         })
     }
 
-    /// Through `env`, since what the lab starts gets no environment of ours.
+    /// Starts the program through `env`, since processes of the lab do not inherit the environment.
     fn spawn(&self, log: File) -> Result<Child> {
         let env = Program {
             path: "/usr/bin/env".into(),

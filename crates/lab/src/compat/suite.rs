@@ -1,4 +1,4 @@
-//! Suites that are fetched, of Debian's source packages or another registry of packages, and kept.
+//! Fetches suites from Debian's source packages or other package registries, and caches them.
 
 use std::env;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Where fetched suites are kept: `EVENKEEL_SUITES`, or the machine's or the user's usual place.
+/// Returns the cache directory: `EVENKEEL_SUITES`, or the usual place of the machine or the user.
 pub(super) fn home() -> PathBuf {
     if let Some(chosen) = env::var_os("EVENKEEL_SUITES") {
         return chosen.into();
@@ -22,21 +22,21 @@ pub(super) fn home() -> PathBuf {
     user.join(".cache/evenkeel/suites")
 }
 
-/// A suite that is fetched once, by a script.
+/// A suite that a script fetches once.
 pub(super) struct Source<'a> {
-    /// Its directory in [`home`].
+    /// Directory in [`home`].
     pub(super) name: &'a str,
-    /// What it is called in words.
+    /// Title for messages.
     pub(super) title: &'a str,
-    /// Makes the directory that is its first argument, behind `debian.sh`.
+    /// Script that creates the directory in its first argument, run after `debian.sh`.
     pub(super) script: &'a str,
     pub(super) arguments: &'a [String],
 }
 
 impl Source<'_> {
-    /// The directory with what was fetched, now or earlier.
+    /// Returns the directory of the suite, and fetches it if necessary.
     pub(super) fn fetched(&self) -> Result<PathBuf> {
-        /// Whoever wants the same meanwhile finds it when it is there.
+        /// Held during a fetch, so that a concurrent caller finds the result.
         static FETCHING: Mutex<()> = Mutex::new(());
         let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
         let (parent, title) = (home(), self.title);
@@ -68,7 +68,8 @@ impl Source<'_> {
     }
 }
 
-/// The directory with `sql`, `expected`, `data`, `parallel_schedule` and `lib` of this version.
+/// Returns the directory with `sql`, `expected`, `data`, `parallel_schedule` and `lib` of this
+/// version.
 pub(super) fn postgres(version: u32) -> Result<PathBuf> {
     let source = Source {
         name: &format!("postgresql-{version}"),
@@ -79,7 +80,7 @@ pub(super) fn postgres(version: u32) -> Result<PathBuf> {
     source.fetched()
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory recursively.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,5 +1,5 @@
-//! sysbench with a seed, at the server and through a service that splits: the same rows are left.
-//! And with many clients at once: no error.
+//! Runs sysbench with a fixed seed directly and through a service with read/write split, and
+//! compares the remaining rows. Also runs many concurrent clients, without an error.
 
 use std::net::SocketAddr;
 
@@ -8,15 +8,15 @@ use anyhow::Result;
 use super::verdict::{Case, Cases, Verdict};
 use crate::{Driver, Server, Sysbench, SysbenchReport};
 
-/// Rows of each table; few, so that many clients meet.
+/// Rows of each table; few, so that many clients conflict.
 pub(super) const ROWS: u32 = 2_000;
 
-/// How many tables.
+/// Number of tables.
 pub(super) const TABLES: u32 = 2;
 
 const CLIENTS: u32 = 64;
 
-/// What sysbench does; `--skip_trx` has the reads of a transaction go where reads may go.
+/// Scripts of sysbench; `--skip_trx` lets the reads of a transaction go to replicas.
 const SCRIPTS: [&[&str]; 5] = [
     &["oltp_read_write"],
     &["oltp_read_write", "--skip_trx=on"],
@@ -25,19 +25,19 @@ const SCRIPTS: [&[&str]; 5] = [
     &["oltp_delete"],
 ];
 
-/// How it asks: prepared, and as text.
+/// Forms of the queries: prepared, and as text.
 const FORMS: [&str; 2] = ["--db-ps-mode=auto", "--db-ps-mode=disable"];
 
-/// How much of it.
+/// Extent of the runs.
 #[derive(Clone, Copy)]
 pub(super) struct Amount {
     /// Events of the runs whose rows are compared.
     pub(super) events: u32,
-    /// How long many clients are at it; zero: not at all.
+    /// Duration in seconds of the run with many clients; zero skips it.
     pub(super) seconds: u32,
 }
 
-/// Every script in each form at this address, compared with the server's own.
+/// Runs every script in each form at this address, and compares the results with direct ones.
 pub(super) fn run(server: &Server, address: SocketAddr, amount: Amount) -> Result<Cases> {
     for table in tables() {
         server.sql(&format!(
@@ -67,7 +67,7 @@ pub(super) fn run(server: &Server, address: SocketAddr, amount: Amount) -> Resul
     Ok(cases)
 }
 
-/// The same rows, or else both.
+/// Passes if the rows are equal; otherwise the output has both.
 fn case(direct: &str, through: &str) -> Case {
     let fault = format!("at the server:\n{direct}\nthrough:\n{through}");
     judged((direct != through).then_some(fault))
@@ -98,14 +98,14 @@ impl Work<'_> {
         [self.script, &[self.form]].concat().join(" ")
     }
 
-    /// Puts the rows back, does the same as the last time, and sums up what is there then.
+    /// Restores the rows, repeats the same work, and returns a checksum of the rows.
     fn rows_left(&self, address: SocketAddr, events: u32) -> Result<String> {
         for table in tables() {
             self.server.sql(&format!(
                 "TRUNCATE TABLE {table}; INSERT INTO {table} SELECT * FROM {table}_first"
             ))?;
         }
-        // The thread that reports in between would draw a seed too, before or after the other.
+        // The reporting thread would also draw a seed, before or after the other.
         let seeded = [
             "--rand-seed=20261122".to_owned(),
             format!("--events={events}"),
@@ -121,8 +121,8 @@ impl Work<'_> {
         ))
     }
 
-    /// Many clients at once; sysbench itself goes on after what happens in the best of worlds
-    /// (deadlocks).
+    /// Runs many concurrent clients; sysbench itself continues after errors that are normal, such
+    /// as deadlocks.
     fn many(&self, address: SocketAddr, seconds: u32) -> Case {
         judged(match self.run(address, (CLIENTS, seconds), &[]) {
             Ok(report) => (report.queries == 0).then(|| "no queries were executed".to_owned()),
@@ -130,7 +130,7 @@ impl Work<'_> {
         })
     }
 
-    /// Fails when sysbench gives up.
+    /// Runs sysbench; returns an error if it fails.
     fn run(
         &self,
         address: SocketAddr,

@@ -1,18 +1,18 @@
-//! What became of each test of a suite, and where two runs of it differ.
+//! Represents results of tests, and differences between two runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What became of one test.
+/// Result of one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As the suite expects.
+    /// The result that the suite expects.
     Passed,
-    /// Not as the suite expects.
+    /// A result that the suite does not expect.
     Failed,
-    /// The suite itself left it out.
+    /// The suite skipped the test.
     Skipped,
-    /// It is not known: the suite was ended before, or did not get that far.
+    /// The result is unknown: the suite ended earlier, or did not reach the test.
     Missing,
 }
 
@@ -30,38 +30,38 @@ impl fmt::Display for Verdict {
 /// One test of a run.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What became of it.
+    /// Result of the test.
     pub verdict: Verdict,
-    /// What it printed, when that may tell more than the verdict.
+    /// Output of the test, if it is more informative than the verdict.
     pub output: String,
 }
 
 /// All tests of a run, by name.
 pub type Cases = BTreeMap<String, Case>;
 
-/// A test that ended otherwise than directly at the server.
+/// A test with another result than directly at the server.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The test.
     pub name: String,
-    /// What it came to at the server.
+    /// Result directly at the server.
     pub direct: Verdict,
-    /// What it came to through something else.
+    /// Result through the pooler.
     pub through: Verdict,
-    /// The first lines that differ.
+    /// First differing lines.
     pub detail: Vec<String>,
-    /// Why that is known to be so, if it is.
+    /// Reason of the difference, if known.
     pub reason: Option<String>,
 }
 
-/// Of which tests that ended the same in both runs the words are compared too.
+/// Tests whose output is compared too, after equal verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
-    /// Of none.
+    /// No test.
     None,
-    /// Of those that failed: another failure is a difference.
+    /// Failed tests: another failure is a difference.
     OfFailed,
-    /// Of those that passed: they are values that were read.
+    /// Passed tests: their output is the values that were read.
     OfPassed,
 }
 
@@ -75,8 +75,8 @@ impl Words {
     }
 }
 
-/// The tests whose verdicts differ and, where their words are worth comparing, those that ended the
-/// same in both runs with other words.
+/// Returns the tests whose verdicts differ, and those with equal verdicts and different output if
+/// the output is compared.
 pub(super) fn differences(direct: &Cases, through: &Cases, words: Words) -> Vec<Difference> {
     let missing = Case {
         verdict: Verdict::Missing,
@@ -100,7 +100,7 @@ pub(super) fn differences(direct: &Cases, through: &Cases, words: Words) -> Vec<
     direct.iter().filter_map(difference).collect()
 }
 
-/// The file `guc` gives a setting that does not exist a value; RESET leaves its name.
+/// Warnings after the file `guc`, which sets a setting that does not exist; RESET keeps its name.
 const LEFT_OVER_LINES: [&str; 2] = [
     "WARNING:  invalid configuration parameter name \"plpgsql.extra_foo_warnings\", \
      removing it",
@@ -109,7 +109,7 @@ const LEFT_OVER_LINES: [&str; 2] = [
 const LEFT_OVER: &str = "a custom setting of another session leaves its name on the server \
                          connection, and plpgsql warns about it when loaded later";
 
-/// Whether nothing but such a warning is more than directly.
+/// Returns whether such warnings are the only additional lines.
 fn is_left_over(own: &Case, other: &Case) -> bool {
     let lines = |case: &Case| -> Vec<String> {
         let lines = case.output.lines();
@@ -119,10 +119,10 @@ fn is_left_over(own: &Case, other: &Case) -> bool {
     own.verdict != Verdict::Missing && !own.output.is_empty() && lines(own) == lines(other)
 }
 
-/// How many lines of an explanation are worth reading at first.
+/// Maximum number of lines shown of a difference.
 const LINES_MAX: usize = 12;
 
-/// The lines from the first one on that differs: of the one with `-`, of the other with `+`.
+/// Returns the lines from the first difference: `-` for the direct run, `+` for the other.
 fn first_difference(direct: &str, through: &str) -> Vec<String> {
     let (own, other): (Vec<&str>, Vec<&str>) =
         (direct.lines().collect(), through.lines().collect());

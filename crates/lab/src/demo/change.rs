@@ -1,5 +1,5 @@
-//! The last act: the primary is killed, a replica is promoted by a script, and writes go on through
-//! the same port.
+//! Runs the last act: the primary is killed, a script promotes a replica, and writes continue
+//! through the same port.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
@@ -11,14 +11,14 @@ use evenkeel_lab::{Balancer, Lab, WriteLog, WriteProbe, WriteProbeOptions};
 use super::progress::Progress;
 use super::stage::Act;
 
-/// Writes before the kill, and after the promotion.
+/// Duration of the writes before the kill.
 const BEFORE: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_secs(2);
 
-/// A person or a tool needs some time to see that the primary is dead.
+/// Delay that a person or tool needs to detect that the primary is dead.
 const DECISION: Duration = Duration::from_millis(500);
 
-/// What it came to.
+/// Result of the act.
 pub(crate) struct Changed {
     old: String,
     new: String,
@@ -64,7 +64,8 @@ pub(crate) fn play(
 }
 
 impl Changed {
-    /// Whether all is as it must be: what the new primary has is what was acknowledged since.
+    /// Returns whether the result is correct: the new primary has exactly the writes acknowledged
+    /// since.
     pub(crate) fn is_sound(&self) -> bool {
         let since: Vec<u64> = self.log.clone().since(self.writable_at).acknowledged();
         let lost_since = self.rows.lost.iter().any(|id| since.contains(id));

@@ -1,7 +1,7 @@
-//! Clients that go on when the server under them is killed.
+//! Runs clients that continue after the death of their server.
 //!
-//! sysbench gives up at the first lost connection, and crashes when told not to while it uses
-//! prepared statements. So every client is a process of its own, started again when it ends early.
+//! sysbench stops at the first lost connection. Configured not to, it crashes when it uses prepared
+//! statements. Each client is therefore a separate process, restarted if it ends early.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use anyhow::Result;
 use evenkeel_lab::sysbench::RunningSysbench;
 use evenkeel_lab::{Driver, Sysbench, SysbenchReport};
 
-/// Few enough for a laptop, enough to keep two cores busy.
+/// Number of clients: few enough for a laptop, enough to keep two cores busy.
 const CLIENTS: u32 = 8;
 
-/// A load under way.
+/// A running load.
 pub(crate) struct Load {
     template: Sysbench,
     began: Instant,
@@ -22,23 +22,23 @@ pub(crate) struct Load {
     outcome: Outcome,
 }
 
-/// What a load came to.
+/// Result of a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Queries per second: the median over the seconds asked for.
+    /// Queries per second: the median over the requested seconds.
     pub(crate) qps: f64,
-    /// 95th percentile of the latency: the median likewise.
+    /// 95th percentile of the latency in ms: the median over the requested seconds.
     pub(crate) p95_ms: f64,
-    /// Sessions that were open on a server when it was killed.
+    /// Number of sessions that were open on a server when it was killed.
     pub(crate) broken: u64,
-    /// New connections that were refused, with the first reason.
+    /// Number of refused new connections, with the first reason.
     pub(crate) refused: Vec<String>,
 }
 
 struct Part {
     sysbench: RunningSysbench,
     seen: usize,
-    /// The whole second of the load in which it began.
+    /// Second of the load in which it began.
     begun_at_s: usize,
 }
 
@@ -74,7 +74,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Reads what was reported since, and starts clients again that were thrown out.
+    /// Reads new reports, and restarts clients that were disconnected.
     pub(crate) fn step(&mut self) -> Result<()> {
         for mut part in std::mem::take(&mut self.parts) {
             self.collect(&mut part);
@@ -95,13 +95,13 @@ impl Load {
         self.began.elapsed()
     }
 
-    /// Queries of the last full second.
+    /// Returns the queries of the last full second.
     pub(crate) fn qps_now(&self) -> f64 {
         let last = self.samples.last().map_or(0, |sample| sample.at_s);
         self.qps_of(last.saturating_sub(1))
     }
 
-    /// The result; rate and latency are those of the seconds before `until_s`.
+    /// Returns the result; rate and latency are those of the seconds before `until_s`.
     pub(crate) fn outcome(&self, until_s: u32) -> Outcome {
         let seconds = 1..(until_s as usize).max(2);
         let rates = seconds
@@ -160,8 +160,8 @@ impl Load {
         Ok(())
     }
 
-    /// A client that could not connect was let down; one that lost its connection was on the
-    /// server that died.
+    /// Counts a client that could not connect as refused, and one that lost its connection as
+    /// broken: it was on the dead server.
     fn count_failure(&mut self, report: SysbenchReport) {
         let why = report.failure.unwrap_or_default();
         let words = why.to_lowercase();

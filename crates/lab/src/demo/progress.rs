@@ -1,4 +1,4 @@
-//! What the demonstration shows while it works: one live line on a terminal, plain lines elsewhere.
+//! Displays the demonstration's progress: one live line on a terminal, plain lines elsewhere.
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::Instant;
@@ -16,13 +16,13 @@ impl Progress {
         }
     }
 
-    /// Something happened: a line that stays.
+    /// Prints a permanent line.
     pub(crate) fn event(&self, text: &str) {
         self.clear();
         println!("{:5.1} s  {text}", self.began.elapsed().as_secs_f64());
     }
 
-    /// The state of this moment: replaces the line before, and is not shown unless someone watches.
+    /// Replaces the live line with the current state; prints nothing unless on a terminal.
     pub(crate) fn now(&self, text: &str) {
         if self.live {
             print!(

@@ -1,4 +1,4 @@
-//! What the demonstration came to, as tables and sentences.
+//! Formats the result of the demonstration as tables and sentences.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use evenkeel_lab::new_connections::Failure;
 use super::load::Outcome;
 use crate::{row, table};
 
-/// What one database's act came to.
+/// Result of one database's act.
 pub(crate) struct Played {
     pub(crate) title: &'static str,
     pub(crate) direct_reads: Outcome,
@@ -34,7 +34,8 @@ impl Played {
             .collect()
     }
 
-    /// Failures that were begun before the kill: the server may have had them already.
+    /// Returns the failures of connections begun before the kill: the server may already have
+    /// accepted them.
     fn caught(&self) -> usize {
         self.newcomers.failures.len() - self.failed().len()
     }

@@ -1,4 +1,4 @@
-//! The stage: two clusters, Evenkeel in front, and a probe at each door.
+//! Sets up the demonstration: two clusters behind Evenkeel, and a probe at each port.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -17,10 +17,10 @@ const NEWCOMER_LIMIT: Duration = Duration::from_secs(10);
 
 /// One database behind Evenkeel.
 pub(crate) struct Act {
-    /// As it is called.
+    /// Title.
     pub(crate) title: &'static str,
     pub(crate) driver: Driver,
-    /// The primary first.
+    /// Servers, the primary first.
     pub(crate) servers: Vec<Server>,
     pub(crate) reads: Service,
     pub(crate) writes: Service,
@@ -28,7 +28,7 @@ pub(crate) struct Act {
 }
 
 impl Act {
-    /// The server that will be killed.
+    /// Returns the server to kill.
     pub(crate) fn victim(&self) -> Result<&Server> {
         self.servers.last().context("a cluster has servers")
     }
@@ -44,7 +44,7 @@ impl Act {
     }
 }
 
-/// Both clusters, started side by side.
+/// Starts both clusters concurrently.
 pub(crate) fn acts(lab: &Lab) -> Result<[Act; 2]> {
     let sbtest_rows = Some(SBTEST_ROWS);
     let (mariadb, postgres) = thread::scope(|scope| {
@@ -86,8 +86,8 @@ fn act(
         let name = format!("{}-{door}", title.to_lowercase());
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut service = Service::new(&name, listen, probe, servers);
-        // The load takes all of the machine; a login that waits for its turn is no dead server. The
-        // killed one is noticed by its refused connections, long before.
+        // The load uses the whole machine, so a slow login does not mean a dead server. The killed
+        // one is detected by its refused connections, much earlier.
         service.timeout_ms = Some(3000);
         service
     };
@@ -104,7 +104,7 @@ fn act(
     }
 }
 
-/// Starts Evenkeel in front of them.
+/// Starts Evenkeel in front of both clusters.
 pub(crate) fn balancer(acts: &[Act]) -> Result<Balancer> {
     let services = acts
         .iter()
@@ -113,7 +113,7 @@ pub(crate) fn balancer(acts: &[Act]) -> Result<Balancer> {
     Balancer::start(&format!("[engine]\nworkers = 2\n\n{config}"))
 }
 
-/// Connections which a service has given to each server so far.
+/// Returns the connections that a service has opened to each server so far.
 pub(crate) fn shares(status: &Value, service: &str) -> Vec<(String, u64)> {
     let services = status["services"].as_array().into_iter().flatten();
     let found = services.filter(|entry| entry["name"] == service);
@@ -128,7 +128,7 @@ pub(crate) fn shares(status: &Value, service: &str) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// The state that Evenkeel sees a server in, for example `up`.
+/// Returns Evenkeel's state of a server, for example `up`.
 pub(crate) fn state_of(status: &Value, service: &str, server: &str) -> String {
     let services = status["services"].as_array().into_iter().flatten();
     let servers = services

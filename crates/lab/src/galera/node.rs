@@ -1,4 +1,4 @@
-//! One node of a Galera cluster: its arguments, and whether a start joins or founds the cluster.
+//! Starts one node of a Galera cluster, which joins or bootstraps the cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,21 +17,21 @@ use crate::server::{Kind, Role, Server};
 use crate::{Lab, eventually, free_port, procfs};
 
 const LIBRARY: &str = "/usr/lib/galera/libgalera_smm.so";
-/// How long a node waits for its turn: for others that start, or for one that has more.
+/// Limit for a node to wait for others that start or have more transactions.
 const TURN_LIMIT: Duration = Duration::from_secs(60);
-/// After this time a node that starts is waited for no longer.
+/// Time after which a starting node is waited for no longer.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// The nodes of one cluster, as each of them knows them.
+/// The nodes of one cluster.
 #[derive(Default)]
 pub(super) struct Members {
     all: Mutex<Vec<Arc<Member>>>,
-    /// Who starts, since when: nodes that join one after another are quicker than all at once,
-    /// and two that looked at the data of a crashed node would disturb each other.
+    /// Node that is starting, and since when. Nodes that join sequentially are faster than
+    /// concurrent ones, and two that examined a crashed node's data would disturb each other.
     starting: Mutex<Option<(String, Instant)>>,
 }
 
-/// What a start is to do.
+/// Action of a start.
 enum Plan {
     Found,
     Join,
@@ -39,14 +39,14 @@ enum Plan {
 
 struct Member {
     place: Place,
-    /// Where the nodes talk with each other.
+    /// Port for traffic between the nodes.
     group_port: u16,
     client: Client,
-    /// As whom it runs; `None` is as the lab itself.
+    /// User and group id to run as; `None` means the lab's own.
     user: Option<(u32, u32)>,
     arguments: Vec<String>,
     process: Mutex<Option<Arc<Process>>>,
-    /// How far it has come, if that was asked since it ended.
+    /// Last position, if it was determined since the node ended.
     position: Mutex<Option<Position>>,
 }
 
@@ -57,7 +57,7 @@ struct Galera {
 }
 
 impl Lab {
-    /// A node with a copy of this data directory, not yet started.
+    /// Adds a node with a copy of this data directory, not yet started.
     pub(super) fn enlist_galera_node(
         &self,
         name: &str,
@@ -91,7 +91,8 @@ impl Lab {
 }
 
 impl Kind for Galera {
-    /// A node that is not in a primary component refuses queries; one that joins is not ready.
+    /// Returns whether the node serves queries: it does not outside a primary component or while it
+    /// joins.
     fn answers(&self) -> bool {
         let is_synced = self.own.status("wsrep_local_state_comment") == Some("Synced".to_owned());
         if is_synced {
@@ -132,7 +133,8 @@ impl Kind for Galera {
 }
 
 impl Galera {
-    /// Whether this start founds or joins the cluster; `None` while it cannot be said, and why.
+    /// Decides whether this start bootstraps or joins the cluster; returns `None` and the reason if
+    /// that is still undecidable.
     fn plan(&self, hindrance: &mut String) -> Result<Option<Plan>> {
         let mut starting = self.members.starting();
         if let Some((other, since)) = &*starting
@@ -156,7 +158,7 @@ impl Galera {
         Ok(Some(plan))
     }
 
-    /// The peer that has come furthest, if further than this node; none of them runs.
+    /// Returns the peer with the highest position above this node's; no peer runs.
     fn who_has_more(&self) -> Result<Option<(String, i64)>> {
         let number = |of: &Member| of.position().as_ref().map_or(-1, |known| known.number);
         let mut most = number(&self.own);
@@ -171,8 +173,8 @@ impl Galera {
         Ok(best)
     }
 
-    /// When too many died, those that are left refuse to work until an operator says that they
-    /// are the cluster; whoever starts a node beside them says so.
+    /// Restores the quorum: after too many deaths the remaining nodes refuse to work until the
+    /// operator declares them the cluster. Starting a node beside them implies that.
     fn restore_quorum(&self) -> Result<()> {
         let peers = self.running_peers();
         let has_quorum =
@@ -197,7 +199,7 @@ impl Galera {
         Ok(())
     }
 
-    /// Those that run and are not frozen.
+    /// Returns the peers that run and are not frozen.
     fn running_peers(&self) -> Vec<Arc<Member>> {
         let mut peers = self.peers();
         peers.retain(|peer| peer.pid().is_some_and(|pid| !procfs::is_stopped(pid)));
@@ -210,7 +212,7 @@ impl Galera {
         peers
     }
 
-    /// Asks a node that does not run, once since it ended.
+    /// Determines the position of a stopped node, once after its end.
     fn learn_position(&self, of: &Member) -> Result<()> {
         if of.pid().is_none() && of.position().is_none() {
             let position = state::position(&of.data(), || of.recovery(&self.program))?;
@@ -263,7 +265,7 @@ impl Member {
         Some(row.ok()?.split_once('\t')?.1.to_owned())
     }
 
-    /// What prints the position of a node that has crashed.
+    /// Returns the command that prints the position of a crashed node.
     fn recovery(&self, program: &Program) -> io::Result<Command> {
         let mut command = program.command(self.user)?;
         command.args(&self.arguments);
@@ -288,7 +290,8 @@ impl Member {
     }
 }
 
-/// The rsync that receives data gives up the rights of root, and then may not write.
+/// Returns the user to run as: the rsync that receives data drops root privileges, and then may not
+/// write.
 fn user() -> Result<Option<(u32, u32)>> {
     if !process::is_root() {
         return Ok(None);
@@ -312,8 +315,8 @@ fn give(directory: &Path, user: Option<(u32, u32)>) -> Result<()> {
     Ok(())
 }
 
-/// What a node needs besides the server; the package `mariadb-server` of the rivals' root file
-/// system brings it.
+/// Checks the programs that a node needs besides the server; the package `mariadb-server` in the
+/// rivals' root file system has them.
 fn require(programs: Programs) -> Result<()> {
     let donor = programs.find("wsrep_sst_rsync")?;
     if donor.root.is_none() && !Path::new(LIBRARY).exists() {

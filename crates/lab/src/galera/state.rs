@@ -1,4 +1,4 @@
-//! What a Galera node that does not run remembers: how far it had come.
+//! Reads the saved state of a stopped Galera node: its last position.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +13,8 @@ pub(super) struct Position {
     pub(super) number: i64,
 }
 
-/// The position in the node's data directory; after a crash it is asked of InnoDB, which takes a
-/// second, by the command that prints it.
+/// Returns the position in the node's data directory. After a crash, the command `recovery` reads
+/// it from InnoDB, which takes a second.
 pub(super) fn position(
     data: &Path,
     recovery: impl FnOnce() -> io::Result<Command>,
@@ -43,7 +43,7 @@ pub(super) fn position(
     Ok(parse(found))
 }
 
-/// Declares the node fit to found its cluster anew.
+/// Marks the node as safe to bootstrap its cluster.
 pub(super) fn allow_founding(data: &Path) -> Result<()> {
     let path = data.join("grastate.dat");
     if let Ok(state) = fs::read_to_string(&path) {
@@ -59,7 +59,7 @@ fn field<'a>(state: &'a str, name: &str) -> &'a str {
     value.unwrap_or_default().trim()
 }
 
-/// `None` for the positions that mean "unknown".
+/// Returns `None` for positions that mean "unknown".
 fn parse(text: &str) -> Option<Position> {
     let number = text.trim().rsplit_once(':')?.1.parse().ok()?;
     (number >= 0).then(|| Position {

@@ -1,4 +1,4 @@
-//! Speaks to a MariaDB server as its superuser, over its private Unix socket.
+//! Queries a MariaDB server as its superuser, over its private Unix socket.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,12 +29,12 @@ impl Client {
         socket(&self.place).exists() && self.sql("SELECT 1").is_ok()
     }
 
-    /// Columns separated by tabs, rows by newlines.
+    /// Returns the result with columns separated by tabs, rows by newlines.
     pub(crate) fn sql(&self, statements: &str) -> Result<String> {
         self.run(&["--skip-column-names"], statements)
     }
 
-    /// The first row by column names; empty if there is none.
+    /// Returns the first row by column names; empty if there is none.
     pub(crate) fn row(&self, statement: &str) -> Result<HashMap<String, String>> {
         let answer = self.run(&[], statement)?;
         let mut lines = answer.lines();

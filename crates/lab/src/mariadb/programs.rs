@@ -1,4 +1,4 @@
-//! MariaDB's programs of one version: of this machine, or of the rivals' root file system.
+//! Finds MariaDB's programs of one version: on this machine, or in the rivals' root file system.
 
 use std::env;
 
@@ -7,22 +7,21 @@ use anyhow::{Result, bail};
 use crate::program::Program;
 use crate::{rootfs, tool};
 
-/// The package whose version is that of the programs.
+/// Package with the programs' version.
 const PACKAGE: &str = "mariadb-server";
 
-/// The programs of this version, such as 11; `None` is this machine's own.
+/// The programs of this version, such as 11; `None` means this machine's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Programs(pub(crate) Option<u32>);
 
-/// The version that is meant where none is named: that of `EVENKEEL_MARIADB`, or this machine's
-/// own.
+/// Returns the default version: that of `EVENKEEL_MARIADB`, or this machine's own.
 pub(crate) fn wanted() -> Option<u32> {
     let wanted = env::var("EVENKEEL_MARIADB").ok()?;
     Some(wanted.parse().expect("EVENKEEL_MARIADB is a number"))
 }
 
 impl Programs {
-    /// Those that are meant where none are named.
+    /// Returns the programs of the default version.
     pub(crate) fn wanted() -> Programs {
         Programs(wanted())
     }
@@ -39,7 +38,7 @@ impl Programs {
         Ok(found)
     }
 
-    /// The directory of a lab that an installation of it is copied from.
+    /// Returns the lab's directory with the installation that is copied.
     pub(crate) fn template(self) -> String {
         match self.0 {
             Some(version) => format!("mariadb-{version}-template"),
@@ -48,7 +47,7 @@ impl Programs {
     }
 }
 
-/// Of a package's version, such as `1:11.8.9-4`.
+/// Returns the major version of a package's version, such as `1:11.8.9-4`.
 fn major(package: &str) -> Option<u32> {
     let (_, upstream) = package.split_once(':')?;
     upstream.split('.').next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! How a MariaDB server follows another by GTID, gives up being primary, and takes over.
+//! Implements replication by GTID between MariaDB servers: following, demotion, promotion.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,8 @@ use super::{Mariadb, copy_directory};
 use crate::replication::{Replication, Retired, parse_instant};
 use crate::server::Server;
 
-/// SYSDATE is when it is evaluated; NOW would be when the statements began.
+/// Query for the time; SYSDATE is the time of its evaluation, NOW would be the start of the
+/// statements.
 const NOW: &str = "SELECT UNIX_TIMESTAMP(SYSDATE(6))";
 
 impl Replication for Mariadb {
@@ -21,7 +22,8 @@ impl Replication for Mariadb {
         Ok(sum(from_primary.unwrap_or_default())?.max(self.applied()?))
     }
 
-    /// What it has applied without logging it (some of temporary tables) stands in the other one.
+    /// Sums both positions: transactions that were applied without being logged (some with
+    /// temporary tables) are in the other one.
     fn applied(&self) -> Result<u64> {
         let logged = sum(&self.client.sql("SELECT @@gtid_binlog_pos")?)?;
         Ok(logged.max(sum(&self.client.sql("SELECT @@gtid_slave_pos")?)?))
@@ -53,7 +55,7 @@ impl Replication for Mariadb {
     }
 
     fn retire(&self, _own: &Server) -> Result<Retired> {
-        // Waits for the commits under way; those that come later fail.
+        // Waits for commits in progress; later ones fail.
         let at = self.client.sql(&format!("SET GLOBAL read_only=1; {NOW}"))?;
         self.cut_clients()?;
         Ok(Retired {
@@ -71,7 +73,7 @@ impl Replication for Mariadb {
         if !own.is_running() {
             own.start()?;
         }
-        // A retired primary has its position only in its own log; on replicas both are the same.
+        // A demoted primary has its position only in its own log; on replicas both are equal.
         self.client.sql(&format!(
             "STOP SLAVE; SET GLOBAL gtid_slave_pos=@@gtid_binlog_pos; \
              CHANGE MASTER TO MASTER_HOST='{}', MASTER_PORT={}, MASTER_USER='replica', \
@@ -83,8 +85,8 @@ impl Replication for Mariadb {
         Ok(())
     }
 
-    /// A server that has what the primary has not is emptied: the primary's log reaches back to
-    /// the first statement.
+    /// Rejoins the cluster. A server with transactions that the primary lacks is emptied: the
+    /// primary's log reaches back to the first statement.
     fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
         if own.is_running() {
             self.retire(own)?;
@@ -124,7 +126,7 @@ impl Replication for Mariadb {
 }
 
 impl Mariadb {
-    /// From its next start on it has another server id.
+    /// Changes the server id from the next start on.
     fn be_another(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -142,13 +144,13 @@ impl Mariadb {
     }
 }
 
-/// All sequence numbers of a GTID position together: grows with each transaction.
+/// Returns the sum of all sequence numbers of a GTID position, which grows with each transaction.
 fn sum(position: &str) -> Result<u64> {
     let last = |gtid: &str| Ok(parse(gtid)?.1);
     gtids(position).map(last).sum()
 }
 
-/// Whether a log in the first state has all transactions of one in the second.
+/// Returns whether a log with position `whole` has all transactions of `part`.
 fn contains(whole: &str, part: &str) -> Result<bool> {
     let whole: HashMap<String, u64> = gtids(whole).map(parse).collect::<Result<_>>()?;
     for gtid in gtids(part) {
@@ -167,7 +169,7 @@ fn gtids(position: &str) -> impl Iterator<Item = &str> {
         .filter(|gtid| !gtid.is_empty() && *gtid != "NULL")
 }
 
-/// Domain and server of a GTID such as `0-20001-7`, and its sequence number.
+/// Returns domain and server of a GTID such as `0-20001-7`, and its sequence number.
 fn parse(gtid: &str) -> Result<(String, u64)> {
     let parts = gtid
         .rsplit_once('-')

@@ -6,13 +6,13 @@ use evenkeel_lab::bench::median;
 use crate::stop::Stop;
 use crate::{row, table};
 
-/// What a run gives: its name and unit, and how many decimals are worth reading.
+/// A measured value: name, unit, and number of significant decimals.
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) decimals: usize,
 }
 
-/// Something to measure; a run gives one value for each metric.
+/// A target of the measurement; a run returns one value for each metric.
 pub(crate) struct Target<'a> {
     pub(crate) name: String,
     pub(crate) run: Box<dyn FnMut() -> Result<Vec<f64>> + 'a>,
@@ -24,7 +24,7 @@ struct Measured {
     blocks: Vec<Vec<f64>>,
 }
 
-/// A comparison: what it is called, what is read off, and whom everyone is compared with.
+/// A comparison: its title, its metrics, and the rival with which all are compared.
 pub(crate) struct Comparison<'a> {
     pub(crate) title: &'a str,
     pub(crate) metrics: &'a [Metric],
@@ -41,7 +41,7 @@ pub(crate) fn interleaved(
     interleaved_against(&[comparison.rival], comparison, targets, stop)
 }
 
-/// As [`interleaved`], with a table of the same runs for each of these rivals that took part.
+/// Runs [`interleaved`], with one table for each of these rivals that took part.
 pub(crate) fn interleaved_against(
     rivals: &[&str],
     comparison: &Comparison,
@@ -74,7 +74,7 @@ pub(crate) fn interleaved_against(
     println!("{}", comparison.title);
     let took_part = |rival: &&&str| measured.iter().any(|target| target.name == **rival);
     let present = rivals.iter().filter(took_part).copied();
-    // Without any rival the figures themselves are still worth a table.
+    // Without any rival, the values alone still make a table.
     for rival in present.chain(rivals.first().filter(|one| !took_part(one)).copied()) {
         println!("{}", rendered(comparison.metrics, rival, &measured));
     }
@@ -109,7 +109,7 @@ impl Measured {
     }
 }
 
-/// The ratio within each block, so that what slows a whole block down falls out.
+/// Returns the ratio within each block, which cancels slowdowns of a whole block.
 fn ratio(target: &Measured, rival: &Measured, column: usize) -> String {
     let pairs = target.column(column).into_iter().zip(rival.column(column));
     let mut ratios: Vec<f64> = pairs

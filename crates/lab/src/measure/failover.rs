@@ -1,5 +1,5 @@
-//! Changes of primary, again and again, as clients of the read-write and the read-only port see
-//! them.
+//! Measures repeated changes of primary, as seen by clients of the read-write and the read-only
+//! port.
 
 mod events;
 mod rig;
@@ -17,7 +17,7 @@ use crate::{row, table};
 use rig::Rig;
 use tally::{Tally, heading};
 
-/// From a writable primary to the first write through Evenkeel.
+/// Limit in ms from a writable primary to the first write through Evenkeel.
 const BAR_MS: u128 = 500;
 
 /// A kind of cluster, as the command line names it.
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-/// Each kind: planned changes, then deaths of the primary.
+/// Measures each kind: planned changes, then deaths of the primary.
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let wanted = |kind: &&Kind| options.kind.is_empty() || options.kind.contains(kind);
     let mut rows = vec![heading()];

@@ -1,11 +1,11 @@
-//! What can stand in front of servers: nothing, Evenkeel on either driver, a rival.
+//! Starts a front for servers: none, Evenkeel on either driver, or a rival.
 
 use std::net::SocketAddr;
 
 use anyhow::Result;
 use evenkeel_lab::{Balancer, Haproxy, Nginx, Server, Service, free_port, procfs};
 
-/// Which.
+/// Kind of a front.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Direct,
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Haproxy,
 }
 
-/// All of them, in the order of the tables.
+/// All kinds, in the order of the tables.
 pub(crate) const ALL: [Kind; 5] = [
     Kind::IoUring,
     Kind::Epoll,
@@ -36,10 +36,10 @@ impl Kind {
     }
 }
 
-/// One that runs.
+/// A running front.
 pub(crate) struct Front {
     pub(crate) kind: Kind,
-    /// Where clients connect.
+    /// Address for clients.
     pub(crate) address: SocketAddr,
     process: Running,
 }
@@ -52,7 +52,8 @@ enum Running {
 }
 
 impl Front {
-    /// Starts it in front of the servers, round robin, two workers; "direct" is the first server.
+    /// Starts a front with round robin over the servers and two workers; "direct" is the first
+    /// server.
     pub(crate) fn start(kind: Kind, servers: &[Server]) -> Result<Front> {
         let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -76,7 +77,7 @@ impl Front {
         })
     }
 
-    /// Starts one of each.
+    /// Starts one of each kind.
     pub(crate) fn start_all(kinds: &[Kind], servers: &[Server]) -> Result<Vec<Front>> {
         kinds
             .iter()
@@ -84,12 +85,12 @@ impl Front {
             .collect()
     }
 
-    /// Processor time used so far.
+    /// Returns the processor time used so far, in microseconds.
     pub(crate) fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }
 
-    /// Anonymous memory.
+    /// Returns the anonymous memory in kB.
     pub(crate) fn memory_kb(&self) -> u64 {
         procfs::memory_kb(&self.pids())
     }
@@ -104,7 +105,7 @@ impl Front {
     }
 }
 
-/// Probed by TCP every two seconds: its rivals here do not probe at all.
+/// Starts Evenkeel with a TCP probe every two seconds; the rivals here do not probe.
 fn evenkeel(io: &str, listen: SocketAddr, servers: &[Server]) -> Result<Balancer> {
     let mut service = Service::new("measured", listen, "tcp", servers);
     service.interval_ms = 2000;

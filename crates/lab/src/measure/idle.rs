@@ -1,4 +1,4 @@
-//! What connections cost that have each sent something and then say nothing.
+//! Measures the cost of idle connections that have each carried some data.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,11 +24,11 @@ const METRICS: &[Metric] = &[
     },
 ];
 const KINDS: [Kind; 4] = [Kind::IoUring, Kind::Epoll, Kind::Nginx, Kind::Haproxy];
-/// After the last byte, until everybody has put away what he can.
+/// Time after the last byte for programs to release memory.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Every run is a new process, so that it starts small; memory is taken without and with the
-/// connections.
+/// Measures memory without and with the connections. Every run is a new process, so that it starts
+/// small.
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     raise_open_files_limit();
     let lab = Lab::new("idle")?;
@@ -54,7 +54,7 @@ pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
 fn target<'a>(kind: Kind, servers: &'a [Server], options: &'a Options) -> Target<'a> {
     let run = move || {
         let front = Front::start(kind, servers)?;
-        // The first connections bring in what is made once, in each worker.
+        // The first connections trigger one-time allocations in each worker.
         let _warm = (0..20)
             .map(|_| speak(front.address))
             .collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! What clients cost that have logged in, asked once, and say nothing.
+//! Measures the cost of idle clients that have logged in and run one query.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -30,22 +30,22 @@ const POSTGRES: [PoolerKind; 4] = [
     PoolerKind::Pgbouncer,
     PoolerKind::Odyssey,
 ];
-/// MySQL Router opens a connection at the server for each of its clients.
+/// Kinds for MySQL; MySQL Router is left out, as it opens a server connection for each client.
 const MYSQL: [mysql::Kind; 2] = [mysql::Kind::IoUring, mysql::Kind::Epoll];
 const POOL_SIZE: u32 = 20;
-/// Logged in one after the other, these many at a time.
+/// Number of concurrent logins.
 const AT_ONCE: usize = 20;
-/// After the last answer, until everybody has put away what he can.
+/// Time after the last answer for programs to release memory.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What a run asks of what stands before the server.
+/// A pooler under test: address and resource counters.
 struct Front<'a> {
     address: SocketAddr,
     memory_kb: &'a dyn Fn() -> u64,
     cpu_us: &'a dyn Fn() -> u64,
 }
 
-/// Every run is a new process; memory is taken without and with the clients.
+/// Measures memory without and with the clients; every run is a new process.
 pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     raise_open_files_limit();
     let lab = Lab::new("logins")?;
@@ -131,7 +131,7 @@ where
     C: Send + 'static,
 {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    // The first clients bring in what is made once, in each worker and each server connection.
+    // The first clients trigger one-time allocations in each worker and each server connection.
     let _warm = log_in(&runtime, front.address, &client, 2 * AT_ONCE)?;
     let empty_kb = (front.memory_kb)();
     let clients = log_in(&runtime, front.address, &client, options.logins)?;

@@ -1,4 +1,5 @@
-//! What a query of MySQL's costs in a service that speaks MySQL, and in those that do not.
+//! Measures the cost of a MySQL query in a service that parses the protocol, and in those that do
+//! not.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,15 +15,15 @@ use super::blocks::{Comparison, Target, interleaved_against};
 use super::selects::{self, FORMS, METRICS};
 use crate::stop::Stop;
 
-/// Whom the others are compared with, a table for each.
+/// Rivals with which the others are compared, a table for each.
 const RIVALS: [&str; 3] = [Kind::Nginx.name(), Kind::Router.name(), Kind::Direct.name()];
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
 
-/// Server connections of a pool.
+/// Number of server connections in a pool.
 const POOL_SIZE: u32 = 40;
 
-/// What can stand before the server.
+/// Kind of a front.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     IoUring,
@@ -32,7 +33,7 @@ pub(super) enum Kind {
     Direct,
 }
 
-/// In the order of the tables.
+/// All kinds, in the order of the tables.
 const KINDS: [Kind; 5] = [
     Kind::IoUring,
     Kind::Epoll,
@@ -53,7 +54,7 @@ impl Kind {
     }
 }
 
-/// One that runs.
+/// A running front.
 pub(super) struct Front {
     kind: Kind,
     pub(super) address: SocketAddr,
@@ -68,7 +69,7 @@ enum Running {
 }
 
 impl Front {
-    /// With a pool of that size, where it has one; `None`: it is not installed.
+    /// Starts a front, with a pool of this size if it has one; `None` if it is not installed.
     pub(super) fn start(kind: Kind, server: &Server, pool_size: u32) -> Result<Option<Front>> {
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let servers = [server.address];
@@ -96,7 +97,7 @@ impl Front {
         Ok(Some(front))
     }
 
-    /// Who has just been started may not know yet who is primary.
+    /// Waits until the front knows the primary after its start.
     fn wait_ready(&self) -> Result<()> {
         let once = Sysbench {
             threads: 1,
@@ -133,7 +134,8 @@ impl Front {
     }
 }
 
-/// One MariaDB server; pooling by transaction with reads split, as a user would set it up.
+/// Measures with one MariaDB server, and transaction pooling with read/write split, as users would
+/// configure it.
 pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("mysql")?;
     let server = server(&lab, options)?;
@@ -162,7 +164,7 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// With sysbench's tables, and an account that may know all that a service needs.
+/// Starts a server with sysbench's tables, and an account with all rights that a service needs.
 pub(super) fn server(lab: &Lab, options: &Options) -> Result<Server> {
     let cluster = lab.mariadb(MariadbOptions {
         sbtest_rows: Some(options.rows),

@@ -1,4 +1,4 @@
-//! What a PostgreSQL query costs in a pooler, and how long it takes there.
+//! Measures the cost and latency of a PostgreSQL query in a pooler.
 
 use anyhow::Result;
 use evenkeel_lab::{
@@ -10,7 +10,7 @@ use super::blocks::{Comparison, Target, interleaved_against};
 use super::selects::{self, FORMS, METRICS};
 use crate::stop::Stop;
 
-/// In the order of the tables.
+/// Kinds in the order of the tables.
 const KINDS: [PoolerKind; 6] = [
     PoolerKind::IoUring,
     PoolerKind::Epoll,
@@ -20,10 +20,10 @@ const KINDS: [PoolerKind; 6] = [
     PoolerKind::Direct,
 ];
 
-/// Whom the others are compared with, a table for each.
+/// Rivals with which the others are compared, a table for each.
 const RIVALS: [&str; 3] = ["pgbouncer", "pgpool-ii", "direct"];
 
-/// One server; all poolers in transaction mode with 20 server connections.
+/// Measures with one server, all poolers in transaction mode with 20 server connections.
 pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("postgres")?;
     let cluster = lab.postgres(tables(options, 0))?;
@@ -52,7 +52,7 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// sysbench's tables, on a primary with this many replicas.
+/// Returns options for sysbench's tables on a primary with this many replicas.
 pub(super) fn tables(options: &Options, replicas: usize) -> PostgresOptions {
     PostgresOptions {
         replicas,
@@ -62,7 +62,7 @@ pub(super) fn tables(options: &Options, replicas: usize) -> PostgresOptions {
     }
 }
 
-/// Those that are wanted and installed.
+/// Starts the requested poolers that are installed.
 fn start_all(kinds: &[PoolerKind], servers: &[Server], options: &Options) -> Result<Vec<Pooler>> {
     let wanted = |kind: &&PoolerKind| options.pooler.is_empty() || options.pooler.contains(kind);
     let mut poolers = Vec::new();
@@ -79,7 +79,7 @@ fn point_selects(pooler: &Pooler, form: &str, clients: u32, options: &Options) -
     selects::load((Driver::Pgsql, pooler.address), form, clients, options)
 }
 
-/// A run of this load, with what the pooler used meanwhile.
+/// Returns a run of this load, with the pooler's resource use during it.
 fn target<'a>(name: &str, pooler: &'a Pooler, load: Sysbench) -> Target<'a> {
     selects::target(name, || pooler.cpu_us(), load)
 }

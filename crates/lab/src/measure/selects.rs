@@ -1,5 +1,4 @@
-//! Point selects of sysbench, prepared and as text, and what one costs in what stands before the
-//! server.
+//! Measures sysbench's point selects, prepared and as text, and their cost in a pooler.
 
 use std::net::SocketAddr;
 
@@ -27,13 +26,13 @@ pub(super) const METRICS: &[Metric] = &[
     },
 ];
 
-/// How sysbench asks: its own way, which prepares, and without.
+/// Forms of sysbench's queries: its default, which prepares, and text.
 pub(super) const FORMS: [(&str, &str); 2] = [
     ("prepared", "--db-ps-mode=auto"),
     ("text", "--db-ps-mode=disable"),
 ];
 
-/// Point selects in one of the forms, without transactions around them.
+/// Returns a load of point selects in one of the forms, without explicit transactions.
 pub(super) fn load(
     (driver, address): (Driver, SocketAddr),
     form: &str,
@@ -50,7 +49,7 @@ pub(super) fn load(
     }
 }
 
-/// A run of this load, with what `cpu_us` grew by meanwhile.
+/// Returns a run of this load, with the increase of `cpu_us` during it.
 pub(super) fn target<'a>(name: &str, cpu_us: impl Fn() -> u64 + 'a, load: Sysbench) -> Target<'a> {
     let run = move || {
         let before = cpu_us();

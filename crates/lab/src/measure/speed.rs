@@ -1,4 +1,4 @@
-//! Processor time per query, and queries per second, through 8 and 64 connections.
+//! Measures processor time per query, and queries per second, through 8 and 64 connections.
 
 use anyhow::Result;
 use evenkeel_lab::{Driver, Lab, Sysbench};
@@ -23,7 +23,7 @@ const METRICS: &[Metric] = &[
     },
 ];
 
-/// Two stand-alone MariaDB servers; sysbench's point selects, prepared.
+/// Measures with two independent MariaDB servers and sysbench's prepared point selects.
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("speed")?;
     let servers = lab.mariadb_stand_alone(2, Some(options.rows))?;

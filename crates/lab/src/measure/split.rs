@@ -1,4 +1,4 @@
-//! What the read/write split costs, and what it brings when the servers are the limit.
+//! Measures the cost of the read/write split, and its gain when the servers are the bottleneck.
 
 use anyhow::Result;
 use evenkeel_lab::{
@@ -15,7 +15,7 @@ const CLIENTS_OF_COST: u32 = 64;
 const OFF: &str = "split off";
 const ONE: &str = "one server";
 
-/// sysbench's mixes, and what they are called.
+/// Mixes of sysbench: title, script and options.
 const LOADS: [(&str, &str, &[&str]); 4] = [
     ("point selects", "oltp_point_select", &["--skip_trx=on"]),
     ("read-only mix", "oltp_read_only", &["--skip_trx=on"]),
@@ -30,7 +30,7 @@ struct Pair {
     servers: Vec<Server>,
 }
 
-/// PostgreSQL, both servers as fast as they are, then each held to its share.
+/// Measures PostgreSQL, first without limits on the servers, then with a share for each.
 pub(super) fn of_postgres(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("split")?;
     let cluster = lab.postgres(postgres::tables(options, 1))?;
@@ -42,7 +42,7 @@ pub(super) fn of_postgres(options: &Options, stop: &Stop) -> Result<()> {
     pair.measure(options, stop)
 }
 
-/// The same of MariaDB.
+/// Measures MariaDB, as in [`of_postgres`].
 pub(super) fn of_mysql(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("mysql-split")?;
     let cluster = lab.mariadb(MariadbOptions {
@@ -68,7 +68,7 @@ impl Pair {
         self.gain(options, stop)
     }
 
-    /// The same queries with the split and without.
+    /// Measures the same queries with and without the split.
     fn cost(&self, options: &Options, stop: &Stop) -> Result<()> {
         let poolers = [("split on", true), (OFF, false)]
             .into_iter()
@@ -89,7 +89,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What two servers do together, against one of them alone.
+    /// Measures two servers together against one of them alone.
     fn gain(&self, options: &Options, stop: &Stop) -> Result<()> {
         let mut named = vec![
             ("evenkeel, reads on both", self.evenkeel(true)?),

@@ -1,4 +1,4 @@
-//! One gigabyte through one connection.
+//! Measures the transfer of one gigabyte through one connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -28,7 +28,7 @@ const STALL_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("transfer")?;
     let fronts = Front::start_all(&ALL, &lab.web(1)?)?;
-    // Once for nothing: the file comes from the page cache afterwards, for everyone.
+    // A warm-up: afterwards the file comes from the page cache for all fronts.
     receive(fronts[0].address)?;
     let comparison = Comparison {
         title: "1 GB through one connection",
@@ -54,7 +54,7 @@ fn target(front: &Front) -> Target<'_> {
     }
 }
 
-/// Receives the file and gives the number of its bytes, headers included.
+/// Receives the file and returns its length in bytes, headers included.
 fn receive(address: SocketAddr) -> Result<u64> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(STALL_LIMIT))?;

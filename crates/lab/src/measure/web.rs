@@ -1,4 +1,4 @@
-//! HTTP requests with a new connection for each.
+//! Measures HTTP requests with a new connection for each.
 
 use anyhow::Result;
 use evenkeel_lab::{Lab, Wrk};
@@ -23,7 +23,7 @@ const METRICS: &[Metric] = &[
     },
 ];
 
-/// Two web servers, a 1 kB file, 64 clients, `Connection: close`.
+/// Measures with two web servers, a 1 kB file, 64 clients, `Connection: close`.
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("web")?;
     let fronts = Front::start_all(&ALL, &lab.web(2)?)?;

@@ -1,13 +1,14 @@
-//! How many transactions a set of MySQL GTIDs names.
+//! Counts the transactions in a set of MySQL GTIDs.
 
-/// Counts them; a set is written `uuid:1-5:7,uuid:tag:1-3`.
+/// Returns the number of transactions; a set is written `uuid:1-5:7,uuid:tag:1-3`.
 pub(crate) fn count(set: &str) -> u64 {
     set.split([',', ':'])
         .filter_map(|part| interval(part.trim()))
         .sum()
 }
 
-/// `None` for a server's id (it has more dashes) and for a tag (it begins with a letter).
+/// Returns the length of an interval; `None` for a server's id (it has more dashes) and for a tag
+/// (it begins with a letter).
 fn interval(text: &str) -> Option<u64> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);

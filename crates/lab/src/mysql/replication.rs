@@ -1,4 +1,4 @@
-//! MySQL's asynchronous replication as an operator's script drives it.
+//! Implements MySQL's asynchronous replication as an operator's script controls it.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,17 +8,17 @@ use super::{Mysql, gtid};
 use crate::replication::{Replication, Retired, parse_instant};
 use crate::server::{Kind, Server};
 
-/// What was executed, and what was received beyond that.
+/// Query for the executed position, and the part received beyond it.
 const POSITIONS: &str = "SELECT REPLACE(@@gtid_executed, '\\n', ''), \
     REPLACE(IFNULL(GTID_SUBTRACT((SELECT received_transaction_set \
         FROM performance_schema.replication_connection_status WHERE channel_name = ''), \
         @@gtid_executed), ''), '\\n', '')";
 
-/// The statements that end every connection of an account that is not the superuser.
+/// Query for the statements that kill every connection of accounts other than the superuser.
 const WRITERS: &str = "SELECT CONCAT('KILL ', id) FROM information_schema.processlist \
     WHERE user NOT IN ('root', 'replica', 'system user', 'event_scheduler', 'monitor')";
 
-/// What receiver and applier complained of last.
+/// Query for the last errors of receiver and applier.
 const TROUBLE: &str = "SELECT CONCAT((SELECT COALESCE(MAX(LAST_ERROR_MESSAGE), '') \
     FROM performance_schema.replication_connection_status), ' ', \
     (SELECT COALESCE(MAX(LAST_ERROR_MESSAGE), '') \
@@ -41,10 +41,10 @@ impl Replication for Mysql {
     }
 
     fn retire(&self, _own: &Server) -> Result<Retired> {
-        // Waits for commits that are under way; later ones are refused, the superuser's too.
+        // Waits for commits in progress; later ones are refused, those of the superuser too.
         let at = self.sql("SET GLOBAL super_read_only = ON; SELECT UNIX_TIMESTAMP(NOW(6))")?;
         for kill in self.sql(WRITERS)?.lines() {
-            // It may have left by itself.
+            // The connection may already have ended.
             let _ = self.sql(kill);
         }
         Ok(Retired {
@@ -108,7 +108,7 @@ impl Replication for Mysql {
 }
 
 impl Mysql {
-    /// Replaces all its data by the primary's; it ends thereby and is started again.
+    /// Replaces all its data by the primary's, which stops the server, and restarts it.
     fn make_anew(&self, own: &Server, primary: &Server) -> Result<()> {
         let (host, port) = (primary.address.ip(), primary.address.port());
         self.sql(&format!(
@@ -118,7 +118,8 @@ impl Mysql {
         let cloned = self.sql(&format!(
             "CLONE INSTANCE FROM replica@'{host}':{port} IDENTIFIED BY 'replica' REQUIRE SSL"
         ));
-        // Done, but "Restart server failed (mysqld is not managed by supervisor process)".
+        // Successful, although with "Restart server failed (mysqld is not managed by supervisor
+        // process)".
         if let Err(error) = cloned
             && !error.to_string().contains("3707")
         {

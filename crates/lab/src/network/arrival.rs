@@ -1,4 +1,4 @@
-//! When an address comes to a namespace.
+//! Observes when an address arrives in a namespace.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 
 use super::within;
 
-/// So late an arrival may be seen.
+/// Interval of the checks, which is the maximum delay.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Watches in the background until the address is there.
+/// A background thread that waits for the address.
 pub(crate) struct Arrival {
     seen: Receiver<SystemTime>,
     is_over: Arc<AtomicBool>,
@@ -42,12 +42,12 @@ impl Drop for Arrival {
     }
 }
 
-/// Whether the address is there.
+/// Returns whether the namespace has the address.
 pub(crate) fn has_address(namespace: &Path, address: Ipv4Addr) -> bool {
     within(namespace, || Ok(is_own(address))).unwrap_or(false)
 }
 
-/// The kernel lets nobody bind an address that is not its own.
+/// Returns whether the address is local: the kernel rejects sockets on other addresses.
 fn is_own(address: Ipv4Addr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

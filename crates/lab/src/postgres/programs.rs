@@ -1,4 +1,4 @@
-//! PostgreSQL's programs of one version: of this machine, or of the rivals' root file system.
+//! Finds PostgreSQL's programs of one version: on this machine, or in the rivals' root file system.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::server_user;
 use crate::program::Program;
 use crate::{rootfs, tool};
 
-/// The programs of this version; `None` is the newest of this machine.
+/// The programs of this version; `None` means the newest of this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Programs(pub(crate) Option<u32>);
 
@@ -21,7 +21,7 @@ impl Programs {
         Programs::of_version(version, "bin", name)
     }
 
-    /// Which version it is.
+    /// Returns the version.
     pub(crate) fn version(self) -> Result<u32> {
         if let Some(version) = self.0 {
             return Ok(version);
@@ -32,7 +32,7 @@ impl Programs {
         number.with_context(|| format!("{} names no version", server.display()))
     }
 
-    /// A file of this version's home, such as `bin/postgres`.
+    /// Returns a file of this version's directory, such as `bin/postgres`.
     pub(crate) fn of_version(version: u32, directory: &str, name: &str) -> Result<Program> {
         let directory = format!("usr/lib/postgresql/{version}/{directory}");
         let here = PathBuf::from(format!("/{directory}/{name}"));
@@ -48,7 +48,7 @@ impl Programs {
         }
     }
 
-    /// A command that runs it as the servers' user.
+    /// Returns a command that runs the program as the servers' user.
     pub(crate) fn command(self, name: &str) -> Result<Command> {
         Ok(self.find(name)?.command(server_user()?)?)
     }

@@ -1,4 +1,4 @@
-//! How a PostgreSQL server follows another by streaming, gives up being primary, and takes over.
+//! Implements streaming replication between PostgreSQL servers: following, demotion, promotion.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use crate::lab::Place;
 use crate::replication::{Replication, Retired, parse_instant};
 use crate::server::{Kind, Server};
 
-/// How long an old primary may take to end cleanly.
+/// Limit for an old primary to end cleanly.
 const CLEAN_END_LIMIT: Duration = Duration::from_secs(10);
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 const RECEIVED: &str = "SELECT CASE WHEN pg_is_in_recovery() \
@@ -30,13 +30,13 @@ impl Replication for Postgres {
         self.number(APPLIED)
     }
 
-    /// It tells its log alone.
+    /// Returns nothing: the server reports problems only in its log.
     fn trouble(&self) -> String {
         String::new()
     }
 
-    /// There is no other way than an end: a primary becomes a standby only at its start. A clean
-    /// one waits until the standbys have everything.
+    /// Stops the server: a primary can become a standby only at its start. A clean stop waits until
+    /// the standbys have everything.
     fn retire(&self, own: &Server) -> Result<Retired> {
         self.sql("CHECKPOINT")?;
         own.stop()?;
@@ -49,7 +49,7 @@ impl Replication for Postgres {
     }
 
     fn promote(&self) -> Result<SystemTime> {
-        // Asked in one session, as promptly as can be; the last line is the instant.
+        // One session queries it with minimal delay; the last line is the time.
         let answer = self.sql(
             "SELECT pg_promote(false); \
              DO $$ BEGIN WHILE pg_is_in_recovery() LOOP PERFORM pg_sleep(0.001); END LOOP; END $$; \
@@ -68,10 +68,11 @@ impl Replication for Postgres {
         self.reload()
     }
 
-    /// `pg_rewind` takes back what the primary does not have; if it cannot, all is copied anew.
+    /// Rejoins the cluster: `pg_rewind` undoes changes that the primary lacks; if it cannot, all
+    /// data is copied again.
     fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
         if own.is_running() {
-            // Without its standbys a session that has temporary tables waits at its end for ever:
+            // Without its standbys, a session with temporary tables waits forever at its end:
             // dropping them is a commit.
             own.stop_or_kill(CLEAN_END_LIMIT)?;
         }
@@ -94,7 +95,7 @@ impl Replication for Postgres {
             "ALTER SYSTEM SET recovery_min_apply_delay = '{delay_ms}ms'"
         ))?;
         self.reload()?;
-        // The setting is in force when new sessions have it, not when the reload was asked for.
+        // The setting is in effect when new sessions have it, not when the reload is requested.
         let in_force = format!(
             "SELECT setting = '{delay_ms}' FROM pg_settings \
              WHERE name = 'recovery_min_apply_delay'"
@@ -128,7 +129,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// Makes a server that does not run a standby at its next start, of this primary or of nobody.
+    /// Configures a stopped server as a standby of `primary` at its next start, or of no server.
     fn configure(&self, primary: Option<&Server>) -> Result<()> {
         let data = self.place.directory.join("data");
         let source = primary.map(source).unwrap_or_default().replace('\'', "''");
@@ -140,7 +141,7 @@ impl Postgres {
         give_to_server_user(&signal)
     }
 
-    /// Where a server that was stopped cleanly has written its last record.
+    /// Returns the position of the last record of a cleanly stopped server.
     fn shutdown_position(&self) -> Result<u64> {
         let mut control = self.programs.command("pg_controldata")?;
         control.arg(self.place.directory.join("data"));
@@ -153,7 +154,7 @@ impl Postgres {
     }
 }
 
-/// Copies a running primary's data; the copy's settings are still those of its source.
+/// Copies a running primary's data; the copy still has its source's settings.
 pub(super) fn copy_data(programs: Programs, place: &Place, primary: &Server) -> Result<()> {
     let mut copy = programs.command("pg_basebackup")?;
     copy.arg(format!("--dbname={}", socket_source(primary)));
@@ -163,7 +164,7 @@ pub(super) fn copy_data(programs: Programs, place: &Place, primary: &Server) -> 
     Ok(())
 }
 
-/// As the lab reaches a server: over its Unix socket, whatever its network does.
+/// Returns the lab's own connection to a server: over its Unix socket, independent of its network.
 fn socket_source(primary: &Server) -> String {
     let directory = primary.room.join(&primary.name);
     let port = primary.address.port();
@@ -173,13 +174,13 @@ fn socket_source(primary: &Server) -> String {
     )
 }
 
-/// As a standby reaches its primary: over the network.
+/// Returns a standby's connection to its primary: over the network.
 fn source(primary: &Server) -> String {
     let (host, port) = (primary.address.ip(), primary.address.port());
     format!("host={host} port={port} user=replica password=replica connect_timeout=2")
 }
 
-/// A log position such as `0/3000028`.
+/// Parses a log position such as `0/3000028`.
 fn parse_position(text: &str) -> Option<u64> {
     let (high, low) = text.trim().split_once('/')?;
     let high = u64::from_str_radix(high, 16).ok()?;

@@ -1,4 +1,4 @@
-//! MySQL Router with a fixed list of servers, connections passed through.
+//! Runs MySQL Router with a fixed list of servers and connection pass-through.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::procfs;
 pub struct MysqlRouter(Rival);
 
 impl MysqlRouter {
-    /// Starts it in front of these servers; `None` when it is not installed.
+    /// Starts MySQL Router in front of these servers; `None` if it is not installed.
     pub fn start(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<MysqlRouter>> {
         let Some(program) = room::program("mysqlrouter") else {
             return Ok(None);
@@ -37,12 +37,12 @@ impl MysqlRouter {
         Ok(Some(MysqlRouter(rival)))
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()
     }
 
-    /// Its processor time, in microseconds.
+    /// Returns the processor time, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }

@@ -1,4 +1,4 @@
-//! Odyssey, which pools connections by transaction on several threads.
+//! Runs Odyssey, which pools connections by transaction on several threads.
 
 use std::net::SocketAddr;
 
@@ -18,8 +18,8 @@ impl From<Odyssey> for Rival {
 }
 
 impl Odyssey {
-    /// Starts it for the account `sbtest`; `None` when it is not installed. With several servers
-    /// it takes whichever answers.
+    /// Starts Odyssey for the account `sbtest`; `None` if it is not installed. Given several
+    /// servers, it uses any that answers.
     pub fn start(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<Odyssey>> {
         let Some(program) = room::program("odyssey") else {
             return Ok(None);
@@ -31,12 +31,12 @@ impl Odyssey {
         Ok(Some(Odyssey(rival)))
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()
     }
 
-    /// Its processor time, in microseconds.
+    /// Returns the processor time, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }

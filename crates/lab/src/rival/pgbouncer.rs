@@ -1,4 +1,4 @@
-//! PgBouncer, which pools connections by transaction and prepared statements with them.
+//! Runs PgBouncer, which pools connections by transaction, with prepared statements.
 
 use std::net::SocketAddr;
 
@@ -18,13 +18,13 @@ impl From<Pgbouncer> for Rival {
 }
 
 impl Pgbouncer {
-    /// Starts it, pooling transactions, for the accounts `sbtest` and `postgres`; `None` when it is
-    /// not installed.
+    /// Starts PgBouncer in transaction mode for the accounts `sbtest` and `postgres`; `None` if it
+    /// is not installed.
     pub fn start(server: SocketAddr, listen: SocketAddr) -> Result<Option<Pgbouncer>> {
         Pgbouncer::start_in("transaction", server, listen)
     }
 
-    /// As [`Pgbouncer::start`], in this `pool_mode`.
+    /// Starts PgBouncer like [`Pgbouncer::start`], in this `pool_mode`.
     pub fn start_in(
         mode: &str,
         server: SocketAddr,

@@ -1,4 +1,4 @@
-//! Reads an experiment's file and refuses what could not run, before anything is started.
+//! Parses an experiment's file and rejects what could not run, before anything is started.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ mod fault;
 /// MySQL's manual: "A group can consist of maximum 9 servers."
 const GROUP_MAX: usize = 9;
 
-/// The experiment of this text.
+/// Parses and checks an experiment.
 pub(crate) fn parse(text: &str) -> Result<Experiment> {
     let experiment: Experiment = toml::from_str(text)?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -119,12 +119,12 @@ fn check_target(target: &Target, servers: usize) -> Result<()> {
     check_balance(target)
 }
 
-/// What a program cannot look into is no setting of it.
+/// Rejects a mode that the program does not have.
 fn check_mode(target: &Target) -> Result<()> {
     let modes: &[Mode] = match target.program {
         Program::Evenkeel => &[Mode::Tcp, Mode::Mysql, Mode::Postgres],
         Program::Haproxy | Program::Nginx => &[Mode::Tcp, Mode::Http],
-        // They speak one protocol, or are none of ours to set.
+        // These programs have one protocol, or the lab cannot configure them.
         _ => &[Mode::Tcp],
     };
     if !modes.contains(&target.mode) {
@@ -133,7 +133,7 @@ fn check_mode(target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// The same of algorithms, which would else be measured under another's name.
+/// Rejects an algorithm that the program does not have: it would be measured under a wrong name.
 fn check_balance(target: &Target) -> Result<()> {
     use Balance::{First, LeastConnections, LeastLatency, RandomTwo, RoundRobin, Source};
     let Some(wanted) = target.balance else {
@@ -162,7 +162,7 @@ fn check_balance(target: &Target) -> Result<()> {
     }
 }
 
-/// Cells, figures and findings name targets and loads of the whole experiment.
+/// Checks that cells, figures and findings name targets and loads of the experiment.
 fn check_names(experiment: &Experiment) -> Result<()> {
     let mut targets = BTreeSet::new();
     let mut loads = BTreeSet::new();
@@ -179,7 +179,7 @@ fn check_names(experiment: &Experiment) -> Result<()> {
         }
     }
     let known = |kind: &str, names: &BTreeSet<&str>, name: &str, of: &str| {
-        // The open-loop companion of a load is a load too.
+        // The open-loop companion of a load is also a load.
         if names.contains(name) || names.contains(name.trim_end_matches("-open")) {
             return Ok(());
         }
@@ -214,7 +214,7 @@ fn check_names(experiment: &Experiment) -> Result<()> {
     Ok(())
 }
 
-/// Targets and loads that a finding speaks of.
+/// Returns the targets and loads that a finding names.
 fn named(finding: &Finding) -> (Vec<&str>, Vec<&str>) {
     let (mut targets, mut loads) = (Vec::new(), Vec::new());
     for check in &finding.checks {

@@ -1,4 +1,4 @@
-//! The experiments that are built in, and those of the user's files.
+//! Finds experiments: built-in ones and those in the user's files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{Experiment, parse};
 
-/// In the order in which `all` runs them.
+/// Name and file of each experiment, in the order in which `all` runs them.
 const BUILT_IN: &[(&str, &str)] = &[
     (
         "two-databases",
@@ -30,7 +30,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
 ];
 
-/// The experiments of these words: names or numbers of built-in ones, `all`, paths of files.
+/// Returns the experiments that `words` name: names or numbers of built-in ones, `all`, or paths of
+/// files.
 pub(crate) fn find(words: &[String]) -> Result<Vec<Experiment>> {
     let mut found: Vec<Experiment> = Vec::new();
     for word in words {
@@ -43,7 +44,7 @@ pub(crate) fn find(words: &[String]) -> Result<Vec<Experiment>> {
     Ok(found)
 }
 
-/// All that are built in.
+/// Returns all built-in experiments.
 pub(crate) fn all() -> Result<Vec<Experiment>> {
     let read = |(name, text): &(&str, &str)| {
         parse(text).with_context(|| format!("the built-in experiment {name}"))

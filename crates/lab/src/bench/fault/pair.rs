@@ -1,4 +1,5 @@
-//! Trials of a balancer: two of the same with a shared address, of which the active one goes.
+//! Runs trials of a balancer: the active one of two identical balancers with a shared address
+//! fails.
 
 mod machine;
 mod trial;
@@ -22,10 +23,10 @@ use crate::{eventually, free_port, tool};
 use machine::Machine;
 use trial::Trial;
 
-/// How long the address may take to be where it ought to be.
+/// Limit for the shared address to reach the expected machine.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Two machines with a balancer and a Keepalived each.
+/// Two machines, each with a balancer and a Keepalived.
 struct Pair<'a> {
     target: &'a Target,
     page: &'a str,
@@ -34,7 +35,7 @@ struct Pair<'a> {
     standby: Machine<'a>,
 }
 
-/// The programs that the lab knows how to set up twice.
+/// Returns whether the lab can set up the target's program twice.
 pub(super) fn can_be_tried(target: &Target) -> bool {
     matches!(
         target.program,
@@ -42,7 +43,8 @@ pub(super) fn can_be_tried(target: &Target) -> bool {
     )
 }
 
-/// All pairs, in front of the same servers in namespaces of their own; none where that cannot be.
+/// Starts all pairs in front of the same servers in namespaces; returns none where that is
+/// impossible.
 pub(super) fn contestants<'a>(
     (fault, wanted): (&Fault, &[&'a Target]),
     stage: &TestBed<'a>,
@@ -86,7 +88,7 @@ pub(super) fn contestants<'a>(
     all
 }
 
-/// The part's servers once more, where two balancers' machines reach them.
+/// Starts the part's servers again, reachable from two balancers' machines.
 fn servers(stage: &TestBed) -> Result<Topology> {
     tool::find("keepalived").context("not installed")?;
     let servers = &stage.part.servers;
@@ -131,7 +133,7 @@ impl<'a> Pair<'a> {
         Ok(pair)
     }
 
-    /// The active one has the address, and the standby no longer.
+    /// Waits until the active machine has the address and the standby has not.
     fn wait_settled(&self) -> Result<()> {
         let has = |machine: &Machine| has_address(&machine.namespace(), address(self.shared));
         eventually(
@@ -155,7 +157,7 @@ impl Contestant for Pair<'_> {
         Trial { pair: self, fault }.run()
     }
 
-    /// Both are up, and the first has the address.
+    /// Starts both machines and waits until the first has the address.
     fn settle(&mut self) -> Result<()> {
         self.active.come_back()?;
         self.standby.come_back()?;

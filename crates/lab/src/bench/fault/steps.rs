@@ -1,11 +1,11 @@
-//! An outage, cut at the instants that are known.
+//! Splits an outage into steps at the known times.
 
 use std::time::SystemTime;
 
 use super::super::outcome::FaultStep;
 
-/// Steps one after the other. One that is not told is part of the next, and so is one that is told
-/// only after the next was over: nobody waited for it.
+/// Returns successive steps. A step without a known end is part of the next one, as is a step whose
+/// end was reported after the end of the next.
 pub(super) fn cut(cuts: &[(&str, Option<f64>)], end_ms: f64) -> Vec<FaultStep> {
     let mut from_ms = 0.0;
     let mut steps = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn cut(cuts: &[(&str, Option<f64>)], end_ms: f64) -> Vec<FaultStep> {
     steps
 }
 
-/// From one instant to another; negative when it lies before.
+/// Returns the ms from `start` to `instant`; negative if it is earlier.
 pub(super) fn ms(instant: SystemTime, start: SystemTime) -> f64 {
     match instant.duration_since(start) {
         Ok(later) => later.as_secs_f64() * 1000.0,

@@ -1,4 +1,5 @@
-//! Trials of a cluster's servers: what becomes of writes through a target that follows the primary.
+//! Runs trials of a cluster's servers: the fate of writes through a target that follows the
+//! primary.
 
 mod trial;
 
@@ -13,7 +14,7 @@ use super::{Contestant, Seen, note_start};
 use crate::Scenario;
 use trial::Trial;
 
-/// A target in front of servers that elect or are given a primary.
+/// A target in front of servers that elect a primary or have one assigned.
 struct Writing<'a> {
     scene: &'a Scenario,
     front: Front,
@@ -33,8 +34,8 @@ impl Contestant for Writing<'_> {
         trial.run()
     }
 
-    /// All servers run and have all rows, and the first takes the writes again, which is where
-    /// those balancers send them that know no cluster.
+    /// Restores the state before a trial: all servers run with all rows, and the first accepts
+    /// writes. Balancers without cluster support send the writes there.
     fn settle(&mut self) -> Result<()> {
         let scene = self.scene;
         for server in scene.servers.iter().filter(|server| !server.is_running()) {
@@ -48,7 +49,8 @@ impl Contestant for Writing<'_> {
     }
 }
 
-/// Direct connections have nowhere to go, and nginx asks no server whether it takes writes.
+/// Returns whether the target can be tested. Direct connections have no alternative server, and
+/// nginx does not check whether a server accepts writes.
 pub(super) fn can_be_tried(target: &Target) -> bool {
     !matches!(
         target.program,
@@ -63,7 +65,8 @@ pub(super) fn can_be_tried(target: &Target) -> bool {
     )
 }
 
-/// The targets anew, told to follow the primary; none where nobody takes over writes.
+/// Starts the targets again, configured to follow the primary; returns none if no server can take
+/// over writes.
 pub(super) fn contestants<'a>(
     wanted: &[&Target],
     stage: &'a TestBed,

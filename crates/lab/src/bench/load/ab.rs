@@ -1,4 +1,4 @@
-//! ab, Apache's generator: a number of requests, as many at once as the point says.
+//! Runs ab, Apache's generator: a number of requests, with the point's concurrency.
 
 use std::fs;
 use std::path::Path;
@@ -9,16 +9,16 @@ use anyhow::{Context, Result};
 use super::{Latency, Report, Task, complaint, number_after};
 use crate::{process, tool};
 
-/// What it may send within the time, when only the time is given.
+/// Maximum number of requests when only the time is set.
 const REQUESTS_MAX: u64 = 50_000_000;
 
-/// The file of percentiles, which has decimals.
+/// File of the percentiles, which has decimals.
 const PERCENTILES: &str = "percentiles.csv";
 
 pub(super) fn command(task: &Task) -> Result<Command> {
     let mut command = Command::new(tool::find("ab")?);
     process::plain_environment(&mut command);
-    // The order counts: -t sets the number of requests, -n after it sets that anew.
+    // The order matters: -t sets the number of requests, and a later -n overrides it.
     if task.requests.is_none() {
         command.args(["-t", &task.seconds.to_string()]);
     }
@@ -26,7 +26,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
     let at_once = u64::from(task.point).clamp(1, requests);
     command
         .args(["-n", &requests.to_string(), "-c", &at_once.to_string()])
-        // Go on after an error; a page may differ in length from server to server.
+        // Continue after an error; the length of a page may differ between servers.
         .args(["-q", "-r", "-l", "-e"])
         .arg(task.room.join(PERCENTILES))
         .args(&task.load.options);
@@ -50,7 +50,7 @@ pub(super) fn read(text: &str, room: &Path) -> Result<Report, String> {
     // "100% … (longest request)" is in whole milliseconds, and the file ends at 99.
     let longest = text.lines().find(|line| line.contains("longest request"));
     let max = longest.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-    // What failed is complete too, in its words, and may have failed in more than one way.
+    // In ab's output, "complete" includes failed requests, which may have failed in several ways.
     let answered = (complete - errors).max(0.0);
     Ok(Report {
         requests: answered as u64,

@@ -1,4 +1,4 @@
-//! A generator of the user's own: any program that prints its numbers in a few agreed words.
+//! Runs a generator of the user's own: any program that prints its numbers in an agreed format.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use super::super::experiment::Tool;
 use super::{Latency, Report, Task, complaint, number_after};
 use crate::{process, tool};
 
-/// `{host}`, `{port}`, `{point}`, `{seconds}` and `{seed}` in its words are filled in.
+/// Returns the command with `{host}`, `{port}`, `{point}`, `{seconds}` and `{seed}` replaced.
 pub(super) fn command(task: &Task) -> Result<Command> {
     let address = task.addresses.first().context("no address to load")?;
     let fill = |word: &String| {
@@ -28,7 +28,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
     Ok(command)
 }
 
-/// Lines such as `requests: 100`; `requests` and `seconds` are required.
+/// Parses lines such as `requests: 100`; `requests` and `seconds` are required.
 pub(super) fn read(text: &str) -> Result<Report, String> {
     let value = |label: &str| {
         let line = text.lines().find(|line| line.starts_with(label));
@@ -55,7 +55,7 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
     })
 }
 
-/// Why this generator cannot be had here; `None` when it can.
+/// Returns why this generator is unavailable; `None` if it is available.
 pub(crate) fn missing(tool: &Tool) -> Option<String> {
     let found = match tool {
         Tool::Sysbench => tool::find("sysbench"),

@@ -1,4 +1,4 @@
-//! httperf: new connections at a given rate, whether or not the ones before were answered.
+//! Runs httperf: new connections at a fixed rate, independent of earlier answers.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::{Latency, Report, Task, complaint, number_after};
 use crate::{process, tool};
 
-/// A connection that is not answered for so long has failed, as in the studies.
+/// Timeout of a connection, as in the studies.
 const TIMEOUT_S: u32 = 5;
 
 pub(super) fn command(task: &Task) -> Result<Command> {
@@ -60,9 +60,8 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
     })
 }
 
-/// The rate at which connections were begun. In doubt it is the higher: the duration ends with the
-/// last answer, which may be as late as the longest connection lived, or as the timeout if any ran
-/// out.
+/// Returns the rate of new connections, the higher value in doubt: the duration ends with the last
+/// answer. That may be as late as the longest connection, or as the timeout if any expired.
 fn offered_per_s(text: &str) -> Option<f64> {
     let line = |label: &str| text.lines().find(|line| line.starts_with(label));
     let totals = line("Total:")?;
@@ -74,11 +73,12 @@ fn offered_per_s(text: &str) -> Option<f64> {
         Some(timed_out) if timed_out > 0.0 => timeout_s(text).max(longest_s),
         _ => longest_s,
     };
-    // One that hardly lasted longer than its last answer tells nothing.
+    // A run hardly longer than its last answer says nothing about the rate.
     (seconds > 2.0 * tail_s).then(|| connections / (seconds - tail_s))
 }
 
-/// As the command that httperf repeats in its first line has it: the last one counts.
+/// Returns the timeout in the command that httperf repeats in its first line: the last option
+/// applies.
 fn timeout_s(text: &str) -> f64 {
     let given = text
         .lines()
@@ -112,7 +112,7 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
         assert_eq!(latency.max, Some(2.4));
     }
 
-    /// What httperf says of so many connections in so many seconds.
+    /// Computes the rate from made-up output of httperf.
     fn said(connections: u32, seconds: f64, timed_out: u32, max_ms: f64) -> Option<f64> {
         let text = format!(
             "httperf --hog --timeout=1 --client=0/1 --server=127.0.0.1 --rate=240\n\

@@ -1,5 +1,5 @@
-//! The open-loop companion of HTTP loads: requests begin when they are due, whatever became of
-//! those before, and latency counts from when they were due.
+//! Runs the open-loop companion of HTTP loads: requests begin on schedule, independent of earlier
+//! ones, and latency counts from the scheduled time.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use super::{Latency, Report, Run, Task};
 use crate::stop::Stop;
 use crate::web::fetch;
 
-/// A request that is not answered so long after it was due has failed.
+/// Time after its scheduled start at which an unanswered request has failed.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Fewer than the descriptors that every machine allows. A request that finds no room waits, and
-/// its latency goes on.
+/// Maximum of concurrent requests, below the file descriptors that every machine allows. Further
+/// requests wait, and the wait counts as latency.
 const AT_ONCE_MAX: usize = 900;
 
-/// Runs in this process, so its processor time counts as the load's.
+/// Runs the load in this process, so that its processor time counts as the load's.
 pub(super) fn run(task: &Task, rate: f64, stop: &Stop) -> Result<Run> {
     let address = *task.addresses.first().context("no address to load")?;
     let begun = std::time::Instant::now();
@@ -65,7 +65,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Begins each request when it is due, and waits for all.
+    /// Begins each request on schedule and waits for all.
     async fn run(&self, stop: &Stop, times: &Arc<Mutex<Vec<f64>>>) -> Result<()> {
         let room = Arc::new(Semaphore::new(AT_ONCE_MAX));
         let start = Instant::now();
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one client at a time, and the first one only after this pause.
+    /// Starts a server that answers one client at a time, the first one only after `pause`.
     fn server(pause: Duration) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("it can listen");
         let address = listener.local_addr().expect("it listens");
@@ -184,7 +184,7 @@ mod tests {
         times_ms.sort_by(f64::total_cmp);
         let seen = report(&times_ms, 20, Duration::from_secs(1));
         assert_eq!((seen.requests, seen.errors), (20, 0));
-        // Twenty requests are due within 190 ms; a closed loop would see one slow answer.
+        // Twenty requests are due within 190 ms; a closed loop would measure only one slow answer.
         assert!(seen.latency.p50.is_some_and(|ms| ms > 150.0), "{seen:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! pgbench: PostgreSQL's own generator, with its own script or the experiment's queries.
+//! Runs pgbench, PostgreSQL's generator, with its own script or the experiment's queries.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::{Latency, Report, Task, complaint, number_after};
 use crate::{process, tool};
 
-/// Prefix of the files in which it notes each transaction.
+/// Prefix of pgbench's per-transaction log files.
 const LOG: &str = "transactions";
 
 pub(super) fn command(task: &Task) -> Result<Command> {
@@ -48,7 +48,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
     Ok(command)
 }
 
-/// `{A..B}` in a query stands for a number drawn anew each time.
+/// Builds the script; `{A..B}` in a query stands for a random number, drawn for each execution.
 fn script(queries: &[String]) -> String {
     let (mut draws, mut lines) = (String::new(), String::new());
     let mut count = 0;
@@ -94,8 +94,8 @@ pub(super) fn read(text: &str, room: &Path) -> Result<Report, String> {
     })
 }
 
-/// The third column of a log is the transaction's time; with `--rate` it counts from the instant
-/// at which the transaction should have begun.
+/// Reads the logged latencies from the third column; with `--rate` they count from the scheduled
+/// start.
 fn logged(room: &Path) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(room) else {
         return Vec::new();

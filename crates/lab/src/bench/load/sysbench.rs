@@ -1,4 +1,4 @@
-//! sysbench: its own mixes, or a query of the experiment's in a script made for it.
+//! Runs sysbench: its own mixes, or the experiment's queries in a generated script.
 
 use std::fmt::Write;
 use std::fs;
@@ -32,7 +32,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
     Ok(command)
 }
 
-/// Where and as whom. Given several addresses sysbench goes round over them by itself.
+/// Returns the connection options. Given several addresses, sysbench does the round robin itself.
 fn database(task: &Task) -> Result<Vec<String>> {
     let first = *task.addresses.first().context("no address to load")?;
     let mut arguments = task.driver.arguments(first);
@@ -48,7 +48,7 @@ fn database(task: &Task) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
-/// The name of a mix, the path of a script, or a script that sends the load's queries.
+/// Returns the name of a mix, the path of a script, or a script that sends the load's queries.
 fn script(task: &Task) -> Result<String> {
     if task.load.sql.is_empty() {
         return Ok(task.load.script.clone());
@@ -58,7 +58,7 @@ fn script(task: &Task) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// `{A..B}` in a query stands for a number drawn anew each time.
+/// Builds the script; `{A..B}` in a query stands for a random number, drawn for each execution.
 fn lua(queries: &[String]) -> String {
     let mut text = String::from(
         "function thread_init()\n  drv = sysbench.sql.driver()\n  con = drv:connect()\nend\n\
@@ -124,7 +124,7 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
     })
 }
 
-/// Value in ms and count of each bucket.
+/// Returns the value in ms and the count of each bucket.
 fn histogram(text: &str) -> Vec<(f64, u64)> {
     let lines = text
         .lines()
@@ -139,7 +139,7 @@ fn histogram(text: &str) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// The smallest bucket that has this part of all below it or in it.
+/// Returns the smallest bucket with at least this share of all values at or below it.
 fn percentile(histogram: &[(f64, u64)], part: f64) -> Option<f64> {
     let all: u64 = histogram.iter().map(|(_, count)| count).sum();
     let wanted = (all as f64 * part).ceil() as u64;

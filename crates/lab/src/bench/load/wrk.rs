@@ -1,4 +1,4 @@
-//! wrk: as many requests as fit into the time over a number of connections.
+//! Runs wrk: as many requests as fit into the time, over a number of connections.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::{Latency, Report, Task, complaint, number_after};
 use crate::{process, tool};
 
-/// It prints no 95th percentile by itself.
+/// Script for the 95th percentile, which wrk does not print by itself.
 const PERCENTILES: &str = "done = function(summary, latency, requests)\n\
     \x20 for _, p in pairs({50, 95, 99}) do\n\
     \x20   io.write(string.format(\"percentile %d: %.3f ms\\n\", p, latency:percentile(p) / 1000))\n\

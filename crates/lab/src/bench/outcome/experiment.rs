@@ -1,4 +1,4 @@
-//! An experiment as it ran: what stood where, what was asked of it, and every single measurement.
+//! Types of an experiment's results: setup, requests, and every single measurement.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,37 @@ use serde::{Deserialize, Serialize};
 
 use super::{FaultTrial, Figure, Finding, Metric};
 
-/// One experiment.
+/// Results of one experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Experiment {
-    /// As the command line names it: `two-databases`.
+    /// Name on the command line: `two-databases`.
     pub(crate) name: String,
     pub(crate) title: String,
-    /// The published study that it repeats; nothing for a user's own.
+    /// The published study that the experiment repeats; `None` for a user's own.
     pub(crate) study: Option<Study>,
-    /// What stands where, in a sentence or two, as it was really built here.
+    /// The setup as built here, in a sentence or two.
     pub(crate) topology: String,
-    /// Everything that was wanted, also what is not installed. Names of targets and of loads are
-    /// unique in the experiment, also when it has several parts: `mysql-direct`, `postgres-direct`.
+    /// All requested targets, including those not installed. Names of targets and loads are unique
+    /// in an experiment of several parts too: `mysql-direct`, `postgres-direct`.
     pub(crate) targets: Vec<Target>,
-    /// How the servers of each part were configured.
+    /// Configuration of the servers of each part.
     pub(crate) servers: Vec<PartServers>,
     pub(crate) loads: Vec<Load>,
     /// Names of the targets with which all others are compared: direct, the study's winner. A ratio
-    /// is taken where both have run the same load at the same point in the same block, so each part
-    /// of an experiment may have references of its own.
+    /// needs both targets with the same load, point and block, so each part may have its own
+    /// references.
     pub(crate) references: Vec<String>,
     pub(crate) blocks_wanted: u32,
     pub(crate) cells: Vec<Cell>,
     pub(crate) faults: Vec<FaultTrial>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) figures: Vec<Figure>,
-    /// What the study measured, to stand beside what was measured here.
+    /// Values that the study measured, for comparison.
     pub(crate) published: Vec<Published>,
-    /// What went wrong; the rest of the experiment stands.
+    /// Failures; the rest of the experiment remains valid.
     pub(crate) failures: Vec<Failure>,
-    /// What a reader must know: "no control groups: both servers share the cores".
+    /// Notes for the reader: "no control groups: both servers share the cores".
     pub(crate) notes: Vec<String>,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Experiment {
 #[serde(default)]
 pub(crate) struct Study {
     pub(crate) year: u32,
-    /// Its question as it stands behind "the question was": `whether ...`.
+    /// Its question, as it continues "the question was": `whether ...`.
     pub(crate) asked: String,
-    /// What it had, in a sentence: programs, versions, machines.
+    /// Its setup, in a sentence: programs, versions, machines.
     pub(crate) setting: String,
-    /// What it found, in a sentence or two.
+    /// Its result, in a sentence or two.
     pub(crate) found: String,
-    /// Where this re-run differs and why.
+    /// Differences of this repetition, and their reasons.
     pub(crate) differs: String,
 }
 
@@ -59,13 +59,13 @@ pub(crate) struct Study {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PartServers {
-    /// The part's name.
+    /// Name of the part.
     pub(crate) part: String,
-    /// Named `server: file`; the first server's come first.
+    /// Configuration files, named `server: file`; the first server's come first.
     pub(crate) configs: Vec<ConfigFile>,
 }
 
-/// Figures of the study, of what stands here under these names.
+/// Values that the study published for a load and target of this experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {
@@ -73,64 +73,65 @@ pub(crate) struct Published {
     pub(crate) target: String,
     #[serde(default)]
     pub(crate) metric: Metric,
-    /// Point and value.
+    /// Pairs of point and value.
     pub(crate) values: Vec<(f64, f64)>,
 }
 
-/// What clients connect to.
+/// A balancer or server that clients connect to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Target {
-    /// By which cells, findings and figures name it: `haproxy-two`.
+    /// Name in cells, findings and figures: `haproxy-two`.
     pub(crate) name: String,
-    /// As a reader sees it: `HAProxy, two servers`.
+    /// Title for readers: `HAProxy, two servers`.
     pub(crate) title: String,
-    /// The program that stands between: `haproxy`; empty for direct connections. Drawn alike in
-    /// every figure, and Evenkeel (`evenkeel`) stronger than the others.
+    /// The program between clients and servers: `haproxy`; empty for direct connections. All
+    /// figures draw it alike, and Evenkeel (`evenkeel`) stronger than the others.
     pub(crate) program: String,
-    /// As the program states it.
+    /// Version that the program reports.
     pub(crate) version: String,
-    /// Servers behind it. A proxy with more of them than "direct" may be faster than direct.
+    /// Number of its servers. A proxy with more servers than "direct" may be faster than direct.
     pub(crate) servers: u32,
-    /// Its configuration as it was used, shown in the report.
+    /// Configuration files as used, shown in the report.
     pub(crate) configs: Vec<ConfigFile>,
-    /// Why it did not take part: "not installed". A row of the report, not a failure.
+    /// Reason why the target did not take part: "not installed". The report has a row for it, not a
+    /// failure.
     pub(crate) missing: Option<String>,
-    /// What a reader must know of it: "tcp mode: MySQL mode is not there yet".
+    /// Notes for the reader: "tcp mode: MySQL mode is not there yet".
     pub(crate) notes: Vec<String>,
 }
 
-/// A configuration file, or a command line, whole.
+/// The full text of a configuration file or command line.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ConfigFile {
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// What was asked of the targets.
+/// A load that was sent to the targets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Load {
-    /// By which cells, findings and figures name it: `simple-read`.
+    /// Name in cells, findings and figures: `simple-read`.
     pub(crate) name: String,
-    /// As a reader sees it: `Simple read: one point select`.
+    /// Title for readers: `Simple read: one point select`.
     pub(crate) title: String,
-    /// The program: `sysbench`.
+    /// The load generator: `sysbench`.
     pub(crate) tool: String,
-    /// One run's command, for one point and target.
+    /// Command line of one run, for one point and target.
     pub(crate) command: String,
     #[serde(rename = "loop")]
     pub(crate) kind: Loop,
-    /// What is counted, in the plural: `transactions`, `queries`, `requests`.
+    /// Counted unit, in the plural: `transactions`, `queries`, `requests`.
     pub(crate) counted: String,
-    /// What the points of the sweep are, with its unit: `threads`, `offered rate (requests/s)`.
+    /// Quantity of the sweep with its unit: `threads`, `offered rate (requests/s)`.
     pub(crate) axis: String,
-    /// Length of one run.
+    /// Length of one run in seconds.
     pub(crate) seconds: f64,
 }
 
 impl Load {
-    /// A point of its sweep, as a reader sees it: `8 threads`, `offered rate (requests/s): 60`.
+    /// Returns a point of the sweep as text: `8 threads`, `offered rate (requests/s): 60`.
     pub(crate) fn place(&self, point: f64) -> String {
         if self.axis.contains('(') {
             format!("{}: {point}", self.axis)
@@ -140,14 +141,14 @@ impl Load {
     }
 }
 
-/// Whether the load waits for answers before it asks again.
+/// Whether the load waits for an answer before its next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Loop {
-    /// It waits: a stall hides the requests that would have shown it.
+    /// The load waits: a stall hides the requests that would have shown it.
     #[default]
     Closed,
-    /// It asks on a schedule; latency counts from the intended start.
+    /// The load sends on a schedule; latency counts from the intended start.
     Open,
 }
 
@@ -157,57 +158,56 @@ pub(crate) enum Loop {
 pub(crate) struct Cell {
     pub(crate) target: String,
     pub(crate) load: String,
-    /// Where in the sweep: threads, requests a second, per cent of the peak.
+    /// Point of the sweep: threads, requests per second, per cent of the peak.
     pub(crate) point: f64,
-    /// From 1. Only cells of one block are compared with one another.
+    /// Number of the block, from 1. Only cells of one block are compared with each other.
     pub(crate) block: u32,
-    /// Its turn within the block, from 1.
+    /// Position within the block, from 1.
     pub(crate) turn: u32,
     pub(crate) started_unix_ms: u64,
     pub(crate) seconds: f64,
-    /// What was measured; a metric the load does not give is absent.
+    /// Measured values; metrics that the load does not provide are absent.
     pub(crate) values: BTreeMap<Metric, f64>,
-    /// Requests a second, second by second, when the load reports it.
+    /// Requests in each second, if the load reports them.
     pub(crate) each_second: Vec<f64>,
-    /// What each server did, when it can be counted.
+    /// Requests of each server, if they can be counted.
     pub(crate) shares: Vec<ServerShare>,
     pub(crate) vitals: Vitals,
-    /// Why there is nothing: the load gave up, the target died.
+    /// Reason why there are no values: the load failed, the target died.
     pub(crate) failure: Option<String>,
-    /// Where the tool's own output lies, relative to this file.
+    /// Path of the tool's output, relative to this file.
     pub(crate) raw: String,
 }
 
-/// What one server was given.
+/// Requests that one server received.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ServerShare {
     pub(crate) server: String,
     pub(crate) requests: u64,
 }
 
-/// What the machine was like during a run; alarms are read off this.
+/// State of the machine during a run, from which alarms are derived.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Vitals {
-    /// Processor time of the load generator, in per cent of what it could have had: its threads,
-    /// or the machine's cores where it has more threads than these.
+    /// Processor time of the load generator, in per cent of its threads' maximum, or of all cores
+    /// if it has more threads than cores.
     pub(crate) load_busy_percent: f64,
-    /// Of all cores together.
+    /// Busy share of all cores together.
     pub(crate) machine_busy_percent: f64,
-    /// Taken by the hypervisor, of all cores together.
+    /// Share of all cores taken by the hypervisor.
     pub(crate) steal_percent: f64,
-    /// Local ports in use at the end (any state, TIME_WAIT among them) towards the same address.
+    /// Local ports in use at the end (any state, including TIME_WAIT) towards one address.
     pub(crate) local_ports_used: u32,
-    /// What the generator really offered, in per cent of the rate that it was given, where it says
-    /// so.
+    /// Rate that the generator offered, in per cent of the requested rate, if it reports it.
     pub(crate) offered_percent: Option<f64>,
 }
 
-/// Something that went wrong.
+/// A failure during the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    /// What was being done: `haproxy-two, simple-read, 16 threads, block 3`.
+    /// The step that failed: `haproxy-two, simple-read, 16 threads, block 3`.
     pub(crate) at: String,
-    /// What happened and what to do.
+    /// The reason, and what to do.
     pub(crate) why: String,
 }

@@ -1,55 +1,55 @@
-//! A fault trial: a server or a balancer is taken away, and what clients saw of it.
+//! Types of a fault trial: a server or balancer is removed, and a probe records what clients see.
 
 use serde::{Deserialize, Serialize};
 
-/// One trial. All times count from the moment of the fault.
+/// One trial. All times count from the fault.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct FaultTrial {
     pub(crate) target: String,
-    /// What was done: `primary killed`, `secondary stopped and started`.
+    /// Action: `primary killed`, `secondary stopped and started`.
     pub(crate) scenario: String,
-    /// From 1.
+    /// Number of the trial, from 1.
     pub(crate) trial: u32,
     pub(crate) probe: Probe,
-    /// Between two of the probe's tries.
+    /// Time in ms between two tries of the probe.
     pub(crate) probe_ms: f64,
-    /// Until the first try failed; nothing when none did.
+    /// Time of the first failed try; `None` if none failed.
     pub(crate) first_error_ms: Option<f64>,
-    /// Until tries succeeded again; nothing when none failed, or when they never did.
+    /// Time of the first success after it; `None` if no try failed or none succeeded again.
     pub(crate) first_success_ms: Option<f64>,
-    /// The longest between two successes: what a balancer that holds writes hides from the outage,
-    /// and so does the start of an outage in which tries are not refused.
+    /// Longest time between two successes. A balancer that holds writes hides it from the outage,
+    /// as does the start of an outage in which tries are not refused.
     pub(crate) silence_ms: Option<f64>,
-    /// What the outage was made of, in order; empty when it cannot be told.
+    /// Steps of the outage, in order; empty if they are unknown.
     pub(crate) steps: Vec<FaultStep>,
     pub(crate) acknowledged: u64,
     /// Tries that were answered with an error or not at all.
     pub(crate) failed: u64,
-    /// These are of writes only. Acknowledged, and not there afterwards.
+    /// Acknowledged rows that are missing afterwards; writes only, like the next two counts.
     pub(crate) lost: u64,
-    /// There twice.
+    /// Rows that are there twice.
     pub(crate) doubled: u64,
-    /// Refused or unanswered, and there all the same.
+    /// Rows that are there although they were refused or unanswered.
     pub(crate) unexpected: u64,
-    /// Rows that a server which came back did not catch up with.
+    /// Rows missing on a server after its return.
     pub(crate) behind: u64,
-    /// Why the trial says nothing.
+    /// Reason why the trial is invalid.
     pub(crate) failure: Option<String>,
 }
 
-/// What is tried all the time.
+/// Request that the probe repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Probe {
-    /// Each with an id, looked for afterwards.
+    /// Writes, each with an id that is looked up afterwards.
     #[default]
     Writes,
-    /// Each over a new connection; nothing is left to look for.
+    /// Pages, each over a new connection; they leave nothing to verify.
     Pages,
 }
 
-/// A part of the outage: detect, decide, promote, route, reconnect.
+/// A step of the outage: detect, decide, promote, route, reconnect.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FaultStep {
     pub(crate) name: String,
@@ -58,7 +58,7 @@ pub(crate) struct FaultStep {
 }
 
 impl FaultTrial {
-    /// From the first error to the first success; zero when no try failed.
+    /// Returns the time from the first error to the first success; zero if no try failed.
     pub(crate) fn outage_ms(&self) -> Option<f64> {
         match (self.first_error_ms, self.first_success_ms) {
             _ if self.failure.is_some() => None,

@@ -1,27 +1,28 @@
-//! A study's finding as a statement that can be checked against the cells.
+//! Types of a study's finding: a statement that can be checked against the cells.
 
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
 
-/// One finding. It holds when all its checks do.
+/// A finding, which holds if all its checks hold.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Finding {
-    /// In words: `Two servers read nearly twice as fast as one`.
+    /// The finding as text: `Two servers read nearly twice as fast as one`.
     pub(crate) statement: String,
-    /// The figures as published; empty for a user's own.
+    /// The published values; empty for a user's own finding.
     #[serde(default)]
     pub(crate) published: String,
     pub(crate) checks: Vec<Check>,
 }
 
-/// What must be true. "Points" are the first and the last of the sweep that count; their blocks'
-/// ratios are averaged (geometric mean) before the interval is drawn. All points when absent.
+/// A condition. "Points" are the first and last point of the sweep that count, or all points if
+/// absent. The geometric mean of their ratios is taken in each block before the interval is
+/// computed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "check", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Check {
-    /// `target`'s metric, divided by `to`'s, lies at or above `at_least` and at or below `at_most`.
+    /// The ratio of `target`'s metric to `to`'s is at least `at_least` and at most `at_most`.
     Ratio {
         load: String,
         #[serde(default)]
@@ -35,7 +36,7 @@ pub(crate) enum Check {
         #[serde(default)]
         at_most: Option<f64>,
     },
-    /// Each of `targets` is better than the next by more than what counts as no difference.
+    /// Each of `targets` is better than the next by more than the no-difference band.
     Order {
         load: String,
         #[serde(default)]
@@ -44,8 +45,8 @@ pub(crate) enum Check {
         #[serde(default)]
         points: Option<(f64, f64)>,
     },
-    /// The point at which `target` first reaches `gain` times `to` lies within `from..=until`: with
-    /// the whole interval by then, and not before.
+    /// The point at which `target` first reaches `gain` times `to` lies within `from..=until`: the
+    /// whole interval reaches it there, and not before.
     Knee {
         load: String,
         #[serde(default)]
@@ -56,7 +57,8 @@ pub(crate) enum Check {
         from: f64,
         until: f64,
     },
-    /// `target`'s metric reaches its best at a point within `from..=until`, or within 3 % of it.
+    /// The best value of `target`'s metric, or one within 3 % of it, is at a point within
+    /// `from..=until`.
     Peak {
         load: String,
         #[serde(default)]
@@ -74,8 +76,8 @@ pub(crate) enum Check {
         at: f64,
         at_least: f64,
     },
-    /// The median outage of the trials of `scenario` is at most `at_most_ms`, no acknowledged write
-    /// is lost or doubled, and who was away has them all afterwards.
+    /// The median outage in `scenario` is at most `at_most_ms`. No acknowledged write is lost or
+    /// doubled, and the returned server has all of them.
     Outage {
         target: String,
         scenario: String,

@@ -1,4 +1,4 @@
-//! What can be measured in a cell, with its unit and which way is better.
+//! Metrics of a cell, with unit and direction.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Metric {
-    /// Of what the load counts, per second.
+    /// Counted units of the load per second.
     #[default]
     Rate,
     MeanMs,
@@ -16,30 +16,29 @@ pub(crate) enum Metric {
     P95Ms,
     P99Ms,
     MaxMs,
-    /// How unequally threads were served: the standard deviation of their counts, in per cent of
-    /// the mean.
+    /// Inequality of the threads: the standard deviation of their counts, in per cent of the mean.
     UnfairnessPercent,
-    /// Failed requests, counted.
+    /// Number of failed requests.
     Errors,
-    /// Failed requests, of those that were asked.
+    /// Failed requests, in per cent of those sent.
     ErrorPercent,
-    /// Answers that came, of the rate that was offered.
+    /// Answers, in per cent of the offered rate.
     AnsweredPercent,
     /// Processor time of the balancer per request.
     BalancerCpuUs,
-    /// Of all servers together, per request.
+    /// Processor time of all servers together, per request.
     ServersCpuUs,
-    /// Of the load generator, per request.
+    /// Processor time of the load generator, per request.
     LoadCpuUs,
-    /// Memory of the balancer while it ran.
+    /// Memory of the running balancer.
     BalancerMemoryMb,
-    /// Of all cores together.
+    /// Processor time of all cores together.
     MachineCpuPercent,
-    /// Of the whole machine.
+    /// Memory of the whole machine.
     MachineMemoryPercent,
 }
 
-/// Which way is better.
+/// Direction in which a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     More,
@@ -47,7 +46,7 @@ pub(crate) enum Better {
 }
 
 impl Metric {
-    /// All of them, in the order of tables.
+    /// All metrics, in the order of the tables.
     pub(crate) const ALL: [Metric; 16] = [
         Metric::Rate,
         Metric::MeanMs,
@@ -67,7 +66,7 @@ impl Metric {
         Metric::MachineMemoryPercent,
     ];
 
-    /// Its name with its unit, as on an axis; `counted` is what the load counts.
+    /// Returns the name with its unit, for an axis; `counted` is the load's counted unit.
     pub(crate) fn label(self, counted: &str) -> String {
         let name = match self {
             Metric::Rate => return format!("{counted} per second"),
@@ -90,7 +89,7 @@ impl Metric {
         name.to_owned()
     }
 
-    /// Its name in a sentence, without its unit.
+    /// Returns the name for a sentence, without its unit.
     pub(crate) fn noun(self, counted: &str) -> String {
         match self {
             Metric::AnsweredPercent => "answered share".to_owned(),
@@ -103,7 +102,7 @@ impl Metric {
         }
     }
 
-    /// Its name in a narrow column.
+    /// Returns the name for a narrow column.
     pub(crate) fn short(self) -> &'static str {
         match self {
             Metric::Rate => "per second",
@@ -125,7 +124,7 @@ impl Metric {
         }
     }
 
-    /// Which way is better.
+    /// Returns the direction in which the metric is better.
     pub(crate) fn better(self) -> Better {
         match self {
             Metric::Rate | Metric::AnsweredPercent => Better::More,

@@ -1,11 +1,11 @@
-//! The raw numbers as tables that any program reads.
+//! Writes the raw numbers as CSV tables.
 
 use std::fmt::Write;
 
 use crate::bench::outcome::{Experiment, Metric, Outcome, Probe};
 use crate::bench::statistics::Analysis;
 
-/// One line per run.
+/// Returns one line per run.
 pub(super) fn cells(outcome: &Outcome) -> String {
     let mut table = Table::default();
     table.line(cells_heading());
@@ -15,7 +15,7 @@ pub(super) fn cells(outcome: &Outcome) -> String {
     table.0
 }
 
-/// The lines of one experiment's runs.
+/// Returns the lines of one experiment's runs.
 pub(super) fn cells_of(experiment: &Experiment) -> String {
     let mut table = Table::default();
     table.line(cells_heading());
@@ -71,7 +71,7 @@ fn add_cells(table: &mut Table, experiment: &Experiment) {
     }
 }
 
-/// One line per ratio, with its interval.
+/// Returns one line per ratio, with its interval.
 pub(super) fn ratios(analysis: &Analysis) -> String {
     let mut table = Table::default();
     let heading = [
@@ -106,7 +106,7 @@ pub(super) fn ratios(analysis: &Analysis) -> String {
     table.0
 }
 
-/// One line per fault trial.
+/// Returns one line per fault trial.
 pub(super) fn faults(outcome: &Outcome) -> String {
     let mut table = Table::default();
     let heading = [
@@ -168,7 +168,7 @@ pub(super) fn faults(outcome: &Outcome) -> String {
     table.0
 }
 
-/// As the JSON names it.
+/// Returns the metric's name in the JSON.
 fn metric_name(metric: Metric) -> String {
     let name = serde_json::to_value(metric).unwrap_or_default();
     name.as_str().unwrap_or_default().to_owned()
@@ -178,7 +178,7 @@ fn metric_name(metric: Metric) -> String {
 struct Table(String);
 
 impl Table {
-    /// RFC 4180: a field with a comma, a quote or a line break stands in quotes.
+    /// Appends a line. RFC 4180: a field with a comma, a quote or a line break is quoted.
     fn line(&mut self, fields: impl IntoIterator<Item = String>) {
         for (index, field) in fields.into_iter().enumerate() {
             if index > 0 {

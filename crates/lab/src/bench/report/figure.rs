@@ -1,4 +1,4 @@
-//! The figures: what an experiment's file asks for, drawn from its cells.
+//! Draws the figures that an experiment's file declares, from its cells.
 
 mod chart;
 mod lines;
@@ -17,7 +17,7 @@ use crate::bench::outcome::{Better, Cell, Drawing, Experiment, Figure, Load, Met
 use crate::bench::statistics::{Bootstrap, Points, Summary, within};
 use palette::Look;
 
-/// What is drawn, and everything it is drawn from.
+/// A figure and the data it is drawn from.
 struct Subject<'a> {
     experiment: &'a Experiment,
     figure: &'a Figure,
@@ -27,7 +27,7 @@ struct Subject<'a> {
     bootstrap: &'a Bootstrap,
 }
 
-/// Draws a figure; nothing when there is nothing to show.
+/// Draws a figure; returns `None` if there is nothing to show.
 pub(super) fn draw(
     experiment: &Experiment,
     figure: &Figure,
@@ -63,7 +63,7 @@ pub(super) fn draw(
 }
 
 impl<'a> Subject<'a> {
-    /// The one the figure names, or all.
+    /// Returns the load that the figure names, or all.
     fn loads(&self) -> Vec<&'a Load> {
         let named = self.figure.load.as_ref();
         self.experiment
@@ -73,7 +73,7 @@ impl<'a> Subject<'a> {
             .collect()
     }
 
-    /// With whom the targets are compared under this load.
+    /// Returns the target with which the others are compared under this load.
     fn reference(&self, load: &str) -> Option<&'a str> {
         let has_run = |name: &&String| self.good_cells(name, load).next().is_some();
         let named = self.figure.reference.as_ref();
@@ -102,7 +102,7 @@ impl<'a> Subject<'a> {
             .position(|t| t.name == target)
     }
 
-    /// What each target that the figure is about has to show, in the experiment's order.
+    /// Returns `of` each of the figure's targets, in the experiment's order.
     fn each_target<T>(&self, of: impl Fn(usize, &'a str) -> T) -> Vec<T> {
         let wanted = &self.figure.targets;
         self.experiment
@@ -119,7 +119,7 @@ impl<'a> Subject<'a> {
         rows.into_iter().flatten().collect()
     }
 
-    /// Of the figure's metric.
+    /// Returns the summaries of the figure's metric.
     fn summaries(&self, target: &str, load: &str) -> impl Iterator<Item = &'a Summary> {
         let (target, load) = (target.to_owned(), load.to_owned());
         let metric = self.figure.metric;
@@ -143,7 +143,7 @@ impl<'a> Subject<'a> {
         cells.into_iter()
     }
 
-    /// All blocks' values at the points that count.
+    /// Returns the values of all blocks at the points that count.
     fn values(&self, target: &str, load: &str, metric: Metric, points: Points) -> Vec<f64> {
         self.good_cells(target, load)
             .filter(|cell| within(points, cell.point))
@@ -152,7 +152,7 @@ impl<'a> Subject<'a> {
             .collect()
     }
 
-    /// In each block, the mean over the figure's points; blocks that lack some are left out.
+    /// Returns each block's mean over the figure's points; blocks that lack some are left out.
     fn block_means(&self, target: &str, load: &str, metric: Metric) -> Vec<f64> {
         let mut blocks = std::collections::BTreeMap::<u32, Vec<f64>>::new();
         for cell in self.good_cells(target, load) {
@@ -170,7 +170,7 @@ impl<'a> Subject<'a> {
             .collect()
     }
 
-    /// Where a target's median is best.
+    /// Returns the point at which a target's median is best.
     fn peak(&self, target: &str, load: &str, metric: Metric) -> Option<f64> {
         let of = |s: &&Summary| s.metric == metric && s.target == target && s.load == load;
         let found = self.summaries.iter().filter(of);
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
         best.map(|summary| summary.point)
     }
 
-    /// Per cent of each server in all requests of a target.
+    /// Returns each server's share of a target's requests, in per cent.
     fn shares(&self, target: &str, load: &str, servers: &[String]) -> Option<Vec<f64>> {
         let cells: Vec<&Cell> = self
             .good_cells(target, load)

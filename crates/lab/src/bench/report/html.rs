@@ -1,21 +1,21 @@
-//! Text into markup, so that what comes from outside cannot become markup.
+//! Escapes text in HTML, so that input from outside cannot become markup.
 
-/// A piece of a page. Only literals of this program and drawn figures go in as they are; all else
-/// goes through [`Html::text`].
+/// A piece of a page. Only literals of this program and drawn figures are inserted as they are; all
+/// other text goes through [`Html::text`].
 #[derive(Default)]
 pub(super) struct Html(String);
 
-/// A figure that the charting library has drawn; it escapes its own texts.
+/// A figure drawn by the charting library, which escapes its own texts.
 pub(super) struct Svg(pub(super) String);
 
 impl Html {
-    /// Markup that stands in this program.
+    /// Appends literal markup of this program.
     pub(super) fn raw(&mut self, markup: &'static str) -> &mut Html {
         self.0.push_str(markup);
         self
     }
 
-    /// Anything, shown as it is.
+    /// Appends any text, escaped.
     pub(super) fn text(&mut self, text: &str) -> &mut Html {
         for character in text.chars() {
             match character {
@@ -24,7 +24,7 @@ impl Html {
                 '&' => self.0.push_str("&amp;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
-                // Terminals' colours and the like; XML has no way to say them.
+                // Control characters, such as terminal colors, cannot be represented in XML.
                 control if control.is_control() && !matches!(control, '\n' | '\t') => {
                     self.0.push('\u{fffd}');
                 }
@@ -34,7 +34,7 @@ impl Html {
         self
     }
 
-    /// An element; `opening` is its name with its attributes.
+    /// Appends an element; `opening` is its name with its attributes.
     pub(super) fn inside(
         &mut self,
         opening: &'static str,
@@ -46,14 +46,14 @@ impl Html {
         self.raw("</").raw(name).raw(">\n")
     }
 
-    /// An element with nothing but text in it.
+    /// Appends an element that contains only text.
     pub(super) fn element(&mut self, opening: &'static str, text: &str) -> &mut Html {
         self.inside(opening, |html| {
             html.text(text);
         })
     }
 
-    /// An element with one more attribute, whose value comes from outside.
+    /// Appends an element with one more attribute, whose value comes from outside.
     pub(super) fn with(
         &mut self,
         opening: &'static str,
@@ -71,7 +71,7 @@ impl Html {
         self.raw("</").raw(name).raw(">\n")
     }
 
-    /// Style rules that this program has made; they hold nothing from outside.
+    /// Appends style rules that this program has generated; they contain nothing from outside.
     pub(super) fn style(&mut self, rules: &str) -> &mut Html {
         debug_assert!(!rules.contains('<'), "rules cannot end their element");
         self.0.push_str(rules);

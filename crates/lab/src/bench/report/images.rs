@@ -12,7 +12,7 @@ use super::{read, replace};
 use crate::bench::outcome::{Experiment, Figure, Outcome};
 use crate::bench::statistics::{Bootstrap, analyse};
 
-/// Around a drawing, in pixels of the drawing.
+/// Margin around a drawing, in drawing pixels.
 const MARGIN: i32 = 24;
 
 /// The run whose figures are drawn, and the directory for the files.
@@ -61,8 +61,8 @@ fn write(outcome: &Outcome, directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The experiment and the title in lower case, with a hyphen for everything that is no letter and
-/// no digit: `two-databases-point-selects.svg`.
+/// Returns the experiment and the title in lower case, with hyphens for all characters that are
+/// neither letters nor digits: `two-databases-point-selects.svg`.
 fn file_name(experiment: &Experiment, wanted: &Figure) -> String {
     let words = format!("{} {}", experiment.name, wanted.title).to_lowercase();
     let words = words.split(|character: char| !character.is_ascii_alphanumeric());
@@ -98,7 +98,7 @@ fn stand_alone(svg: &Svg, title: &str) -> String {
     )
 }
 
-/// The size that the charting library wrote into a drawing.
+/// Returns the size that the charting library wrote into a drawing.
 fn size(drawing: &str) -> Option<(i32, i32)> {
     let number = |name: &str| {
         let (_, rest) = drawing.split_once(&format!(" {name}=\""))?;

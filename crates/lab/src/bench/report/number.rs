@@ -1,8 +1,8 @@
-//! Numbers as a reader wants them: as many digits as mean something, thousands apart.
+//! Formats numbers for readers: significant digits only, with separators of thousands.
 
 use std::time::Duration;
 
-/// Three digits or more; `34,994`, `683`, `16.8`, `2.74`, `0.213`.
+/// Formats with three or more digits: `34,994`, `683`, `16.8`, `2.74`, `0.213`.
 pub(super) fn short(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -18,12 +18,12 @@ pub(super) fn short(value: f64) -> String {
     if size >= 1_000.0 { apart(&text) } else { text }
 }
 
-/// A number of things.
+/// Formats a count.
 pub(super) fn count(value: u64) -> String {
     apart(&value.to_string())
 }
 
-/// For axes: the digits that the step needs, and no more.
+/// Formats for an axis, with the digits that the step requires.
 pub(super) fn on_axis(value: f64, step: f64) -> String {
     let decimals = (-step.abs().log10().floor()).clamp(0.0, 6.0) as usize;
     // A step of 2.5 needs one decimal more than one of 2.
@@ -44,7 +44,7 @@ pub(super) fn on_axis(value: f64, step: f64) -> String {
     }
 }
 
-/// `1.87`, `12.4`, `0.052`.
+/// Formats a ratio: `1.87`, `12.4`, `0.052`.
 pub(super) fn ratio(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "–".to_owned(),
@@ -68,7 +68,7 @@ fn apart(text: &str) -> String {
     spaced + rest
 }
 
-/// `2026-11-21 00:07 UTC`.
+/// Formats a time: `2026-11-21 00:07 UTC`.
 pub(super) fn moment(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     let (year, month, day) = date(days);
@@ -76,8 +76,8 @@ pub(super) fn moment(unix_s: u64) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// Year, month and day of the days since 1970, after Howard Hinnant's `civil_from_days`: years
-/// that begin in March put the leap day last.
+/// Returns year, month and day for the days since 1970, by Howard Hinnant's `civil_from_days`.
+/// Years that begin in March have the leap day at the end.
 fn date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
@@ -93,7 +93,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// `48 s`, `12 min`, `2 h 05 min`.
+/// Formats a duration: `48 s`, `12 min`, `2 h 05 min`.
 pub(super) fn length(length: Duration) -> String {
     let seconds = length.as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! The page: what it says first, each experiment, and what it all stands on.
+//! Renders the page: a summary, each experiment, and an appendix.
 
 mod appendix;
 mod experiment;
@@ -14,7 +14,7 @@ use crate::bench::statistics::{Analysis, Bootstrap, Verdict};
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// The whole page, with everything it needs inside.
+/// Renders the whole page, self-contained.
 pub(super) fn render(outcome: &Outcome, analysis: &Analysis) -> String {
     let mut html = Html::default();
     html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
@@ -41,7 +41,7 @@ pub(super) fn render(outcome: &Outcome, analysis: &Analysis) -> String {
     html.finish()
 }
 
-/// A verdict with a sign that is told apart without colour.
+/// Writes a verdict with a sign that is recognizable without color.
 fn verdict(html: &mut Html, verdict: Verdict) {
     let (opening, sign) = match verdict {
         Verdict::Holds => ("span class=\"verdict holds\"", "✓ "),

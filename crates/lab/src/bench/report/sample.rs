@@ -1,4 +1,4 @@
-//! A made-up outcome, clearly synthetic, with everything a report can show.
+//! Creates a made-up outcome, clearly synthetic, with everything that a report can show.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use crate::bench::outcome::{
     Finding, Load, Loop, Machine, Metric, Outcome, ServerShare, Study, Target, Vitals,
 };
 
-/// Two experiments as the published ones, with invented numbers; another `weather` is another run.
+/// Returns two experiments like the published ones, with invented numbers; another `weather` gives
+/// another run.
 pub(crate) fn outcome(weather: u64) -> Outcome {
     Outcome {
         format: FORMAT,
@@ -448,11 +449,11 @@ fn trials(target: &str, base_ms: f64, dice: &mut Dice) -> Vec<FaultTrial> {
     (1..=20).map(trial).collect()
 }
 
-/// Numbers that only look like chance.
+/// Pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
-    /// About this value, by at most this part of it.
+    /// Returns a number around `value`, off by at most this fraction of it.
     fn around(&mut self, value: f64, part: f64) -> f64 {
         let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
         self.0 = next.wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,5 @@
-//! The report of the made-up outcome: whole, readable again, nothing from outside as markup.
+//! Tests of the report with the made-up outcome: complete, readable again, external text never as
+//! markup.
 
 use super::*;
 use crate::bench::outcome::{Drawing, Figure, Metric, Published};
@@ -108,14 +109,14 @@ fn in_short_says_what_was_asked_what_came_out_and_whom_to_take() {
         "Most queries per second (Flight records, read; threads: 8 to 128): <strong>Evenkeel</st",
         " of one server direct; the next, Evenkeel, least connections, × ",
         "Least processor time of the balancer per query (",
-        // An experiment of one's own says what it measured.
+        // An experiment without a study states what it measured.
         "<dd>MySQL direct; HAProxy, one server; HAProxy, two servers; Evenkeel, two servers; \
          PostgreSQL direct; Pgpool-II, two servers, under MySQL simple read: one point select; ",
         "; no other balancer was run.",
     ] {
         assert!(page_before.contains(part), "{part:?}");
     }
-    // Other numbers, other words.
+    // Other numbers give another text.
     for cell in &mut outcome.experiments[0].cells {
         if cell.target == "mysql-router" {
             cell.values.insert(Metric::Rate, 90_000.0);

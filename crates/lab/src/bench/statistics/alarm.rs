@@ -1,4 +1,4 @@
-//! What makes numbers untrustworthy, found in the numbers themselves.
+//! Detects reasons to distrust the numbers, from the numbers themselves.
 
 use serde::Serialize;
 
@@ -6,30 +6,30 @@ use super::bootstrap::Reading;
 use super::summary::Ratio;
 use crate::bench::outcome::{Cell, Experiment, Metric, Outcome};
 
-/// A load generator as busy as this is what is being measured.
+/// Load of the generator in per cent from which the run measures the generator itself.
 const LOAD_BUSY_PERCENT: f64 = 90.0;
-/// A generator that is so far behind its given rate measures itself too.
+/// Shortfall of the offered rate in per cent from which the run measures the generator.
 const NOT_OFFERED_PERCENT: f64 = 5.0;
-/// With this share of the local ports in use, new connections begin to search for one.
+/// Share of the local ports in use from which new connections must search for one.
 const PORTS_USED: f64 = 0.8;
 const STEAL_PERCENT: f64 = 2.0;
-/// Load average per core before the run, above which somebody else was at work.
+/// Load average per core before the run above which other programs were active.
 const BUSY_BEFORE: f64 = 0.5;
 const BLOCKS_LEAST: u32 = 5;
-/// Places that are named before "and N more".
+/// Number of sweep points that are named before "and N more".
 const PLACES_NAMED: usize = 4;
 
-/// A reason for caution.
+/// A warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Alarm {
     pub(crate) kind: Kind,
-    /// What was seen, with its numbers.
+    /// The observation, with its numbers.
     pub(crate) seen: String,
-    /// What it does to the figures, and what to do.
+    /// Effect on the results, and what to do.
     pub(crate) means: String,
 }
 
-/// Of what kind.
+/// Kind of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     FailedRuns,
 }
 
-/// What concerns the whole run.
+/// Returns the alarms about the whole run.
 pub(crate) fn of_machine(outcome: &Outcome) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let machine = &outcome.machine;
@@ -69,7 +69,7 @@ pub(crate) fn of_machine(outcome: &Outcome) -> Vec<Alarm> {
     alarms
 }
 
-/// What concerns one experiment.
+/// Returns the alarms about one experiment.
 pub(crate) fn of_experiment(
     outcome: &Outcome,
     experiment: &Experiment,
@@ -103,7 +103,7 @@ fn saturated_load(experiment: &Experiment) -> Option<Alarm> {
     })
 }
 
-/// For who waits by asking the clock again and again: how busy it is says nothing.
+/// Checks generators that wait by polling the clock: their processor time says nothing.
 fn rate_not_offered(experiment: &Experiment) -> Option<Alarm> {
     let missing = |cell: &Cell| 100.0 - cell.vitals.offered_percent.unwrap_or(100.0);
     let seen = seen(experiment, missing, NOT_OFFERED_PERCENT)?;
@@ -137,7 +137,8 @@ fn port_exhaustion(experiment: &Experiment, ports: f64) -> Option<Alarm> {
     })
 }
 
-/// Up to how much in how many runs, and where; nothing when no run reaches the limit.
+/// Describes the maximum, the number of runs over the limit, and their points; `None` if no run
+/// reaches it.
 fn seen(experiment: &Experiment, of: impl Fn(&Cell) -> f64, limit: f64) -> Option<String> {
     let over: Vec<&Cell> = experiment
         .cells
@@ -147,7 +148,7 @@ fn seen(experiment: &Experiment, of: impl Fn(&Cell) -> f64, limit: f64) -> Optio
     let most = over.iter().map(|cell| of(cell)).fold(0.0, f64::max);
     let mut places: Vec<String> = Vec::new();
     for cell in &over {
-        // What all targets suffer from is said once.
+        // A problem of all targets is listed once.
         let place = sweep_place(experiment, &cell.load, cell.point);
         if !places.contains(&place) {
             places.push(place);
@@ -163,7 +164,7 @@ fn seen(experiment: &Experiment, of: impl Fn(&Cell) -> f64, limit: f64) -> Optio
     })
 }
 
-/// A proxy may be faster than direct with more servers behind it; otherwise something is wrong.
+/// Checks proxies that are faster than direct: that is plausible only with more servers.
 fn faster_than_direct(experiment: &Experiment, ratios: &[Ratio]) -> Option<Alarm> {
     let target = |name: &str| experiment.targets.iter().find(|t| t.name == name);
     let strange = |ratio: &&Ratio| {

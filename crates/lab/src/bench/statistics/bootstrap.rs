@@ -1,4 +1,4 @@
-//! The median of a few blocks, and how far another run's median may lie from it.
+//! Computes the median of a few blocks and its bootstrap interval.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-/// Ratios nearer to 1 than this are no difference worth a word.
+/// Distance of a ratio from 1 that counts as no difference.
 pub(crate) const BAND: f64 = 0.03;
 
-/// With fewer blocks nothing is said.
+/// Minimum number of blocks for a statement.
 pub(crate) const BLOCKS_LEAST: usize = 3;
 
-/// Blocks are drawn anew so often; more changes no digit that is shown.
+/// Number of bootstrap draws; more change no digit that is shown.
 const DRAWS: usize = 2_000;
-/// What lies outside the interval on each side.
+/// Probability outside the interval on each side.
 const TAIL: f64 = 0.025;
 
 /// A median with its 95 % interval.
@@ -23,26 +23,26 @@ pub(crate) struct Interval {
     pub(crate) low: f64,
     pub(crate) middle: f64,
     pub(crate) high: f64,
-    /// How many blocks it stands on; with fewer than three it is the range of what was seen.
+    /// Number of blocks; with fewer than three, the interval is the observed range.
     pub(crate) blocks: usize,
 }
 
-/// What an interval of a ratio says.
+/// Interpretation of the interval of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reading {
-    /// All of it lies above 1 by more than 3 %.
+    /// The whole interval is above 1 by more than 3 %.
     More,
-    /// All of it lies below 1 by more than 3 %.
+    /// The whole interval is below 1 by more than 3 %.
     Less,
-    /// All of it lies within 3 % of 1.
+    /// The whole interval is within 3 % of 1.
     NoDifference,
-    /// It lies on both sides of a limit, or there are too few blocks: these do not settle it.
+    /// The interval contains a limit, or there are too few blocks: the result is open.
     Unsettled,
 }
 
 impl Interval {
-    /// What it says, as a ratio.
+    /// Returns the interpretation as a ratio.
     pub(crate) fn reading(self) -> Reading {
         if self.blocks < BLOCKS_LEAST {
             Reading::Unsettled
@@ -57,20 +57,20 @@ impl Interval {
         }
     }
 
-    /// Whether a value lies within, when each end is moved out by 3 %.
+    /// Returns whether a value is within the interval after each end is moved out by 3 %.
     pub(crate) fn holds_when_widened(self, value: f64) -> bool {
         value >= self.low * (1.0 - BAND) && value <= self.high * (1.0 + BAND)
     }
 }
 
-/// Draws blocks with replacement. How they fall depends on the seed and on how many blocks there
-/// are, so each number of blocks is drawn once and serves all intervals.
+/// Draws blocks with replacement. The draws depend only on the seed and the number of blocks, so
+/// each number of blocks is drawn once and used for all intervals.
 pub(crate) struct Bootstrap {
     seed: u64,
     drawn: RefCell<BTreeMap<usize, Rc<[Ranks]>>>,
 }
 
-/// Of the one or two values in the middle of a draw, by their rank among all.
+/// Ranks, among all values, of the one or two values in the middle of a draw.
 type Ranks = (usize, usize);
 
 impl Bootstrap {
@@ -81,8 +81,8 @@ impl Bootstrap {
         }
     }
 
-    /// The 95 % interval of the median: the middle 95 % of the medians of the draws. Values that
-    /// are not finite are left out; nothing is left of none.
+    /// Returns the 95 % interval of the median: the middle 95 % of the draws' medians. Values that
+    /// are not finite are left out; `None` if no value remains.
     pub(crate) fn interval(&self, values: &[f64]) -> Option<Interval> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -131,7 +131,7 @@ impl Bootstrap {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; nothing of none.
+/// Returns the middle value, or the mean of the two in the middle; `None` for no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -147,7 +147,7 @@ fn middle(sorted: &[f64]) -> f64 {
     }
 }
 
-/// SplitMix64: good enough to draw blocks, and the same everywhere and for ever.
+/// SplitMix64: sufficient to draw blocks, and identical on every machine.
 struct Random(u64);
 
 impl Random {
@@ -157,7 +157,7 @@ impl Random {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        // The upper 64 bits of the product: even over the range, but for 1 part in 2^64.
+        // The upper 64 bits of the product are uniform up to 1 part in 2^64.
         ((u128::from(mixed) * limit as u128) >> 64) as usize
     }
 }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn five_blocks_give_their_range() {
-        // A median of five draws is the least block when three or more draws are it: 5.8 % of the
+        // The median of five draws is the minimum block if three or more draws are: 5.8 % of the
         // time, more than the tail of 2.5 %.
         let interval = Bootstrap::new(7)
             .interval(&[1.0, 1.3, 1.1, 0.9, 1.2])
@@ -197,8 +197,8 @@ mod tests {
 
     #[test]
     fn nine_blocks_leave_the_outermost_two_out() {
-        // Rank k of nine is reached by five or more of nine draws at or below it: rank 2 with
-        // binomial(9, 2/9) >= 5, which is 2.6 %, and rank 1 with 0.1 %.
+        // The median of nine draws is at most rank k if five or more draws are. For rank 2 that is
+        // binomial(9, 2/9) >= 5, 2.6 %; for rank 1 it is 0.1 %.
         let values: Vec<f64> = (1..=9).map(f64::from).collect();
         for seed in [1, 2] {
             let interval = Bootstrap::new(seed).interval(&values).unwrap();

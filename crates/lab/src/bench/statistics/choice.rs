@@ -1,4 +1,4 @@
-//! For whoever must choose: which balancer was best, and who cannot be told apart from it.
+//! Determines the best balancer and those that are equivalent to it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -9,42 +9,42 @@ use super::bootstrap::{BLOCKS_LEAST, Bootstrap, Interval, Reading};
 use super::pairs::{Points, Question, ratio, within};
 use crate::bench::outcome::{Better, Cell, Check, Experiment, Load, Loop, Metric, Target};
 
-/// The best of the balancers that stood before the same servers, by one metric of one load.
+/// The best of the balancers in front of the same servers, by one metric of one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Choice {
     pub(crate) load: String,
     pub(crate) metric: Metric,
     pub(crate) points: Points,
     pub(crate) best: String,
-    /// The reference that is no balancer, if one has run this load, and the best by it.
+    /// The reference that is no balancer, if it has run this load, and the best one's ratio to it.
     pub(crate) by_reference: Option<(String, Interval)>,
-    /// The other balancers by the best one, the better first.
+    /// The other balancers in relation to the best, better ones first.
     pub(crate) others: Vec<Other>,
 }
 
-/// Another balancer than the best.
+/// A balancer other than the best.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Other {
     pub(crate) target: String,
-    /// Its metric by the best one's.
+    /// Ratio of its metric to the best one's.
     pub(crate) by_best: Interval,
     pub(crate) standing: Standing,
 }
 
-/// What can be said of another balancer beside the best.
+/// Relation of a balancer to the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Standing {
-    /// The blocks do not tell them apart, or there is no difference.
+    /// The blocks do not distinguish the two, or there is no difference.
     Alike,
-    /// The whole interval is on the worse side, by more than what is no difference.
+    /// The whole interval is on the worse side, beyond the no-difference band.
     Behind,
-    /// The two have too few blocks in common.
+    /// The two have too few common blocks.
     TooFewBlocks,
 }
 
-/// For each part of the experiment, by what its first finding is about, and by the processor time
-/// that the balancer takes for itself.
+/// Returns choices for each part of the experiment, by the metric of its first finding and by the
+/// balancer's own processor time.
 pub(crate) fn choices(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Choice> {
     let mut choices = Vec::new();
     for loads in parts(experiment) {
@@ -63,7 +63,7 @@ pub(crate) fn choices(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Cho
     choices
 }
 
-/// Loads whose cells share targets: these stood before the same servers.
+/// Groups loads whose cells share targets: they used the same servers.
 fn parts(experiment: &Experiment) -> Vec<Vec<&Load>> {
     let mut parts: Vec<(BTreeSet<&str>, Vec<&Load>)> = Vec::new();
     for load in &experiment.loads {
@@ -84,7 +84,8 @@ fn parts(experiment: &Experiment) -> Vec<Vec<&Load>> {
 
 type Topic<'a> = (&'a str, Metric, Points);
 
-/// What the first finding about one of these loads compares, if it was run; else the first load.
+/// Returns the subject of the first finding about one of these loads, if it was run; otherwise the
+/// first load.
 fn topic<'a>(experiment: &'a Experiment, loads: &[&'a Load]) -> Option<Topic<'a>> {
     let was_run = |(load, metric, points): &Topic| {
         let mut cells = experiment.cells.iter().filter(|c| c.failure.is_none());
@@ -139,7 +140,7 @@ impl Contest<'_> {
             .iter()
             .filter(|target| !target.program.is_empty() && self.was_run(&target.name))
             .collect();
-        // Medians of ratios do not always make a row: who wins most of its pairs goes first.
+        // Medians of ratios are not always transitive: the target that wins most pairs is first.
         let pairs_won = |one: &Target| {
             let won = |other: &&&Target| {
                 let by = self.by(&one.name, &other.name);
@@ -227,7 +228,7 @@ mod tests {
     use super::super::sample::{cell, experiment};
     use super::*;
 
-    /// Rates of three blocks each.
+    /// Cells with rates of three blocks for each target.
     fn measured(rates: &[(&str, [f64; 3])]) -> Experiment {
         let names: Vec<&str> = rates.iter().map(|(name, _)| *name).collect();
         let mut experiment = experiment(&names, &["read"]);
@@ -319,7 +320,7 @@ mod tests {
                 points: Some((1.0, until)),
             }],
         };
-        // At the first finding's points nothing was run.
+        // No cells exist at the first finding's points.
         experiment.findings = vec![finding("write", 2.0), finding("write", 8.0)];
         assert_eq!(loads(&experiment), ["write", "other"]);
     }

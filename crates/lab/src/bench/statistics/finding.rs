@@ -1,4 +1,4 @@
-//! Whether a study's finding holds here: its checks, one after the other, with their numbers.
+//! Judges whether a study's finding holds here: evaluates its checks with their numbers.
 
 mod sweep;
 
@@ -15,22 +15,22 @@ pub(crate) struct Judged {
     pub(crate) statement: String,
     pub(crate) published: String,
     pub(crate) verdict: Verdict,
-    /// What each check found, in words and numbers.
+    /// Result of each check, as text with numbers.
     pub(crate) numbers: Vec<String>,
 }
 
-/// Whether a finding holds; the worst of its checks decides.
+/// Verdict on a finding; the worst of its checks decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
     Holds,
-    /// It was not run, or the blocks do not settle it.
+    /// The check was not run, or the blocks leave the result open.
     NotShown,
     DoesNotHold,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict as text.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -40,7 +40,7 @@ impl Verdict {
     }
 }
 
-/// All findings of an experiment, in its order.
+/// Judges all findings of an experiment, in order.
 pub(crate) fn judge(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Judged> {
     let court = Court {
         experiment,
@@ -50,7 +50,7 @@ pub(crate) fn judge(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Judge
     findings.map(|finding| court.finding(finding)).collect()
 }
 
-/// A verdict and what it stands on.
+/// A verdict and its explanation.
 type Opinion = (Verdict, String);
 
 struct Court<'a> {
@@ -150,10 +150,10 @@ impl Court<'_> {
         (verdict, format!("{}; {wanted}", self.told(question, found)))
     }
 
-    /// Neighbours are compared; the worst pair decides.
+    /// Checks each neighboring pair; the worst pair decides.
     fn order(&self, load: &str, metric: Metric, targets: &[String], points: Points) -> Opinion {
         let pairs = targets.windows(2).map(|pair| {
-            // The one that should be better stands above the line, whichever way is better.
+            // The target that should be better is the numerator, in either direction of the metric.
             let (target, to) = match metric.better() {
                 Better::More => (&pair[0], &pair[1]),
                 Better::Less => (&pair[1], &pair[0]),
@@ -227,7 +227,7 @@ impl Court<'_> {
         (verdict, numbers)
     }
 
-    /// What was measured of a target under a load.
+    /// Returns the cells of a target under a load.
     fn cells(&self, load: &str, target: &str) -> impl Iterator<Item = &Cell> {
         let cells = self.experiment.cells.iter();
         cells.filter(move |c| c.load == load && c.target == target && c.failure.is_none())
@@ -238,7 +238,8 @@ impl Court<'_> {
         ratio(&cells, question, self.bootstrap)
     }
 
-    /// "HAProxy has 0.90 times (0.85 to 0.95) the requests per second of direct (ab, 3 blocks)".
+    /// Formats a ratio: "HAProxy has 0.90 times (0.85 to 0.95) the requests per second of direct
+    /// (ab, 3 blocks)".
     fn told(&self, question: &Question, found: Interval) -> String {
         format!(
             "{} has {:.2} times ({:.2} to {:.2}) the {} of {} ({}, {})",
@@ -253,7 +254,7 @@ impl Court<'_> {
         )
     }
 
-    /// "HAProxy by direct, mean latency, simple-read:".
+    /// Formats a pair: "HAProxy by direct, mean latency, simple-read:".
     fn pair(&self, question: &Question) -> String {
         format!(
             "{} by {}, {}, {}:",
@@ -297,7 +298,7 @@ fn several(count: usize, thing: &str) -> String {
     }
 }
 
-/// With the whole interval.
+/// Checks the whole interval against the limits.
 fn within_limits(found: Interval, at_least: Option<f64>, at_most: Option<f64>) -> Verdict {
     let least = at_least.unwrap_or(f64::NEG_INFINITY);
     let most = at_most.unwrap_or(f64::INFINITY);
@@ -312,7 +313,7 @@ fn within_limits(found: Interval, at_least: Option<f64>, at_most: Option<f64>) -
     }
 }
 
-/// Better by more than 3 %, with the whole interval; equal is not in order.
+/// Checks that the whole interval is better by more than 3 %; equal values fail.
 fn in_order(found: Interval) -> Verdict {
     match found.reading() {
         Reading::More => Verdict::Holds,

@@ -1,4 +1,4 @@
-//! Fault trials of one target and scenario, taken together.
+//! Summarizes the fault trials of one target and scenario.
 
 use serde::Serialize;
 
@@ -11,18 +11,18 @@ pub(crate) struct OutageSummary {
     pub(crate) target: String,
     pub(crate) scenario: String,
     pub(crate) probe: Probe,
-    /// Trials that say something.
+    /// Valid trials.
     pub(crate) trials: usize,
-    /// Trials that failed as trials.
+    /// Invalid trials.
     pub(crate) failed_trials: usize,
     /// Trials in which tries never succeeded again.
     pub(crate) without_end: usize,
-    /// Of the trials with an end; nothing when there is none.
+    /// Outage of the trials with an end; `None` if there are none.
     pub(crate) outage_ms: Option<Interval>,
     pub(crate) longest_ms: f64,
-    /// The median of the longest times without a success.
+    /// Median of the longest times without a success.
     pub(crate) silence_ms: Option<f64>,
-    /// Name and median length of each step, in the order of the trials.
+    /// Name and median duration of each step, in the order of the trials.
     pub(crate) steps: Vec<(String, f64)>,
     pub(crate) acknowledged: u64,
     pub(crate) failed: u64,
@@ -32,7 +32,7 @@ pub(crate) struct OutageSummary {
     pub(crate) behind: u64,
 }
 
-/// In the order in which target and scenario first appear.
+/// Summarizes trials, in the order in which target and scenario first appear.
 pub(crate) fn summaries(trials: &[FaultTrial], bootstrap: &Bootstrap) -> Vec<OutageSummary> {
     let mut kinds: Vec<(&str, &str)> = Vec::new();
     for trial in trials {
@@ -83,7 +83,8 @@ fn summary(all: &[&FaultTrial], bootstrap: &Bootstrap) -> OutageSummary {
     }
 }
 
-/// A step that a trial does not have is left out of its median, not counted as nothing.
+/// Returns the steps; the median of a step ignores trials without it, instead of counting them as
+/// zero.
 fn steps(trials: &[&FaultTrial]) -> Vec<(String, f64)> {
     let mut names: Vec<&str> = Vec::new();
     for step in trials.iter().flat_map(|trial| &trial.steps) {

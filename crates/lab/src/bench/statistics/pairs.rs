@@ -1,4 +1,4 @@
-//! Ratios within blocks: what slows a whole block down falls out.
+//! Computes ratios within blocks, which cancels slowdowns of a whole block.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,14 @@ use super::bootstrap::{Bootstrap, Interval};
 use super::student;
 use crate::bench::outcome::{Cell, Metric};
 
-/// Nothing answered counts as a thousandth: without it the worst would have no ratio at all.
+/// Value that replaces zero per cent answered: otherwise the worst target would have no ratio at
+/// all.
 const LEAST_ANSWERED_PERCENT: f64 = 0.1;
 
-/// First and last point of a sweep that count; all when absent.
+/// First and last point of a sweep that count; all if `None`.
 pub(crate) type Points = Option<(f64, f64)>;
 
-/// A ratio that is asked for: one target's metric by another's.
+/// A requested ratio: one target's metric to another's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) load: &'a str,
@@ -22,9 +23,9 @@ pub(crate) struct Question<'a> {
     pub(crate) points: Points,
 }
 
-/// The ratio in each block is the geometric mean of the ratios at the points; the answer is the
-/// median of the blocks with its interval. Blocks and points that only one of the two has are left
-/// out, and so is what cannot be divided.
+/// Computes a ratio. Each block's ratio is the geometric mean over the points; the result is the
+/// blocks' median with its interval. Blocks and points of only one target are left out, as are zero
+/// divisors.
 pub(crate) fn ratio(
     cells: &[&Cell],
     question: &Question,
@@ -44,7 +45,7 @@ pub(crate) fn ratio(
                 .push((value / divisor).ln());
         }
     }
-    // A block that was cut short by Ctrl-C has fewer points, and another mean for that.
+    // A block that was stopped by Ctrl-C has fewer points, and therefore another mean.
     let whole = blocks.values().map(Vec::len).max()?;
     let ratios: Vec<f64> = blocks
         .values()
@@ -54,12 +55,13 @@ pub(crate) fn ratio(
     interval(&ratios, bootstrap)
 }
 
-/// The median of the blocks' ratios, with the interval that so many blocks allow.
+/// Returns the median of the blocks' ratios, with the interval that their number allows.
 pub(super) fn interval(ratios: &[f64], bootstrap: &Bootstrap) -> Option<Interval> {
     student::interval(ratios).or_else(|| bootstrap.interval(ratios))
 }
 
-/// The target's values by block and point. A point is compared by its bits: it comes from one list.
+/// Returns the target's values by block and point. Points are compared by their bits: they come
+/// from one list.
 fn values(cells: &[&Cell], question: &Question, target: &str) -> BTreeMap<(u32, u64), f64> {
     cells
         .iter()
@@ -75,7 +77,7 @@ fn values(cells: &[&Cell], question: &Question, target: &str) -> BTreeMap<(u32, 
         .collect()
 }
 
-/// Whether a point counts.
+/// Returns whether a point counts.
 pub(crate) fn within(points: Points, point: f64) -> bool {
     points.is_none_or(|(from, until)| (from..=until).contains(&point))
 }
@@ -103,7 +105,8 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_block() {
-        // Between the medians (5 and 10) it is 0.5 too; within blocks 0.5, 0.5 and 2.
+        // The ratio of the medians (5 and 10) is 0.5 too; within blocks the ratios are 0.5, 0.5 and
+        // 2.
         let mut cells = Vec::new();
         for (block, own, direct) in [(1, 5.0, 10.0), (2, 20.0, 40.0), (3, 4.0, 2.0)] {
             cells.push(cell("own", "read", 8.0, block, own));

@@ -1,10 +1,10 @@
-//! Small made-up experiments for the tests of the statistics.
+//! Creates small made-up experiments for the tests of the statistics.
 
 use std::collections::BTreeMap;
 
 use crate::bench::outcome::{Cell, Experiment, Load, Machine, Metric, Outcome, Target};
 
-/// A run that gave this many requests a second.
+/// Returns a cell with this number of requests per second.
 pub(crate) fn cell(target: &str, load: &str, point: f64, block: u32, rate: f64) -> Cell {
     Cell {
         target: target.to_owned(),
@@ -16,7 +16,7 @@ pub(crate) fn cell(target: &str, load: &str, point: f64, block: u32, rate: f64) 
     }
 }
 
-/// With targets and loads of these names and no cells.
+/// Returns an experiment with targets and loads of these names and no cells.
 pub(crate) fn experiment(targets: &[&str], loads: &[&str]) -> Experiment {
     let target = |name: &&str| Target {
         name: (*name).to_owned(),
@@ -41,7 +41,7 @@ pub(crate) fn experiment(targets: &[&str], loads: &[&str]) -> Experiment {
     }
 }
 
-/// Around one experiment, on a quiet machine of two cores.
+/// Returns an outcome with one experiment, on a quiet machine of two cores.
 pub(crate) fn outcome(experiment: Experiment) -> Outcome {
     Outcome {
         format: crate::bench::outcome::FORMAT,

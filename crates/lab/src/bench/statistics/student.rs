@@ -1,15 +1,14 @@
-//! The interval of a ratio over so few blocks that drawing them anew cannot give one.
+//! Computes the interval of a ratio over too few blocks for a bootstrap.
 
 use super::bootstrap::{BLOCKS_LEAST, Interval, median};
 
-/// Student's t at 97.5 %, from two degrees of freedom (three blocks) on. From six blocks on the
-/// bootstrap serves.
+/// Student's t at 97.5 %, from two degrees of freedom (three blocks). From six blocks the bootstrap
+/// is used.
 const T: [f64; 3] = [4.303, 3.182, 2.776];
 
-/// The 95 % interval around the mean of the logarithms, and the median. The least and the most of
-/// three blocks enclose the median that endless blocks would have three times in four only, of five
-/// in 94 of 100: a bootstrap cannot say more than them. Nothing for other numbers of blocks; ratios
-/// are above 0.
+/// Returns the 95 % interval around the mean of the logarithms, and the median. The range of three
+/// blocks contains the true median in only 75 % of cases, that of five in 94 %. A bootstrap cannot
+/// exceed the observed range. `None` for other numbers of blocks; ratios are above 0.
 pub(crate) fn interval(ratios: &[f64]) -> Option<Interval> {
     let blocks = ratios.len();
     let t = T.get(blocks.checked_sub(BLOCKS_LEAST)?)?;
@@ -31,7 +30,7 @@ mod tests {
 
     #[test]
     fn three_blocks_give_the_interval_of_the_textbook() {
-        // Logarithms -0.1, 0, 0.1: their standard error is 0.1 / sqrt 3.
+        // The logarithms are -0.1, 0, 0.1; their standard error is 0.1 / sqrt 3.
         let ratios = [(-0.1f64).exp(), 1.0, 0.1f64.exp()];
         let found = interval(&ratios).unwrap();
         let half = 4.303 * 0.1 / 3f64.sqrt();

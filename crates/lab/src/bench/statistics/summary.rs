@@ -1,4 +1,4 @@
-//! Each target at each point: medians of every metric, ratios to the references.
+//! Summarizes each target at each point: medians of every metric, ratios to the references.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::bootstrap::{BLOCKS_LEAST, Bootstrap, Interval, Reading, median};
 use super::pairs::{self, Question, ratio};
 use crate::bench::outcome::{Cell, Experiment, Load, Metric};
 
-/// Of what ratios are taken. Not of what is a share or a count already, and not of the longest
-/// latency, which one stall decides.
+/// Metrics with ratios. Shares and counts have none, and neither has the longest latency, which
+/// depends on a single stall.
 const COMPARED: [Metric; 8] = [
     Metric::Rate,
     Metric::MeanMs,
@@ -32,11 +32,11 @@ pub(crate) struct Summary {
     pub(crate) least: f64,
     pub(crate) median: f64,
     pub(crate) most: f64,
-    /// The median's 95 % interval; nothing of fewer blocks than can have one.
+    /// The median's 95 % interval; `None` if there are too few blocks.
     pub(crate) interval: Option<(f64, f64)>,
 }
 
-/// A target's metric by a reference's at one point.
+/// Ratio of a target's metric to a reference's at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Ratio {
     pub(crate) target: String,
@@ -49,7 +49,7 @@ pub(crate) struct Ratio {
     pub(crate) reading: Reading,
 }
 
-/// In the order of the loads and targets, points and metrics rising.
+/// Returns summaries in the order of loads, targets, points and metrics.
 pub(crate) fn summaries(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Summary> {
     let mut values: BTreeMap<(usize, usize, u64, Metric), Vec<f64>> = BTreeMap::new();
     for cell in experiment.cells.iter().filter(|c| c.failure.is_none()) {
@@ -60,7 +60,7 @@ pub(crate) fn summaries(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<S
             .position(|t| t.name == cell.target);
         if let (Some(load), Some(target)) = (load, target) {
             for (metric, value) in cell.values.iter().filter(|(_, value)| value.is_finite()) {
-                // The bits of positive numbers rise with them.
+                // The bits of positive numbers have the order of the numbers.
                 let key = (load, target, cell.point.to_bits(), *metric);
                 values.entry(key).or_default().push(*value);
             }
@@ -83,7 +83,7 @@ pub(crate) fn summaries(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<S
     values.into_iter().map(summary).collect()
 }
 
-/// As of ratios where there are logarithms.
+/// Returns the interval, computed as for ratios if all values have logarithms.
 fn interval(values: &[f64], bootstrap: &Bootstrap) -> Option<(f64, f64)> {
     let found = if values.iter().all(|value| *value > 0.0) {
         pairs::interval(values, bootstrap)
@@ -94,7 +94,7 @@ fn interval(values: &[f64], bootstrap: &Bootstrap) -> Option<(f64, f64)> {
     Some((found.low, found.high))
 }
 
-/// Each target's ratio to each reference at each point.
+/// Returns each target's ratio to each reference at each point.
 pub(crate) fn ratios(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     for (load, at_points) in by_load_and_point(experiment) {

@@ -1,4 +1,4 @@
-//! Evenkeel: a port for reads and one for writes, or one port that understands the protocol.
+//! Starts Evenkeel: one port for reads and one for writes, or one port that parses the protocol.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use crate::pooler::let_monitor_read;
 use crate::rival::WORKERS;
 use crate::{Balancer, eventually};
 
-/// How long its servers may take to be found up.
+/// Limit for its servers to be found up.
 const UP_LIMIT: Duration = Duration::from_secs(10);
 
-/// `None` when this build does not speak the protocol that is wanted.
+/// Starts Evenkeel; `None` if this build does not support the requested protocol.
 pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     let writes = if order.has_two_ports() && order.target.mode == Mode::Tcp {
         another_port()
@@ -43,7 +43,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     }))
 }
 
-/// What does not come up in time shows in the runs.
+/// Waits for the services; a service that is not up in time shows in the runs.
 fn wait_up(balancer: &Balancer) {
     let _ = eventually(UP_LIMIT, "services that are up", || {
         let status = balancer.status()?;
@@ -87,7 +87,7 @@ fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, furthe
             Speech::Postgres => ("postgres", Some(("postgres", "postgres"))),
             Speech::Http => ("http", None),
         };
-        // Servers that nobody started for us have no account for a monitor.
+        // External servers have no account for a monitor.
         let is_known = !order.topology.is_external();
         let probe = if is_known { probe } else { "tcp" };
         let _ = writeln!(text, "[service.health]\nprobe = {probe:?}");
@@ -109,7 +109,7 @@ fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, furthe
              [service.pool]\nmode = \"transaction\"\nsize = 20\n[service.split]\nreads = {reads}"
         );
     }
-    // In network namespaces the lab's servers are no loopback any more, and have no certificates.
+    // In network namespaces the lab's servers are not on loopback, and have no certificates.
     let is_local = order.servers.iter().all(|server| server.ip().is_loopback());
     if !is_local && !order.topology.is_external() && order.topology.speech != Speech::Http {
         text.push_str("[service.server_tls]\nmode = \"off\"\n");

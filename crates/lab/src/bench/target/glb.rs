@@ -1,4 +1,4 @@
-//! glb, the Galera Load Balancer: one port, no configuration file, threads as its sample has them.
+//! Starts glb, the Galera Load Balancer: one port, no configuration file, threads as in its sample.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use crate::tool;
 /// Its sample configuration: "It is always a good idea to have a few per CPU core."
 const THREADS: u32 = 2 * WORKERS;
 
-/// Debian has no package of it: whoever wants it builds it.
+/// Returns whether it is installed: Debian has no package, so it must be built manually.
 pub(super) fn is_installed() -> bool {
     tool::find("glbd").is_ok()
 }
@@ -32,7 +32,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     }))
 }
 
-/// Without a control socket; the other door, a FIFO, it always has.
+/// Returns the arguments, without a control socket; its FIFO is always present.
 fn words(order: &Order) -> Vec<String> {
     let connections = files_max() / 2 - 100;
     let mut words = ["--fifo", "{room}/fifo", "--threads"]
@@ -43,7 +43,7 @@ fn words(order: &Order) -> Vec<String> {
     match order.target.balance {
         Some(Balance::RoundRobin) => words.push("--round".to_owned()),
         Some(Balance::Source) => words.push("--source".to_owned()),
-        // What it does by itself; others are refused when the experiment is read.
+        // Its default; other algorithms are rejected when the experiment is read.
         _ => {}
     }
     words.push(order.listen.to_string());

@@ -1,4 +1,4 @@
-//! HAProxy as the studies set it up: redispatch, three retries, a status page behind a password.
+//! Starts HAProxy as in the studies: redispatch, three retries, a status page with a password.
 
 use std::fmt::Write;
 use std::fs::{self, Permissions};
@@ -14,7 +14,7 @@ use crate::program::Program;
 use crate::rival::{Rival, WORKERS, files_max};
 use crate::{rootfs, tool};
 
-/// The newest there is: the one of the rivals' root file system, or this machine's.
+/// Starts the newest version available: from the rivals' root file system, or this machine's.
 pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     let (program, version) = match (rootfs::find("haproxy"), tool::find("haproxy")) {
         (Ok(program), _) => (program, versions::of_package("haproxy")),
@@ -45,7 +45,7 @@ fn config(order: &Order, writes: SocketAddr, in_rootfs: bool) -> Result<String> 
         Mode::Http => "http",
         _ => "tcp",
     };
-    // Two sockets each, and some for itself.
+    // Two sockets per connection, and some for HAProxy itself.
     let connections = files_max() / 2 - 100;
     let mut text = format!("global\n  nbthread {WORKERS}\n  maxconn {connections}\n");
     if order.follows_primary {
@@ -76,7 +76,8 @@ fn config(order: &Order, writes: SocketAddr, in_rootfs: bool) -> Result<String> 
     Ok(text)
 }
 
-/// The port for writes has the primary only, unless a check finds out who that is.
+/// Returns a `listen` section. The port for writes has only the primary, unless a check determines
+/// the primary.
 fn listen(order: &Order, name: &str, listen: SocketAddr, further: &str) -> String {
     let balance = match order.target.balance {
         Some(Balance::LeastConnections) => "leastconn",
@@ -94,8 +95,8 @@ fn listen(order: &Order, name: &str, listen: SocketAddr, further: &str) -> Strin
     text
 }
 
-/// HAProxy speaks no SQL: whether a server takes writes is asked by a script, as the manuals of
-/// its users have it.
+/// Writes a check script: HAProxy cannot send SQL, so a script queries whether a server accepts
+/// writes, as usual with HAProxy.
 fn check_script(order: &Order, in_rootfs: bool) -> Result<String> {
     let client = if in_rootfs { "mysql" } else { "mariadb" };
     let question = match order.topology.speech {

@@ -1,4 +1,4 @@
-//! nginx: its stream module in front of databases, its HTTP proxy in front of web servers.
+//! Starts nginx: its stream module in front of databases, its HTTP proxy in front of web servers.
 
 use std::net::SocketAddr;
 
@@ -60,7 +60,7 @@ fn stream(order: &Order, writes: SocketAddr) -> String {
         server(order.listen, "servers")
     );
     if writes != order.listen {
-        // The first is the primary; nobody tells nginx when another one is.
+        // The first is the primary; nginx cannot follow a change.
         text.push_str(&upstream(order, "writes", &order.servers[..1]));
         text.push_str(&server(writes, "writes"));
     }

@@ -1,4 +1,5 @@
-//! MySQL Router with static routes: reads in turn over all servers, writes to the first that is up.
+//! Starts MySQL Router with static routes: reads round robin over all servers, writes to the first
+//! that is up.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a server says to a command.
+//! Represents a server's answer to a command.
 
 use evenkeel_wire::mysql::backend::ErrorReport;
 
@@ -10,9 +10,9 @@ use crate::chaos::failure::{Failure, Means, SqlError};
 pub(super) struct Answer {
     pub(super) rows: Rows,
     pub(super) affected: u64,
-    /// The first number that was given to a row.
+    /// First number that was assigned to a row.
     pub(super) insert_id: u64,
-    /// Another one follows.
+    /// True if another result follows.
     pub(super) goes_on: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn text(value: Option<&[u8]>) -> Option<String> {
     value.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// An error packet; `ends`: whatever it says, the session is over.
+/// Interprets an error packet; with `ends`, the session is over for any error.
 pub(super) fn failure(payload: &[u8], ends: bool) -> Failure {
     let Some(report) = ErrorReport::read(payload) else {
         return Failure::Broken(format!("{payload:?} as an error"));

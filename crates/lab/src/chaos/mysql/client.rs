@@ -1,4 +1,4 @@
-//! A MySQL client that sees every packet, and can leave in the middle of any.
+//! Implements a MySQL client that sees every packet and can disconnect at any point.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::chaos::socket::{Socket, nonce};
 
 const USER: &[u8] = b"sbtest";
 
-/// What most clients can do.
+/// Capabilities of most clients.
 const CAPABILITIES: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::LONG_FLAG)
     .with(Capabilities::TRANSACTIONS)
@@ -35,16 +35,16 @@ const CAPABILITIES: Capabilities = Capabilities::LONG_PASSWORD
 /// utf8mb4_general_ci
 const COLLATION: u8 = 45;
 
-/// A session, logged in.
+/// A logged-in session.
 pub(in crate::chaos) struct Client {
     socket: Socket,
-    /// The number that the next packet must have.
+    /// Expected sequence number of the next packet.
     sequence: u8,
     agreed: Capabilities,
     nonce: [u8; 20],
-    /// As KILL knows it.
+    /// Connection id for KILL.
     pub(super) connection: u32,
-    /// What was prepared to be executed again and again.
+    /// Prepared statement that is executed repeatedly.
     pub(super) insert: Option<StatementId>,
     pub(super) reading: Option<StatementId>,
 }
@@ -59,7 +59,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Only the TCP connection.
+    /// Opens the TCP connection only.
     pub(super) fn reach(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
         Ok(Client {
             socket: Socket::reach(address, limit)?,
@@ -72,7 +72,7 @@ impl Client {
         })
     }
 
-    /// Hears the greeting; what there is to say to it is written to `out`.
+    /// Reads the greeting and writes the reply to `out`.
     pub(super) fn greeted(&mut self, out: &mut Vec<u8>) -> Result<Box<ServerAuth>, Failure> {
         let payload = self.packet()?;
         let greeting = match greeting::first(&payload) {
@@ -86,7 +86,7 @@ impl Client {
         begun.map_err(|refusal| Failure::Broken(refusal.to_string()))
     }
 
-    /// COM_CHANGE_USER, to its end: the same user, in a new session.
+    /// Runs COM_CHANGE_USER to its end: the same user, in a new session.
     pub(super) fn change_user(&mut self) -> Result<(), Failure> {
         let mut out = Vec::new();
         let agreed = (self.agreed, Nonce::given(self.nonce));
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// One text, to the end of its last result; the first one is returned.
+    /// Runs a text to the end of its last result; returns the first one.
     pub(super) fn query(&mut self, text: &str) -> Result<Answer, Failure> {
         self.send_query(text)?;
         let first = self.answer()?;
@@ -139,20 +139,20 @@ impl Client {
         self.tell(Code::Query, text.as_bytes())
     }
 
-    /// The next result of the text that was sent.
+    /// Reads the next result of the text that was sent.
     pub(super) fn answer(&mut self) -> Result<Answer, Failure> {
         let payload = self.packet()?;
         self.result(&payload, false)
     }
 
-    /// COM_RESET_CONNECTION
+    /// Sends COM_RESET_CONNECTION.
     pub(super) fn renew(&mut self) -> Result<(), Failure> {
         (self.insert, self.reading) = (None, None);
         self.tell(Code::ResetConnection, &[])?;
         self.answer().map(drop)
     }
 
-    /// The server's wish for a file; or its whole answer, if it wants none.
+    /// Waits for the server's request for a file; returns the whole answer if there is none.
     pub(super) fn wait_file(&mut self) -> Result<Option<Answer>, Failure> {
         let payload = self.packet()?;
         match payload.first() {
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// The packets of a file, up to the empty one that ends it.
+    /// Returns the packets of a file, including the empty one at its end.
     pub(super) fn packets(&self, file: &[u8]) -> Vec<u8> {
         let (mut out, mut sequence) = (Vec::new(), self.sequence);
         for part in file.chunks(50) {
@@ -210,7 +210,7 @@ impl Client {
         self.result(&payload, true)
     }
 
-    /// Rows of a cursor, whose statement has one column.
+    /// Fetches rows of a cursor whose statement has one column.
     pub(super) fn fetch(&mut self, statement: StatementId, count: u32) -> Result<Rows, Failure> {
         let mut out = Vec::new();
         build::fetch(&mut out, statement, count);
@@ -218,7 +218,7 @@ impl Client {
         self.rows(1, true).map(|answer| answer.rows)
     }
 
-    /// Is not answered.
+    /// Sends COM_STMT_SEND_LONG_DATA, which has no answer.
     pub(super) fn send_long_data(
         &mut self,
         statement: StatementId,
@@ -230,14 +230,14 @@ impl Client {
         self.say(&out)
     }
 
-    /// Is not answered.
+    /// Closes the statement; the command has no answer.
     pub(super) fn close(&mut self, statement: StatementId) -> Result<(), Failure> {
         let mut out = Vec::new();
         build::close(&mut out, statement);
         self.say(&out)
     }
 
-    /// A result whose first packet is this.
+    /// Reads a result that begins with this packet.
     fn result(&mut self, payload: &[u8], is_binary: bool) -> Result<Answer, Failure> {
         match payload.first() {
             Some(&backend::OK) => self.end(payload),
@@ -274,7 +274,7 @@ impl Client {
         }
     }
 
-    /// One row of a result that goes on: the first value; `None` is the end.
+    /// Reads one row and returns its first value; `None` at the end of the result.
     pub(super) fn first_of_row(&mut self) -> Result<Option<String>, Failure> {
         let payload = self.packet()?;
         match payload.first() {
@@ -284,7 +284,7 @@ impl Client {
         }
     }
 
-    /// The beginning of a result of which rows are read one by one.
+    /// Reads the beginning of a result whose rows are read one by one.
     pub(super) fn begin_rows(&mut self) -> Result<(), Failure> {
         let payload = self.packet()?;
         match payload.first() {
@@ -329,12 +329,12 @@ impl Client {
         self.send(packets)
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.socket.send(bytes)
     }
 
-    /// The next payload, however many packets it has.
+    /// Reads the next payload, which may have several packets.
     fn packet(&mut self) -> Result<Vec<u8>, Failure> {
         let deadline = self.socket.deadline();
         let mut payload = Vec::new();
@@ -359,7 +359,8 @@ impl Client {
         }
     }
 
-    /// Whoever ends a session that asks for nothing may say why, in a packet numbered 0.
+    /// Interprets an unexpected packet: a server that ends an idle session may report why, in a
+    /// packet numbered 0.
     fn unasked(&self, sequence: u8, payload: &[u8]) -> Failure {
         match payload.first() {
             Some(&backend::ERROR) if sequence == 0 => failure(payload, true),
@@ -370,13 +371,13 @@ impl Client {
         }
     }
 
-    /// From now on an answer may take so long; returns how long it could until now.
+    /// Sets the limit for answers and returns the previous one.
     pub(super) fn limit(&mut self, limit: Duration) -> Duration {
         self.socket.set_limit(limit)
     }
 
-    /// KILL of this session, or of its query, over a connection of its own, which may have to wait
-    /// for a server that knows its user.
+    /// Runs KILL of this session or its query over a separate connection, which may wait for a
+    /// server that knows its user.
     pub(super) fn kill(&self, what: &str, limit: Duration) -> Result<(), Failure> {
         let mut other = Client::log_in(self.socket.address, limit)?;
         other.query(&format!("KILL {what} {}", self.connection))?;
@@ -384,12 +385,12 @@ impl Client {
         Ok(())
     }
 
-    /// Leaves without a word: the connection is reset, or merely closed.
+    /// Disconnects without COM_QUIT: by a reset or a close.
     pub(super) fn vanish(self, by_reset: bool) {
         self.socket.vanish(by_reset);
     }
 
-    /// Leaves as clients do.
+    /// Disconnects with COM_QUIT.
     pub(super) fn quit(mut self) {
         let _ = self.tell(Code::Quit, &[]);
     }
@@ -398,10 +399,10 @@ impl Client {
 /// A parameter of an execution.
 #[derive(Clone, Copy)]
 pub(super) enum Value<'a> {
-    /// Shorter than 251 bytes.
+    /// Text shorter than 251 bytes.
     Text(&'a str),
     Number(i64),
-    /// Was sent before, as long data.
+    /// Value that was sent before as long data.
     Sent,
 }
 
@@ -420,7 +421,7 @@ fn credential() -> (Credential, Channel, ServerKey) {
     (password, Channel::Plain, ServerKey::Ask)
 }
 
-/// What follows the flags of an execution.
+/// Encodes the parameters that follow the flags of an execution.
 fn parameters(values: &[Value<'_>]) -> Vec<u8> {
     const VAR_STRING: u8 = 253;
     const LONGLONG: u8 = 8;

@@ -1,4 +1,4 @@
-//! Clients that leave in the middle: of a query, a file, results, a cursor, a transaction.
+//! Clients that disconnect in the middle of a query, a file, results, a cursor or a transaction.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn leave_query(
     Ok(())
 }
 
-/// Nothing of it may ever be there.
+/// Disconnects during a file; none of its rows may be committed.
 fn leave_file(
     _: &TestBed,
     mut client: Client,
@@ -56,7 +56,7 @@ fn leave_file(
     }
     let lines = format!("{tag}\n").repeat(1 + chance.below(200) as usize);
     let packets = client.packets(lines.as_bytes());
-    // The end of it is never sent.
+    // The end is never sent.
     let cut = packets.len() - 4 - chance.below(packets.len() as u64 / 2) as usize;
     client.send(&packets[..cut])?;
     linger(chance, 30);
@@ -117,7 +117,7 @@ fn leave_cursor(
     Ok(())
 }
 
-/// The statement is never executed.
+/// Disconnects after long data; the statement is never executed.
 fn leave_long_data(
     _: &TestBed,
     mut client: Client,
@@ -131,7 +131,7 @@ fn leave_long_data(
     Ok(())
 }
 
-/// Nothing of it may ever be there.
+/// Disconnects during a transaction; none of its rows may be committed.
 fn leave_transaction(
     _: &TestBed,
     mut client: Client,
@@ -171,7 +171,8 @@ fn leave_packet(
     Ok(())
 }
 
-/// Whoever gets this server connection next must find none of it.
+/// Disconnects and leaves session state; the next session on this server connection must find none
+/// of it.
 fn leave_state(
     _: &TestBed,
     mut client: Client,
@@ -183,7 +184,7 @@ fn leave_state(
     Ok(())
 }
 
-/// It must itself find none of it in its new session.
+/// Resets its own session, which must then find no earlier state.
 fn make_anew(
     stage: &TestBed,
     mut client: Client,
@@ -204,7 +205,7 @@ fn make_anew(
 }
 
 fn set_state(client: &mut Client, tag: &str) -> Result<(), Failure> {
-    // Nobody but those who have this number has the lock, one after the other.
+    // Only sessions with this number use the lock, one after another.
     let (number, _) = tag.split_once('.').unwrap_or((tag, ""));
     for text in [
         format!("SET @owner = '{tag}', @later = concat('{tag}', now())"),
@@ -219,7 +220,7 @@ fn set_state(client: &mut Client, tag: &str) -> Result<(), Failure> {
     ] {
         client.query(&text)?;
     }
-    // Back, so that the temporary tables hide the others.
+    // Returns to this schema, so that the temporary tables hide the others.
     client.query("USE sbtest").map(drop)
 }
 
@@ -235,7 +236,7 @@ fn leave_locked_tables(
     Ok(())
 }
 
-/// Its own query must be cancelled, and nobody else's: whoever else is, says so.
+/// Cancels its own query, and no other: another session reports an unexpected cancel.
 fn cancel(
     stage: &TestBed,
     mut client: Client,
@@ -248,10 +249,10 @@ fn cancel(
     for _ in 0..CANCELS_MAX {
         client.kill("QUERY", stage.limit)?;
         match client.answer() {
-            // MariaDB says that it was interrupted, MySQL that it slept less than it should.
+            // MariaDB reports an interruption, MySQL a shorter sleep.
             Err(Failure::Refused(error)) if error.means == Means::Cancelled => break,
             Ok(answer) if answer.value(0, 0) == Some("1") => break,
-            // A server that has not begun with the query takes no notice.
+            // A server that has not begun the query ignores the cancel.
             Err(Failure::Late(_)) => {}
             Err(other) => return Err(other),
             Ok(_) => {
@@ -263,7 +264,7 @@ fn cancel(
     }
     client.limit(limit);
     client.query("SELECT 1")?;
-    // A cancel that comes late is nobody's.
+    // A late cancel must have no effect.
     if chance.below(2) == 0 {
         client.kill("QUERY", stage.limit)?;
     }
@@ -271,7 +272,7 @@ fn cancel(
     Ok(())
 }
 
-/// It must be gone then, and nobody else.
+/// Kills its own session, and no other.
 fn kill(
     stage: &TestBed,
     mut client: Client,
@@ -291,7 +292,7 @@ fn kill(
     };
     match end {
         Err(Failure::Lost(_) | Failure::Ended(_)) => Ok(()),
-        // What it was asked is over; then it is.
+        // The pending command ends first, then the session.
         Err(Failure::Refused(_)) if client.query("SELECT 1").is_err() => Ok(()),
         Err(failure @ Failure::Broken(_)) => Err(failure),
         _ => {
@@ -313,7 +314,7 @@ fn leave_at_once(
     Ok(())
 }
 
-/// With a connection of its own: the one it was given is logged in already.
+/// Disconnects during login, on a separate connection: the given one is already logged in.
 fn leave_login(
     stage: &TestBed,
     other: Client,
@@ -336,7 +337,7 @@ fn ghost(tag: &str) -> String {
     format!("INSERT INTO chaos_ghost (tag) VALUES ('{tag}')")
 }
 
-/// In one of the ways there are.
+/// Disconnects in a random way.
 fn leave(client: Client, chance: &mut Chance) {
     match chance.below(3) {
         0 => client.quit(),

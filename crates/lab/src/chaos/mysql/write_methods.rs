@@ -1,4 +1,4 @@
-//! The ways to write rows: as text, prepared, in a transaction, as a file, under a lock.
+//! Methods of writing rows: as text, prepared, in a transaction, as a file, under a lock.
 
 use std::time::SystemTime;
 
@@ -37,17 +37,18 @@ const fn whole(
 
 const PREPARED: &str = "INSERT INTO chaos (session, id, tag) VALUES (?, ?, ?)";
 
-/// How long a lock of one's own may be another's.
+/// Limit for another session to hold this session's lock.
 const LOCK_LIMIT_S: u32 = 10;
 
-/// LAST_INSERT_ID() must be this session's, whoever has had the server connection meanwhile.
+/// Checks LAST_INSERT_ID(), which must be this session's even if other sessions have used the
+/// server connection since.
 fn text(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let written = doing.session.client.query(&insert(doing, ids))?;
     let key = check(doing, &written, 1)?;
     doing.acknowledged_at = Some(SystemTime::now());
     let tag = doing.tag(ids[0]);
     let asked = format!("SELECT concat(LAST_INSERT_ID()), '{tag}'");
-    // That is not the write: what fails here has been written.
+    // The write is already done: a failure here does not change its outcome.
     let Ok(last) = doing.session.client.query(&asked) else {
         return Ok(key);
     };
@@ -62,14 +63,14 @@ fn two_rows(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     check(doing, &written, 2)
 }
 
-/// Each is a transaction of its own.
+/// Writes several statements, each in its own transaction.
 fn statements(doing: &mut Doing<'_>, ids: &[u64]) -> Vec<Written> {
     let text: Vec<String> = ids.iter().map(|id| insert(doing, &[*id])).collect();
     let mut failed = doing.session.client.send_query(&text.join("; ")).err();
     let mut written = Vec::new();
     for id in ids {
         let outcome = match &failed {
-            // The first that fails ends the text: what comes behind it is not run.
+            // The first failure ends the text: the statements after it are not executed.
             Some(failure) => Err(failure.clone()),
             None => {
                 let answer = doing.session.client.answer();
@@ -107,7 +108,7 @@ fn prepared(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     execute(doing, ids[0], Value::Text(&tag))
 }
 
-/// In two parts.
+/// Sends long data in two parts.
 fn long_data(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let statement = own_statement(doing)?;
     let tag = doing.tag(ids[0]);
@@ -144,7 +145,7 @@ fn file(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let written = loop {
         match client.wait_file()? {
             Some(answer) => break answer,
-            // Once more, where a node of Galera runs again what lost against another's.
+            // A second time: a Galera node repeats a transaction that lost a conflict.
             None => {
                 let packets = client.packets(lines.as_bytes());
                 client.say(&packets)?;
@@ -154,7 +155,7 @@ fn file(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     check(doing, &written, ids.len() as u64).map(|_| None)
 }
 
-/// It is this session's alone.
+/// Writes under a lock of this session's own.
 fn locked(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let lock = format!("w{}", doing.number);
     let take = format!("SELECT concat(GET_LOCK('{lock}', {LOCK_LIMIT_S}))");
@@ -182,7 +183,8 @@ fn insert(doing: &Doing<'_>, ids: &[u64]) -> String {
     format!("INSERT INTO chaos (session, id, tag) VALUES {rows}")
 }
 
-/// The reply must be to an insert of so many rows; whose it was, the row itself tells at the end.
+/// Checks that the reply is to an insert of `rows` rows; the final comparison checks whose rows
+/// they are.
 fn check(doing: &Doing<'_>, answer: &Answer, rows: u64) -> Result<Key, Failure> {
     let came = answer.affected.to_string();
     let (notes, name) = (&doing.stage.notes, &doing.session.name);

@@ -1,4 +1,4 @@
-//! A PostgreSQL client that sees every message, and can leave in the middle of any.
+//! Implements a PostgreSQL client that sees every message and can disconnect at any point.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use crate::chaos::socket::{Socket, nonce};
 
 const USER: &str = "sbtest";
 
-/// A session, logged in.
+/// A logged-in session.
 pub(in crate::chaos) struct Client {
     socket: Socket,
     key: Option<(u32, Vec<u8>)>,
-    /// Its named insert was prepared.
+    /// True if the named insert is prepared.
     pub(super) has_insert: bool,
-    /// Channels of notifications that nobody asked for.
+    /// Channels of unsolicited notifications.
     pub(super) notified: Vec<String>,
 }
 
 impl Client {
-    /// Logs in; the name is what the server shows as `application_name`.
+    /// Logs in; the server shows the name as `application_name`.
     pub(super) fn log_in_as(
         address: SocketAddr,
         name: &str,
@@ -46,7 +46,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Only the TCP connection.
+    /// Opens the TCP connection only.
     pub(super) fn reach(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
         Ok(Client {
             socket: Socket::reach(address, limit)?,
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// One simple query, to ReadyForQuery; an error of the server is a failure.
+    /// Runs one simple query up to ReadyForQuery; returns a server error as a failure.
     pub(super) fn query(&mut self, text: &str) -> Result<Reply, Failure> {
         let mut packet = Vec::new();
         build::query(&mut packet, text.as_bytes());
@@ -90,7 +90,7 @@ impl Client {
         self.reply()?.good()
     }
 
-    /// COPY FROM STDIN with these lines.
+    /// Runs COPY FROM STDIN with these lines.
     pub(super) fn copy_in(&mut self, statement: &str, lines: &str) -> Result<Reply, Failure> {
         let mut packet = Vec::new();
         build::query(&mut packet, statement.as_bytes());
@@ -105,7 +105,7 @@ impl Client {
         self.reply()?.good()
     }
 
-    /// The server's request for COPY data; or its whole reply, if it wants none.
+    /// Waits for the server's request for COPY data; returns the whole reply if there is none.
     pub(super) fn wait_copy_in(&mut self) -> Result<Option<Reply>, Failure> {
         let mut reply = Reply::default();
         loop {
@@ -121,7 +121,7 @@ impl Client {
         }
     }
 
-    /// All messages up to the next ReadyForQuery.
+    /// Reads all messages up to the next ReadyForQuery.
     pub(super) fn reply(&mut self) -> Result<Reply, Failure> {
         let mut reply = Reply::default();
         while !self.with_message(|message| reply.take(&message))? {}
@@ -129,7 +129,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// Reads the next message and gives it away before the next one is received.
+    /// Reads the next message and passes it to the closure before another is received.
     pub(super) fn with_message<T>(
         &mut self,
         read: impl FnOnce(Message<'_>) -> Result<T, Failure>,
@@ -155,12 +155,12 @@ impl Client {
         self.socket.send(bytes)
     }
 
-    /// From now on an answer may take so long; returns how long it could until now.
+    /// Sets the limit for answers and returns the previous one.
     pub(super) fn limit(&mut self, limit: Duration) -> Duration {
         self.socket.set_limit(limit)
     }
 
-    /// Asks, over a connection of its own, that what runs in this session be cancelled.
+    /// Sends a cancel request for this session over a separate connection.
     pub(super) fn cancel(&self) -> Result<(), Failure> {
         let Some((process, secret)) = &self.key else {
             return Err(Failure::Broken(
@@ -176,19 +176,19 @@ impl Client {
         let limit = self.socket.limit();
         let mut other = Socket::reach(self.socket.address, limit)?;
         other.send(&packet)?;
-        // It is closed when the request was passed on.
+        // The connection is closed after the request was forwarded.
         match other.receive(Instant::now() + limit) {
             Err(Failure::Lost(_)) => Ok(()),
             other => other,
         }
     }
 
-    /// Leaves without a word: the connection is reset, or merely closed.
+    /// Disconnects without Terminate: by a reset or a close.
     pub(super) fn vanish(self, by_reset: bool) {
         self.socket.vanish(by_reset);
     }
 
-    /// Leaves as clients do.
+    /// Disconnects with Terminate.
     pub(super) fn quit(mut self) {
         let mut packet = Vec::new();
         build::terminate(&mut packet);
@@ -196,7 +196,7 @@ impl Client {
     }
 }
 
-/// A CopyData message.
+/// Writes a CopyData message.
 pub(super) fn copy_data(out: &mut Vec<u8>, data: &[u8]) {
     let length = u32::try_from(data.len() + 4).expect("a test's data are short");
     out.push(b'd');

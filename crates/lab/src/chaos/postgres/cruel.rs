@@ -1,4 +1,5 @@
-//! Clients that leave in the middle: of a query, a COPY, a pipeline, a transaction, a message.
+//! Clients that disconnect in the middle of a query, a COPY, a pipeline, a transaction or a
+//! message.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -44,7 +45,7 @@ fn leave_query(
     Ok(())
 }
 
-/// Nothing of it may ever be there.
+/// Disconnects during COPY; none of its rows may be committed.
 fn leave_copy_in(
     stage: &TestBed,
     mut client: Client,
@@ -120,7 +121,7 @@ fn leave_pipeline(
     Ok(())
 }
 
-/// Nothing of it may ever be there.
+/// Disconnects during a transaction; none of its rows may be committed.
 fn leave_transaction(
     _: &TestBed,
     mut client: Client,
@@ -166,7 +167,8 @@ fn leave_message(
     Ok(())
 }
 
-/// Whoever gets this server connection next must find none of it.
+/// Disconnects and leaves session state; the next session on this server connection must find none
+/// of it.
 fn leave_state(
     _: &TestBed,
     mut client: Client,
@@ -194,7 +196,7 @@ fn leave_state(
     Ok(())
 }
 
-/// Its own query must be cancelled, and nobody else's: whoever else is, says so.
+/// Cancels its own query, and no other: another session reports an unexpected cancel.
 fn cancel(
     stage: &TestBed,
     mut client: Client,
@@ -208,7 +210,7 @@ fn cancel(
         client.cancel()?;
         match client.reply().and_then(Reply::good) {
             Err(Failure::Refused(_)) => break,
-            // A server that has not begun with the query takes no notice.
+            // A server that has not begun the query ignores the cancel.
             Err(Failure::Late(_)) => {}
             Err(other) => return Err(other),
             Ok(_) => {
@@ -220,7 +222,7 @@ fn cancel(
     }
     client.limit(limit);
     client.query("SELECT 1")?;
-    // A cancel that comes late is nobody's.
+    // A late cancel must have no effect.
     if chance.below(2) == 0 {
         client.cancel()?;
     }
@@ -239,7 +241,7 @@ fn leave_at_once(
     Ok(())
 }
 
-/// With a connection of its own: the one it was given is logged in already.
+/// Disconnects during login, on a separate connection: the given one is already logged in.
 fn leave_login(
     stage: &TestBed,
     other: Client,

@@ -1,4 +1,4 @@
-//! What a server says between two ReadyForQuery messages.
+//! Represents a server's reply between two ReadyForQuery messages.
 
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::{ErrorReport, Message, values};
@@ -6,21 +6,21 @@ use evenkeel_wire::postgres::backend::{ErrorReport, Message, values};
 use crate::chaos::client::{Row, Rows};
 use crate::chaos::failure::{Failure, Means, SqlError};
 
-/// All of one reply.
+/// One complete reply.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     pub(super) rows: Rows,
-    /// What CommandComplete said, for each statement.
+    /// Command tag of CommandComplete, for each statement.
     pub(super) tags: Vec<String>,
     pub(super) error: Option<SqlError>,
-    /// Channels of notifications that came.
+    /// Channels of received notifications.
     pub(super) notified: Vec<String>,
     pub(super) status: Option<TransactionStatus>,
     pub(super) key: Option<(u32, Vec<u8>)>,
 }
 
 impl Reply {
-    /// The reply as it should be; an error of the server is a failure.
+    /// Returns the reply, or a failure if it contains an error.
     pub(super) fn good(self) -> Result<Reply, Failure> {
         match self.error {
             Some(error) => Err(Failure::Refused(error)),
@@ -28,12 +28,12 @@ impl Reply {
         }
     }
 
-    /// The value in this row and column.
+    /// Returns the value in this row and column.
     pub(super) fn value(&self, row: usize, column: usize) -> Option<&str> {
         self.rows.value(row, column)
     }
 
-    /// Takes a message in; true at the last one.
+    /// Processes a message; returns true at the last one.
     pub(super) fn take(&mut self, message: &Message<'_>) -> Result<bool, Failure> {
         match message {
             Message::ReadyForQuery(status) => {
@@ -45,7 +45,7 @@ impl Reply {
             Message::Error(report) if report.is_fatal() => {
                 return Err(Failure::Ended(error(*report)));
             }
-            // The first says why; what follows it in a pipeline is skipped.
+            // The first error is the cause; a pipeline skips what follows.
             Message::Error(report) => self.error = self.error.take().or(Some(error(*report))),
             Message::Notification { channel, .. } => self.notified.push(text(channel)),
             Message::BackendKeyData { process, secret } => {
@@ -60,9 +60,10 @@ impl Reply {
 pub(super) fn error(report: ErrorReport<'_>) -> SqlError {
     let (code, text) = (text(&report.sqlstate().0), text(report.text()));
     let means = match code.as_str() {
-        // It has other reasons too: limits of the statement, conflicts of a standby.
+        // The code has other causes too: statement timeouts, conflicts on a standby.
         "57014" if text.contains("user request") => Means::Cancelled,
-        // It says it itself; class 08 are lost connections, 57P the operator's interventions.
+        // 40003 means completion unknown; class 08 are lost connections, 57P operator
+        // interventions.
         "40003" => Means::Doubtful,
         code if code.starts_with("08") || code.starts_with("57P") => Means::Doubtful,
         _ => Means::NotDone,

@@ -1,4 +1,4 @@
-//! The ways to write rows: as text, prepared, in a transaction, in a pipeline, by COPY.
+//! Methods of writing rows: as text, prepared, in a transaction, in a pipeline, by COPY.
 
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::frontend::Target;
@@ -39,7 +39,7 @@ fn text(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     check(doing, &reply, 0, ids[0])
 }
 
-/// One implicit transaction.
+/// Writes several rows in one implicit transaction.
 fn statements(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let text: Vec<String> = ids.iter().map(|id| insert(doing, *id)).collect();
     let reply = doing.session.client.query(&text.join("; "))?;
@@ -78,7 +78,7 @@ fn prepared(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     check(doing, &reply, 0, id)
 }
 
-/// Each insert with a Sync of its own, all sent before the first is answered.
+/// Sends several inserts, each with its own Sync, before the first answer.
 fn pipeline(doing: &mut Doing<'_>, ids: &[u64]) -> Vec<Written> {
     let mut packet = Vec::new();
     for id in ids {
@@ -123,12 +123,12 @@ fn insert(doing: &Doing<'_>, id: u64) -> String {
     format!("INSERT INTO chaos VALUES ({number}, {id}, '{tag}') RETURNING tag /* {tag} */")
 }
 
-/// The reply must be to this very insert.
+/// Checks that the reply is to this insert.
 fn check(doing: &Doing<'_>, reply: &Reply, row: usize, id: u64) -> Result<Key, Failure> {
     doing.check(id, reply.value(row, 0)).map(|()| None)
 }
 
-/// A query by the unnamed statement.
+/// Runs a query with the unnamed statement.
 pub(super) fn extended(client: &mut Client, text: &str) -> Result<Reply, Failure> {
     let mut packet = Vec::new();
     unnamed(&mut packet, text);

@@ -1,4 +1,4 @@
-//! What clients saw of what happened to the servers.
+//! Measures the effect of server events on clients.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,23 +7,24 @@ use std::time::{Duration, SystemTime};
 use crate::chaos::fault_schedule::{Event, Happened};
 use crate::chaos::observations::{Attempt, Content, Outcome, Step, between};
 
-/// From a writable primary to writes through what stands in front.
+/// Limit from a writable primary to the first write through the pooler.
 const REACTION_BAR: Duration = Duration::from_secs(1);
-/// How long all readers together may be without an answer while the primary changes.
+/// Limit for all readers together to be without an answer during a change of primary.
 const READ_PAUSE_BAR: Duration = Duration::from_millis(500);
-/// Slow steps that are told of each event.
+/// Number of slow steps that are listed for each event.
 const SLOW_SHOWN: usize = 3;
 
-/// What clients saw of one event.
+/// Effect of one event on clients.
 #[derive(Clone, Debug)]
 pub struct Outage {
-    /// What happened.
+    /// The event.
     pub event: String,
-    /// From a writable primary to the first acknowledged write; `None` where it always was one.
+    /// Time from a writable primary to the first acknowledged write; `None` if the primary always
+    /// was writable.
     pub reaction: Option<Duration>,
-    /// The longest time from a writer's first error to its next success.
+    /// Longest time from a writer's first error to its next success.
     pub errors: Duration,
-    /// The longest time that a writer was without an acknowledged write.
+    /// Longest time of a writer without an acknowledged write.
     pub pause: Duration,
     /// Writes that failed.
     pub failed_writes: usize,
@@ -31,23 +32,24 @@ pub struct Outage {
     pub failed_reads: usize,
     /// The longest read.
     pub read: Duration,
-    /// The longest time in which no reader at all was answered.
+    /// Longest time in which no reader at all received an answer.
     pub read_pause: Duration,
-    /// What took writers longest, if it took long.
+    /// The writers' slowest steps, if slow.
     pub slow: Vec<String>,
-    /// Whether another server took the writes afterwards.
+    /// True if another server accepted the writes afterwards.
     pub is_change: bool,
 }
 
 impl Outage {
-    /// Whether it was a change of primary that took too long.
+    /// Returns whether the event was a change of primary that took too long.
     pub(super) fn is_late(&self) -> bool {
         let in_time = self.reaction.is_some_and(|took| took <= REACTION_BAR);
         self.is_change && !(in_time && self.read_pause <= READ_PAUSE_BAR)
     }
 }
 
-/// An event's time goes on until the next one begins, or the last write was tried.
+/// Computes the outages. An event lasts until the next one begins, or until the last attempted
+/// write.
 pub(super) fn outages(content: &Content, happened: &[Happened]) -> Vec<Outage> {
     let next = happened.iter().skip(1).map(|next| next.begun);
     let attempts = content.attempts.iter().map(|attempt| attempt.ended);
@@ -110,7 +112,7 @@ fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
     }
 }
 
-/// In words, the longest first.
+/// Formats the slowest steps, the longest first.
 fn slowest<'a>(steps: impl Iterator<Item = &'a Step>, one: &Happened) -> Vec<String> {
     let took = |step: &Step| between(step.begun, step.ended).as_millis();
     let mut steps: Vec<&Step> = steps.collect();
@@ -123,7 +125,7 @@ fn slowest<'a>(steps: impl Iterator<Item = &'a Step>, one: &Happened) -> Vec<Str
     told.collect()
 }
 
-/// The longest time from a first error to the next success.
+/// Returns the longest time from a first error to the next success.
 fn error_span<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> Duration {
     let (mut longest, mut first_error) = (Duration::ZERO, None);
     for attempt in attempts {
@@ -139,7 +141,7 @@ fn error_span<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> Duration {
     longest
 }
 
-/// The longest time between two of these instants, the first of them being the beginning.
+/// Returns the longest time between two successive instants, starting with `begun`.
 fn longest_pause(begun: SystemTime, instants: impl Iterator<Item = SystemTime>) -> Duration {
     let (mut longest, mut last) = (Duration::ZERO, begun);
     for instant in instants {

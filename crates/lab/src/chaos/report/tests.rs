@@ -1,4 +1,4 @@
-//! Tests of what is made of notes and rows.
+//! Tests of the evaluation of observations and rows.
 
 use super::*;
 use crate::chaos::fault_schedule::Event;

@@ -1,4 +1,4 @@
-//! What `evenkeel events` tells of a change of primary.
+//! Reads the events of a change of primary from `evenkeel events`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use evenkeel_lab::scenario::How;
 use evenkeel_lab::{Balancer, Server};
 use serde_json::Value;
 
-/// All events after this id, oldest first.
+/// Returns all events after this id, oldest first.
 pub(super) fn after(balancer: &Balancer, id: u64) -> Result<Vec<Value>> {
     let output = balancer.command(&["events", "--json"])?;
     let text = String::from_utf8(output.stdout)?;
@@ -23,7 +23,7 @@ pub(super) fn last_id(balancer: &Balancer) -> Result<u64> {
     Ok(last.unwrap_or(0))
 }
 
-/// The steps of a change that are not told.
+/// Returns the steps of a change that have no event.
 pub(super) fn missing(events: &[Value], old: &Server, new: &Server, how: How) -> Vec<String> {
     let (old, new) = (&old.name, &new.name);
     let mut steps = vec![
@@ -44,7 +44,7 @@ pub(super) fn missing(events: &[Value], old: &Server, new: &Server, how: How) ->
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-/// An event, with its time relative to the instant when there was a writable primary.
+/// Formats an event, with its time relative to the first moment of a writable primary.
 pub(super) fn line(event: &Value, writable_at: SystemTime) -> String {
     let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
     let at = UNIX_EPOCH + Duration::from_millis(event["at_unix_ms"].as_u64().unwrap_or(0));

@@ -1,4 +1,4 @@
-//! Evenkeel in front of a cluster, with a writer and a reader that go on all the time.
+//! Sets up Evenkeel in front of a cluster, with a permanent writer and reader.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -11,14 +11,14 @@ use evenkeel_lab::{
 };
 use serde_json::Value;
 
-/// How long anything may take that is not measured: a rejoin of a node, for example.
+/// Limit for steps that are not measured, for example a node's rejoin.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Writes that succeed before and after a change.
+/// Successful writes required before and after a change.
 const CALM_WRITES: usize = 30;
 
 pub(super) struct Rig {
-    // In the order in which they end.
+    // Fields in the order in which they are dropped.
     pub(super) writer: WriteProbe,
     pub(super) reader: ReadProbe,
     pub(super) balancer: Balancer,
@@ -42,7 +42,7 @@ impl Rig {
         })
     }
 
-    /// Waits until the cluster is whole and writes go on; the answer is who takes them.
+    /// Waits until the cluster is complete and writes continue; returns the primary.
     pub(super) fn settle(&self) -> Result<&Server> {
         let primary = settled(&self.balancer, &self.scene)
             .with_context(|| format!("Evenkeel said:\n{}", self.balancer.log()))?;
@@ -61,14 +61,14 @@ impl Rig {
         .with_context(|| format!("Evenkeel said:\n{}", self.balancer.log()))
     }
 
-    /// Who takes the writes, as Evenkeel sees it.
+    /// Returns the primary that Evenkeel reports.
     pub(super) fn primary(&self) -> Result<&Server> {
         let status = self.balancer.status()?;
         let name = status["clusters"][0]["primary"].as_str();
         self.scene.named(name.context("there is no primary")?)
     }
 
-    /// The reads that were begun from then on and failed, and how many there were.
+    /// Returns the number of reads begun since `instant`, and those that failed.
     pub(super) fn reads_since(&self, instant: SystemTime) -> (usize, Vec<Reading>) {
         let mut readings = self.reader.so_far();
         readings.retain(|reading| reading.begun >= instant);
@@ -84,7 +84,7 @@ impl Rig {
     }
 }
 
-/// Waits until one server is the primary and all others are replicas, up and used.
+/// Waits until one server is the primary and all others are replicas, up and in use.
 fn settled(balancer: &Balancer, scene: &Scenario) -> Result<String> {
     eventually(LIMIT, "one primary and two replicas", || {
         let status = balancer.status()?;

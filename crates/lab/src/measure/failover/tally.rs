@@ -1,4 +1,4 @@
-//! All trials of one kind, as a row of the table.
+//! Summarizes all trials of one kind as a row of the table.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Tally {
     }
 }
 
-/// Median and largest, in milliseconds.
+/// Returns the median and the maximum, in milliseconds.
 fn spread(mut values: Vec<Duration>) -> (u128, u128) {
     values.sort();
     let at = |index: usize| values.get(index).map_or(0, Duration::as_millis);

@@ -1,4 +1,4 @@
-//! One change of primary, from calm to calm.
+//! Runs one change of primary, from calm to calm.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -12,28 +12,28 @@ use evenkeel_lab::write_probe::{Attempt, Verification, WriteLog};
 use super::rig::Rig;
 use super::{BAR_MS, events};
 
-/// What became of it.
+/// Result of a trial.
 pub(super) struct Trial {
-    /// From a writable primary to the first write that it acknowledged through Evenkeel.
+    /// Time from a writable primary to the first write that it acknowledged through Evenkeel.
     pub(super) reaction: Duration,
-    /// From the first failed write to the next acknowledged one.
+    /// Time from the first failed write to the next acknowledged one.
     pub(super) outage: Duration,
-    /// Acknowledged by the old primary just before it died, and never replicated.
+    /// Writes that the old primary acknowledged just before its death and never replicated.
     pub(super) left_behind: usize,
     pub(super) lost: usize,
     pub(super) doubled: usize,
-    /// There though they were refused.
+    /// Rows that exist although their writes were refused.
     pub(super) unexpected: usize,
-    /// Writes that a server took after another had taken over.
+    /// Writes that a server accepted after another had taken over.
     pub(super) interleaved: usize,
     pub(super) reads: usize,
     pub(super) failed_reads: Vec<String>,
     pub(super) untold: Vec<String>,
-    /// What Evenkeel told of it.
+    /// Events of Evenkeel.
     story: Vec<String>,
 }
 
-/// Writes that were under way when a server died may be acknowledged and not yet replicated.
+/// Time before a server's death in which acknowledged writes may not be replicated yet.
 const REPLICATION_DELAY: Duration = Duration::from_secs(2);
 
 impl Rig {
@@ -75,7 +75,8 @@ impl Rig {
     }
 }
 
-/// When the new primary's first write was acknowledged, and how many the old one took after it.
+/// Returns when the new primary's first write was acknowledged, and how many the old one accepted
+/// after it.
 fn takeover(
     log: &WriteLog,
     rows: &[(u64, u16)],
@@ -98,7 +99,7 @@ fn takeover(
         .filter(|one| one.ended >= change.begun);
     let first = taken.next().context("no write reached the new primary")?;
     let last_of_old = acknowledged().rfind(by(old));
-    // As long as the old one acknowledged, nobody waited for the new one.
+    // While the old primary still acknowledged, no client waited for the new one.
     let from = last_of_old.map_or(change.writable_at, |last| {
         last.ended.max(change.writable_at)
     });
@@ -109,7 +110,7 @@ fn takeover(
     Ok((reaction, interleaved(of_trial.collect())))
 }
 
-/// Writes that a server took after another one had taken over from it.
+/// Returns the number of writes that a server accepted after another had taken over from it.
 fn interleaved(mut ports: Vec<(u64, u16)>) -> usize {
     ports.sort_unstable();
     let mut seen: Vec<u16> = Vec::new();
@@ -132,7 +133,7 @@ fn interleaved(mut ports: Vec<(u64, u16)>) -> usize {
     count
 }
 
-/// The primary of a cluster that replicates asynchronously takes its last writes to its grave.
+/// Returns the number of acknowledged writes lost with the primary of an asynchronous cluster.
 fn left_behind(log: &WriteLog, seen: &Verification, change: &Change, how: How) -> usize {
     let at_death = |one: &&Attempt| {
         let dies = one.ended >= change.begun - REPLICATION_DELAY && one.begun <= change.writable_at;
@@ -141,7 +142,7 @@ fn left_behind(log: &WriteLog, seen: &Verification, change: &Change, how: How) -
     log.attempts.iter().filter(at_death).count()
 }
 
-/// Later ones are of the old server's return.
+/// Returns the longest outage before `until`; later ones belong to the old server's return.
 fn outage(log: &WriteLog, since: SystemTime, until: SystemTime) -> Duration {
     let mut outages = log.outages();
     outages.retain(|outage| (since..=until).contains(&outage.first_error));
@@ -191,7 +192,7 @@ impl Trial {
     }
 }
 
-/// When, relative to a writable primary, and why.
+/// Formats the time of a failure, relative to a writable primary, and its reason.
 fn failure(reading: Reading, writable_at: SystemTime) -> String {
     let at = events::after_ms(reading.begun, writable_at);
     let took = reading

@@ -1,10 +1,11 @@
-//! What of a fault could not be tried.
+//! Checks the faults of an experiment for trials that are impossible.
 
 use anyhow::{Result, bail};
 
 use super::super::{Fault, How, Part, ServerKind, Victim};
 
-/// In hundredths of a second, as VRRP 3 sends it in 12 bits.
+/// Range of the advertisement interval in ms: VRRP 3 sends it in hundredths of a second, in 12
+/// bits.
 const ADVERT_MS: std::ops::RangeInclusive<u32> = 10..=40_950;
 
 pub(super) fn check_fault(fault: &Fault, part: &Part) -> Result<()> {

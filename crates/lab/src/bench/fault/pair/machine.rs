@@ -1,4 +1,4 @@
-//! One of the two: a network namespace with a balancer and the Keepalived beside it.
+//! One machine of a pair: a network namespace with a balancer and its Keepalived.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ pub(super) struct Machine<'a> {
     target: &'a Target,
     port: u16,
     shared: Ipv4Addr,
-    /// Nothing while it does not run.
+    /// The running balancer; `None` while it does not run.
     front: Option<Box<Front>>,
     keepalived: Keepalived,
     link: Link,
-    /// Kept until the balancer has ended.
+    /// Keeps the servers alive until the balancer has ended.
     servers: Rc<Topology>,
 }
 
 impl<'a> Machine<'a> {
-    /// Both are up; who has the address shows later.
+    /// Starts the balancer and Keepalived, without waiting for the address.
     pub(super) fn start(
         target: &'a Target,
         servers: &Rc<Topology>,
@@ -60,14 +60,15 @@ impl<'a> Machine<'a> {
         self.keepalived.log_tail()
     }
 
-    /// Nothing leaves it any more, not even a reset of a connection; then all that runs in it ends.
+    /// Cuts the network off first, so that not even a connection reset leaves it, then kills all
+    /// its processes.
     pub(super) fn die(&mut self) -> Result<()> {
         self.link.cut_off()?;
         self.keepalived.kill()?;
         self.crash()
     }
 
-    /// The balancer ends as by `kill -9`, and nothing else.
+    /// Kills the balancer's process as `kill -9` does, and nothing else.
     pub(super) fn crash(&mut self) -> Result<()> {
         match &self.front {
             Some(front) => front.kill(),
@@ -75,12 +76,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Its Keepalived is asked to end.
+    /// Stops Keepalived cleanly.
     pub(super) fn hand_over(&self) -> Result<()> {
         self.keepalived.stop()
     }
 
-    /// As after a start of the machine: without the address, joined, with all that ought to run.
+    /// Restores the state after a boot: without the address, connected, with all its programs
+    /// running.
     pub(super) fn come_back(&mut self) -> Result<()> {
         if !self.keepalived.is_running() {
             self.link.forget_address(self.shared);

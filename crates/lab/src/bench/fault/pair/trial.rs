@@ -1,4 +1,4 @@
-//! One trial of a pair, from calm to calm.
+//! Runs one trial of a pair, from calm to calm.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,11 +13,11 @@ use crate::eventually;
 use crate::network::Arrival;
 use crate::web_probe::{self, Gap, Try, WebProbe, WebProbeOptions};
 
-/// Answers in a row before and after a fault.
+/// Successive answers required before and after a fault.
 const CALM_ANSWERS: usize = 30;
-/// Failures that last longer, but for the outage itself, are worth a note.
+/// Length of failures beyond the outage itself from which a note is added.
 const DISTURBANCE: Duration = Duration::from_millis(100);
-/// How long the answers may take to come back.
+/// Limit for the answers to return.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Trial<'a, 'p> {
@@ -25,12 +25,12 @@ pub(super) struct Trial<'a, 'p> {
     pub(super) fault: &'a Fault,
 }
 
-/// The instants of a trial.
+/// The times of a trial's events.
 struct Course {
     begun: SystemTime,
-    /// When the standby had the address; nothing if it never came.
+    /// Time at which the standby had the address; `None` if it never did.
     moved: Option<SystemTime>,
-    /// Until when an outage is one of the fault, and not of the return.
+    /// End of the interval in which outages count as the fault's and not the repair's.
     until: SystemTime,
     is_back: bool,
 }
@@ -81,7 +81,7 @@ impl Trial<'_, '_> {
     }
 }
 
-/// What clients saw of it.
+/// Computes the outage that clients saw.
 fn trial(tries: &[Try], course: &Course) -> FaultTrial {
     let begun = course.begun;
     let answered = tries.iter().filter(|one| one.failure.is_none()).count();
@@ -110,8 +110,8 @@ fn trial(tries: &[Try], course: &Course) -> FaultTrial {
     trial
 }
 
-/// The longest of the fault's, without those of the return; a try that was under way when the
-/// fault came is one of the fault's.
+/// Returns the longest outage of the fault, without those of the repair. A try that was in flight
+/// at the fault belongs to the fault.
 fn outage(tries: &[Try], course: &Course) -> Option<Gap> {
     let concerned: Vec<Try> = tries
         .iter()
@@ -126,7 +126,7 @@ fn outage(tries: &[Try], course: &Course) -> Option<Gap> {
     })
 }
 
-/// When else tries failed for a time.
+/// Returns in which other phase tries failed for a notable time.
 fn beside(tries: &[Try], course: &Course) -> Option<&'static str> {
     let is_long = |gap: &Gap| {
         let end = gap.first_success.unwrap_or(gap.first_error);
@@ -144,7 +144,7 @@ fn beside(tries: &[Try], course: &Course) -> Option<&'static str> {
     })
 }
 
-/// Waits until the last tries, and enough of them that were due since then, were answered.
+/// Waits until enough of the tries due since `since` were answered, including the last ones.
 fn calm(probe: &WebProbe, since: SystemTime) -> Result<()> {
     eventually(RETURN_LIMIT, "answers in a row", || {
         let tries = probe.so_far();
@@ -164,7 +164,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_millis(ms)
     }
 
-    /// A try each 10 ms from 0 to 1000, of which those fail that are due within one of these.
+    /// A try each 10 ms from 0 to 1000; tries due within one of `failing` fail.
     fn tries(failing: &[(u64, u64)]) -> Vec<Try> {
         let one = |due: u64| {
             let fails = failing
@@ -194,7 +194,7 @@ mod tests {
             until: at(700),
             ..COURSE
         };
-        // The first was under way when the fault came, the last ones are of the return.
+        // The first failing try was in flight at the fault; the last ones belong to the repair.
         let seen = trial(&tries(&[(100, 310), (710, 990)]), &course);
         assert_eq!(
             (seen.first_error_ms, seen.first_success_ms),

@@ -1,4 +1,4 @@
-//! One trial, from calm to calm.
+//! Runs one trial of a cluster's servers, from calm to calm.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,11 +14,11 @@ use crate::scenario::{self, Change};
 use crate::write_probe::{Outage, WriteLog};
 use crate::{Scenario, Server, WriteProbe, WriteProbeOptions, eventually};
 
-/// Writes that succeed before and after a fault.
+/// Successful writes required before and after a fault.
 const CALM_WRITES: usize = 30;
-/// How long the writes may take to come back.
+/// Limit for the writes to return.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
-/// How long a secondary is away.
+/// Downtime of a secondary.
 const AWAY: Duration = Duration::from_millis(1500);
 
 pub(super) struct Trial<'a> {
@@ -36,7 +36,7 @@ impl Trial<'_> {
             .first()
             .context("the target has no port for writes")?;
         let options = WriteProbeOptions::new(self.scene.kind.driver(), address);
-        // A balancer that was just started may not know the primary yet.
+        // A balancer that has just started may not know the primary yet.
         let probe = eventually(RETURN_LIMIT, "a first write", || {
             Ok(WriteProbe::start(options).ok())
         })?;
@@ -68,7 +68,8 @@ impl Trial<'_> {
         })
     }
 
-    /// Balancers that know no cluster send the writes to a former primary once it is there again.
+    /// Returns the note for balancers without cluster support, which send the writes to a former
+    /// primary after its return.
     fn note_of_return(&self) -> String {
         format!(
             "{}, {}: after the server's return writes failed again, until the first server was \
@@ -113,11 +114,11 @@ impl Trial<'_> {
         })
     }
 
-    /// What the servers have of the writes that were acknowledged.
+    /// Compares the servers' rows with the acknowledged writes.
     fn verified(&self, log: &WriteLog, returned: &Server) -> Result<FaultTrial> {
         let seen = log.verify(&self.scene.writer()?)?;
         let acknowledged = log.acknowledged().len();
-        // The one that was away is one of them again, and has what the others have.
+        // The server that was down is a member again and has the rows of the others.
         let behind = log
             .verify(returned)?
             .lost
@@ -134,7 +135,7 @@ impl Trial<'_> {
         })
     }
 
-    /// What Evenkeel has told so far; nothing of others.
+    /// Returns the events that Evenkeel has reported; empty for other balancers.
     fn events(&self) -> Vec<Value> {
         let balancer = self.front.evenkeel();
         let output = balancer.and_then(|one| one.command(&["events", "--json"]).ok());
@@ -145,7 +146,7 @@ impl Trial<'_> {
             .collect()
     }
 
-    /// The outage of a primary, cut at the instants that are known.
+    /// Splits the outage of a primary into steps at the known times.
     fn steps(
         &self,
         change: &Change,
@@ -179,7 +180,8 @@ impl Trial<'_> {
     }
 }
 
-/// The longest after the fault and before the server's return; one without an end is that.
+/// Returns the longest outage between the fault and the server's return. An outage without an end
+/// counts as longest.
 fn outage(log: &WriteLog, change: &Change, until: SystemTime) -> Option<Outage> {
     let mut outages = log.outages();
     outages.retain(|one| (change.begun..=until).contains(&one.first_error));
@@ -190,7 +192,7 @@ fn outage(log: &WriteLog, change: &Change, until: SystemTime) -> Option<Outage> 
     })
 }
 
-/// Waits until enough writes that were begun since then have succeeded.
+/// Waits until enough writes begun after `since` have succeeded.
 fn calm(probe: &WriteProbe, since: SystemTime) -> Result<()> {
     eventually(RETURN_LIMIT, "acknowledged writes", || {
         let log = probe.so_far();

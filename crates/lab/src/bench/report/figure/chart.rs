@@ -1,4 +1,4 @@
-//! What all figures are drawn on: an area, its axes with their units, texts and markers in pixels.
+//! Common base of all figures: an area, axes with units, texts and markers in pixels.
 
 use std::ops::Range;
 
@@ -14,20 +14,22 @@ use super::palette::{AXIS, GRID, Ink, MUTED, Marker, PAPER, TEXT};
 use crate::bench::report::html::Svg;
 use crate::bench::report::number::on_axis;
 
-/// The library places things on whole pixels: with two of them to one of the page, lines lie right.
+/// Drawing pixels per page pixel: the library places items on whole pixels, and two per page pixel
+/// place lines exactly.
 pub(in crate::bench::report) const SCALE: i32 = 2;
-/// Of a figure on the page.
+/// Width of a figure on the page.
 pub(super) const WIDTH: i32 = 620;
 pub(super) const TEXT_SIZE: f64 = 12.0;
-/// The library divides by this what it is told; it holds for the fonts it measured.
+/// Divisor that the library applies to text sizes; it holds for the fonts that the library
+/// measured.
 const FONT_FACTOR: f64 = 1.24;
-/// Of a letter, in parts of the text's size; a guess on the wide side.
+/// Width of a letter as a fraction of the text's size; a generous estimate.
 const LETTER_WIDTH: f64 = 0.57;
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Chart<'b, 'a> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 
-/// Draws a figure of this size in pixels of the page.
+/// Draws a figure of this height in page pixels.
 pub(super) fn drawing(height: i32, draw: impl FnOnce(&Area) -> Result<()>) -> Result<Svg> {
     let mut svg = String::new();
     let size = ((WIDTH * SCALE) as u32, (height * SCALE) as u32);
@@ -39,7 +41,7 @@ pub(super) fn drawing(height: i32, draw: impl FnOnce(&Area) -> Result<()>) -> Re
     Ok(Svg(svg))
 }
 
-/// One axis: what it spans, where its labels stand, what it says.
+/// An axis: its range, the positions of its labels, its title.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     pub(super) range: Range<f64>,
@@ -50,12 +52,12 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From nothing to a round number above this.
+    /// Returns an axis from zero to a round number above `most`.
     pub(super) fn from_zero(most: f64, label: &str) -> Axis {
         Axis::rising(most, label, 5.0)
     }
 
-    /// The same with fewer labels, for the width of a row beside its name and number.
+    /// Returns an axis from zero with fewer labels, for a row beside its name and number.
     pub(super) fn across(most: f64, label: &str) -> Axis {
         Axis::rising(most, label, 3.5)
     }
@@ -72,7 +74,7 @@ impl Axis {
         }
     }
 
-    /// The points of a sweep; where they stand too close to one another, some have no label.
+    /// Returns an axis with the points of a sweep. Points too close to each other have no label.
     pub(super) fn of_points(points: &[f64], pixels: i32, label: &str) -> Axis {
         let (least, most) = (points[0], points[points.len() - 1]);
         let margin = ((most - least) * 0.03).max(most * 0.01).max(1e-9);
@@ -80,7 +82,7 @@ impl Axis {
         let pixel = (range.end - range.start) / f64::from(pixels);
         let mut ticks: Vec<f64> = Vec::new();
         for point in points {
-            // The last point is always named.
+            // The last point always has a label.
             let room = 30.0 * pixel;
             let free = ticks.last().is_none_or(|last| point - last >= room);
             if free && (*point == most || most - point >= room) {
@@ -100,7 +102,7 @@ impl Axis {
         }
     }
 
-    /// Rows of this number, without labels: the first is the uppermost.
+    /// Returns an axis of rows without labels; the first row is at the top.
     pub(super) fn rows(count: usize) -> Axis {
         Axis {
             range: count as f64..0.0,
@@ -111,7 +113,7 @@ impl Axis {
         }
     }
 
-    /// Behind each number.
+    /// Sets the unit that follows each number.
     pub(super) fn with_unit(mut self, unit: &'static str) -> Axis {
         self.unit = unit;
         self
@@ -146,7 +148,7 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// A round step that gives about so many labels.
+/// Returns a round step that gives about `labels` labels.
 fn step(span: f64, labels: f64) -> f64 {
     let rough = span / labels;
     let magnitude = 10f64.powf(rough.log10().floor());
@@ -155,7 +157,7 @@ fn step(span: f64, labels: f64) -> f64 {
     fitting.unwrap_or(10.0) * magnitude
 }
 
-/// The room around the plot, in pixels of the page.
+/// The margins around the plot, in page pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) left: i32,
@@ -164,7 +166,7 @@ pub(super) struct Frame {
     pub(super) bottom: i32,
 }
 
-/// Axes with their labels and units and a quiet grid.
+/// Draws axes with labels, units and a light grid.
 pub(super) fn chart<'b, 'a>(
     area: &'b Area<'a>,
     frame: Frame,
@@ -199,7 +201,7 @@ pub(super) fn chart<'b, 'a>(
     Ok(chart)
 }
 
-/// How a text stands.
+/// Style of a text.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
     pub(super) ink: Ink,
@@ -229,7 +231,7 @@ impl Style {
     }
 }
 
-/// A text at a place in pixels of the page, its middle at that height.
+/// Draws a text at a position in page pixels, vertically centered.
 pub(super) fn text(area: &Area, (x, y): (i32, i32), words: &str, style: Style) -> Result<()> {
     let size = style.size * FONT_FACTOR * f64::from(SCALE);
     let face = if style.is_bold {
@@ -244,12 +246,12 @@ pub(super) fn text(area: &Area, (x, y): (i32, i32), words: &str, style: Style) -
     Ok(())
 }
 
-/// How many pixels of the page a text takes, about.
+/// Returns the approximate width of a text in page pixels.
 pub(super) fn width_of(words: &str) -> i32 {
     (words.chars().count() as f64 * TEXT_SIZE * LETTER_WIDTH).ceil() as i32
 }
 
-/// At most so many pixels of a text.
+/// Shortens a text to a width of `pixels`.
 pub(super) fn cut(words: &str, pixels: i32) -> String {
     let fitting = (f64::from(pixels) / (TEXT_SIZE * LETTER_WIDTH)).floor() as usize;
     if words.chars().count() <= fitting {
@@ -259,12 +261,13 @@ pub(super) fn cut(words: &str, pixels: i32) -> String {
     kept.trim_end().to_owned() + "…"
 }
 
-/// The room for these labels beside a plot.
+/// Returns the width of these labels beside a plot.
 pub(super) fn room_for<'t>(labels: impl Iterator<Item = &'t str>, most: i32) -> i32 {
     labels.map(width_of).max().unwrap_or(0).min(most)
 }
 
-/// A marker at a place in pixels of the drawing, on a spot of paper so that lines do not hide it.
+/// Draws a marker at a position in drawing pixels, on a patch of background so that lines do not
+/// hide it.
 pub(super) fn marker(area: &Area, (x, y): (i32, i32), marker: Marker, ink: Ink) -> Result<()> {
     let (size, paint) = (4 * SCALE, ink.paint());
     let line = paint.stroke_width(2 * SCALE as u32);
@@ -296,7 +299,7 @@ pub(super) fn marker(area: &Area, (x, y): (i32, i32), marker: Marker, ink: Ink) 
     Ok(())
 }
 
-/// A line that is interrupted, or not, through places in pixels of the drawing.
+/// Draws a line, dashed or solid, through positions in drawing pixels.
 pub(super) fn line(
     area: &Area,
     places: &[(i32, i32)],
@@ -318,7 +321,7 @@ pub(super) fn line(
     Ok(())
 }
 
-/// The labels of rows, left of the plot.
+/// Draws the label of a row, left of the plot.
 pub(super) fn row_label(
     area: &Area,
     frame: Frame,

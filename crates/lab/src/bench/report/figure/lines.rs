@@ -1,4 +1,4 @@
-//! A metric over the sweep: one line per target with its band, named at its end.
+//! Draws a metric over the sweep: one line per target with its band, named at its end.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ struct Course {
     places: Vec<(f64, [f64; 3])>,
 }
 
-/// Medians, with a band from the least block to the most.
+/// Draws medians, with a band from minimum to maximum over the blocks.
 pub(super) fn medians(subject: &Subject, load: &Load) -> Result<Option<Svg>> {
     let courses = subject.each_target(|index, name| {
         let mut places = BTreeMap::new();
@@ -46,7 +46,7 @@ pub(super) fn medians(subject: &Subject, load: &Load) -> Result<Option<Svg>> {
     )
 }
 
-/// Per cent of the reference within each block, with the band of the interval.
+/// Draws per cent of the reference within each block, with the interval as a band.
 pub(super) fn percent(subject: &Subject, load: &Load) -> Result<Option<Svg>> {
     let Some(reference) = subject.reference(&load.name) else {
         return Ok(None);
@@ -94,7 +94,7 @@ fn draw(
         .collect();
     points.sort_by(f64::total_cmp);
     points.dedup();
-    // One point makes no line: its bars say it.
+    // A single point makes no line: the bars show it.
     if points.len() < 2 {
         return Ok(None);
     }
@@ -117,7 +117,7 @@ fn draw(
         for course in &courses {
             band(area, &chart, course, subject.looks[course.target])?;
         }
-        // What matters most is drawn last, over the others.
+        // The most important line is drawn last, over the others.
         courses.sort_by_key(|course| subject.looks[course.target].is_strong);
         for course in &courses {
             stroke(area, &chart, course, subject.looks[course.target])?;
@@ -127,7 +127,7 @@ fn draw(
     Ok(Some(svg))
 }
 
-/// A thin line across, at what counts as equal.
+/// Draws a thin horizontal line at the value that counts as equal.
 fn level(area: &Area, chart: &Chart, across: &Axis, value: f64) -> Result<()> {
     let ends = [across.range.start, across.range.end].map(|x| place(chart, (x, value)));
     chart::line(
@@ -163,7 +163,7 @@ fn stroke(area: &Area, chart: &Chart, course: &Course, look: Look) -> Result<()>
         look.dash,
         look.ink.paint().stroke_width(width),
     )?;
-    // Many points need no marks to be seen, only enough of them to tell the lines apart.
+    // Many points need only enough markers to distinguish the lines.
     let every = places.len().div_ceil(12);
     for (index, at) in places.iter().enumerate() {
         if index % every == 0 || index + 1 == places.len() {
@@ -173,7 +173,7 @@ fn stroke(area: &Area, chart: &Chart, course: &Course, look: Look) -> Result<()>
     Ok(())
 }
 
-/// Each line's name at its end, moved apart where ends lie close.
+/// Draws each line's name at its end; names of close ends are moved apart.
 fn name_ends(
     area: &Area,
     chart: &Chart,
@@ -207,8 +207,8 @@ fn name_ends(
     Ok(())
 }
 
-/// Heights at least a step apart and within limits, each as near to what it wants as its
-/// neighbours leave; the wanted ones rise.
+/// Returns heights at least `step` apart and within the limits, each as near as possible to the
+/// wanted one; `wanted` is ascending.
 fn apart(wanted: &[i32], step: i32, (from, until): (i32, i32)) -> Vec<i32> {
     let mut heights = wanted.to_vec();
     let mut free = from;

@@ -1,4 +1,4 @@
-//! Fault trials on a line of time: when writes failed, and what that time went into.
+//! Draws fault trials on a time line: the interval of failed writes, and its steps.
 
 use anyhow::Result;
 use plotters::prelude::*;
@@ -19,7 +19,7 @@ use crate::bench::statistics::{OutageSummary, outage};
 const FOOT: i32 = 44;
 const GAP: i32 = 14;
 const LABEL_MOST: i32 = 210;
-/// A trial's height; thinner where there are many.
+/// Height of a trial; smaller if there are many.
 const TRIAL: i32 = 9;
 const TRIAL_THIN: i32 = 6;
 const MANY: usize = 12;
@@ -27,7 +27,7 @@ const MANY: usize = 12;
 /// The trials of one target and scenario.
 struct Group<'t> {
     title: &'t str,
-    /// Below the title, where scenarios differ.
+    /// Scenario below the title, if scenarios differ.
     scenario: &'t str,
     is_strong: bool,
     trials: Vec<&'t FaultTrial>,
@@ -35,7 +35,7 @@ struct Group<'t> {
     height: i32,
 }
 
-/// One line per trial, in groups by target and scenario.
+/// Draws one line per trial, grouped by target and scenario.
 pub(super) fn timeline(subject: &Subject) -> Result<Option<Svg>> {
     let groups = groups(subject);
     let steps = step_names(&groups);
@@ -139,13 +139,13 @@ fn step_names(groups: &[Group]) -> Vec<String> {
     names
 }
 
-/// Where trials are drawn.
+/// Area of the trials.
 struct Timeline<'s, 'b, 'a> {
     area: &'s Area<'a>,
     chart: Chart<'b, 'a>,
     frame: Frame,
     steps: &'s [String],
-    /// Where the axis ends.
+    /// End of the axis in ms.
     edge_ms: f64,
 }
 
@@ -188,7 +188,7 @@ impl Timeline<'_, '_, '_> {
             let spot = Circle::new(middle, 2 * SCALE, AXIS.paint().filled());
             return Ok(self.area.draw(&spot)?);
         };
-        // Without an end it goes on to the edge.
+        // An outage without an end reaches the edge.
         let success_ms = trial.first_success_ms.unwrap_or(self.edge_ms);
         let unknown = if trial.steps.is_empty() {
             PARTS[1]
@@ -206,7 +206,7 @@ impl Timeline<'_, '_, '_> {
 
     fn bar(&self, (from, until): (f64, f64), (upper, lower): (i32, i32), ink: Ink) -> Result<()> {
         let left = self.at(from);
-        // What lasted no time is seen all the same.
+        // A step of no duration stays visible.
         let right = self.at(until).max(left + SCALE);
         let bar = Rectangle::new([(left, upper), (right, lower)], ink.paint().filled());
         Ok(self.area.draw(&bar)?)

@@ -1,11 +1,11 @@
-//! Who is drawn how: a hue for each program, a marker and a dash for each target, so that figures
-//! can be read in grey too; each colour has a sister for dark screens.
+//! Chooses colors, markers and dashes: one hue per program, one marker and dash per target, so that
+//! figures are readable in gray too. Each color has a variant for dark screens.
 
 use plotters::style::RGBColor;
 
 use crate::bench::outcome::Target;
 
-/// A colour on light paper and on a dark screen.
+/// A color on light paper and on a dark screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ink {
     pub(crate) light: (u8, u8, u8),
@@ -26,12 +26,12 @@ pub(super) const TEXT: Ink = ink(0x1f2328, 0xe6edf3);
 pub(super) const MUTED: Ink = ink(0x59636e, 0x9aa4af);
 pub(super) const GRID: Ink = ink(0xe1e4e8, 0x30363d);
 pub(super) const AXIS: Ink = ink(0x9ba3ac, 0x6b7580);
-/// Drawn under and between things, to keep them apart.
+/// Background, drawn under and between items to separate them.
 pub(super) const PAPER: Ink = ink(0xfefefe, 0x151b23);
 const DIRECT: Ink = ink(0x444c56, 0xc3cbd4);
 const EVENKEEL: Ink = ink(0x0b57d0, 0x79b8ff);
 
-/// Programs that are met often, so that they look the same in every report.
+/// Common programs with fixed colors, so that they look alike in every report.
 const KNOWN: [(&str, Ink); 8] = [
     ("haproxy", ink(0xbc4c00, 0xffa657)),
     ("nginx", ink(0x1a7f37, 0x57d477)),
@@ -48,8 +48,8 @@ const UNKNOWN: [Ink; 3] = [
     ink(0x7d4e00, 0xd9b06b),
 ];
 
-/// Parts of a whole, from dark to light on paper, then two more of another hue; texts on the first
-/// two are PAPER, on the others TEXT.
+/// Parts of a whole, from dark to light on paper, then two of another hue. Texts on the first two
+/// are in PAPER, on the others in TEXT.
 pub(super) const PARTS: [Ink; 7] = [
     ink(0x0a3d91, 0x79b8ff),
     ink(0x4f86d9, 0x4579b8),
@@ -60,17 +60,17 @@ pub(super) const PARTS: [Ink; 7] = [
     ink(0xe39a5f, 0xa8622b),
 ];
 
-/// What a target looks like in the figures of one experiment.
+/// Appearance of a target in the figures of one experiment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) ink: Ink,
     pub(super) marker: Marker,
-    /// Drawn and left out, in pixels; nothing is a whole line.
+    /// Lengths drawn and left out, in pixels; `None` means a solid line.
     pub(super) dash: Option<(i32, i32)>,
     pub(super) is_strong: bool,
 }
 
-/// The shape at each measured point.
+/// Shape at each measured point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marker {
     Disc,
@@ -91,10 +91,10 @@ const MARKERS: [Marker; 7] = [
     Marker::Cross,
     Marker::Plus,
 ];
-/// Of the first, second... target of one program.
+/// Dashes of the first, second and further targets of one program.
 const DASHES: [Option<(i32, i32)>; 4] = [None, Some((8, 4)), Some((3, 3)), Some((12, 3))];
 
-/// The look of each target, in their order.
+/// Returns the appearance of each target, in order.
 pub(super) fn looks(targets: &[Target]) -> Vec<Look> {
     let mut strangers: Vec<&str> = Vec::new();
     let mut looks = Vec::new();
@@ -134,14 +134,14 @@ fn ink_of<'a>(program: &'a str, strangers: &mut Vec<&'a str>) -> Ink {
 }
 
 impl Ink {
-    /// As it is drawn; [`dark_rules`] has it changed on dark screens.
+    /// Returns the color as drawn; [`dark_rules`] changes it on dark screens.
     pub(super) fn paint(self) -> RGBColor {
         let (red, green, blue) = self.light;
         RGBColor(red, green, blue)
     }
 }
 
-/// The style rules by which a browser changes the drawn colours for a dark screen.
+/// Returns the style rules that change the drawn colors on a dark screen.
 pub(crate) fn dark_rules() -> String {
     let fixed = [TEXT, MUTED, GRID, AXIS, PAPER, DIRECT, EVENKEEL];
     let known = KNOWN.iter().map(|(_, ink)| *ink);
@@ -153,7 +153,7 @@ pub(crate) fn dark_rules() -> String {
     .collect()
 }
 
-/// As the charting library writes it.
+/// Formats a color as the charting library does.
 fn hex((red, green, blue): (u8, u8, u8)) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }

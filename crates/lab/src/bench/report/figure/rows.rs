@@ -1,4 +1,4 @@
-//! Figures of rows: a bar, a share, an interval per target, its name on the left.
+//! Draws figures of rows: a bar, a share or an interval per target, with its name on the left.
 
 use anyhow::Result;
 use plotters::prelude::*;
@@ -21,14 +21,14 @@ const FOOT: i32 = 44;
 const LEGEND_LINE: i32 = 18;
 const LABEL_MOST: i32 = 226;
 
-/// A panel of rows: its heading, its axis, one row per target that has something to show.
+/// A panel: heading, axis, and one row per target with data.
 struct Panel<T> {
     heading: String,
     axis: Axis,
     rows: Vec<(usize, T)>,
 }
 
-/// Draws panels below one another; `row` draws one row at its middle height in the chart.
+/// Draws panels below each other; `row` draws one row at its middle height in the chart.
 fn panels<T>(
     subject: &Subject,
     panels: &[Panel<T>],
@@ -82,14 +82,14 @@ fn panels<T>(
     Ok(Some(svg))
 }
 
-/// Where a row is drawn.
+/// Area of a row.
 struct TestBed<'s, 'b, 'a> {
     area: &'s Area<'a>,
     chart: &'s Chart<'b, 'a>,
 }
 
 impl TestBed<'_, '_, '_> {
-    /// In pixels of this panel.
+    /// Converts chart coordinates to pixels of this panel.
     fn place(&self, x: f64, row: f64) -> (i32, i32) {
         let (x, y) = self.chart.plotting_area().map_coordinate(&(x, row));
         let (left, top) = self.area.get_base_pixel();
@@ -103,7 +103,7 @@ impl TestBed<'_, '_, '_> {
         Ok(())
     }
 
-    /// From the least to the most, with ends.
+    /// Draws a whisker from minimum to maximum, with end caps.
     fn whisker(&self, (least, most): (f64, f64), row: f64, ink: Ink) -> Result<()> {
         let (from, until) = (self.place(least, row), self.place(most, row));
         let style = ink.paint().stroke_width(3);
@@ -121,8 +121,8 @@ impl TestBed<'_, '_, '_> {
     }
 }
 
-/// Where each name of a legend stands: its line, and its left edge. Over the plot where there is
-/// room, over the labels too where it needs more, in several lines where that is not enough.
+/// Returns the line and left edge of each name in a legend. The legend is above the plot if it
+/// fits, extends over the labels if it is wider, and has several lines if necessary.
 fn legend_places(left: i32, legend: &[String]) -> Vec<(i32, i32)> {
     let width = |words: &String| 34 + width_of(words);
     let length: i32 = legend.iter().map(width).sum();
@@ -139,7 +139,7 @@ fn legend_places(left: i32, legend: &[String]) -> Vec<(i32, i32)> {
     places
 }
 
-/// The height that a legend takes.
+/// Returns the height of a legend.
 pub(super) fn legend_height(left: i32, legend: &[String]) -> i32 {
     let places = legend_places(left, legend);
     places
@@ -147,7 +147,7 @@ pub(super) fn legend_height(left: i32, legend: &[String]) -> i32 {
         .map_or(0, |(line, _)| HEADING + line * LEGEND_LINE)
 }
 
-/// What each part is called.
+/// Draws the legend: the names of the parts.
 pub(super) fn draw_legend(area: &Area, left: i32, legend: &[String]) -> Result<()> {
     let places = legend_places(left, legend);
     for (part, (words, (line, x))) in legend.iter().zip(places).enumerate() {
@@ -164,17 +164,18 @@ pub(super) fn draw_legend(area: &Area, left: i32, legend: &[String]) -> Result<(
     Ok(())
 }
 
-/// What a bar shows.
+/// Values that a bar shows.
 struct Bar {
     least: f64,
     median: f64,
     most: f64,
-    /// By the reference's, within blocks.
+    /// Ratio to the reference, within blocks.
     ratio: Option<Interval>,
 }
 
-/// One bar per target for each load: the median over the blocks of the mean over the points, a
-/// whisker from the least block to the most, and the ratio to the reference.
+/// Draws one bar per target for each load: the median over the blocks of the mean over the points.
+/// A whisker reaches from the minimum to the maximum block; the ratio to the reference is beside
+/// it.
 pub(super) fn bars(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     let figure = subject.figure;
     let panel = |load: &&Load| {
@@ -224,8 +225,8 @@ pub(super) fn bars(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     })
 }
 
-/// Each target's ratio to the reference, with its interval and the band that counts as no
-/// difference: a panel for each of the figure's points, or one where the reference is best.
+/// Draws each target's ratio to the reference, with its interval and the no-difference band. There
+/// is a panel for each of the figure's points, or one at the reference's best point.
 pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     let metric = subject.figure.metric;
     let panel = |load: &Load, reference: &str, point: f64| {
@@ -274,7 +275,7 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
     })
 }
 
-/// The points whose ratios are drawn.
+/// Returns the points whose ratios are drawn.
 fn ratio_points(subject: &Subject, load: &Load, reference: &str) -> Vec<f64> {
     let wanted = subject.figure.points;
     if wanted.is_none() {
@@ -286,7 +287,7 @@ fn ratio_points(subject: &Subject, load: &Load, reference: &str) -> Vec<f64> {
     points
 }
 
-/// How the requests were spread over the servers, and where even shares would meet.
+/// Draws the distribution of the requests over the servers, with marks for equal shares.
 pub(super) fn shares(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     let mut servers: Vec<String> = Vec::new();
     for share in subject.cells.iter().flat_map(|cell| &cell.shares) {
@@ -318,7 +319,8 @@ pub(super) fn shares(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
     })
 }
 
-/// Processor time per request of balancer, servers and load generator, at the load's best point.
+/// Draws the processor time per request of balancer, servers and load generator, at the load's best
+/// point.
 pub(super) fn cpu(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     const OF: [Metric; 3] = [
         Metric::BalancerCpuUs,
@@ -363,7 +365,7 @@ pub(super) fn cpu(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
     })
 }
 
-/// Parts beside one another, each with its number where there is room for it.
+/// Draws parts side by side, each with its number if it fits.
 fn stack(stage: &TestBed, parts: &[f64], row: f64, words: impl Fn(f64) -> String) -> Result<()> {
     let mut from = 0.0;
     for (index, part) in parts.iter().enumerate() {
@@ -372,7 +374,7 @@ fn stack(stage: &TestBed, parts: &[f64], row: f64, words: impl Fn(f64) -> String
         let (left, right) = (stage.place(from, row).0, stage.place(until, row).0);
         let words = words(*part);
         if (right - left) / SCALE > width_of(&words) + 6 {
-            // Dark parts carry the colour of the paper, light ones that of the text.
+            // Dark parts have text in the background color, light ones in the text color.
             let ink = if index < 2 { PAPER } else { TEXT };
             let style = Style::new(ink).to_the(HPos::Center);
             stage.words(f64::midpoint(from, until), row, 0, &words, style)?;
@@ -386,14 +388,14 @@ fn stack(stage: &TestBed, parts: &[f64], row: f64, words: impl Fn(f64) -> String
 }
 
 impl TestBed<'_, '_, '_> {
-    /// Where even shares would meet.
+    /// Draws the mark for equal shares.
     fn upright_in_row(&self, x: f64, row: f64) -> Result<()> {
         let ends = [self.place(x, row - 0.5), self.place(x, row + 0.5)];
         let style = TEXT.paint().stroke_width(3);
         chart::line(self.area, &ends, Some((2, 2)), style)
     }
 
-    /// A line of paper between two parts.
+    /// Draws a gap between two parts in the background color.
     fn upright_gap(&self, x: f64, row: f64) -> Result<()> {
         let ends = [self.place(x, row - 0.34), self.place(x, row + 0.34)];
         chart::line(self.area, &ends, None, PAPER.paint().stroke_width(3))

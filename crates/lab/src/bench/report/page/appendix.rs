@@ -1,4 +1,4 @@
-//! What it all stands on: machine, versions, commands, configurations, every number.
+//! Writes the appendix: machine, versions, commands, configurations, every number.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ fn list(html: &mut Html, entries: &[(String, String)]) {
     });
 }
 
-/// Load commands, the servers' and the targets' configurations.
+/// Writes load commands and the configurations of servers and targets.
 fn configs(html: &mut Html, experiment: &Experiment) {
     html.inside("details", |html| {
         let summary = format!("{}: commands and configurations", experiment.title);
@@ -105,7 +105,7 @@ fn configs(html: &mut Html, experiment: &Experiment) {
     });
 }
 
-/// The first server's configuration, and what another one has instead.
+/// Writes the first server's configuration, and the differences of the others.
 fn servers(html: &mut Html, servers: &PartServers) {
     if servers.configs.is_empty() {
         return;
@@ -129,17 +129,17 @@ fn servers(html: &mut Html, servers: &PartServers) {
     }
 }
 
-/// The lines that the first text has nowhere.
+/// Returns the lines of `other` that do not occur in `first`.
 fn differing(first: &str, other: &str) -> String {
     let known: BTreeSet<&str> = first.lines().collect();
     let differing = other.lines().filter(|line| !known.contains(line));
     differing.collect::<Vec<_>>().join("\n")
 }
 
-/// A table of more runs than these makes a browser slow.
+/// Maximum number of runs in a table: larger tables slow browsers down.
 const TABLE_ROWS_MAX: usize = 3_000;
 
-/// Every run, as it came.
+/// Writes every run in the order of execution.
 fn cells(html: &mut Html, experiment: &Experiment) {
     let metrics: Vec<Metric> = Metric::ALL
         .into_iter()

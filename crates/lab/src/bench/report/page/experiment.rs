@@ -1,4 +1,4 @@
-//! One experiment's section: study, verdicts, figures, tables, what went wrong.
+//! Writes the section of an experiment: study, verdicts, figures, tables, failures.
 
 use super::super::figure;
 use super::super::html::Html;
@@ -20,7 +20,7 @@ pub(super) fn write(
         |html| {
             html.element("h2", &experiment.title);
             study(html, experiment);
-            // An only experiment's findings stand right above.
+            // The findings of a single experiment are already directly above.
             if !is_only {
                 findings(html, analysed);
             }
@@ -85,7 +85,7 @@ fn cautions(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
     });
 }
 
-/// The experiment's and the targets' notes, each once.
+/// Returns the notes of the experiment and its targets, without duplicates.
 fn notes(experiment: &Experiment) -> Vec<String> {
     let mut notes = experiment.notes.clone();
     notes.dedup();
@@ -125,7 +125,7 @@ fn figures(html: &mut Html, experiment: &Experiment, analysed: &Analysed, bootst
     });
 }
 
-/// What every experiment shows, also when its file does not ask for it.
+/// Returns figures that every experiment has, even if its file does not declare them.
 fn added(experiment: &Experiment) -> Vec<Figure> {
     let asks = |drawing| experiment.figures.iter().any(|f| f.drawing == drawing);
     let figure = |drawing, title: &str, caption: &str| Figure {
@@ -170,7 +170,7 @@ fn added(experiment: &Experiment) -> Vec<Figure> {
     added
 }
 
-/// The file's words, and which loop the load runs.
+/// Returns the declared caption and the loop of the load.
 fn caption(experiment: &Experiment, figure: &Figure) -> String {
     let load = figure.load.as_ref();
     let load = load.and_then(|name| experiment.loads.iter().find(|l| l.name == *name));

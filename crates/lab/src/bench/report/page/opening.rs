@@ -1,4 +1,4 @@
-//! What a reader sees first: the verdicts, the cautions, and how to read the figures.
+//! Writes the top of the page: verdicts, warnings, and an explanation of the figures.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{short, verdict};
 use crate::bench::outcome::Outcome;
 use crate::bench::statistics::{Alarm, Analysis};
 
-/// The day of the run.
+/// Returns the day of the run.
 pub(super) fn day(outcome: &Outcome) -> String {
     moment(outcome.started_unix_s)[..10].to_owned()
 }
@@ -101,7 +101,7 @@ fn cautions(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
     });
 }
 
-/// As items of a list.
+/// Writes alarms as list items.
 pub(super) fn alarms(html: &mut Html, alarms: &[Alarm]) {
     for alarm in alarms {
         html.inside("li", |html| {

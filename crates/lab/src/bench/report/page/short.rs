@@ -1,4 +1,5 @@
-//! In short: for each experiment what was asked and found, what came out here, and whom to take.
+//! Writes the summary: for each experiment the question, the study's finding, the result here, and
+//! the recommended target.
 
 mod outage;
 
@@ -12,7 +13,7 @@ use crate::bench::statistics::{
     Analysed, Analysis, Choice, Interval, Judged, Other, Standing, Verdict,
 };
 
-/// More loads than these are counted, not named.
+/// Maximum number of loads that are named; more are only counted.
 const LOADS_NAMED: usize = 4;
 
 pub(super) fn write(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
@@ -56,7 +57,7 @@ fn entries(html: &mut Html, experiment: &Experiment, analysed: &Analysed, day: &
     });
 }
 
-/// "In 2012 the question was whether …; the answer: …".
+/// Formats the study: "In 2012 the question was whether …; the answer: …".
 fn then(study: &Study) -> String {
     let when = match study.year {
         0 => "The".to_owned(),
@@ -70,7 +71,7 @@ fn then(study: &Study) -> String {
     }
 }
 
-/// Of an experiment that repeats nothing: which targets, under what.
+/// Describes an experiment that repeats no study: its targets and loads.
 fn measured(experiment: &Experiment) -> String {
     let sound = || experiment.cells.iter().filter(|c| c.failure.is_none());
     let targets = experiment.targets.iter();
@@ -95,7 +96,7 @@ fn measured(experiment: &Experiment) -> String {
     format!("{}, under {loads}; {blocks}.", targets.join("; "))
 }
 
-/// The first finding with its numbers, and how the others came out.
+/// Formats the first finding with its numbers, and the verdicts of the others.
 fn here(first: &Judged, others: &[Judged], day: &str) -> String {
     let numbers = first.numbers.join("; ");
     let mut sentence = format!(
@@ -135,7 +136,7 @@ fn predicate(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Who was best at what, by how much, and whether anybody else will do.
+/// Writes which target was best by which metric and margin, and which others are equivalent.
 fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
     let title = |name: &str| title(experiment, name).to_owned();
     let subject = subject(experiment, choice);
@@ -175,7 +176,7 @@ fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
     }
 }
 
-/// "Most transactions per second (MySQL, simple read; threads: 32)".
+/// Formats the topic: "Most transactions per second (MySQL, simple read; threads: 32)".
 fn subject(experiment: &Experiment, choice: &Choice) -> String {
     let load = experiment.loads.iter().find(|l| l.name == choice.load);
     let (counted, title, axis) = load.map_or(("requests", choice.load.as_str(), ""), |load| {
@@ -194,7 +195,7 @@ fn subject(experiment: &Experiment, choice: &Choice) -> String {
     format!("{most} {noun}{per} ({title}; {axis}: {points})")
 }
 
-/// Of the points that count those that were run.
+/// Returns the points that count and were run.
 fn points(experiment: &Experiment, choice: &Choice) -> String {
     let cells = experiment.cells.iter();
     let points = cells
@@ -211,7 +212,7 @@ fn points(experiment: &Experiment, choice: &Choice) -> String {
     }
 }
 
-/// A ratio, with its interval if there are blocks enough for one.
+/// Formats a ratio, with its interval if there are enough blocks.
 fn told(by: &Interval) -> String {
     let middle = as_ratio(by.middle);
     match by.blocks {

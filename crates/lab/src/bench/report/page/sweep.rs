@@ -1,4 +1,4 @@
-//! A load of many points in one table: each point a row, each target a column.
+//! Writes a load of many points as one table: each point a row, each target a column.
 
 use super::super::html::Html;
 use super::super::number::short;
@@ -6,7 +6,7 @@ use super::tables::{missing, with_interval};
 use crate::bench::outcome::{Experiment, Load, Metric, Published, Target};
 use crate::bench::statistics::Summary;
 
-/// The rate over the sweep, and whatever else the study has published of this load.
+/// Writes the rate over the sweep, and the study's published values of this load.
 pub(super) fn write(
     html: &mut Html,
     experiment: &Experiment,
@@ -112,7 +112,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Those that have run it.
+    /// Returns the targets that have run it.
     fn targets(&self) -> impl Iterator<Item = &Target> {
         let targets = self.experiment.targets.iter();
         targets.filter(|target| self.of_metric.iter().any(|s| s.target == target.name))

@@ -1,5 +1,5 @@
-//! The tables of an experiment: every target at the busiest point, or at each of a few, and the
-//! outages.
+//! Writes the tables of an experiment: every target at the busiest point or at each of a few, and
+//! the outages.
 
 use super::super::html::Html;
 use super::super::number::{count, ratio as as_ratio, short};
@@ -7,7 +7,7 @@ use super::sweep;
 use crate::bench::outcome::{Better, Experiment, Load, Metric, Probe, Target};
 use crate::bench::statistics::{Analysed, OutageSummary, Ratio, Reading, Summary};
 
-/// In the columns, where a load has them.
+/// Metrics of the columns, if a load has them.
 const COLUMNS: [Metric; 8] = [
     Metric::MeanMs,
     Metric::P50Ms,
@@ -19,11 +19,11 @@ const COLUMNS: [Metric; 8] = [
     Metric::BalancerMemoryMb,
 ];
 
-/// A load with no more points than this has a table for each.
+/// Maximum number of points for which a load has one table each.
 const TABLES_MAX: usize = 3;
 
-/// For each load, all targets at each of its points; if these are many, at the one where the
-/// reference is fastest, behind one table of all points.
+/// Writes all targets at each point of each load. If there are many points, writes a table of all
+/// points and one at the reference's fastest point.
 pub(super) fn at_peak(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
     for load in &experiment.loads {
         let of_load: Vec<&Summary> = analysed
@@ -68,7 +68,7 @@ fn points(summaries: &[&Summary]) -> Vec<f64> {
     points
 }
 
-/// All points, or only the peak if they are many.
+/// Returns all points, or only the peak if there are many.
 fn shown(points: Vec<f64>, peak: f64) -> Vec<f64> {
     if points.len() > TABLES_MAX {
         vec![peak]
@@ -77,7 +77,7 @@ fn shown(points: Vec<f64>, peak: f64) -> Vec<f64> {
     }
 }
 
-/// Where the reference's median rate is highest, or anybody's.
+/// Returns the point with the reference's highest median rate, or with the highest of any target.
 fn peak(summaries: &[&Summary], reference: Option<&str>) -> Option<f64> {
     let rates = summaries.iter().filter(|s| s.metric == Metric::Rate);
     rates
@@ -134,7 +134,7 @@ impl Table<'_> {
             "tr"
         };
         let Some(rate) = self.summary(target, Metric::Rate) else {
-            // Who runs other loads has no row here; who is missing has one everywhere.
+            // A target that runs other loads has no row here; a missing one has a row everywhere.
             if let Some(why) = &target.missing {
                 html.inside("tr class=\"missing\"", |html| {
                     html.element("th", &target.title);
@@ -194,7 +194,7 @@ impl Table<'_> {
         html.element("span class=\"small\"", &format!("{range} {reading}"));
     }
 
-    /// Whose processor time a request mostly is.
+    /// Returns the component that uses most of a request's processor time.
     fn bottleneck(&self, target: &Target) -> String {
         let parts = [
             ("servers", Metric::ServersCpuUs),
@@ -216,7 +216,7 @@ impl Table<'_> {
     }
 }
 
-/// A median, with its interval where there are blocks enough for one.
+/// Writes a median, with its interval if there are enough blocks.
 pub(super) fn with_interval(html: &mut Html, summary: &Summary) {
     html.text(&short(summary.median));
     if let Some((low, high)) = summary.interval {
@@ -225,13 +225,13 @@ pub(super) fn with_interval(html: &mut Html, summary: &Summary) {
     }
 }
 
-/// "IPVS: not installed", of one that did not take part.
+/// Formats why a target did not take part: "IPVS: not installed".
 pub(super) fn missing(target: &Target) -> Option<String> {
     let why = target.missing.as_ref()?;
     Some(format!("{}: {why}", target.title))
 }
 
-/// A ratio's reading as a sign.
+/// Returns a sign for the reading of a ratio.
 fn reading(reading: Reading, better: Better) -> &'static str {
     match (reading, better) {
         (Reading::NoDifference, _) => "≈",
@@ -246,7 +246,7 @@ pub(super) fn title<'a>(experiment: &'a Experiment, target: &'a str) -> &'a str 
     found.map_or(target, |target| target.title.as_str())
 }
 
-/// Fault trials by target and scenario; of pages nothing is left to look for afterwards.
+/// Writes fault trials by target and scenario; pages leave nothing to verify afterwards.
 pub(super) fn outages(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
     for (probe, title) in [
         (Probe::Writes, "Faults: what writers saw"),

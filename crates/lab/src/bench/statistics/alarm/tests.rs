@@ -1,4 +1,4 @@
-//! Each alarm is raised by what it is for, and by nothing else.
+//! Tests that each alarm has its own trigger, and no other.
 
 use super::super::sample::{cell, experiment, outcome};
 use super::super::{Bootstrap, summary};
@@ -18,7 +18,7 @@ fn kinds(experiment: Experiment) -> Vec<Kind> {
     alarms(experiment).iter().map(|alarm| alarm.kind).collect()
 }
 
-/// Five quiet blocks of a proxy at this rate, and of direct connections at 100 a second.
+/// Five quiet blocks of a proxy at this rate, and of direct connections at 100 per second.
 fn five_blocks(rate: f64) -> Experiment {
     let mut experiment = experiment(&["direct", "own"], &["read"]);
     experiment.references = vec!["direct".to_owned()];

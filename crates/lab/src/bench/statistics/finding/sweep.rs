@@ -1,4 +1,4 @@
-//! Checks of a target along its sweep: where it begins to gain, is best, and what it keeps.
+//! Checks a target along its sweep: the knee, the peak, and the share that it keeps.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{Court, Opinion, Verdict, several, within_limits};
 use crate::bench::outcome::{Better, Metric};
 
 impl Court<'_> {
-    /// Where a target first reaches a gain.
+    /// Checks the point at which a target first reaches a gain.
     pub(super) fn knee(
         &self,
         question: &Question,
@@ -42,7 +42,7 @@ impl Court<'_> {
         )
     }
 
-    /// The point where a target is best.
+    /// Checks the point at which a target is best.
     pub(super) fn peak(
         &self,
         load: &str,
@@ -76,7 +76,7 @@ impl Court<'_> {
         (verdict, numbers)
     }
 
-    /// What a target keeps of its best at a point.
+    /// Checks the share of its best that a target keeps at a point.
     pub(super) fn keeps(
         &self,
         load: &str,
@@ -102,7 +102,7 @@ impl Court<'_> {
         (within_limits(found, Some(at_least), None), numbers)
     }
 
-    /// In each block that has the point and another one.
+    /// Returns the kept share of each block that has the point and another one.
     fn kept(&self, load: &str, metric: Metric, target: &str, at: f64) -> Vec<f64> {
         let mut blocks: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
         for cell in self.cells(load, target) {
@@ -123,7 +123,7 @@ impl Court<'_> {
         kept.map(|share| share.min(1.0)).collect()
     }
 
-    /// The ratio at each point that both were run at, points rising.
+    /// Returns the ratio at each point at which both were run, in ascending order.
     fn ratios(&self, question: &Question) -> Vec<(f64, Interval)> {
         let mut points: Vec<f64> = self
             .cells(question.load, question.target)
@@ -142,7 +142,7 @@ impl Court<'_> {
         points.into_iter().filter_map(at).collect()
     }
 
-    /// Point, median and number of blocks, points rising.
+    /// Returns point, median and number of blocks, in ascending order of points.
     fn medians(&self, load: &str, metric: Metric, target: &str) -> Vec<(f64, f64, usize)> {
         let mut values: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for cell in self.cells(load, target) {
@@ -158,7 +158,7 @@ impl Court<'_> {
     }
 }
 
-/// Between two points that were measured, nobody knows where it is.
+/// Checks the knee; between two measured points its position is unknown.
 fn knee_within(ratios: &[(f64, Interval)], gain: f64, (from, until): (f64, f64)) -> Verdict {
     if ratios.iter().any(|(_, found)| found.blocks < BLOCKS_LEAST) {
         return Verdict::NotShown;

@@ -1,4 +1,4 @@
-//! Findings against made-up cells: each verdict for its reason.
+//! Tests of findings with made-up cells: each verdict for its reason.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::super::sample::{cell, experiment};
 use super::*;
 use crate::bench::outcome::{FaultTrial, Probe};
 
-/// Five blocks of each target at each point; a target's rate is its number times the block's
+/// Five blocks of each target at each point. A target's rate is its number times the block's
 /// weather, so that ratios are exact.
 fn measured(rates: &[(&str, &[(f64, f64)])]) -> Experiment {
     let names: Vec<&str> = rates.iter().map(|(name, _)| *name).collect();

@@ -1,4 +1,5 @@
-//! In short: who had the shortest outage of writes in each fault, with all rows there.
+//! Writes the summary of outages: the target with the shortest outage of writes in each fault, with
+//! no row lost.
 
 use super::super::super::html::Html;
 use super::super::super::number::short;
@@ -16,7 +17,7 @@ pub(super) fn write(html: &mut Html, experiment: &Experiment, outages: &[OutageS
     for scenario in scenarios {
         let of_scenario: Vec<&OutageSummary> =
             outages.iter().filter(|o| o.scenario == scenario).collect();
-        // What hardly ever interrupts anybody is no reason to choose.
+        // An outage near zero for all targets is no reason for a choice.
         let lasts = |o: &&OutageSummary| o.outage_ms.is_some_and(|length| length.middle > 0.0);
         if of_scenario.iter().any(lasts) {
             html.inside("div", |html| {
