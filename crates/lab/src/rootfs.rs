@@ -1,8 +1,8 @@
-//! Runs programs of the rivals' root file system, which `cargo xtask rivals` makes.
+//! Runs programs in the rivals' root file system, which `cargo xtask rivals` creates.
 //!
-//! A program sees that file system as its root, read-only, with this machine's processes, devices,
-//! accounts and temporary directory in it, so that a path of the lab names the same file inside and
-//! outside. It is an ordinary child otherwise: same process ids, same network, same signals.
+//! A program sees that file system as its read-only root, with this machine's processes, devices,
+//! accounts and temporary directory. A path of the lab therefore names the same file inside and
+//! outside. Otherwise the program is an ordinary child: same process ids, network and signals.
 
 use std::env;
 use std::ffi::CString;
@@ -23,15 +23,15 @@ use crate::scratch::home;
 
 const DEFAULT: &str = "/var/lib/evenkeel/rivals";
 
-/// Written last by `cargo xtask rivals`: packages and versions.
+/// List of packages and versions, which `cargo xtask rivals` writes last.
 const STAMP: &str = "etc/evenkeel-rivals";
 
-/// MySQL's packages and MariaDB's exclude one another: these have a root file system of their own.
+/// Directory with a separate root file system for MariaDB's packages, which conflict with MySQL's.
 const OF_MARIADB: &str = "opt/mariadb";
 
 const DIRECTORIES: [&str; 2] = ["usr/sbin", "usr/bin"];
 
-/// Why no program of it can be run here; `None` when they can.
+/// Returns why no program in it can run here; `None` if they can.
 pub fn missing() -> Option<String> {
     let path = path();
     if !path.join(STAMP).is_file() {
@@ -46,37 +46,37 @@ pub fn missing() -> Option<String> {
     None
 }
 
-/// Why this one program of it cannot be run here; `None` when it can.
+/// Returns why this program in it cannot run here; `None` if it can.
 pub fn missing_program(name: &str) -> Option<String> {
     find(name).err().map(|error| error.to_string())
 }
 
-/// The version of a package in it, as its list has it.
+/// Returns the version of a package in it, from its list.
 pub(crate) fn version(package: &str) -> Option<String> {
     let list = fs::read_to_string(path().join(STAMP)).ok()?;
-    // The first line names what was wanted, the others what there is.
+    // The first line has the requested packages, the others the installed ones.
     let mut lines = list.lines().skip(1).filter_map(|line| line.split_once(' '));
     let found = lines.find(|(name, _)| *name == package)?;
     Some(found.1.to_owned())
 }
 
-/// Why no MariaDB of this version can be run here; `None` when it can.
+/// Returns why no MariaDB of this version can run here; `None` if it can.
 pub fn missing_mariadb(version: u32) -> Option<String> {
     let found = Programs(Some(version)).find("mariadbd");
     found.err().map(|error| error.to_string())
 }
 
-/// The program of this name in it.
+/// Returns the program with this name in it.
 pub(crate) fn find(name: &str) -> Result<Program> {
     find_below(path(), name)
 }
 
-/// MariaDB's program of this name, in the root file system within it that is MariaDB's own.
+/// Returns MariaDB's program with this name, from the separate root file system.
 pub(crate) fn find_of_mariadb(name: &str) -> Result<Program> {
     find_below(path().join(OF_MARIADB), name)
 }
 
-/// The program in this directory of it, for example `usr/lib/postgresql/18/bin`.
+/// Returns the program in a directory of it, for example `usr/lib/postgresql/18/bin`.
 pub(crate) fn find_in(directory: &str, name: &str) -> Result<Option<Program>> {
     program_in(path(), directory, name)
 }
@@ -101,15 +101,15 @@ fn program_in(root: PathBuf, directory: &str, name: &str) -> Result<Option<Progr
     }))
 }
 
-/// `EVENKEEL_RIVALS`, or the usual place.
+/// Returns `EVENKEEL_RIVALS`, or the default path.
 fn path() -> PathBuf {
     env::var_os("EVENKEEL_RIVALS").map_or_else(|| DEFAULT.into(), PathBuf::from)
 }
 
-/// Has the command run with `root` as its root, as this user; `None` stays who we are.
+/// Runs the command with `root` as its root, as this user; `None` keeps the current one.
 ///
-/// The user is changed here and not by the command, which would do it before: then the mounts
-/// would be refused.
+/// The user is changed here: the command itself would change it earlier, and the mounts would then
+/// be refused.
 pub(crate) fn enter(
     command: &mut Command,
     root: &Path,
@@ -130,7 +130,7 @@ pub(crate) fn enter(
         unsafe_code,
         reason = "the root can only be changed between fork and exec"
     )]
-    // SAFETY: the closure makes system calls only; all that it needs was allocated before.
+    // SAFETY: the closure makes system calls only; all its memory was allocated before.
     unsafe {
         command.pre_exec(move || {
             room.enter()?;
@@ -140,16 +140,17 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// What is mounted where, as the kernel wants to be told.
+/// Arguments of the mounts, as C strings.
 struct Room {
     root: CString,
-    /// What of this machine appears inside, and where.
+    /// Directories of this machine and their places inside.
     shared: Vec<(CString, CString)>,
 }
 
 impl Room {
-    /// In a mount namespace of its own: the mounts end with the process and its children. So does
-    /// System V shared memory, also in one of its own: a killed Pgpool-II would leave some.
+    /// Enters a private mount namespace, so that the mounts end with the process and its children.
+    /// System V shared memory gets a private namespace too, since a killed Pgpool-II would leave
+    /// segments.
     fn enter(&self) -> io::Result<()> {
         #[expect(
             unsafe_code,
@@ -177,14 +178,17 @@ impl Room {
 }
 
 #[expect(unsafe_code, reason = "mount has no wrapper in the standard library")]
+/// Mounts `what` at `place`.
+///
 /// # Safety
+///
 /// `what` is null or a C string, `place` is a C string.
 unsafe fn mount(
     what: *const libc::c_char,
     place: *const libc::c_char,
     flags: libc::c_ulong,
 ) -> io::Result<()> {
-    // SAFETY: the caller vouches for the two strings; the others may be null.
+    // SAFETY: the caller guarantees the two strings; the others may be null.
     done(unsafe { libc::mount(what, place, null(), flags, null()) })
 }
 

@@ -1,4 +1,4 @@
-//! Servers of any kind of cluster with one writer, and changes of that writer.
+//! Runs servers of any kind of cluster with one writer, and changes of that writer.
 
 mod election;
 mod witness;
@@ -16,16 +16,16 @@ use crate::{
 use election::Election;
 use witness::Witness;
 
-/// How long a cluster that elects its writer itself may take.
+/// Limit for a cluster to elect its writer.
 const ELECTION_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a server may take to end before it is killed.
+/// Time after which a stopping server is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long replicas may take to have what was written.
+/// Limit for replicas to catch up.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
-/// Replicas of PostgreSQL that follow, as their primary sees it.
+/// Query for the number of PostgreSQL replicas that stream, on their primary.
 const FOLLOWING: &str = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
 
 /// What kind of cluster.
@@ -44,7 +44,7 @@ pub enum ClusterKind {
 }
 
 impl ClusterKind {
-    /// All of them.
+    /// All kinds of clusters.
     pub const ALL: [ClusterKind; 5] = [
         ClusterKind::Mariadb,
         ClusterKind::Mysql,
@@ -53,7 +53,7 @@ impl ClusterKind {
         ClusterKind::GroupReplication,
     ];
 
-    /// Its name in tables and on command lines.
+    /// Returns the name in tables and on command lines.
     pub fn name(self) -> &'static str {
         match self {
             ClusterKind::Mariadb => "mariadb",
@@ -64,7 +64,7 @@ impl ClusterKind {
         }
     }
 
-    /// Whose protocol its clients speak.
+    /// Returns the protocol of its clients.
     pub fn driver(self) -> Driver {
         match self {
             ClusterKind::Postgres => Driver::Pgsql,
@@ -72,7 +72,7 @@ impl ClusterKind {
         }
     }
 
-    /// Why it cannot be started on this machine; `None` when it can.
+    /// Returns why it cannot be started on this machine; `None` if it can.
     pub fn missing(self) -> Option<String> {
         match self {
             ClusterKind::Mysql | ClusterKind::GroupReplication => {
@@ -90,37 +90,37 @@ impl ClusterKind {
     }
 }
 
-/// How the writer changes.
+/// Kind of a change of writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// An operator wants another one, or to stop this one.
+    /// Planned by the operator, who wants another writer or wants to stop this one.
     Planned,
-    /// It dies by `kill -9`.
+    /// Death by `kill -9`.
     Killed,
-    /// It is ended as a service manager ends it, and nobody was told before.
+    /// A stop by a service manager, without prior notice.
     Stopped,
-    /// It stands still, and takes itself for the writer when it goes on ([`Server::thaw`]).
+    /// A freeze; the server resumes as a writer after [`Server::thaw`].
     Frozen,
 }
 
-/// A change of the writer, with its instants.
+/// A change of the writer, with its times.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When it was asked for, or the old one died.
+    /// Time of the request, or of the old writer's death.
     pub begun: SystemTime,
-    /// When it was settled who takes the writes next; `None` where that cannot be told.
+    /// Time at which the new writer was chosen; `None` if unknown.
     pub decided_at: Option<SystemTime>,
-    /// From when on another server took writes.
+    /// Time from which another server accepted writes.
     pub writable_at: SystemTime,
 }
 
-/// A cluster of three with a lab of its own.
+/// A cluster of three servers in its own lab.
 pub struct Scenario {
-    /// What kind.
+    /// Kind of the cluster.
     pub kind: ClusterKind,
-    /// Owns the servers.
+    /// Lab that owns the servers.
     pub lab: Lab,
-    /// In the order in which a config lists them; the first one takes the writes at the start.
+    /// Servers in the order of a config; the first one initially accepts the writes.
     pub servers: Vec<Server>,
     group: Option<GroupReplication>,
 }
@@ -174,7 +174,8 @@ impl Scenario {
         Ok(Scenario::of(ClusterKind::Mariadb, lab, servers, None))
     }
 
-    /// Of servers that run in this lab already; the group is that of Group Replication.
+    /// Returns a scenario of servers that already run in this lab; `group` is that of Group
+    /// Replication.
     pub fn of(
         kind: ClusterKind,
         lab: Lab,
@@ -189,13 +190,13 @@ impl Scenario {
         }
     }
 
-    /// Two services at their default settings: `writes` and `reads`.
+    /// Returns the config of two services with default settings: `writes` and `reads`.
     pub fn config(&self, writes: SocketAddr, reads: SocketAddr) -> String {
         let service = |name, listen, role| self.service(name, listen, role, "");
         service("writes", writes, "primary") + &service("reads", reads, "replica")
     }
 
-    /// One service; `further` lines of `[[service]]` may follow.
+    /// Returns the config of one service, with `further` lines of `[[service]]`.
     pub fn service(&self, name: &str, listen: SocketAddr, role: &str, further: &str) -> String {
         let wanted = Wanted {
             name,
@@ -206,20 +207,20 @@ impl Scenario {
         wanted.toml(self.kind.probe(), &self.servers)
     }
 
-    /// The server of this name.
+    /// Returns the server with this name.
     pub fn named(&self, name: &str) -> Result<&Server> {
         let mut servers = self.servers.iter();
         let found = servers.find(|server| server.name == name);
         found.with_context(|| format!("no server {name:?}"))
     }
 
-    /// The server that listens on this port.
+    /// Returns the server that listens on this port.
     pub fn at_port(&self, port: u16) -> Option<&Server> {
         let mut servers = self.servers.iter();
         servers.find(|server| server.address.port() == port)
     }
 
-    /// Who takes the writes now; of Galera's nodes, which all do, the first that runs.
+    /// Returns the current writer; for Galera, whose nodes all accept writes, the first that runs.
     pub fn writer(&self) -> Result<Server> {
         if let Some(group) = &self.group {
             return group.wait_primary(ELECTION_LIMIT);
@@ -232,7 +233,7 @@ impl Scenario {
         found.context("nobody takes the writes")
     }
 
-    /// Has the first server take the writes again, if others can.
+    /// Makes the first server the writer again, if it is not the only one that can be.
     pub fn hand_back(&self) -> Result<()> {
         let writer = self.writer()?;
         if self.kind == ClusterKind::Galera || writer.name == self.servers[0].name {
@@ -241,8 +242,8 @@ impl Scenario {
         self.change(&writer, How::Planned).map(drop)
     }
 
-    /// Another server takes the writes of this one. The old one of Galera is stopped, as for
-    /// maintenance; the others' becomes a replica at once.
+    /// Moves the writes from this server to another. A Galera node is stopped, as for maintenance;
+    /// in other clusters the old writer becomes a replica immediately.
     pub fn change(&self, old: &Server, how: How) -> Result<Change> {
         match (self.kind, how) {
             (ClusterKind::Galera | ClusterKind::GroupReplication, _) => self.elect(old, how),
@@ -272,7 +273,7 @@ impl Scenario {
         }
     }
 
-    /// Waits until every running server has what has been written so far.
+    /// Waits until every running server has all previous writes.
     pub fn wait_caught_up(&self) -> Result<()> {
         if let Some(group) = &self.group {
             return group.wait_caught_up();
@@ -292,8 +293,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// Waits until every server is part of the cluster and has what has been written so far: then
-    /// any of them may go.
+    /// Waits until every server is part of the cluster and has all previous writes, so that any of
+    /// them may fail.
     pub fn wait_whole(&self) -> Result<()> {
         let count = self.servers.len();
         match (self.kind, &self.group) {
@@ -316,18 +317,18 @@ impl Scenario {
         })
     }
 
-    /// Has the old writer follow the new one, however it ended.
+    /// Makes the old writer follow the new one, however it ended.
     pub fn bring_back(&self, old: &Server) -> Result<()> {
         match self.kind {
             ClusterKind::Galera | ClusterKind::GroupReplication if old.is_running() => Ok(()),
             ClusterKind::Galera | ClusterKind::GroupReplication => old.start(),
-            // A planned change has made it one already.
+            // A planned change has already made it a replica.
             _ if old.is_running() && old.role() == Role::Replica => Ok(()),
             _ => self.lab.rejoin(old),
         }
     }
 
-    /// The cluster settles it by itself; when it has is found out by writing to the others.
+    /// Waits for the cluster's own election, whose end is detected by writes to the others.
     fn elect(&self, old: &Server, how: How) -> Result<Change> {
         let others = self.servers.iter().filter(|one| one.name != old.name);
         let others: Vec<SocketAddr> = others.map(|one| one.address).collect();
@@ -361,21 +362,21 @@ impl Scenario {
     }
 }
 
-/// A service with a role, all else at its default.
+/// A service with a role and otherwise default settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Its name.
+    /// Name of the service.
     pub name: &'a str,
-    /// Where it listens.
+    /// Address on which it listens.
     pub listen: SocketAddr,
-    /// `primary` or `replica`.
+    /// Role: `primary` or `replica`.
     pub role: &'a str,
     /// Further lines of `[[service]]`.
     pub further: &'a str,
 }
 
 impl Wanted<'_> {
-    /// The lines of the file for these servers, asked by this probe.
+    /// Returns the lines of the file for these servers, with this probe.
     pub fn toml(&self, probe: &str, servers: &[Server]) -> String {
         let Wanted {
             name,

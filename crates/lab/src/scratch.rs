@@ -1,4 +1,5 @@
-//! A temporary directory that disappears with what runs in it, even when its owner is killed.
+//! Creates a temporary directory that is removed with the processes in it, even if its owner is
+//! killed.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -9,10 +10,11 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Unix socket paths end at 107 bytes, and the longest name of a lab's socket takes 65 of them.
+/// Maximum length: Unix socket paths are limited to 107 bytes, and the longest name of a lab's
+/// socket takes 65 of them.
 const PARENT_BYTES_MAX: usize = 40;
 
-/// Where labs have their directories: TMPDIR, or /tmp when its name is too long for sockets.
+/// Returns the parent directory of labs: TMPDIR, or /tmp if its name is too long for sockets.
 pub fn home() -> PathBuf {
     let temporary = std::env::temp_dir();
     let fits = temporary.as_os_str().len() <= PARENT_BYTES_MAX;
@@ -36,7 +38,7 @@ impl Scratch {
         let path = made
             .with_context(|| format!("no directory in {}", parent.display()))?
             .keep();
-        // PostgreSQL runs as another user when the lab is root: it must be able to pass through.
+        // PostgreSQL runs as another user if the lab is root, and needs search permission.
         let mode = if crate::process::is_root() {
             0o711
         } else {
@@ -52,12 +54,12 @@ impl Scratch {
         &self.path
     }
 
-    /// Where the process of this name notes its id, for the reaper.
+    /// Returns the file in which the process with this name records its id, for the reaper.
     pub(crate) fn note(&self, name: &str) -> PathBuf {
         self.path.join(".running").join(name)
     }
 
-    /// Has the control group removed at the end.
+    /// Schedules the removal of the control group at the end.
     pub(crate) fn remove_group_at_end(room: &Path, group: &Path) -> Result<()> {
         let mut list = OpenOptions::new()
             .create(true)
@@ -74,7 +76,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Its own process group, so that a Ctrl-C meant for the lab does not end it first.
+/// Starts the reaper in its own process group, so that a Ctrl-C for the lab does not end it first.
 fn start_reaper(path: &Path) -> Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", include_str!("reap.sh"), "evenkeel-lab-reaper"])

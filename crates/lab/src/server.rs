@@ -1,4 +1,4 @@
-//! One real server: its name and address, and what can be done to it.
+//! Represents one real server: its name and address, and operations on it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,19 +15,19 @@ use crate::{cgroup, eventually, procfs};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// One that waits for a busy disk stands still only when it has been served.
+/// Limit for a freeze: a process that waits for a busy disk stops only after the I/O.
 const FREEZE_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a server is in its cluster.
+/// Role of a server in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Takes writes.
+    /// Accepts writes.
     Primary,
     /// Follows a primary, read only.
     Replica,
-    /// Of a cluster that settles by itself who takes writes: all of Galera's, one of a group.
+    /// Member of a cluster that determines its writers itself: all nodes of Galera, one of a group.
     Member,
-    /// Knows no other server.
+    /// Has no connection with other servers.
     StandAlone,
 }
 
@@ -42,44 +42,45 @@ impl fmt::Display for Role {
     }
 }
 
-/// What differs between kinds of servers.
+/// Operations that differ between kinds of servers.
 pub(crate) trait Kind: Send + Sync {
-    /// Whether it answers a query.
+    /// Returns whether the server answers a query.
     fn answers(&self) -> bool;
     /// Runs statements as the superuser; columns separated by tabs, rows by newlines.
     fn sql(&self, statements: &str) -> Result<String>;
-    /// A command line with which a person can talk to it.
+    /// Returns a command line that connects a person to it.
     fn how_to_connect(&self) -> String;
-    /// Files that the lab has written to configure it; what is not there is on the command line.
+    /// Returns the configuration files that the lab has written; other settings are on the command
+    /// line.
     fn config_files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
-    /// Further arguments of a start, which depend on what the server is by then.
+    /// Returns further arguments of a start, which depend on the server's current role.
     fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
-    /// What a server that answers still needs to be one of its cluster.
+    /// Completes the start of a server that answers, so that it becomes part of its cluster.
     fn after_start(&self) -> Result<()> {
         Ok(())
     }
-    /// How it follows another server, if its kind has a primary and replicas.
+    /// Returns the replication operations, if the kind has a primary and replicas.
     fn replication(&self) -> Option<&dyn Replication> {
         None
     }
 }
 
-/// What changes while the server lives; shared by all handles.
+/// Mutable state of the server, shared by all handles.
 pub(crate) struct Standing {
     pub(crate) role: Role,
     pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
-/// A handle to a running or stopped server; copies speak of the same one.
+/// A handle to a running or stopped server; clones refer to the same one.
 #[derive(Clone)]
 pub struct Server {
-    /// Unique in its lab, for example `mariadb-replica-1`.
+    /// Name, unique in its lab, for example `mariadb-replica-1`.
     pub name: String,
-    /// Where it listens; stays the same over restarts.
+    /// Address on which it listens; constant over restarts.
     pub address: SocketAddr,
     pub(crate) process: Arc<Process>,
     pub(crate) kind: Arc<dyn Kind>,
@@ -89,7 +90,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// As what it is configured: a killed primary stays one until it is made a replica.
+    /// Returns the configured role: a killed primary stays one until it is made a replica.
     pub fn role(&self) -> Role {
         self.standing
             .lock()
@@ -102,19 +103,19 @@ impl Server {
         self.process.kill()
     }
 
-    /// Ends it cleanly.
+    /// Stops it cleanly.
     pub fn stop(&self) -> Result<()> {
         self.process.stop(STOP_LIMIT)
     }
 
-    /// Ends it as a service manager does: asked first, and killed when it has not ended by then.
+    /// Stops it as a service manager does: cleanly, or with a kill after `limit`.
     pub fn stop_or_kill(&self, limit: Duration) -> Result<()> {
         self.process.stop(limit).or_else(|_| self.process.kill())
     }
 
-    /// Starts it again on the same port with the same data, and waits until it answers.
+    /// Restarts it on the same port with the same data, and waits until it answers.
     ///
-    /// A node of Galera or of a group joins its cluster, or founds it anew when no node runs.
+    /// A node of Galera or of a group joins its cluster, or bootstraps it if no node runs.
     pub fn start(&self) -> Result<()> {
         if let Some(link) = &self.link {
             link.make()?;
@@ -127,76 +128,77 @@ impl Server {
             .with_context(|| format!("{name} answers, but is not part of its cluster"))
     }
 
-    /// Stops all its processes where they stand (SIGSTOP): it accepts and never answers.
+    /// Stops all its processes (SIGSTOP): it accepts connections and never answers.
     pub fn freeze(&self) -> Result<()> {
         let what = format!("freezing {}", self.name);
         eventually(FREEZE_LIMIT, &what, || {
-            // Again each time: one that is being forked meanwhile is seen too late for the first.
+            // Repeated each time: a process that is being forked is seen too late for the first
+            // signal.
             self.process.signal(libc::SIGSTOP);
-            // One that has just ended is collected by its parent, and that is frozen.
+            // A process that has just ended would be reaped by its parent, which is frozen.
             let stands = |pid| procfs::is_stopped(pid) || !procfs::is_alive(pid);
             Ok(self.pids().into_iter().all(stands).then_some(()))
         })
     }
 
-    /// Lets it go on after [`Server::freeze`].
+    /// Continues it after [`Server::freeze`].
     pub fn thaw(&self) -> Result<()> {
         self.process.signal(libc::SIGCONT);
         Ok(())
     }
 
-    /// Whether [`Server::freeze`] holds it.
+    /// Returns whether it is frozen by [`Server::freeze`].
     pub fn is_frozen(&self) -> bool {
         self.pid().is_some_and(procfs::is_stopped)
     }
 
-    /// Cuts its network link, silently, as when a cable is pulled: established connections hang.
-    /// Only in a lab of [`Lab::in_namespaces`](crate::Lab::in_namespaces).
+    /// Cuts its network link silently, as when a cable is pulled: established connections hang.
+    /// Only in a lab created with [`Lab::in_namespaces`](crate::Lab::in_namespaces).
     pub fn cut_off(&self) -> Result<()> {
         self.link()?.cut_off()
     }
 
-    /// Mends what [`Server::cut_off`] did.
+    /// Reverts [`Server::cut_off`].
     pub fn join_again(&self) -> Result<()> {
         self.link()?.join_again()
     }
 
-    /// Whether [`Server::cut_off`] holds.
+    /// Returns whether [`Server::cut_off`] is in effect.
     pub fn is_cut_off(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_cut_off)
     }
 
-    /// Whether it has a network link of its own.
+    /// Returns whether it has its own network link.
     pub fn has_link(&self) -> bool {
         self.link.is_some()
     }
 
-    /// The last that it said.
+    /// Returns the end of its log.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
     }
 
-    /// All that it said.
+    /// Returns its whole log.
     pub(crate) fn log(&self) -> String {
         self.process.log()
     }
 
-    /// Delays each packet that it sends; zero ends that. Needs the kernel's netem.
+    /// Delays each packet that it sends; zero ends the delay. Needs the kernel's netem.
     pub fn delay_packets(&self, delay: Duration) -> Result<()> {
         self.link()?.delay(delay)
     }
 
-    /// Process id of the server, while it runs.
+    /// Returns the process id of the server while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.pid()
     }
 
-    /// All its processes, the server itself first; empty when it does not run.
+    /// Returns all its processes, the server itself first; empty if it does not run.
     pub fn pids(&self) -> Vec<u32> {
         self.process.pids()
     }
 
-    /// Whether it runs (a frozen one does).
+    /// Returns whether it runs; a frozen server does.
     pub fn is_running(&self) -> bool {
         self.process.is_running()
     }
@@ -208,20 +210,20 @@ impl Server {
             .with_context(|| format!("{}: {statements}", self.name))
     }
 
-    /// Gives it this many percent of one processor at most, also after a restart. Needs root.
+    /// Limits it to `percent` of one processor, also after a restart. Needs root.
     pub fn cpu_share(&self, percent: u32) -> Result<()> {
         let group = cgroup::create(&self.room, &self.name, percent)?;
         self.process.join_group(group)
     }
 
-    /// Gives it this much memory at most, also after a restart. Needs root.
+    /// Limits its memory, also after a restart. Needs root.
     pub fn memory_limit(&self, limit_mb: u32) -> Result<()> {
         let group = cgroup::create_memory(&self.room, &self.name, limit_mb)?;
         self.process.join_group(group)
     }
 
-    /// How it is configured: its command line and the files that the lab has written, each with its
-    /// name.
+    /// Returns its configuration: the command line and the files that the lab has written, each
+    /// with its name.
     pub(crate) fn configuration(&self) -> Vec<(String, String)> {
         let files = self.kind.config_files().into_iter().filter_map(|path| {
             let name = path.file_name()?.to_string_lossy().into_owned();
@@ -231,7 +233,7 @@ impl Server {
         std::iter::once(command).chain(files).collect()
     }
 
-    /// A command line with which a person can talk to it.
+    /// Returns a command line that connects a person to it.
     pub fn how_to_connect(&self) -> String {
         self.kind.how_to_connect()
     }

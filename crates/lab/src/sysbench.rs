@@ -1,4 +1,4 @@
-//! Runs sysbench and reads what it reports, each second and at the end.
+//! Runs sysbench and parses its reports, each second and at the end.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ mod histogram;
 
 pub use histogram::Histogram;
 
-/// Which database sysbench speaks to.
+/// Database of a sysbench run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// MariaDB and MySQL.
@@ -24,7 +24,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// Its protocol, as configurations call it, and the probe that speaks it.
+    /// Returns the protocol's name in configurations, which is also that of its probe.
     pub(crate) fn protocol(self) -> &'static str {
         match self {
             Driver::Mysql => "mysql",
@@ -32,7 +32,7 @@ impl Driver {
         }
     }
 
-    /// The options that reach the database `sbtest` at this address.
+    /// Returns the options for the database `sbtest` at this address.
     pub(crate) fn arguments(self, address: SocketAddr) -> Vec<String> {
         let (name, host, port) = match self {
             Driver::Mysql => ("mysql", address.ip(), address.port()),
@@ -49,30 +49,30 @@ impl Driver {
     }
 }
 
-/// A sysbench run to be done.
+/// A sysbench run to perform.
 #[derive(Clone, Debug)]
 pub struct Sysbench {
-    /// Which database.
+    /// Database protocol.
     pub driver: Driver,
-    /// Where, usually a balancer's port.
+    /// Address, usually a balancer's port.
     pub address: SocketAddr,
-    /// The script, for example `oltp_point_select`.
+    /// Script, for example `oltp_point_select`.
     pub script: String,
-    /// Connections.
+    /// Number of connections.
     pub threads: u32,
-    /// How long.
+    /// Duration in seconds.
     pub seconds: u32,
-    /// Tables, as loaded.
+    /// Number of tables, as loaded.
     pub tables: u32,
     /// Rows per table, as loaded.
     pub rows: u32,
-    /// Further options. `--mysql-ignore-errors=all` makes it connect again when a connection is
-    /// lost, but add `--db-ps-mode=disable`: with prepared statements sysbench 1.0.20 crashes then.
+    /// Further options. `--mysql-ignore-errors=all` makes it reconnect after a lost connection, but
+    /// requires `--db-ps-mode=disable`: with prepared statements sysbench 1.0.20 then crashes.
     pub extra: Vec<String>,
 }
 
 impl Sysbench {
-    /// Point selects of 8 connections for 5 seconds on 4 tables of 20,000 rows.
+    /// Returns point selects on 8 connections for 5 seconds, with 4 tables of 20,000 rows.
     pub fn new(driver: Driver, address: SocketAddr) -> Sysbench {
         Sysbench {
             driver,
@@ -86,7 +86,7 @@ impl Sysbench {
         }
     }
 
-    /// Runs to the end; a run that sysbench gave up is an error.
+    /// Runs to the end; returns an error if sysbench fails.
     pub fn run(&self) -> Result<SysbenchReport> {
         let report = self.start()?.finish()?;
         match &report.failure {
@@ -95,7 +95,7 @@ impl Sysbench {
         }
     }
 
-    /// Starts and returns at once.
+    /// Starts sysbench without waiting.
     pub fn start(&self) -> Result<RunningSysbench> {
         let mut command = Command::new(tool::find("sysbench")?);
         command.args(self.driver.arguments(self.address));
@@ -144,7 +144,7 @@ fn follow(
     })
 }
 
-/// A sysbench process at work; killed when dropped.
+/// A running sysbench process; killed on drop.
 pub struct RunningSysbench {
     child: Child,
     readers: Vec<JoinHandle<()>>,
@@ -152,7 +152,7 @@ pub struct RunningSysbench {
 }
 
 impl RunningSysbench {
-    /// What it has reported so far.
+    /// Returns its reports so far.
     pub fn so_far(&self) -> SysbenchReport {
         self.report
             .lock()
@@ -160,12 +160,12 @@ impl RunningSysbench {
             .clone()
     }
 
-    /// Whether it is still at work.
+    /// Returns whether it still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end. A run that was given up has [`SysbenchReport::failure`] set.
+    /// Waits for its end. A failed run has [`SysbenchReport::failure`] set.
     pub fn finish(mut self) -> Result<SysbenchReport> {
         let status = self.child.wait()?;
         for reader in self.readers.drain(..) {
@@ -186,37 +186,37 @@ impl Drop for RunningSysbench {
     }
 }
 
-/// One second of a run.
+/// Report of one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Second {
     /// Queries in this second.
     pub qps: f64,
-    /// 95th percentile of the latency.
+    /// 95th percentile of the latency, in ms.
     pub p95_ms: f64,
-    /// Errors that were ignored as told.
+    /// Errors that were ignored as requested.
     pub errors: f64,
-    /// Connections made anew.
+    /// Number of reconnects.
     pub reconnects: f64,
 }
 
-/// What sysbench reported.
+/// Reports of sysbench.
 #[derive(Clone, Debug, Default)]
 pub struct SysbenchReport {
-    /// Each second.
+    /// Report of each second.
     pub seconds: Vec<Second>,
-    /// Queries in all.
+    /// Total number of queries.
     pub queries: u64,
     /// Queries per second over the whole run.
     pub qps: f64,
-    /// 95th percentile of the latency over the whole run.
+    /// 95th percentile of the latency over the whole run, in ms.
     pub p95_ms: f64,
-    /// Of all queries; only with `--histogram`.
+    /// Latencies of all queries; only with `--histogram`.
     pub latencies: Histogram,
-    /// Errors that were ignored as told (`--mysql-ignore-errors`).
+    /// Errors that were ignored as requested (`--mysql-ignore-errors`).
     pub ignored_errors: u64,
-    /// Connections made anew after an error.
+    /// Number of reconnects after an error.
     pub reconnects: u64,
-    /// Why sysbench gave up, if it did; the totals are missing then.
+    /// Reason why sysbench failed; the totals are then missing.
     pub failure: Option<String>,
 }
 

@@ -1,6 +1,7 @@
-//! Text in columns.
+//! Formats text in columns.
 
-/// Columns as wide as their widest cell, two blanks apart; numbers to the right.
+/// Formats columns as wide as their widest cell, separated by two spaces; numbers are
+/// right-aligned.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -33,7 +34,7 @@ fn pad(cell: &str, width: usize) -> String {
     }
 }
 
-/// One row of cells.
+/// Builds one row of cells.
 #[macro_export]
 macro_rules! row {
     ($($cell:expr),* $(,)?) => { vec![$($cell.to_string()),*] };

@@ -1,11 +1,11 @@
-//! Finds the programs the lab drives, or says which Debian package brings them.
+//! Finds the programs that the lab uses; names the Debian package of a missing one.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// Program and the Debian package it comes with.
+/// Programs and their Debian packages.
 const PACKAGES: &[(&str, &str)] = &[
     ("mariadbd", "mariadb-server-core"),
     ("mariadb-install-db", "mariadb-server-core"),
@@ -34,7 +34,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mvn", "maven"),
 ];
 
-/// The program's full path, looked for in PATH and where Debian puts servers.
+/// Returns the program's full path, from PATH and Debian's directories of servers.
 pub(crate) fn find(name: &str) -> Result<PathBuf> {
     if let Some(found) = search_directories()
         .map(|dir| dir.join(name))
@@ -49,7 +49,7 @@ pub(crate) fn find(name: &str) -> Result<PathBuf> {
     bail!("{name} not found: apt-get install {package}");
 }
 
-/// A PostgreSQL server program: Debian keeps them out of PATH, one directory per version.
+/// Returns a PostgreSQL server program: Debian has them outside PATH, one directory per version.
 pub(crate) fn find_postgres(name: &str) -> Result<PathBuf> {
     match newest_postgres_bin() {
         Some(bin) if bin.join(name).is_file() => Ok(bin.join(name)),
@@ -57,7 +57,7 @@ pub(crate) fn find_postgres(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// nginx's stream module, which Debian ships apart.
+/// Returns nginx's stream module, which is a separate package in Debian.
 pub(crate) fn find_nginx_stream_module() -> Result<PathBuf> {
     let path = Path::new("/usr/lib/nginx/modules/ngx_stream_module.so");
     if path.is_file() {

@@ -1,4 +1,4 @@
-//! `evenkeel-lab up`: servers to try things with, until Ctrl-C.
+//! Runs `evenkeel-lab up`: servers for experiments, until Ctrl-C.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -188,7 +188,7 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
     }
 }
 
-/// One port for the primary, and one for replicas, wherever they are.
+/// Returns services with one port for the primary and one for replicas, with automatic roles.
 fn reads_and_writes(name: &str, probe: &str, servers: &[Server]) -> String {
     let mut reads = service(&format!("{name}-reads"), probe, servers);
     reads.extra.push("role = \"replica\"".to_owned());
@@ -198,7 +198,8 @@ fn reads_and_writes(name: &str, probe: &str, servers: &[Server]) -> String {
     let is_local = |server: &Server| server.address.ip().is_loopback();
     let tls = match servers.iter().all(is_local) {
         true => "",
-        // Evenkeel verifies the servers' certificates beyond loopback, and these have none.
+        // Evenkeel verifies the servers' certificates outside loopback, and these servers have
+        // none.
         false => "[service.server_tls]\nmode = \"off\"\n",
     };
     format!("{}{tls}\n{}{tls}", reads.toml(), writes.toml())

@@ -1,4 +1,4 @@
-//! Waits for a condition, with a deadline and a name for what was waited for.
+//! Waits for a condition, with a deadline and a description.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// Polls `ready` until it gives a value; after `limit` the error names `what` did not happen.
+/// Polls `ready` until it returns a value; after `limit` the error says that `what` did not happen.
 pub fn eventually<T>(
     limit: Duration,
     what: &str,

@@ -1,4 +1,5 @@
-//! Web servers, nginx or Apache: each answers with its own name, small, large and slow.
+//! Starts web servers, nginx or Apache: each answers with its own name, and has small, large and
+//! slow pages.
 
 mod apache;
 
@@ -19,7 +20,7 @@ use crate::{Lab, tool};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Files every server has; the large ones are sparse and take no disk.
+/// Files that every server has; the large ones are sparse and take no disk space.
 const FILES: &[(&str, u64)] = &[
     ("29b", 29),
     ("1k", 1 << 10),
@@ -30,19 +31,19 @@ const FILES: &[(&str, u64)] = &[
     ("slow", 2000),
 ];
 
-/// Of the page that the server must compute for each request.
+/// Size of the page that the server must compress for each request.
 const WORK_BYTES: usize = 60 << 10;
 
 impl Lab {
-    /// Starts `count` web servers with keep-alive on: `/` answers the server's name, `/29b`, `/1k`,
-    /// `/100k`, `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds,
-    /// `/work` some milliseconds of processor time for those who accept gzip. `/status` counts the
-    /// requests.
+    /// Starts `count` web servers with keep-alive. `/` returns the server's name; `/29b`, `/1k`,
+    /// `/100k`, `/1m`, `/100m` and `/1g` are files of that size. `/slow` takes about two seconds,
+    /// `/work` some milliseconds of processor time for clients that accept gzip. `/status` counts
+    /// the requests.
     pub fn web(&self, count: usize) -> Result<Vec<Server>> {
         self.web_by(WebProgram::Nginx, count)
     }
 
-    /// The same by this program.
+    /// Starts `count` servers of this program, as [`Lab::web`] does.
     pub fn web_by(&self, program: WebProgram, count: usize) -> Result<Vec<Server>> {
         let servers = (1..=count)
             .map(|number| self.enlist_web(program, &format!("web-{number}")))
@@ -75,19 +76,19 @@ impl Lab {
     }
 }
 
-/// What serves the pages.
+/// Program that serves the pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WebProgram {
-    /// One process without threads: requests one after the other.
+    /// One process without threads, which serves requests sequentially.
     #[default]
     Nginx,
-    /// A thread for each request.
+    /// One thread for each request.
     Apache,
 }
 
 impl WebProgram {
-    /// What is missing to start it; `None` when nothing is.
+    /// Returns what is missing to start it; `None` if nothing is.
     pub(crate) fn missing(self) -> Option<String> {
         let (name, program) = match self {
             WebProgram::Nginx => ("nginx", "nginx"),
@@ -112,7 +113,7 @@ fn nginx(place: &Place) -> Result<(PathBuf, Launch)> {
     Ok((config, launch))
 }
 
-/// Digits that compress neither well nor badly.
+/// Returns digits of medium compressibility.
 fn numbers(bytes: usize) -> String {
     let mut state: u64 = 1;
     let mut text = String::with_capacity(bytes);
@@ -149,18 +150,18 @@ impl Kind for Web {
     }
 }
 
-/// How many requests the server of this address has had, as its status page tells.
+/// Returns the number of requests that the server has received, from its status page.
 pub(crate) fn requests(address: SocketAddr) -> Option<u64> {
     let page = get(address, "/status?auto").ok()?;
     let apaches = page
         .lines()
         .find_map(|line| line.strip_prefix("Total Accesses: "));
-    // nginx: "server accepts handled requests", and below their three numbers.
+    // nginx: "server accepts handled requests", and below them three numbers.
     let nginx = || page.lines().nth(2)?.split_whitespace().nth(2);
     apaches.or_else(nginx)?.parse().ok()
 }
 
-/// The body of a page, over a new connection.
+/// Returns the body of a page, over a new connection.
 pub fn get(address: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;
@@ -192,7 +193,8 @@ pub(crate) async fn fetch(address: SocketAddr, request: &str) -> Result<()> {
     Ok(())
 }
 
-/// One process, no master: it must die whole, and there is nothing to supervise.
+/// Returns a configuration with one process and no master: it must die completely, and needs no
+/// supervision.
 fn configuration(place: &Place) -> String {
     let Place {
         name,

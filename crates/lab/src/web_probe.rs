@@ -1,5 +1,5 @@
-//! Fetches a page over a new connection every few milliseconds, whatever became of the tries
-//! before, and notes what became of each.
+//! Requests a page over a new connection every few milliseconds, independent of earlier requests,
+//! and records the results.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,21 +13,22 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::web::fetch;
 
-/// A probe to be started.
+/// Options of a probe.
 #[derive(Clone, Debug)]
 pub struct WebProbeOptions {
-    /// Where, usually a balancer's port.
+    /// Address, usually a balancer's port.
     pub address: SocketAddr,
-    /// The page.
+    /// Path of the page.
     pub page: String,
     /// Time between the starts of two tries.
     pub every: Duration,
-    /// How long a try may take.
+    /// Limit for a try.
     pub limit: Duration,
 }
 
 impl WebProbeOptions {
-    /// Every 10 ms; the limit is short, so that a gap is seen as it is.
+    /// Returns options for a request every 10 ms, with a short limit, so that a gap has its real
+    /// length.
     pub fn new(address: SocketAddr, page: &str) -> WebProbeOptions {
         WebProbeOptions {
             address,
@@ -38,27 +39,27 @@ impl WebProbeOptions {
     }
 }
 
-/// One try.
+/// One request.
 #[derive(Clone, Debug)]
 pub struct Try {
-    /// When its connection was begun.
+    /// Start of its connection.
     pub begun: SystemTime,
-    /// When it was answered or had failed.
+    /// Time of the answer or failure.
     pub ended: SystemTime,
-    /// Why there is no answer.
+    /// Reason of a failure.
     pub failure: Option<String>,
 }
 
-/// Tries that failed, one after the other.
+/// Consecutive failed requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When the first of them was begun.
+    /// Start of the first failed request.
     pub first_error: SystemTime,
-    /// When one that was begun after them was answered; `None` while it goes on.
+    /// Time at which a later request was answered; `None` while the gap continues.
     pub first_success: Option<SystemTime>,
 }
 
-/// Runs in the background until [`WebProbe::finish`].
+/// A background probe that runs until [`WebProbe::finish`].
 pub struct WebProbe {
     is_over: Arc<AtomicBool>,
     tries: Arc<Mutex<Vec<Try>>>,
@@ -66,7 +67,7 @@ pub struct WebProbe {
 }
 
 impl WebProbe {
-    /// Begins to ask.
+    /// Starts the requests.
     pub fn start(options: WebProbeOptions) -> Result<WebProbe> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -82,7 +83,7 @@ impl WebProbe {
         })
     }
 
-    /// All tries so far that have ended, in the order in which they were begun.
+    /// Returns all completed tries so far, in the order in which they were begun.
     pub fn so_far(&self) -> Vec<Try> {
         let mut tries = self
             .tries
@@ -93,7 +94,7 @@ impl WebProbe {
         tries
     }
 
-    /// Asks no more; gives all tries.
+    /// Stops the requests and returns all tries.
     pub fn finish(mut self) -> Vec<Try> {
         self.end();
         self.so_far()
@@ -113,7 +114,7 @@ impl Drop for WebProbe {
     }
 }
 
-/// Each stretch of failed tries.
+/// Returns each gap of failed requests.
 pub fn gaps(tries: &[Try]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut goes_on = false;
@@ -123,7 +124,7 @@ pub fn gaps(tries: &[Try]) -> Vec<Gap> {
                 first_error: one.begun,
                 first_success: None,
             }),
-            // Of those that were begun behind the gap the quickest ends it.
+            // The fastest request begun after the gap ends it.
             (None, Some(gap)) => {
                 let end = gap.first_success.unwrap_or(one.ended);
                 gap.first_success = Some(end.min(one.ended));
@@ -135,7 +136,7 @@ pub fn gaps(tries: &[Try]) -> Vec<Gap> {
     gaps
 }
 
-/// The longest between two answers, among those that ended in this time.
+/// Returns the longest time between two answers that arrived in this interval.
 pub fn longest_silence(tries: &[Try], from: SystemTime, until: SystemTime) -> Option<Duration> {
     let answered = tries.iter().filter(|one| one.failure.is_none());
     let mut ends: Vec<SystemTime> = answered.map(|one| one.ended).collect();
@@ -196,7 +197,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_millis(ms)
     }
 
-    /// One try each 10 ms that takes 1 ms, or 250 when it fails.
+    /// One try each 10 ms that takes 1 ms, or 250 if it fails.
     fn tries(words: &[&str]) -> Vec<Try> {
         let one = |(number, word): (u64, &&str)| Try {
             begun: at(number * 10),
@@ -225,7 +226,7 @@ mod tests {
         let probe = WebProbe::start(WebProbeOptions::new(address, "/")).expect("it starts");
         thread::sleep(Duration::from_millis(300));
         let tries = probe.finish();
-        // One after the other there would be two.
+        // Sequential tries would be only two.
         assert!(tries.len() >= 10, "{} tries", tries.len());
         assert!(tries.iter().all(|one| one.failure.is_some()));
     }

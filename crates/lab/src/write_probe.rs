@@ -1,4 +1,4 @@
-//! Writes one row with a unique id every few milliseconds and notes what became of each.
+//! Writes one row with a unique id every few milliseconds and records the outcome of each.
 
 mod client;
 mod log;
@@ -18,23 +18,24 @@ use crate::sysbench::Driver;
 pub(crate) use client::Client;
 pub use log::{Attempt, Outage, Outcome, Verification, WriteLog};
 
-/// A probe to be started.
+/// Options of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteProbeOptions {
-    /// Which database.
+    /// Database protocol.
     pub driver: Driver,
-    /// Where, usually a balancer's port; as `sbtest` in the database `sbtest`.
+    /// Address, usually a balancer's port; the probe logs in as `sbtest` to the database `sbtest`.
     pub address: SocketAddr,
-    /// Time between two writes; none begins before the one before it has ended.
+    /// Time between two writes; each begins after the end of its predecessor.
     pub every: Duration,
-    /// How long a connection may take until it is logged in.
+    /// Limit for a connection with its login.
     pub connect_limit: Duration,
-    /// How long a write may take.
+    /// Limit for a write.
     pub write_limit: Duration,
 }
 
 impl WriteProbeOptions {
-    /// Every 10 ms; the limits are short, so that a gap is seen as it is.
+    /// Returns options for a write every 10 ms, with short limits, so that a gap has its real
+    /// length.
     pub fn new(driver: Driver, address: SocketAddr) -> WriteProbeOptions {
         WriteProbeOptions {
             driver,
@@ -46,7 +47,7 @@ impl WriteProbeOptions {
     }
 }
 
-/// A probe that runs in the background until [`WriteProbe::finish`].
+/// A background probe that runs until [`WriteProbe::finish`].
 pub struct WriteProbe {
     options: WriteProbeOptions,
     run: u64,
@@ -56,7 +57,7 @@ pub struct WriteProbe {
 }
 
 impl WriteProbe {
-    /// Makes the table, unless it is there, and begins to write.
+    /// Creates the table, unless it exists, and starts the writes.
     pub fn start(options: WriteProbeOptions) -> Result<WriteProbe> {
         let runtime = runtime()?;
         runtime.block_on(create_table(&options)).with_context(|| {
@@ -87,7 +88,7 @@ impl WriteProbe {
         })
     }
 
-    /// What is known so far.
+    /// Returns the log so far.
     pub fn so_far(&self) -> WriteLog {
         let attempts = self.attempts.lock().expect("no holder of the lock panics");
         WriteLog {
@@ -97,7 +98,7 @@ impl WriteProbe {
         }
     }
 
-    /// Writes no more, and reports.
+    /// Stops writing and returns the log.
     pub fn finish(mut self) -> WriteLog {
         self.end();
         self.so_far()
@@ -118,12 +119,12 @@ impl Drop for WriteProbe {
 }
 
 impl WriteLog {
-    /// Compares with the rows that this server has.
+    /// Compares the writes with this server's rows.
     pub fn verify(&self, server: &Server) -> Result<Verification> {
         Ok(Verification::new(&self.attempts, &self.rows(server)?))
     }
 
-    /// The rows that this server has: id, and port of the server that took the write.
+    /// Returns this server's rows: id, and port of the server that accepted the write.
     pub fn rows(&self, server: &Server) -> Result<Vec<(u64, u16)>> {
         let limit = Duration::from_secs(10);
         let rows = runtime()?.block_on(async {

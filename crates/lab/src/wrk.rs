@@ -1,4 +1,4 @@
-//! Runs wrk, the HTTP load generator, and reads its report.
+//! Runs wrk, the HTTP load generator, and parses its report.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -7,25 +7,25 @@ use anyhow::{Context, Result, bail};
 
 use crate::{process, tool};
 
-/// A run of wrk, on one thread.
+/// A run of wrk on one thread.
 #[derive(Clone, Debug)]
 pub struct Wrk {
-    /// Where.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// What, for example `/1k`.
+    /// Path of the page, for example `/1k`.
     pub path: String,
-    /// How many connections at once.
+    /// Number of concurrent connections.
     pub connections: u32,
-    /// How long.
+    /// Duration in seconds.
     pub seconds: u32,
-    /// Whether a connection serves many requests, or one.
+    /// True if a connection serves many requests, false if only one.
     pub keep_alive: bool,
 }
 
-/// What wrk reported.
+/// Report of wrk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WrkReport {
-    /// Requests answered.
+    /// Number of answered requests.
     pub requests: u64,
     /// Requests per second.
     pub requests_per_s: f64,
@@ -34,7 +34,7 @@ pub struct WrkReport {
 }
 
 impl Wrk {
-    /// Runs to the end.
+    /// Runs wrk to the end.
     pub fn run(&self) -> Result<WrkReport> {
         let mut command = Command::new(tool::find("wrk")?);
         command.args([
@@ -71,7 +71,7 @@ pub(crate) fn read(text: &str) -> Option<WrkReport> {
                 .split(|c: char| !c.is_ascii_digit())
                 .filter(|word| word.len() < 12);
             let counts = words.filter_map(|word| word.parse::<u64>().ok());
-            // "Non-2xx or 3xx responses: N" begins with two digits that are no counts.
+            // "Non-2xx or 3xx responses: N" begins with two digits that are not counts.
             let skip = if line.starts_with("Non-2xx") { 2 } else { 0 };
             report.errors += counts.skip(skip).sum::<u64>();
         }

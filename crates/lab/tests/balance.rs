@@ -1,4 +1,5 @@
-//! The algorithms over real connections: who gets whom, and who is left out.
+//! Tests of the algorithms over real connections: which clients reach which servers, and which
+//! servers are left out.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -31,7 +32,7 @@ on_both_drivers! {
     a_server_that_closes_at_once_is_taken_out_but_never_the_last
 }
 
-/// Servers `aaa`, `bbb`, … behind one service.
+/// Servers `aaa`, `bbb`, … of one service.
 struct TestBed {
     listen: String,
     servers: Vec<Scripted>,
@@ -39,7 +40,7 @@ struct TestBed {
 }
 
 impl TestBed {
-    /// `entries` are what stands beside each address, for example `weight = 2`.
+    /// Starts servers; `entries` are settings beside each address, for example `weight = 2`.
     fn new(io: &str, entries: &[&str], more: &str) -> TestBed {
         let names = ["aaa", "bbb", "ccc", "ddd"];
         let servers = names.into_iter().take(entries.len()).map(Scripted::named);
@@ -62,7 +63,7 @@ impl TestBed {
         }
     }
 
-    /// The servers' names for so many clients, each gone before the next comes.
+    /// Counts clients by server, each disconnected before the next connects.
     fn visits(&self, count: usize) -> BTreeMap<String, usize> {
         tally((0..count).map(|_| name_of(&connect(&self.listen))))
     }
@@ -105,7 +106,7 @@ fn least_connections_evens_out_long_sessions(io: &str) {
     arrive(&mut clients, 30);
     let even = tally(clients.iter().map(|(_, name)| name.clone()));
     assert!(even.values().all(|count| *count == 10), "{even:?}");
-    // All clients of one server leave: the next ten are all its.
+    // All clients of one server disconnect: the next ten all go to it.
     clients.retain(|(_, name)| name != "bbb");
     until_service(&stage.balancer, "twenty sessions", |service| {
         service["sessions"]["current"] == 20
@@ -163,12 +164,12 @@ fn random_two_uses_all_servers_and_avoids_the_busy_one(io: &str) {
     let clients: Vec<Socket> = (0..200).map(|_| connect(&stage.listen)).collect();
     let counts = tally(clients.iter().map(name_of));
     assert_eq!(counts.len(), 4, "{counts:?}");
-    // One draw alone would leave them apart by 14 (the deviation of 200 in 4) and more.
+    // A single random choice would give a spread of 14 and more (the deviation of 200 in 4).
     let spread = counts.values().max().unwrap() - counts.values().min().unwrap();
     assert!(spread <= 12, "{counts:?}");
 }
 
-/// Answers each byte with its name, the slow one after a while.
+/// Answers each byte with its name, after `delay`.
 fn answering(name: &'static str, delay: Duration) -> Scripted {
     Scripted::start(Kind::V4, move |client| {
         receive(client, 1);
@@ -199,7 +200,7 @@ fn least_latency_prefers_the_fast_server(io: &str) {
     assert!(counts.contains_key("aaa"), "it was never tried: {counts:?}");
 }
 
-/// Pools open connections long before they use them: that is not the server's slowness.
+/// Pools open connections long before they use them: that is not slowness of the server.
 fn a_client_that_thinks_before_it_asks_does_not_make_its_server_slow(io: &str) {
     let stage = TestBed::of(io, vec![answering("aaa", Duration::ZERO)], &[""], "");
     let client = connect(&stage.listen);
@@ -242,7 +243,7 @@ fn eight_clients_are_spread_over_two_workers(io: &str) {
     assert!(counts.iter().all(|count| *count <= 5), "{counts:?}");
 }
 
-/// The probes find nothing: it accepts. Only the clients see what it does to them.
+/// The probes succeed, since it accepts. Only the clients see that it closes.
 fn a_server_that_closes_at_once_is_taken_out_but_never_the_last(io: &str) {
     let closing = || Scripted::start(Kind::V4, |_| {});
     let good = Scripted::start(Kind::V4, |client| send(client, b"bbb"));

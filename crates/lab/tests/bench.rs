@@ -1,4 +1,4 @@
-//! `evenkeel-lab bench` as its users see it: their own experiment, mishaps, a run gone on with.
+//! Tests of `evenkeel-lab bench` as users run it: their own experiment, failures, a resumed run.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Three targets that run, one of which dies after a second, and one that is not installed.
+/// Three running targets, one of which dies after a second, and one that is not installed.
 const WEB: &str = r#"
 name = "own"
 title = "My own"
@@ -80,7 +80,7 @@ const HTTP: &str = "http { access_log off; client_body_temp_path {room}/a; proxy
     {room}/b; fastcgi_temp_path {room}/c; uwsgi_temp_path {room}/d; scgi_temp_path {room}/e; \
     server { listen {listen}; location / { return 200 mine; } } }";
 
-/// Nobody listens there, and these servers cannot be started.
+/// An address without a listener, and servers that cannot be started.
 const MISHAPS: &str = r#"
 [[part]]
 name = "nobody there"
@@ -173,7 +173,7 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
     assert_eq!(page.matches("stub_status").count(), 1, "once per part");
 }
 
-/// One server by each program, and both have the same page to compute.
+/// One server of each program, with the same page to compute.
 const APACHE: &str = r#"
 name = "own"
 title = "Apache and nginx"
@@ -254,7 +254,8 @@ fn apache_serves_a_page_that_costs_as_much_as_nginxs() {
 
 #[test]
 fn servers_that_are_not_installed_end_their_part_only() {
-    // Hidden for this run alone: whoever may not do that has to trust the others.
+    // Hides the program for this run only; without the right to do that, the other tests must
+    // suffice.
     let hidden = "mount --bind /dev/null \"$(command -v apache2)\"";
     let can_hide = Command::new("unshare")
         .args(["--mount", "sh", "-c", hidden])
@@ -380,7 +381,7 @@ fn results(out: &Path) -> Value {
     serde_json::from_slice(&fs::read(out.join("outcome.json")).unwrap()).unwrap()
 }
 
-/// Runs that gave numbers.
+/// Returns the number of runs with results.
 fn done(out: &Path) -> usize {
     let results = results(out);
     let cells = results["experiments"][0]["cells"].as_array();

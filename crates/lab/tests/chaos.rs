@@ -1,7 +1,8 @@
-//! Some seconds of everything at once: no row is lost, stale or another's, nothing is stuck.
+//! Runs the chaos test for some seconds: no row is lost, stale or another session's, and nothing is
+//! stuck.
 //!
-//! `make chaos` goes on for ten minutes. TO SEE THIS RED: give a server connection back to the pool
-//! when its client has left in the middle of a transaction.
+//! `make chaos` runs for ten minutes. TO SEE THIS RED: release a server connection to the pool
+//! after its client has disconnected in the middle of a transaction.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -28,7 +29,7 @@ fn sessions_that_keep_their_server_connection_go_wrong_as_little() {
         seconds: 10,
         seed: 3,
         mode: PoolMode::Session,
-        // Each of them has a server connection for as long as it is there.
+        // Each of them holds a server connection while it is connected.
         writers: 6,
         readers: 3,
         cruel: 4,
@@ -77,7 +78,7 @@ fn short(pooler: PoolerKind) -> Options {
     }
 }
 
-/// Times are for a quiet machine: `make chaos` judges them too.
+/// Runs the test without time limits, which need a quiet machine: `make chaos` checks them too.
 fn faultless(options: &Options) {
     if let Some(why) = options.cluster.missing() {
         println!("skipped: {why}");
@@ -85,7 +86,7 @@ fn faultless(options: &Options) {
     }
     let played = run(options).or_else(|why| {
         assert!(!why.is::<Ended>(), "{why:#}");
-        // Servers that did not come back are no finding about Evenkeel: all of it once more.
+        // Servers that did not return are no finding about Evenkeel: the test is repeated.
         println!("once more, since the servers failed: {why:#}");
         run(options)
     });

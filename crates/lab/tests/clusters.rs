@@ -1,4 +1,4 @@
-//! Clusters against real servers: primaries change, nodes rejoin, networks part, rows stay.
+//! Tests of clusters with real servers: changes of primary, rejoins, network partitions, rows.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -36,7 +36,7 @@ fn a_galera_cluster_takes_writes_on_any_node_and_killed_nodes_rejoin() {
         assert_eq!(ids(node, "sbtest.t"), "1 2 3", "{node:?}");
     }
 
-    // All die, and the last one to die has more than the others.
+    // All die, and the last one has more transactions than the others.
     first.kill().unwrap();
     cluster.wait_size(2).unwrap();
     second.stop().unwrap();
@@ -139,12 +139,12 @@ fn a_connection_to_a_server_that_is_cut_off_hangs_until_it_is_joined_again() {
     server.join_again().unwrap();
     client.set_read_timeout(Some(LIMIT)).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
-    // Kernels without netem say so.
+    // Kernels without netem report it.
     if let Err(error) = server.delay_packets(Duration::from_millis(20)) {
         assert!(format!("{error:#}").contains("netem"), "{error:#}");
     }
 
-    // While this process lives no other lab removes what is left of this one.
+    // While this process lives no other lab removes its leftovers.
     let SocketAddr::V4(address) = server.address else {
         panic!("an IPv4 address")
     };
@@ -225,7 +225,7 @@ fn namespaces_of_a_lab_whose_reaper_was_killed_too_are_removed_by_the_next_lab()
     if !is_root() {
         return;
     }
-    // No process has this id: it is beyond the kernel's largest.
+    // No process has this id: it is above the kernel's maximum.
     let dead = 4_194_304;
     ip(&format!("netns add evenkeel-lab-{dead}-9-2"));
     ip(&format!("link add ekb9-{dead:x} type bridge"));
@@ -234,8 +234,8 @@ fn namespaces_of_a_lab_whose_reaper_was_killed_too_are_removed_by_the_next_lab()
     assert_eq!(names_of(dead), (0, false));
 }
 
-/// A log tells of a temporary table, and not of the death that ended it: whoever applies all of it
-/// keeps the table, for the thread of that number at the server of that number.
+/// A log contains the creation of a temporary table, but not the death that ended it. A server that
+/// applies the whole log keeps the table, for that server id and thread number.
 #[test]
 fn a_mariadb_that_applies_all_of_a_log_has_every_row_of_one_that_died_with_temporary_tables() {
     const THREAD: &str = "SET pseudo_thread_id = 1000000";
@@ -273,13 +273,13 @@ fn a_mariadb_that_applies_all_of_a_log_has_every_row_of_one_that_died_with_tempo
     let mut replicas = cluster.replicas.iter();
     let other = replicas.find(|replica| replica.name != new.name);
     let other = other.unwrap();
-    // Now it must be made anew.
+    // Now the server must be rebuilt.
     insert(other, "sbtest.t", 13);
     lab.rejoin(other).unwrap();
     assert_all_have(&[old, other], &new, "sbtest.t", "1");
 }
 
-/// Not a test of its own: the process that a test above kills.
+/// Not an independent test: the process that a test above kills.
 #[test]
 fn child_process_that_holds_namespaces() {
     if env::var_os("EVENKEEL_LAB_TEST_CHILD").is_none() {
@@ -293,7 +293,7 @@ fn child_process_that_holds_namespaces() {
     }
 }
 
-/// Planned, by death, and back: the table has no rows yet.
+/// Changes the primary as planned, by death, and back; the table is empty at first.
 fn assert_primary_changes(lab: &Lab, servers: &[Server], table: &str) {
     let [first, second, third] = servers else {
         panic!("three servers")
@@ -323,7 +323,7 @@ fn assert_primary_changes(lab: &Lab, servers: &[Server], table: &str) {
     assert_eq!(new.name, change.primary);
     insert(&new, table, 3);
 
-    // The old primary comes back as one, and writes what nobody else has.
+    // The old primary returns as one, and writes rows that no other server has.
     second.start().unwrap();
     assert_eq!(second.role(), Role::Primary);
     insert(second, table, 13);
@@ -409,7 +409,7 @@ fn ids(server: &Server, table: &str) -> String {
     rows.unwrap().lines().collect::<Vec<_>>().join(" ")
 }
 
-/// One request over a connection that stays open.
+/// Sends one request over a connection that stays open.
 fn ask(client: &mut TcpStream) -> std::io::Result<()> {
     client.write_all(b"GET /1k HTTP/1.1\r\nHost: lab\r\n\r\n")?;
     let mut answer = Vec::new();
@@ -421,7 +421,7 @@ fn ask(client: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// MariaDB lets the lab's superuser write also where others may only read.
+/// Checks that the server is read-only; MariaDB still lets the lab's superuser write.
 fn assert_refuses_writes(server: &Server, table: &str) {
     if server.name.starts_with("mariadb") {
         assert_eq!(server.sql("SELECT @@read_only").unwrap(), "1");
@@ -441,7 +441,7 @@ fn is_root() -> bool {
     root
 }
 
-/// How many namespaces, and whether a bridge, a process has made.
+/// Returns the number of namespaces that a process has created, and whether it created a bridge.
 fn names_of(pid: u32) -> (usize, bool) {
     let names = |path: &str| -> Vec<String> {
         let entries = Path::new(path).read_dir().into_iter().flatten().flatten();

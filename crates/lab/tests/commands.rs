@@ -1,4 +1,4 @@
-//! The program as its users see it: servers in one terminal, faults from another.
+//! Tests the program as users run it: servers in one terminal, faults from another.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -53,7 +53,7 @@ fn servers_of_one_terminal_are_listed_killed_and_started_from_another_until_they
             .contains("not running")
     );
 
-    // A second lab has servers of the same names: nothing is done to the wrong one.
+    // A second lab has servers with the same names: none of them is affected.
     let mut twin = terminal.start(&["up", "web", "--servers", "2"]);
     let labs = eventually(LIMIT, "two labs", || {
         let list = terminal.succeeds(&["list"]).unwrap_or_default();
@@ -80,7 +80,7 @@ fn servers_of_one_terminal_are_listed_killed_and_started_from_another_until_they
     assert_eq!(home.path().read_dir().unwrap().count(), 0);
 }
 
-/// A user's terminal: the labs it sees are those in its temporary directory.
+/// A user's terminal, whose labs are those in its temporary directory.
 struct Terminal(PathBuf);
 
 impl Terminal {

@@ -1,6 +1,6 @@
-//! A short part of other people's tests ends the same through Evenkeel as at the server.
+//! Runs a short part of other projects' tests, with the same result through Evenkeel as directly.
 //!
-//! `make compat` runs all of them. TO SEE THIS RED: have a SET not follow its client.
+//! `make compat` runs all of them. TO SEE THIS RED: do not let a SET follow its client.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -77,7 +77,7 @@ fn short() -> Options {
     }
 }
 
-/// What this machine cannot run is skipped, and said.
+/// Runs a suite; prints a message and skips it if this machine cannot run it.
 fn explained(suite: Suite, options: &Options) {
     if let Some(why) = suite.missing(options) {
         println!("skipped: {why}");

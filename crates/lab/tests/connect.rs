@@ -1,4 +1,4 @@
-//! Where clients come in and where servers are: all kinds of address, dead servers among live ones.
+//! Tests of client and server addresses: all kinds, with dead servers among live ones.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -32,7 +32,7 @@ const QUICK: &str = "connect_timeout_ms = 200\nretries = 3\n";
 const PROBED: &str = "[service.health]\nprobe = \"tcp\"\ninterval_ms = 50\nrise = 1\n\
                       dead_interval_ms_max = 50\n";
 
-/// Not when a timer happens to wake the worker, twice a second.
+/// The client is served before a timer happens to wake the worker, twice a second.
 fn a_new_client_is_served_at_once(io: &str) {
     let server = Scripted::named("aaa");
     let listen = own_address(Kind::V4);
@@ -71,7 +71,7 @@ fn every_kind_of_server_is_reached_also_by_name(io: &str) {
         let _balancer = peer::balancer(io, &service(&listen, &[server.address()], ""));
         assert_echo(&listen);
     }
-    // The name may have an IPv6 address, too, where nobody listens.
+    // The name may also have an IPv6 address, without a listener.
     let server = Scripted::echo(Kind::V4);
     let by_name = server.address().replace("127.0.0.1", "localhost");
     let listen = own_address(Kind::V4);
@@ -90,7 +90,7 @@ fn assert_echo(listen: &str) {
     assert_eq!(receive(&client, 5), b"hello");
 }
 
-/// A listener that answers no SYN: its backlog is full and nobody accepts.
+/// A listener that answers no SYN: its backlog is full and it never accepts.
 struct BlackHole {
     listening: Listening,
     _waiting: Vec<socket2::Socket>,
@@ -104,7 +104,7 @@ impl BlackHole {
             let socket =
                 socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
             socket.set_nonblocking(true).unwrap();
-            // It never ends, or not yet.
+            // The connect is pending or never completes.
             let _ = socket.connect(&to.into());
             socket
         };
@@ -124,7 +124,8 @@ fn dead_servers_among_live_ones_cost_a_delay_and_no_error(io: &str) {
     );
     let listen = own_address(Kind::V4);
     let servers = [&hole.listening.address, &refusing, live.address()];
-    // `first`: everybody meets the dead ones, in this order, until they are known as dead.
+    // `first`: all clients try the dead servers first, in this order, until they are known to be
+    // dead.
     let more = format!("balance = \"first\"\n{QUICK}");
     let balancer = peer::balancer(io, &service(&listen, &servers, &more));
     for _ in 0..4 {
@@ -174,10 +175,10 @@ fn with_all_servers_down_clients_may_wait(io: &str) {
     assert_eq!(name_of(&client), "bbb");
 }
 
-/// Three servers leave without a word, each after a moment of its own, and clients send while they
-/// do. A request that has not gone out yet goes to the server that stays; one that has cannot be
-/// had back. To see it red on io_uring: let `Direction::run` only wait for the client's first
-/// bytes and leave them to the ring.
+/// Three servers disconnect silently, each after its own delay, while clients send. A request that
+/// was not sent yet goes to the remaining server; a sent one cannot be recovered. TO SEE THIS RED
+/// on io_uring: let `Direction::run` only wait for the client's first bytes and leave them to the
+/// ring.
 fn a_request_sent_while_a_server_leaves_is_answered_or_ended_and_never_lost(io: &str) {
     const CLIENTS: usize = 256;
     for leave in [Leave::End, Leave::Reset] {
@@ -187,7 +188,7 @@ fn a_request_sent_while_a_server_leaves_is_answered_or_ended_and_never_lost(io: 
         let mut servers: Vec<&str> = leaving.iter().map(Scripted::address).collect();
         servers.push(stays.address());
         let listen = own_address(Kind::V4);
-        // So that they are not found to be down at once.
+        // Keeps the servers from being marked down immediately.
         let more = "retries = 10\n[service.health]\nprobe = \"off\"\nfall = 100\n";
         let balancer = peer::balancer(io, &service(&listen, &servers, more));
         let answered = AtomicUsize::new(0);
@@ -203,7 +204,7 @@ fn a_request_sent_while_a_server_leaves_is_answered_or_ended_and_never_lost(io: 
         });
         let ended = CLIENTS - answered.into_inner();
         if leave == Leave::End {
-            // Nobody is ended whose request could have gone elsewhere.
+            // No client is disconnected whose request could have gone to another server.
             until("every end explained", || taken.load(SeqCst) == ended);
         }
         let service = &balancer.status().unwrap()["services"][0];
@@ -219,7 +220,7 @@ enum Leave {
     Reset,
 }
 
-/// Counts the requests that have come all the same, where that can be known.
+/// Counts the requests that arrived nevertheless, where that is observable.
 fn leaving_server(leave: Leave, taken: &Arc<AtomicUsize>) -> Scripted {
     let taken = Arc::clone(taken);
     let turn = AtomicUsize::new(0);
@@ -228,7 +229,7 @@ fn leaving_server(leave: Leave, taken: &Arc<AtomicUsize>) -> Scripted {
         if leave == Leave::Reset {
             return client.set_linger(Some(Duration::ZERO)).unwrap();
         }
-        // Its other end may be gone: this server will have been found to be down.
+        // The peer may have disconnected: the server was marked down.
         let _ = client.shutdown(Shutdown::Write);
         let mut reader = client;
         let has_come = reader.read(&mut [0; 64]).is_ok_and(|count| count > 0);
@@ -237,7 +238,7 @@ fn leaving_server(leave: Leave, taken: &Arc<AtomicUsize>) -> Scripted {
     })
 }
 
-/// None at all, or up to so many quarters of a millisecond.
+/// Sleeps for zero to `quarters_max` quarters of a millisecond.
 fn pause(turn: usize, quarters_max: u64) {
     let quarters = (turn as u64 * 7) % (quarters_max + 1);
     if quarters > 0 {
@@ -245,7 +246,7 @@ fn pause(turn: usize, quarters_max: u64) {
     }
 }
 
-/// Sends a request; true for the whole answer, false for an end without a byte of it.
+/// Sends a request; returns true for the whole answer, false for an end without a byte of it.
 fn is_answered(listen: &str, number: usize) -> bool {
     let client = connect(listen);
     client
@@ -265,7 +266,7 @@ fn is_answered(listen: &str, number: usize) -> bool {
     true
 }
 
-/// On epoll such a socket looks connected and is not.
+/// On epoll such a socket appears connected although it is not.
 fn a_unix_server_with_a_full_backlog_costs_a_delay_and_no_error(io: &str) {
     let full = Listening::with_backlog(Kind::Unix, 0);
     let path = full.address.strip_prefix("unix:").unwrap();

@@ -1,4 +1,4 @@
-//! Operating a service of `protocol = "postgres"` in front of a real PostgreSQL: what is shown, on
+//! Tests the operation of a service of `protocol = "postgres"` with a real PostgreSQL: displays, on
 //! the console and elsewhere, and pauses, kills, reconnects.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
@@ -33,7 +33,7 @@ impl TestBed {
     fn set(name: &str, io: &str) -> TestBed {
         let lab = Lab::new(name).unwrap();
         let cluster = lab.postgres(PostgresOptions::default()).unwrap();
-        // What reads logins must be able to.
+        // The account that reads logins needs this right.
         cluster.primary.sql("ALTER ROLE monitor SUPERUSER").unwrap();
         let (clients, console) = (loopback(), loopback());
         let admin =
@@ -66,7 +66,7 @@ impl TestBed {
         self.try_client().expect("a login")
     }
 
-    /// On the console; with a password as `admin`.
+    /// Connects to the console; with a password, as `admin`.
     fn console(&self, password: Option<&str>) -> Option<Client> {
         match password {
             Some(password) => self.try_connect(self.console, "admin", password, "pgbouncer"),
@@ -87,7 +87,7 @@ impl TestBed {
         config.connect_timeout(LIMIT);
         let connecting = config.connect(NoTls);
         let (client, connection) = self.runtime.block_on(connecting).ok()?;
-        // Its end is told to whoever asks next.
+        // The next query reports its end.
         self.runtime.spawn(async move { connection.await.ok() });
         Some(client)
     }
@@ -109,7 +109,7 @@ impl TestBed {
         rows.next().unwrap().to_owned()
     }
 
-    /// A table of the console, by the extended protocol.
+    /// Reads a table of the console by the extended protocol.
     fn show(&self, client: &Client, what: &str) -> Vec<Row> {
         let text = format!("SHOW {what}");
         self.runtime.block_on(client.query(&text, &[])).unwrap()
@@ -119,7 +119,7 @@ impl TestBed {
         service(&self.balancer.status().unwrap(), "orders")["database"].clone()
     }
 
-    /// How many sessions of clients run something at the server.
+    /// Returns how many client sessions run a statement on the server.
     fn active(&self) -> String {
         let sql = "SELECT count(*) FROM pg_stat_activity \
                    WHERE usename = 'sbtest' AND state = 'active' AND query LIKE '%pg_sleep%'";
@@ -127,7 +127,7 @@ impl TestBed {
     }
 }
 
-/// Runs what is spawned on it in a thread of its own, until the tests are over.
+/// Returns a runtime in its own thread, which runs until the tests end.
 fn runtime() -> Handle {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let handle = runtime.handle().clone();
@@ -229,7 +229,7 @@ fn users_and_databases_have_figures_of_their_own() {
     assert_eq!(grown(&["transactions_total"]), 5);
     assert_eq!(grown(&["query_us", "count"]), 15);
     assert_eq!(grown(&["transaction_us", "count"]), 5);
-    // The client's own time counts for its transactions, and not for its queries.
+    // The client's own time counts for its transactions, but not for its queries.
     assert!(grown(&["transaction_us", "sum"]) >= 50_000);
     assert!(grown(&["query_us", "sum"]) >= 50_000);
     assert!(grown(&["query_us", "sum"]) <= grown(&["transaction_us", "sum"]));
@@ -265,7 +265,7 @@ fn statements_are_counted_without_their_literals() {
                 .block_on(client.query(select, &[&one]))
                 .unwrap();
         }
-        // What is sent ahead of the answers is told apart, too.
+        // Queries that are sent before earlier answers are counted separately, too.
         let both = async {
             tokio::join!(
                 client.query(select, &[&0]),
@@ -305,7 +305,7 @@ fn a_server_is_restarted_behind_a_pause_and_no_client_sees_it() {
         wait_until(&stage.balancer, "the pause", || {
             stage.postgres()["all_paused"] == true
         });
-        // A transaction that has begun goes on.
+        // A transaction that has begun continues.
         assert_eq!(stage.value(&busy, "SELECT 1"), "1");
         assert!(!pausing.is_finished());
         stage.run(&busy, "COMMIT").unwrap();

@@ -1,4 +1,4 @@
-//! The examples of README.md and docs/ work: configurations, commands, and pages that are run.
+//! Tests the examples of README.md and docs/: configurations, commands, and executable pages.
 
 #[path = "harness/certificates.rs"]
 #[allow(dead_code, reason = "its files of users are for other tests")]

@@ -1,4 +1,4 @@
-//! Fault trials of a balancer: two with a shared address that a real Keepalived holds.
+//! Tests fault trials of a balancer: two with a shared address that a real Keepalived holds.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use evenkeel_lab::own_uid;
 use serde_json::Value;
 
-/// As few loads as there can be, and then the active balancer of each pair goes, in three ways.
+/// A minimal load, during which the active balancer of each pair fails, in three ways.
 const PAIRS: &str = r#"
 name = "pairs"
 title = "Two balancers and one address"
@@ -91,7 +91,8 @@ fn the_standby_takes_the_address_over_and_the_first_has_it_again_after_each_tria
     let trials = own["faults"].as_array().unwrap();
     assert_eq!(trials.len(), 5, "{said}\n{own}");
     for trial in trials {
-        // Three adverts that do not come, or the hand-over at once; and a script once a second.
+        // The delay is three missing advertisements or an immediate handover, plus a check script
+        // once a second.
         let most_ms = match trial["scenario"].as_str().unwrap() {
             "machine dies" => 2_000.0,
             "process ends" => 4_000.0,
@@ -107,12 +108,12 @@ fn the_standby_takes_the_address_over_and_the_first_has_it_again_after_each_tria
         );
         let steps = trial["steps"].as_array().unwrap().iter();
         let names: Vec<&str> = steps.map(|step| step["name"].as_str().unwrap()).collect();
-        // One step with the one before where the machine was too busy to tell them apart.
+        // Two steps are merged if the machine was too busy to separate them.
         let is_last = names.last().is_some_and(|name| name.ends_with("reconnect"));
         assert!(is_last, "{trial}");
     }
     let dead = trials.iter().find(|one| one["scenario"] == "machine dies");
-    // No sooner than the adverts allow: else the first one was not cut off, or had no address.
+    // Not before the advertisements allow: otherwise the first was not isolated, or had no address.
     assert!(dead.unwrap()["steps"][0]["to_ms"].as_f64().unwrap() > 250.0);
     assert!(outcome["versions"]["Keepalived"].is_string());
     let configs = own["targets"][0]["configs"].to_string();

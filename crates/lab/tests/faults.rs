@@ -1,4 +1,4 @@
-//! Servers that die, freeze or are cut off under load: what clients of the balancer see of it.
+//! Tests of servers that die, freeze or are isolated under load, as the balancer's clients see it.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -28,7 +28,7 @@ struct Loaded {
     sysbench: Vec<RunningSysbench>,
 }
 
-/// The load and what it needs to know of the servers.
+/// Parameters of the load that depend on the servers.
 struct Load<'a> {
     greeting: Greeting,
     probe: &'a str,
@@ -40,7 +40,7 @@ impl Loaded {
     fn start(io: &str, servers: &[Server], load: &Load<'_>) -> Loaded {
         let address = loopback();
         let mut service = Service::new("front", address, load.probe, servers);
-        // A busy machine must not look like a dead server.
+        // A busy machine must not appear as a dead server.
         service.interval_ms = 1_000;
         service.extra = load.extra.iter().map(ToString::to_string).collect();
         let balancer = Balancer::start(&format!("{}{}", engine(io), service.toml())).unwrap();
@@ -56,7 +56,7 @@ impl Loaded {
         }
     }
 
-    /// Waits until so many more new connections have been made.
+    /// Waits until `more` new connections have been made.
     fn wait_newcomers(&self, more: u64) {
         let until = self.newcomers.so_far().attempts + more;
         wait_until(&self.balancer, "new connections", || {
@@ -74,7 +74,7 @@ impl Loaded {
         });
     }
 
-    /// Those on the server that died are gone, the others never noticed.
+    /// Checks that the clients on the dead server were disconnected, and the others unaffected.
     fn assert_most_clients_went_on(&mut self) {
         let count = self.sysbench.len();
         let clients = &mut self.sysbench;
@@ -95,7 +95,7 @@ impl Loaded {
     }
 }
 
-/// Clients of one session each: sysbench gives up when its server is gone.
+/// Starts clients with one session each: sysbench ends when its server fails.
 fn sysbench(driver: Driver, address: SocketAddr) -> Vec<RunningSysbench> {
     let client = Sysbench {
         threads: 1,
@@ -114,7 +114,8 @@ fn both(servers: &[Server], load: &Load<'_>) -> Vec<Loaded> {
         .collect()
 }
 
-/// What was begun before the server was gone may have been in its hands.
+/// Checks that no connection begun after `since` failed; earlier ones may have been assigned to the
+/// server.
 fn assert_none_failed(report: &NewcomersReport, since: Instant, balancer: &Balancer) {
     let failed: Vec<_> = report
         .failures
@@ -130,7 +131,7 @@ fn assert_none_failed(report: &NewcomersReport, since: Instant, balancer: &Balan
     );
 }
 
-/// Kills a server under load and starts it again: no new connection fails, and it comes back.
+/// Kills a server under load and restarts it: no new connection fails, and the server returns.
 fn assert_a_killed_server_costs_no_new_connection(victim: &Server, mut fronts: Vec<Loaded>) {
     let path = format!("front/{}", victim.name);
     for front in &mut fronts {
@@ -167,7 +168,8 @@ fn total(front: &Loaded, of: &Server) -> u64 {
         .unwrap()
 }
 
-/// Freezes a server: after the verdict no new connection meets it, and once it thaws it is back.
+/// Freezes a server: after it is marked down no new connection reaches it, and it returns after it
+/// thaws.
 fn assert_a_frozen_server_is_left_alone(
     victim: &Server,
     fronts: Vec<Loaded>,
@@ -193,7 +195,7 @@ fn assert_a_frozen_server_is_left_alone(
             .filter(|failure| failure.begun > verdict)
             .collect();
         assert!(late.is_empty(), "{late:?}");
-        // Its kernel still accepts, so its clients wait for the verdict, and not longer.
+        // Its kernel still accepts, so its clients wait until it is marked down, and not longer.
         let bound = verdict - frozen + Duration::from_secs(2);
         let longest = report.failures.iter().map(|failure| failure.waited).max();
         assert!(longest.is_none_or(|waited| waited < bound), "{longest:?}");
@@ -236,7 +238,7 @@ fn a_mariadb_replica_that_is_killed_costs_no_new_connection_and_comes_back() {
     };
     let fronts = both(&cluster.servers(), &load);
     let reports = assert_a_frozen_server_is_left_alone(victim, fronts);
-    // The server speaks first, so its silence is noticed, and the next server greets the client.
+    // The server sends first, so its silence is noticed, and the next server greets the client.
     for report in reports {
         assert!(report.failures.is_empty(), "{:?}", report.failures);
         let bound = Duration::from_millis(500 * 4 + 1_000);
@@ -282,7 +284,7 @@ fn a_web_server_that_is_killed_costs_no_new_connection_and_comes_back() {
     assert_a_frozen_server_is_left_alone(&servers[1], fronts);
 }
 
-/// A network of our own behind a pair of virtual interfaces, with a web server in it.
+/// A separate network on a pair of virtual interfaces, with a web server in it.
 struct FarAway {
     name: String,
     near: String,
@@ -350,7 +352,7 @@ fn ip(arguments: &str) {
     assert!(status.unwrap().success(), "ip {arguments}");
 }
 
-/// Whether this machine lets us have networks of our own.
+/// Returns whether this machine permits separate networks.
 fn networks_are_ours() -> bool {
     let name = format!("ekprobe{}", std::process::id());
     let run = |arguments: &[&str]| {
@@ -387,7 +389,7 @@ fn a_server_that_is_cut_off_costs_a_bounded_delay_and_nothing_after_the_verdict(
         wait_state(&front.balancer, "front/far", "up");
         let report = front.newcomers.finish();
         assert_none_failed(&report, cut, &front.balancer);
-        // One connect in vain, then a server that is there; the rest is the machine's business.
+        // One failed connect, then a live server; the rest is machine load.
         let longest = report.longest_wait;
         assert!(longest < Duration::from_secs(2), "{longest:?}");
         assert!(longest >= Duration::from_millis(300), "nobody was delayed");
@@ -413,7 +415,8 @@ fn in_front_of(io: &str, far: &FarAway, near: &[Server]) -> Loaded {
     }
 }
 
-/// The end of a connection as its client sees it: `Ok(true)` a reset, `Ok(false)` an orderly end.
+/// Returns the end of a connection as its client sees it: `Ok(true)` a reset, `Ok(false)` an
+/// orderly end.
 fn end_of(stream: &mut TcpStream, limit: Duration) -> std::io::Result<bool> {
     stream.set_read_timeout(Some(limit))?;
     let mut bytes = [0; 256];
@@ -449,7 +452,7 @@ fn sessions_of_a_frozen_server_are_reset_when_the_service_says_cut_and_left_othe
             let known = harness::server(&balancer, &format!("leaving/{}", server.name));
             known["sessions"]["current"] == 2
         });
-        // Both have heard something of the server: otherwise they would go on elsewhere.
+        // Both have received data of the server: otherwise they would be moved to another one.
         for client in [&mut cut, &mut left] {
             client
                 .write_all(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n")

@@ -1,4 +1,5 @@
-//! The lab against real servers: they serve, they can be hurt, and nothing of them stays behind.
+//! Tests of the lab with real servers: they serve, faults can be injected, and nothing remains of
+//! them.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -91,7 +92,7 @@ fn web_servers_answer(program: WebProgram) {
     );
     assert_killed_and_started_again(&servers[0], Greeting::Http);
     assert_frozen_and_thawed(&servers[0], Greeting::Http);
-    // One that is held back takes its time to end: its threads still have its port.
+    // A limited server takes time to end, during which its threads still hold its port.
     if servers[1].cpu_share(5).is_ok() {
         for _ in 0..3 {
             servers[1].kill().unwrap();
@@ -231,7 +232,7 @@ fn nothing_is_left_after_the_process_of_a_lab_is_killed() {
     assert!(!shared_memory().contains(&segment));
 }
 
-/// Not a test of its own: the process that the test above kills.
+/// Not an independent test: the process that the test above kills.
 #[test]
 fn child_process_that_holds_a_lab() {
     if env::var_os("EVENKEEL_LAB_TEST_CHILD").is_none() {
@@ -299,7 +300,7 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// The id of the System V segment which the lab's PostgreSQL primary holds.
+/// Returns the id of the System V segment that the lab's PostgreSQL primary holds.
 fn shared_memory_of(room: &Path) -> String {
     let lock = fs::read_to_string(room.join("postgres-primary/data/postmaster.pid")).unwrap();
     lock.lines()
@@ -311,7 +312,7 @@ fn shared_memory_of(room: &Path) -> String {
         .to_owned()
 }
 
-/// The ids of all System V segments of this machine.
+/// Returns the ids of all System V segments of this machine.
 fn shared_memory() -> Vec<String> {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     table

@@ -1,4 +1,5 @@
-//! `max_connections` of a service under a flood: the limit holds, the surplus ends cleanly.
+//! Tests `max_connections` of a service under a flood: the limit holds, and the surplus ends
+//! cleanly.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -22,12 +23,12 @@ on_both_drivers! {
 const ATTEMPTS: usize = 20_000;
 const LIMIT: usize = 1_000;
 const FLOODERS: usize = 16;
-/// Generous: the flood itself takes all processors.
+/// A generous limit: the flood itself uses all processors.
 const STATUS_LIMIT: Duration = Duration::from_millis(1_000);
-/// Clients that one flooder has at once: 3,200 in all.
+/// Concurrent clients of one flooder: 3,200 in all.
 const AT_ONCE: usize = 200;
 
-/// Clients that have their answer and have not left yet: each surely holds a place.
+/// Clients that have their answer and are still connected: each certainly holds a permit.
 #[derive(Default)]
 struct Served {
     now: AtomicUsize,
@@ -36,7 +37,8 @@ struct Served {
     refused: AtomicUsize,
 }
 
-/// Red when `refuse::politely` closes at once, or when `admit` lets everybody in.
+/// TO SEE THIS RED: let `lingering_close::close_gracefully` close immediately, or let `admit`
+/// accept every client.
 fn twenty_thousand_attempts_at_a_limit_of_one_thousand(io: &str) {
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock();
@@ -75,7 +77,7 @@ fn twenty_thousand_attempts_at_a_limit_of_one_thousand(io: &str) {
     });
 }
 
-/// Each client sends its request at once, as impatient ones do, and keeps its place for a while.
+/// Each client sends its request immediately and holds its permit for a while.
 fn flood(listen: &str, served: &Served) {
     let mut left = ATTEMPTS / FLOODERS;
     while left > 0 {
@@ -89,7 +91,7 @@ fn flood(listen: &str, served: &Served) {
     }
 }
 
-/// Whether it got its answer; if not, the end must be a clean one.
+/// Returns whether the client got its answer; otherwise it must see a clean end.
 fn is_served(mut client: &Socket, served: &Served) -> bool {
     let mut word = [0; 5];
     match client.read(&mut word) {
@@ -112,7 +114,8 @@ fn impatient(listen: &str) -> Socket {
     client
 }
 
-/// Asks for the status until all is over; the limit holds each time. The slowest answer.
+/// Requests the status until the flood ends and checks the limit each time. Returns the time of the
+/// slowest answer.
 fn watch(balancer: &Balancer, over: &AtomicBool) -> Duration {
     let mut slowest = Duration::ZERO;
     while !over.load(SeqCst) {

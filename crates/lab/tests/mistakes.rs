@@ -1,4 +1,5 @@
-//! What people and peers do wrong: a clear message each, the process lives, other services go on.
+//! Tests of mistakes by users and peers: a clear message each, the process continues, other
+//! services are unaffected.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -15,7 +16,7 @@ use harness::{
     wait_until,
 };
 
-/// A wrong file and the words that its message must have.
+/// A wrong file and the text that its message must contain.
 struct Mistake {
     config: String,
     words: Vec<String>,
@@ -94,7 +95,7 @@ fn a_wrong_file_is_refused_with_its_place_at_the_start_and_at_a_reload() {
     assert!(balancer.is_running());
 }
 
-/// The other service still answers, and knows of nothing.
+/// Checks that the other service still answers and has counted nothing.
 fn assert_untouched(balancer: &Balancer, listen: SocketAddr) {
     assert_eq!(web::get(listen, "/").unwrap(), "web-1");
     let status = balancer.status().unwrap();
@@ -133,7 +134,7 @@ fn a_file_that_is_not_there_is_named() {
     harness::open(&balancer, "good", listen);
 }
 
-/// `good` in front of a web server, and whatever else.
+/// Starts the service `good` in front of a web server, and further config lines.
 fn with_good(io: &str, web: &[Server], more: &str) -> (Balancer, SocketAddr) {
     let listen = loopback();
     let good = Service::new("good", listen, "http", web).toml();
@@ -173,7 +174,7 @@ fn a_port_that_speaks_something_else_is_down_with_a_reason_and_hurts_nobody() {
     }
 }
 
-/// A server that pours out noise.
+/// A server that sends noise.
 struct Garbage {
     address: SocketAddr,
 }
@@ -245,9 +246,9 @@ fn a_browser_that_posts_to_the_admin_port_is_refused_and_nothing_changes() {
     let requests = [
         // A form of another site.
         "Host: 127.0.0.1\r\nOrigin: http://evil.example\r\nContent-Type: text/plain".to_owned(),
-        // A name that was made to point here.
+        // A name that resolves to this address.
         format!("Host: evil.example\r\n{json}"),
-        // No browser, but no token either.
+        // A client that is no browser, without a token.
         format!("Host: 127.0.0.1\r\n{json}"),
     ];
     for headers in requests {

@@ -1,5 +1,5 @@
-//! A service of `protocol = "mysql"` in front of a real MariaDB: what clients of a pool see is what
-//! they would see of a server of their own.
+//! Tests of a service of `protocol = "mysql"` with a real MariaDB: clients of a pool see the same
+//! as on their own server.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 

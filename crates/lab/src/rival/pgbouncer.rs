@@ -60,12 +60,12 @@ impl Pgbouncer {
         Ok(Some(Pgbouncer(rival)))
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()
     }
 
-    /// Its processor time, in microseconds.
+    /// Returns the processor time, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }

@@ -1,4 +1,5 @@
-//! Pgpool-II, which spreads reads over a primary and its standbys, a process for each client.
+//! Runs Pgpool-II, which distributes reads over a primary and its standbys, with a process for each
+//! client.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -9,10 +10,10 @@ use super::Rival;
 use super::room::{self, Room};
 use crate::{free_port, procfs};
 
-/// A client needs one of its processes; those beyond wait.
+/// Number of processes; each client needs one, and further clients wait.
 const CLIENTS_MAX: u32 = 128;
 
-/// Pgpool-II in streaming replication mode, load balancing on.
+/// Pgpool-II in streaming replication mode, with load balancing.
 pub struct Pgpool(Rival);
 
 impl From<Pgpool> for Rival {
@@ -22,8 +23,8 @@ impl From<Pgpool> for Rival {
 }
 
 impl Pgpool {
-    /// Starts it for the account `sbtest` in front of a primary and its standbys; `None` when it
-    /// is not installed.
+    /// Starts Pgpool-II for the account `sbtest` in front of a primary and its standbys; `None` if
+    /// it is not installed.
     pub fn start(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<Pgpool>> {
         let Some(program) = room::program("pgpool") else {
             return Ok(None);
@@ -38,7 +39,7 @@ impl Pgpool {
         let file = room.write("pgpool.conf", &config)?;
         let arguments = ["-n", "-f", &file, "-a", &rules, "-F", &control];
         let launch = crate::process::Launch {
-            // Processes of a killed parent stay; one that is asked takes them along.
+            // Processes of a killed parent survive; a stopped one ends them.
             children_outlive_it: true,
             ..room.launch(program, &arguments)
         };
@@ -46,12 +47,12 @@ impl Pgpool {
         Ok(Some(Pgpool(rival)))
     }
 
-    /// The parent and all its children.
+    /// Returns the ids of the parent and all its children.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()
     }
 
-    /// Processor time of all of them, in microseconds.
+    /// Returns the processor time of all of them, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }

@@ -1,4 +1,4 @@
-//! A rival's own directory and files, readable by the user that it runs as.
+//! Creates a rival's own directory and files, readable by the user that it runs as.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,7 +12,8 @@ use crate::program::Program;
 use crate::rootfs;
 use crate::scratch::Scratch;
 
-/// Made before the rival starts; its files may hold passwords, so nobody else reads them.
+/// A directory created before the rival starts; its files may contain passwords, so only the
+/// rival's user can read them.
 pub(super) struct Room {
     pub(super) scratch: Scratch,
     directory: PathBuf,
@@ -20,7 +21,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For a rival that refuses to run as root, or need not: it runs as the databases' user.
+    /// Creates the directory for a rival that does not run as root; it runs as the databases' user.
     pub(super) fn new(name: &str) -> Result<Room> {
         let scratch = Scratch::new(name)?;
         let room = Room {
@@ -38,7 +39,7 @@ impl Room {
         &self.directory
     }
 
-    /// Writes a file and gives its full path.
+    /// Writes a file and returns its full path.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<String> {
         let path = self.directory.join(name);
         fs::write(&path, text)?;
@@ -65,7 +66,7 @@ impl Room {
     }
 }
 
-/// The program, in the rivals' root file system; `None` when it cannot be had.
+/// Returns the program in the rivals' root file system; `None` if it is unavailable.
 pub(super) fn program(name: &str) -> Option<Program> {
     rootfs::find(name).ok()
 }

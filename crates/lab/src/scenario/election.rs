@@ -1,4 +1,4 @@
-//! Finds out when a group has elected its primary, by asking the members every few milliseconds.
+//! Detects when a group has elected its primary, by querying the members every few milliseconds.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,15 +16,15 @@ const IS_PRIMARY: &str = "SELECT count(*) FROM performance_schema.replication_gr
 const INTERVAL: Duration = Duration::from_millis(5);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks members that are not the primary, until it is dropped.
+/// Queries to the members that are not the primary, until drop.
 pub(super) struct Election {
     elected: Receiver<SystemTime>,
-    /// The askers go on as long as somebody may want to know.
+    /// Kept alive while the queries are needed.
     _wanted: Arc<()>,
 }
 
 impl Election {
-    /// Connects to all of these.
+    /// Connects to all members.
     pub(super) fn among(members: &[SocketAddr]) -> Result<Election> {
         let wanted = Arc::new(());
         let (ready, are_ready) = channel();
@@ -43,7 +43,7 @@ impl Election {
         })
     }
 
-    /// When a member first took itself for the primary; nothing if none has yet.
+    /// Returns when a member first considered itself the primary; `None` if none has yet.
     pub(super) fn decided_at(&self) -> Option<SystemTime> {
         self.elected.try_iter().min()
     }

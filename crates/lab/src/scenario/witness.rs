@@ -1,4 +1,4 @@
-//! Finds out when servers take writes, by writing to each of them every millisecond.
+//! Detects when servers accept writes, by writing to each of them every millisecond.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::Server;
 const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS sbtest.witness (id BIGINT AUTO_INCREMENT PRIMARY KEY)";
 const WRITE: &str = "INSERT INTO witness VALUES ()";
-/// A write that takes longer had to wait for the cluster.
+/// Duration above which a write had to wait for the cluster.
 const GAP: Duration = Duration::from_millis(200);
-/// So long without a gap, and they take writes for good.
+/// Duration without a gap after which the servers accept writes permanently.
 const FOR_GOOD: Duration = Duration::from_millis(250);
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// Writers beside a balancer, directly to servers of the MySQL family.
+/// Writers that connect directly to servers of the MySQL family, beside a balancer.
 pub(super) struct Witness {
     begun: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
@@ -31,8 +31,8 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Connects to all of these; writes nothing yet. The table is made on the server that takes
-    /// writes now, and the others get it from there.
+    /// Connects to all servers without writing yet. The table is created on the server that accepts
+    /// writes, and replicates from there.
     pub(super) fn beside(writable: &Server, servers: Vec<SocketAddr>) -> Result<Witness> {
         writable.sql(TABLE)?;
         let (begun, ended) = (
@@ -67,8 +67,8 @@ impl Witness {
         self.begun.store(true, Ordering::SeqCst);
     }
 
-    /// When the first write of many was acknowledged by any of them: one that was just in time
-    /// before the others noticed the death of a node does not count.
+    /// Returns when any of them acknowledged the first of many writes. A write just before the
+    /// others detected a node's death does not count.
     pub(super) fn first_write(self, limit: Duration) -> Result<SystemTime> {
         let first = self.writes.recv_timeout(limit);
         first.context("no other server took writes in time")
@@ -99,7 +99,7 @@ impl Writer {
             }
         };
         let _ = self.ready.send(Ok(()));
-        // The first of writes that follow one another, by both clocks.
+        // First of the consecutive writes, by both clocks.
         let mut row: Option<(SystemTime, Instant)> = None;
         while !self.ended.load(Ordering::SeqCst) {
             sleep(INTERVAL).await;

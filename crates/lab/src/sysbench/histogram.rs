@@ -1,11 +1,12 @@
-//! Reads the histogram of latencies that sysbench prints with `--histogram`.
+//! Parses the histogram of latencies that sysbench prints with `--histogram`.
 
-/// Latencies in milliseconds, ascending, and how many queries had each.
+/// Latencies in milliseconds, ascending, with the number of queries for each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram(Vec<(f64, u64)>);
 
 impl Histogram {
-    /// Takes a line such as `       0.391 |***                      512`; false for any other.
+    /// Reads a line such as `       0.391 |***                      512`; returns false for any
+    /// other.
     pub(super) fn read_line(&mut self, line: &str) -> bool {
         let Some((value, rest)) = line.split_once('|') else {
             return false;
@@ -20,7 +21,8 @@ impl Histogram {
         }
     }
 
-    /// The latency that this part of the queries (0 to 1) did not exceed; `None` without any.
+    /// Returns the latency that this part of the queries (0 to 1) did not exceed; `None` without
+    /// queries.
     pub fn quantile_ms(&self, part: f64) -> Option<f64> {
         let total: u64 = self.0.iter().map(|(_, count)| count).sum();
         let wanted = part * total as f64;

@@ -1,4 +1,5 @@
-//! Apache as one of the web servers: the same pages as nginx's, by worker threads of one child.
+//! Starts Apache as one of the web servers: the same pages as nginx's, by worker threads of one
+//! child.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use crate::lab::Place;
 use crate::process::{self, Launch};
 use crate::tool;
 
-/// Where Debian puts the modules.
+/// Debian's directory of the modules.
 const MODULES: &str = "/usr/lib/apache2/modules";
 
-/// What the pages need: `unixd`, `log` and `so` are compiled in.
+/// Modules that the pages need; `unixd`, `log` and `so` are compiled in.
 const NEEDED: &[&str] = &[
     "mpm_event",
     "authz_core",
@@ -24,11 +25,11 @@ const NEEDED: &[&str] = &[
     "status",
 ];
 
-/// Requests at once: more than a load keeps open, or it would measure Apache's queue.
+/// Maximum of concurrent requests: more than a load keeps open, or it would measure Apache's queue.
 const THREADS: u32 = 256;
 
-/// Its file beside the pages, and how to start it. It tells its children to end when it is asked
-/// to; killed, it would leave them.
+/// Writes its configuration beside the pages, and returns how to start it. A clean stop ends its
+/// children; a kill would leave them.
 pub(super) fn prepare(place: &Place) -> Result<(PathBuf, Launch)> {
     let program = tool::find("apache2")?;
     let config = place.directory.join("apache.conf");
@@ -86,7 +87,7 @@ fn file(module: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// It serves no pages as root.
+/// Returns the user of the configuration, since Apache serves no pages as root.
 fn user() -> &'static str {
     if !process::is_root() {
         return "";

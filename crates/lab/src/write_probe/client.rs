@@ -1,4 +1,4 @@
-//! The probe's connection, in the protocol of either database.
+//! Implements the probe's connection, in the protocol of either database.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 use super::log::Outcome;
 use crate::sysbench::Driver;
 
-/// The connection was ended from outside while a statement ran: it may or may not have happened.
-/// Shutdown in progress, interrupted, killed.
+/// Errors after which a statement may or may not have been executed, since the connection was ended
+/// from outside: shutdown in progress, interrupted, killed.
 const MYSQL_INTERRUPTED: [u16; 3] = [1053, 1317, 1927];
 
 pub(crate) enum Client {
@@ -53,7 +53,7 @@ impl Client {
         Ok(())
     }
 
-    /// The port of the server that answers, as it has it itself.
+    /// Returns the port of the server that answers, as the server reports it.
     pub(crate) async fn port(&mut self) -> Result<u16> {
         let query = format!("SELECT {}", self.port_word());
         match self {
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Writes one row, which tells also the port of the server that took it.
+    /// Writes one row, which also contains the port of the server that accepted it.
     pub(super) async fn write(&mut self, run: u64, id: u64, limit: Duration) -> Outcome {
         let port = self.port_word();
         let statement =
@@ -97,7 +97,7 @@ impl Client {
         })
     }
 
-    /// Id and port of all rows of a run, in the order in which they were written.
+    /// Returns id and port of all rows of a run, in the order of writing.
     pub(super) async fn rows(&mut self, run: u64) -> Result<Vec<(u64, u16)>> {
         let query =
             format!("SELECT id, written_on FROM write_probe WHERE run = {run} ORDER BY serial");
@@ -112,7 +112,7 @@ impl Client {
 }
 
 async fn mysql(address: SocketAddr) -> Result<Client> {
-    // What is given here is not asked of the server after the login.
+    // Options set here need no query to the server after the login.
     let options = mysql_async::OptsBuilder::default()
         .ip_or_hostname(address.ip().to_string())
         .tcp_port(address.port())
@@ -150,7 +150,7 @@ fn outcome_of_mysql(result: mysql_async::Result<()>) -> Outcome {
     }
 }
 
-/// Class 08 are lost connections, 57P the operator's interventions.
+/// Interprets an error: class 08 are lost connections, 57P operator interventions.
 fn outcome_of_postgres(result: Result<(), tokio_postgres::Error>) -> Outcome {
     let Err(error) = result else {
         return Outcome::Acknowledged;

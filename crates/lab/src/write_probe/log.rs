@@ -1,58 +1,58 @@
-//! What became of the probe's writes: outages, and what the servers have of them.
+//! Evaluates the probe's writes: outages, and the rows on the servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use crate::sysbench::Driver;
 
-/// The end of a write.
+/// Outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server said that it is done: it must never be lost.
+    /// The server reported success: the row must never be lost.
     Acknowledged,
-    /// An error came back: it must not have happened.
+    /// The server returned an error: the row must not exist.
     Refused(String),
-    /// It was sent, and no answer came: either may be.
+    /// The write was sent and not answered: the row may or may not exist.
     Unknown(String),
-    /// There was no connection to send it over: it must not have happened.
+    /// There was no connection for the write: the row must not exist.
     NotSent(String),
 }
 
 /// One write.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Unique in its run.
+    /// Id, unique in its run.
     pub id: u64,
-    /// When it was sent, or the connection for it begun.
+    /// Time at which the write was sent, or its connection begun.
     pub begun: SystemTime,
-    /// When it was acknowledged or had failed.
+    /// Time of the acknowledgement or failure.
     pub ended: SystemTime,
-    /// What became of it.
+    /// Outcome of the write.
     pub outcome: Outcome,
 }
 
 impl Attempt {
-    /// Whether it must be there.
+    /// Returns whether the row must exist.
     pub fn is_acknowledged(&self) -> bool {
         self.outcome == Outcome::Acknowledged
     }
 }
 
-/// Failed writes between two that were acknowledged.
+/// Failed writes between two acknowledged ones.
 #[derive(Clone, Debug)]
 pub struct Outage {
-    /// When the last write before was acknowledged.
+    /// Time of the last acknowledgement before.
     pub last_success: Option<SystemTime>,
-    /// When the first write failed.
+    /// Time of the first failure.
     pub first_error: SystemTime,
-    /// When one was acknowledged again; `None` while it goes on.
+    /// Time of the next acknowledgement; `None` while the outage continues.
     pub first_success: Option<SystemTime>,
-    /// Each different error, in the order of its first appearance.
+    /// Distinct errors, in the order of their first occurrence.
     pub errors: Vec<String>,
 }
 
 impl Outage {
-    /// From the last success (or the first error) to the next success.
+    /// Returns the time from the last success (or the first error) to the next success.
     pub fn length(&self) -> Option<Duration> {
         let begun = self.last_success.unwrap_or(self.first_error);
         self.first_success?.duration_since(begun).ok()
@@ -64,23 +64,23 @@ impl Outage {
 pub struct WriteLog {
     pub(super) driver: Driver,
     pub(super) run: u64,
-    /// In the order in which they were begun.
+    /// Writes in the order in which they were begun.
     pub attempts: Vec<Attempt>,
 }
 
 impl WriteLog {
-    /// Only the writes that were begun at this time or later.
+    /// Keeps only the writes that were begun at this time or later.
     pub fn since(mut self, instant: SystemTime) -> WriteLog {
         self.attempts.retain(|attempt| attempt.begun >= instant);
         self
     }
 
-    /// The ids that must be there.
+    /// Returns the ids of the rows that must exist.
     pub fn acknowledged(&self) -> Vec<u64> {
         ids(&self.attempts, |outcome| *outcome == Outcome::Acknowledged).collect()
     }
 
-    /// When the first write that was begun at this time or later was acknowledged.
+    /// Returns when the first write begun at this time or later was acknowledged.
     pub fn first_success_since(&self, instant: SystemTime) -> Option<SystemTime> {
         let mut later = self
             .attempts
@@ -89,8 +89,8 @@ impl WriteLog {
         later.next().map(|attempt| attempt.ended)
     }
 
-    /// The longest between two writes that were acknowledged one after the other, among those that
-    /// ended in this time: a write that was held, or hung before it failed, is silence too.
+    /// Returns the longest time between two successive acknowledgements in this interval. A write
+    /// that was held, or hung before it failed, is silence too.
     pub fn longest_silence(&self, from: SystemTime, until: SystemTime) -> Option<Duration> {
         let acknowledged = self.attempts.iter().filter(|one| one.is_acknowledged());
         let ends: Vec<SystemTime> = acknowledged.map(|one| one.ended).collect();
@@ -102,7 +102,7 @@ impl WriteLog {
             .max()
     }
 
-    /// Each stretch of failed writes.
+    /// Returns each outage.
     pub fn outages(&self) -> Vec<Outage> {
         let mut outages: Vec<Outage> = Vec::new();
         let mut last_success = None;
@@ -137,24 +137,24 @@ impl WriteLog {
     }
 }
 
-/// What a server has of a run.
+/// Comparison of a run with a server's rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Acknowledged, and not there.
+    /// Acknowledged ids that are missing.
     pub lost: Vec<u64>,
-    /// There more than once.
+    /// Ids that exist more than once.
     pub doubled: Vec<u64>,
-    /// There, though refused or never sent.
+    /// Ids that exist although they were refused or never sent.
     pub unexpected: Vec<u64>,
-    /// The ports of the servers that took the writes, one entry per change. A port that comes back
-    /// took writes after another had.
+    /// Ports of the servers that accepted the writes, one entry per change. A repeated port
+    /// accepted writes after another had.
     pub writers: Vec<u16>,
 }
 
 impl Verification {
-    /// Compares what became of the writes with the rows of a server.
+    /// Compares the outcomes of the writes with a server's rows.
     pub fn of(log: &WriteLog, rows: &[(u64, u16)]) -> Verification {
         Verification::new(&log.attempts, rows)
     }
@@ -187,7 +187,7 @@ impl Verification {
         }
     }
 
-    /// Whether nothing is lost, doubled or there against what was said.
+    /// Returns whether no row is lost, doubled or unexpected.
     pub fn is_faultless(&self) -> bool {
         self.lost.is_empty() && self.doubled.is_empty() && self.unexpected.is_empty()
     }

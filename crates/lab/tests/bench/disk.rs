@@ -1,4 +1,4 @@
-//! A disk that fills during a run: it ends there with a message, and is gone on with.
+//! Tests a disk that fills during a run: the run ends with a message, and can be resumed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::resume::has_one_of;
 use crate::{LIMIT, bench, results, said, text_of};
 
-/// Little more than the bench wants to find free.
+/// Size slightly above the free space that the bench requires.
 const DISK_MB: usize = 330;
 
 /// Two runs of a second in each block.
@@ -112,11 +112,11 @@ fn a_disk_that_is_full_in_the_middle_of_a_block_leaves_the_results_whole() {
     assert!(out.join("report.html").exists());
 }
 
-/// A small one of its own, gone with the test.
+/// A small separate disk, removed with the test.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
-    /// Nothing where this may not be done.
+    /// Mounts the disk; `None` without the necessary rights.
     fn mount() -> Option<Disk> {
         if own_uid() != 0 {
             eprintln!("skipped: a small disk can be mounted by root only");
@@ -157,7 +157,7 @@ impl Disk {
         (run.unwrap(), out)
     }
 
-    /// Somebody else takes what there is, but for so much; at once, before the next run ends.
+    /// Fills the disk except for `left_kb`, immediately, before the next run ends.
     fn fill(&self, left_kb: usize) {
         let mut df = Command::new("df");
         let df = df.arg("--output=avail").arg(self.path()).output();
@@ -184,7 +184,7 @@ impl Drop for Disk {
     }
 }
 
-/// One is whole, and the next under way.
+/// Waits until one block is complete, and the next in progress.
 fn wait_for_a_block(out: &Path) {
     eventually(LIMIT, "a run of the second block", || {
         Ok(has_one_of(&out.join("raw/first/first-pages"), "block-2.txt").then_some(()))

@@ -1,4 +1,4 @@
-//! glb as a target, where somebody has built it: Debian has no package of it.
+//! Tests glb as a target if it is installed: Debian has no package of it.
 
 use std::fs;
 use std::process::Command;

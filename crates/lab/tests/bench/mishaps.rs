@@ -1,4 +1,5 @@
-//! Balancers and servers that die during a run, or never begin: the rest of the report stands.
+//! Tests balancers and servers that die during a run, or never start: the rest of the report
+//! remains valid.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -126,7 +127,7 @@ fn a_database_that_does_not_start_ends_its_part_only_and_a_killed_server_comes_b
     assert!(out.join("report.html").exists());
 }
 
-/// A real one that is told what it does not know.
+/// Creates a real server with an option that it does not know.
 fn unwilling_mariadbd(home: &Path) -> PathBuf {
     let directory = home.join("bin");
     fs::create_dir(&directory).unwrap();
@@ -153,7 +154,7 @@ fn begin(home: &Path, parts: &str, first_in_path: Option<&Path>) -> (Child, Path
     (run.unwrap(), out)
 }
 
-/// Kills the first process of this name with SIGKILL while it works, in the second block.
+/// Kills the first process with this name by SIGKILL under load, in the second block.
 fn kill_under_load(run: &Child, name: &str, raw: &Path) {
     eventually(LIMIT, "the end of the first block", || {
         let last = fs::read_dir(raw).into_iter().flatten().flatten().count();
@@ -177,7 +178,7 @@ fn kill_under_load(run: &Child, name: &str, raw: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// The failure that has this in it, as JSON.
+/// Returns the failure that contains `part`, as JSON.
 fn failure(experiment: &Value, part: &str) -> String {
     let mut failures = experiment["failures"].as_array().unwrap().iter();
     let found = failures.find(|failure| failure.to_string().contains(part));

@@ -1,4 +1,4 @@
-//! A run that somebody kills: nothing of it is left over, and it is gone on with.
+//! Tests a killed run: nothing of it remains, and it can be resumed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::{LIMIT, bench, results, said, text_of};
 
 const BLOCKS: usize = 4;
 
-/// Each server in a control group, where that is allowed: groups too must be gone.
+/// Each server in a control group, if permitted: groups must be removed too.
 const KILLED: &str = r#"
 name = "killed"
 title = "Killed in the middle"
@@ -98,8 +98,8 @@ fn begin(home: &Path, labs: &Path, out: &Path) -> Child {
         .unwrap()
 }
 
-/// As `kill -9`: servers, balancers and the generator end with it; their directories (and before
-/// these their control groups) are removed by the reapers, which end last.
+/// Kills the run as `kill -9` does. Servers, balancers and the generator end with it. The reapers
+/// remove the control groups, then the directories, and end last.
 fn kill_and_see_all_gone(run: &mut Child, labs: &Path) {
     let pids = procfs::tree(run.id());
     assert!(pids.len() > 2, "servers run: {pids:?}");

@@ -1,4 +1,4 @@
-//! Servers that imitate hosts: each behind a delay, where this machine can do that.
+//! Tests servers that imitate hosts: each with a delay, if this machine supports it.
 
 use std::fs;
 use std::process::Command;
@@ -87,7 +87,8 @@ fn a_delay_of_servers_in_namespaces_is_there_or_the_report_says_why_it_is_not() 
     assert_eq!(own["failures"], Value::Array(vec![]));
 }
 
-/// By a link of its own, since a kernel's configuration is not always to be seen.
+/// Returns whether the kernel has netem, tested with a link: its configuration is not always
+/// readable.
 fn has_netem() -> bool {
     let name = format!("eknetem{}", std::process::id() % 100_000);
     let run = |program: &str, words: &str| {

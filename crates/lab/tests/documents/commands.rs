@@ -7,17 +7,17 @@ use evenkeel_lab::balancer::find_binary;
 
 use crate::page::{Block, Place};
 
-/// The languages of blocks that hold commands; the empty one is that of indented blocks.
+/// Languages of blocks that contain commands; the empty one is that of indented blocks.
 const SHELLS: [&str; 4] = ["sh", "console", "bash", ""];
 
 /// The output of `--help`.
 pub(crate) struct Help {
-    /// By subcommand; the empty name is the program itself.
+    /// Help text by subcommand; the empty name is the program itself.
     texts: HashMap<String, String>,
 }
 
 impl Help {
-    /// Runs `evenkeel --help`, and that of each subcommand.
+    /// Runs `evenkeel --help`, and `--help` of each subcommand.
     pub(crate) fn read() -> Help {
         let help = |arguments: &[&str]| {
             let mut command = Command::new(find_binary().expect("a binary"));
@@ -33,13 +33,13 @@ impl Help {
         let mut texts: HashMap<String, String> = commands
             .map(|name| (name.to_owned(), help(&[name])))
             .collect();
-        // The list leaves it out: packagers need it, users do not.
+        // The list omits it: only packagers need it.
         texts.insert("manual".to_owned(), help(&["manual"]));
         texts.insert(String::new(), own);
         Help { texts }
     }
 
-    /// Returns what is wrong with a command; `words` follow `evenkeel` in it.
+    /// Returns the problem of a command; `words` follow `evenkeel` in it.
     fn problem(&self, words: &[&str]) -> Option<String> {
         let name = match words.first() {
             Some(name) if !name.starts_with('-') => *name,
@@ -66,12 +66,12 @@ impl Help {
     }
 }
 
-/// Returns what is wrong with the commands of a block of code.
+/// Returns the problems of the commands in a block of code.
 pub(crate) fn problems_of_block(block: &Block, help: &Help) -> Vec<String> {
     if !SHELLS.contains(&block.language.as_str()) {
         return Vec::new();
     }
-    // The other lines of a console are what commands print.
+    // The other lines of a console block are output of commands.
     let is_console = block.language == "console";
     let lines = block.lines.iter().enumerate();
     lines
@@ -80,7 +80,7 @@ pub(crate) fn problems_of_block(block: &Block, help: &Help) -> Vec<String> {
         .collect()
 }
 
-/// Returns what is wrong with the commands in the back-ticks of a page's text.
+/// Returns the problems of the commands in the back-ticks of a page's text.
 pub(crate) fn problems_of_text(page: &str, text: &str, help: &Help) -> Vec<String> {
     let mut is_prose = true;
     let mut problems = Vec::new();
@@ -99,7 +99,7 @@ pub(crate) fn problems_of_text(page: &str, text: &str, help: &Help) -> Vec<Strin
     problems
 }
 
-/// Returns what is wrong with the commands of a line, which the shell's operators separate.
+/// Returns the problems of the commands in a line, which the shell's operators separate.
 fn problems(line: &str, place: &Place, help: &Help) -> Vec<String> {
     let line = without_quoted(line);
     let line = line.split(" #").next().unwrap_or_default();

@@ -32,7 +32,7 @@ struct Problem {
     message: String,
 }
 
-/// Returns what is wrong with a block of TOML, each problem with its place.
+/// Returns the problems of a block of TOML, each with its place.
 pub(crate) fn problems(block: &Block, papers: &Papers) -> Vec<String> {
     if block.has_word("other") {
         return Vec::new();

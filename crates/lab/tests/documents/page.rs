@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A block of code of a page.
+/// A code block of a page.
 pub(crate) struct Block {
     pub(crate) place: Place,
     /// The first word of the block's opening line; empty for an indented block.

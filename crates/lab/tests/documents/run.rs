@@ -1,7 +1,7 @@
-//! Runs a page's examples on three machines with stock Debian servers, as `site.sh` makes them.
+//! Runs a page's examples on three machines with stock Debian servers, as `site.sh` creates them.
 //!
-//! A block belongs to the run if its opening line names a machine: `sh db1`. SQL goes to the
-//! superuser's client. TOML is the file that is named next: `toml evenkeel evenkeel.toml`. In a
+//! A block belongs to the run if its opening line names a machine: `sh db1`. SQL is sent to the
+//! superuser's client. TOML is the file with the next name: `toml evenkeel evenkeel.toml`. In a
 //! `console` block each line that begins with `$` is a command, and the lines below are its output.
 
 use std::fs;
@@ -15,7 +15,7 @@ use crate::page::{Block, Place};
 
 const MACHINES: [&str; 3] = ["evenkeel", "db1", "db2"];
 
-/// Stands for any text in an expected output, and on a line of its own for any lines.
+/// Matches any text in an expected output, and any lines if on a line of its own.
 const ANYTHING: &str = "…";
 
 /// A script that runs on a machine.
@@ -23,11 +23,11 @@ pub(crate) struct Step {
     place: Place,
     machine: &'static str,
     script: String,
-    /// The lines that it must print; `None` means any.
+    /// Expected output lines; `None` means any.
     expected: Option<Vec<String>>,
 }
 
-/// Returns the steps of a page, in their order. An error names a block that cannot be run.
+/// Returns the steps of a page, in order. An error names a block that cannot be run.
 pub(crate) fn steps(blocks: &[Block]) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     for block in blocks {
@@ -58,7 +58,7 @@ pub(crate) fn steps(blocks: &[Block]) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// A script that runs `command` with the text as its input.
+/// Returns a script that runs `command` with the text as its input.
 fn given_to(command: &str, text: &str) -> String {
     format!("{command} <<'END OF BLOCK'\n{text}END OF BLOCK\n")
 }
@@ -123,7 +123,7 @@ pub(crate) fn run(steps: &[Step]) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// Runs `site.sh` in namespaces of its own, which end with it.
+/// Runs `site.sh` in separate namespaces, which end with it.
 fn site(steps: &Path) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents/site.sh");
     let mut command = Command::new("unshare");
@@ -141,7 +141,7 @@ fn lines(text: &str) -> Vec<String> {
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Returns true if the lines are those of the page.
+/// Returns whether the lines match those of the page.
 fn is_like(lines: &[String], expected: &[String]) -> bool {
     match expected.split_first() {
         None => lines.is_empty(),

@@ -1,4 +1,4 @@
-//! Certificates for tests, and files of users.
+//! Creates certificates for tests, and files of users.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,12 +21,12 @@ const SCRIPT: &str =
     done
     chmod 600 *.key";
 
-/// A certificate authority `ca`, and what it has signed: `server` for localhost, `client` for
-/// sbtest. Each is a `.crt` and a `.key`.
+/// A certificate authority `ca`, and the certificates that it has signed: `server` for localhost,
+/// `client` for sbtest. Each is a `.crt` and a `.key`.
 pub(crate) struct Papers(TempDir);
 
 impl Papers {
-    /// By the program `openssl`; none where it does not do it, which is said.
+    /// Creates them with the program `openssl`; prints a message and returns `None` if that fails.
     pub(crate) fn make() -> Option<Papers> {
         let room = tempfile::tempdir().expect("a directory");
         let made = Command::new("/bin/sh")
@@ -42,13 +42,13 @@ impl Papers {
         Some(Papers(room))
     }
 
-    /// The path of one of its files.
+    /// Returns the path of one of its files.
     pub(crate) fn at(&self, name: &str) -> String {
         self.0.path().join(name).display().to_string()
     }
 }
 
-/// A file that only its owner may read, as those with passwords must be.
+/// Writes a file that only its owner may read, as required for passwords.
 pub(crate) fn write_private(path: impl AsRef<Path>, text: &str) {
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(true).mode(0o600);
@@ -56,7 +56,7 @@ pub(crate) fn write_private(path: impl AsRef<Path>, text: &str) {
     file.write_all(text.as_bytes()).expect("it has room");
 }
 
-/// A file of the lab's one user, made once for each test program.
+/// Returns a file with the lab's only user, created once per test program.
 pub(crate) fn file_of_sbtest() -> &'static str {
     static FILE: OnceLock<String> = OnceLock::new();
     FILE.get_or_init(|| {

@@ -1,4 +1,5 @@
-//! A primary with two replicas, a service that splits reads before it, and probes.
+//! Provides a primary with two replicas, a service with read/write split in front of it, and
+//! probes.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -14,16 +15,16 @@ use super::certificates::file_of_sbtest;
 use super::{service, wait_until};
 
 pub(crate) struct TestBed {
-    // In the order in which they end.
+    // Fields in the order in which they are dropped.
     pub(crate) balancer: Balancer,
     pub(crate) listen: SocketAddr,
     pub(crate) scene: Scenario,
-    /// The lines before those of the service.
+    /// Lines before those of the service.
     pub(crate) head: String,
 }
 
 impl TestBed {
-    /// In front of servers that are ready; it is ready when it knows what each of them is.
+    /// Starts the balancer in front of ready servers; returns when it knows the role of each.
     pub(crate) fn before(
         scene: Scenario,
         listen: SocketAddr,
@@ -47,7 +48,7 @@ impl TestBed {
         self.scene.writer().expect("a primary")
     }
 
-    /// The other two.
+    /// Returns the two replicas.
     pub(crate) fn replicas(&self) -> Vec<Server> {
         let primary = self.primary().name;
         let servers = self.scene.servers.iter();
@@ -81,7 +82,7 @@ impl TestBed {
         });
     }
 
-    /// One primary, everybody else a replica, and no complaint.
+    /// Waits for one primary, all others replicas, and no problem.
     pub(crate) fn wait_whole(&self) {
         self.wait("a whole cluster", || {
             let status = self.balancer.status().expect("a status");
@@ -96,7 +97,7 @@ impl TestBed {
     }
 }
 
-/// The lines of a service that speaks the protocol of these servers.
+/// Returns the lines of a service with these servers' protocol.
 pub(crate) fn service_toml(
     name: &str,
     kind: ClusterKind,

@@ -1,4 +1,4 @@
-//! What the tests of the whole program share: both drivers, the state of a server, deadlines.
+//! Helpers of all tests of the whole program: both drivers, the state of a server, deadlines.
 
 #![allow(
     dead_code,
@@ -23,23 +23,23 @@ use std::time::Duration;
 use evenkeel_lab::{Balancer, eventually, free_port};
 use serde_json::Value;
 
-/// For what must happen; long, because the machine may be busy with other things.
+/// Limit for events that must occur; long, because the machine may be busy with other work.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// `auto` is io_uring wherever the kernel has it.
+/// Both I/O drivers; `auto` is io_uring if the kernel supports it.
 pub(crate) const DRIVERS: [&str; 2] = ["auto", "epoll"];
 
-/// The `[engine]` lines for a driver.
+/// Returns the `[engine]` lines for a driver.
 pub(crate) fn engine(io: &str) -> String {
     format!("[engine]\nio = {io:?}\nshutdown_limit_ms = 3000\n")
 }
 
-/// A free address of loopback.
+/// Returns a free loopback address.
 pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
-/// A service of a status; panics with the status when it is not there.
+/// Returns a service of a status; panics with the status if it is missing.
 pub(crate) fn service(status: &Value, name: &str) -> Value {
     let services = status["services"].as_array().expect("services");
     let found = services.iter().find(|service| service["name"] == name);
@@ -48,7 +48,7 @@ pub(crate) fn service(status: &Value, name: &str) -> Value {
         .clone()
 }
 
-/// The server `service/server` as `status` shows it now.
+/// Returns the current status of the server `service/server`.
 pub(crate) fn server(balancer: &Balancer, path: &str) -> Value {
     let (service_name, name) = path.split_once('/').expect("service/server");
     let status = balancer.status().expect("status");
@@ -67,20 +67,20 @@ pub(crate) fn wait_state(balancer: &Balancer, path: &str, state: &str) {
     });
 }
 
-/// Waits for a condition; when it does not come, the balancer's log says more.
+/// Waits for a condition; a failure prints the balancer's log.
 pub(crate) fn wait_until(balancer: &Balancer, what: &str, mut is_so: impl FnMut() -> bool) {
     let waited = eventually(LIMIT, what, || Ok(is_so().then_some(())));
     waited.unwrap_or_else(|error| panic!("{error}; the balancer said:\n{}", balancer.log()));
 }
 
-/// What a command printed, both ways.
+/// Returns both outputs of a command.
 pub(crate) fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr]
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
         .concat()
 }
 
-/// Runs a command of a running balancer and expects it to be done.
+/// Runs a command of a running balancer and expects success.
 pub(crate) fn done(balancer: &Balancer, arguments: &[&str]) -> String {
     let output = balancer.command(arguments).expect("the command runs");
     assert!(output.status.success(), "{arguments:?}: {}", said(&output));
@@ -99,7 +99,7 @@ pub(crate) fn refused(balancer: &Balancer, arguments: &[&str]) -> String {
     said(&output)
 }
 
-/// A server that takes connections and says nothing.
+/// A server that accepts connections and sends nothing.
 pub(crate) struct Mute {
     listener: TcpListener,
 }
@@ -111,12 +111,13 @@ impl Mute {
         }
     }
 
-    /// The next connection that came.
+    /// Returns the next connection.
     pub(crate) fn accept(&self) -> (TcpStream, SocketAddr) {
         self.listener.accept().expect("a connection")
     }
 
-    /// From now on its kernel answers nobody until one of these has been accepted.
+    /// Fills the backlog, so that the kernel answers no further client until one of these
+    /// connections has been accepted.
     pub(crate) fn fill_its_backlog(&self) -> Vec<TcpStream> {
         #[expect(unsafe_code, reason = "the standard library cannot shorten a backlog")]
         // SAFETY: the descriptor is the listener's own, and it is open.
@@ -131,7 +132,7 @@ impl Mute {
     }
 }
 
-/// A service without probes in front of servers that are only addresses.
+/// Returns a service without probes in front of servers that are only addresses.
 pub(crate) fn plain(name: &str, listen: SocketAddr, servers: &[SocketAddr], extra: &str) -> String {
     let servers: Vec<String> = servers
         .iter()
@@ -144,7 +145,7 @@ pub(crate) fn plain(name: &str, listen: SocketAddr, servers: &[SocketAddr], extr
     )
 }
 
-/// How a connection ended: a reset, an end, or not within a limit.
+/// End of a connection: a reset, an orderly end, or none within a limit.
 #[derive(Debug, PartialEq)]
 pub(crate) enum End {
     Reset,
@@ -162,7 +163,7 @@ pub(crate) fn end_of(stream: &mut TcpStream, limit: Duration) -> End {
     }
 }
 
-/// A client with a session that the balancer knows of.
+/// Opens a client whose session the balancer has registered.
 pub(crate) fn open(balancer: &Balancer, name: &str, listen: SocketAddr) -> TcpStream {
     let before = current(balancer, name);
     let stream = TcpStream::connect(listen).expect("it works");

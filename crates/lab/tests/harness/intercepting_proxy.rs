@@ -1,5 +1,5 @@
-//! Stands between the balancer and a server, and ends a connection at an exact moment: behind the
-//! answer to what bears a mark.
+//! Proxy between the balancer and a server that ends a connection at an exact moment: after the
+//! answer to a marked message.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,35 +11,35 @@ use std::time::Duration;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build::{self, ErrorText};
 
-/// What a client's messages bear that are meant.
+/// Mark of the client messages whose answers are intercepted.
 pub(crate) const MARK: &str = "meddle";
 
-/// What arrives of the answer: the connection ends behind that.
+/// Part of the answer that arrives before the connection ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blow {
-    /// The server's last word in the place of ReadyForQuery.
+    /// The server's final error instead of ReadyForQuery.
     LastWord,
     /// Nothing.
     Silence,
-    /// In the place of all of it a warning that the server goes, as when another process of it
-    /// has crashed.
+    /// Instead of the answer, a warning that the server shuts down, as after a crash of another
+    /// server process.
     Warning,
 }
 
-/// A server's other address.
+/// A proxy in front of a server.
 #[derive(Clone)]
 pub(crate) struct Between {
     pub(crate) address: SocketAddr,
     server: SocketAddr,
-    /// With what the answer ends: behind that ReadyForQuery comes.
+    /// Bytes at the end of the answer, followed by ReadyForQuery.
     end: &'static [u8],
     blow: Blow,
-    /// It strikes once.
+    /// True after the one interception.
     has_struck: Arc<AtomicBool>,
 }
 
 impl Between {
-    /// `command`: the tag of the last command that is answered.
+    /// Starts the proxy; `command` is the tag of the last command in the answer.
     pub(crate) fn start(server: SocketAddr, command: &'static str, blow: Blow) -> Between {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free address");
         let between = Between {
@@ -84,7 +84,7 @@ impl Between {
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    /// The answer to what is marked is kept until all of it is there.
+    /// Forwards answers; the answer to a marked message is kept until it is complete.
     fn pass_answers(&self, mut from: TcpStream, mut to: TcpStream, marked: &AtomicBool) {
         let mut bytes = vec![0; 64 * 1024];
         let mut kept = Vec::new();
@@ -111,7 +111,7 @@ impl Between {
         }
         if self.blow == Blow::Warning {
             let _ = to.write_all(&warning());
-            // It is read before the end comes.
+            // The client reads it before the end arrives.
             thread::sleep(Duration::from_millis(100));
             return;
         }
@@ -129,7 +129,7 @@ impl Between {
     }
 }
 
-/// A NoticeResponse, which is built as an ErrorResponse is.
+/// Returns a NoticeResponse, which has the format of an ErrorResponse.
 fn warning() -> Vec<u8> {
     let text = ErrorText {
         severity: "WARNING",

@@ -1,4 +1,4 @@
-//! A connection on which a test decides what goes into one write, and under TLS into one record.
+//! A connection on which a test controls the bytes of one write, and under TLS of one record.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,11 +12,11 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use super::LIMIT;
 use super::certificates::Papers;
 
-/// Plain, or under TLS.
+/// A plain or TLS connection.
 pub(crate) struct Line {
     stream: TcpStream,
     tls: Option<Box<ClientConnection>>,
-    /// What has come and was not taken.
+    /// Received bytes that were not yet taken.
     pub(crate) incoming: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl Line {
         }
     }
 
-    /// From here on under TLS, with the certificate of `sbtest`.
+    /// Starts TLS with the certificate of `sbtest`.
     pub(crate) fn encrypt(&mut self, papers: &Papers) {
         let read = |name| CertificateDer::from_pem_file(papers.at(name)).unwrap();
         let key = PrivateKeyDer::from_pem_file(papers.at("client.key")).unwrap();
@@ -55,7 +55,7 @@ impl Line {
         self.tls = Some(Box::new(tls));
     }
 
-    /// All pieces in one write; under TLS each begins a record.
+    /// Sends all pieces in one write; under TLS each begins a record.
     pub(crate) fn send(&mut self, pieces: &[&[u8]]) {
         let mut out = Vec::new();
         for piece in pieces {
@@ -72,7 +72,7 @@ impl Line {
         self.stream.write_all(&out).unwrap();
     }
 
-    /// Waits for more. False: the end.
+    /// Waits for more bytes; returns false at the end.
     pub(crate) fn receive(&mut self) -> bool {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -97,7 +97,7 @@ impl Line {
             while !arrived.is_empty() {
                 tls.read_tls(&mut arrived).unwrap();
                 tls.process_new_packets().unwrap();
-                // Without more there is nothing to read, which is no fault.
+                // Reading without data returns an error, which is expected.
                 let _ = tls.reader().read_to_end(&mut self.incoming);
             }
             if self.incoming.len() > before {
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    /// All up to the end.
+    /// Receives all bytes up to the end.
     pub(crate) fn receive_all(&mut self) {
         while self.receive() {}
     }

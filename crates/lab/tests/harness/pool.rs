@@ -1,5 +1,4 @@
-//! A pool in front of one server, for one test; and conversations that go through it as they go at
-//! the server.
+//! Provides a pool in front of one server for a test, and compares conversations with direct ones.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use super::{DRIVERS, LIMIT, loopback, service};
 
-/// How the pool of a test is set up.
+/// Configuration of a test's pool.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     /// Lines of `[service.pool]`.
@@ -32,7 +31,7 @@ impl Default for Setup<'_> {
     }
 }
 
-/// Its config; the monitor's password is its name.
+/// Returns its config; the monitor's password equals its name.
 pub(crate) fn config(
     (protocol, monitor): (&str, &str),
     server: &Server,
@@ -63,8 +62,8 @@ pub(crate) struct TestBed {
 }
 
 impl TestBed {
-    /// Starts it, and waits until somebody is let in: who has just been started may not know yet
-    /// who is primary.
+    /// Starts it, and waits for the first successful login: the primary may be unknown just after
+    /// the start.
     pub(crate) fn start(
         config: impl FnOnce(SocketAddr) -> String,
         mut try_in: impl FnMut(&TestBed) -> Result<(), String>,
@@ -86,7 +85,7 @@ impl TestBed {
     }
 }
 
-/// What was said at the server itself is said through each driver.
+/// Checks that a conversation through each driver equals the direct one.
 pub(crate) fn same_as(
     direct: &[String],
     set: impl Fn(&str) -> TestBed,

@@ -1,4 +1,4 @@
-//! A balancer before Evenkeel, which says for whom it comes.
+//! A balancer in front of Evenkeel that sends PROXY headers.
 
 use std::io::{Read, Write, copy};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,8 @@ use std::thread;
 
 use super::LIMIT;
 
-/// Its address; it goes on to this one, and begins with this header. Ends with the tests.
+/// Starts a forwarder to `to` that sends this header first, and returns its address. The forwarder
+/// ends with the tests.
 pub(crate) fn introduced(to: SocketAddr, header: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free address");
     let address = listener.local_addr().expect("it has one");
@@ -27,17 +28,17 @@ pub(crate) fn introduced(to: SocketAddr, header: &'static str) -> SocketAddr {
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream) {
-    // Either side may go at any time.
+    // Either side may disconnect at any time.
     let _ = copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Whether whoever begins otherwise is told nothing.
+/// Returns whether a client without a header is disconnected without an answer.
 pub(crate) fn is_left_without_a_word(address: SocketAddr) -> bool {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let limited = stream.set_read_timeout(Some(LIMIT));
     limited.expect("a timeout may be set");
-    // It may have been ended by then.
+    // The connection may already have ended.
     let _ = stream.write_all(b"no header at all, but some 40 other bytes");
     matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_))
 }

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same each time.
+//! Generates reproducible pseudo-random numbers.
 
 /// Knuth's MMIX generator.
 #[derive(Clone)]
@@ -13,7 +13,7 @@ impl TestRng {
         (self.0 >> 33) % end
     }
 
-    /// A place in a list of that length; 0 if it is empty.
+    /// Returns an index into a list of that length; 0 if it is empty.
     pub(crate) fn index(&mut self, length: usize) -> usize {
         let end = u64::try_from(length).unwrap_or(u64::MAX);
         usize::try_from(self.below(end.max(1))).expect("it is less than a length")

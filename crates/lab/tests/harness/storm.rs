@@ -1,4 +1,4 @@
-//! Sessions at work while somebody strikes again and again.
+//! Runs sessions while faults strike repeatedly.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -10,20 +10,21 @@ use super::rng::TestRng;
 const SESSIONS: usize = 8;
 const BLOWS: usize = 60;
 
-/// How far each session is.
+/// Progress of each session.
 pub(crate) struct Storm {
     rounds: [AtomicUsize; SESSIONS],
     is_over: AtomicBool,
 }
 
 impl Storm {
-    /// Whether this session goes on; to be asked before each round.
+    /// Counts a round and returns whether this session continues; called before each round.
     pub(crate) fn goes_on(&self, number: usize) -> bool {
         self.rounds[number].fetch_add(1, Relaxed);
         !self.is_over.load(Relaxed)
     }
 
-    /// Each session has done what it was about: nobody is struck twice at the same thing.
+    /// Waits until each session has completed a round, so that no session is struck twice at the
+    /// same step.
     fn wait_done(&self) {
         let begun = Instant::now();
         let before = self.rounds.each_ref().map(|one| one.load(Relaxed));
@@ -37,7 +38,7 @@ impl Storm {
     }
 }
 
-/// What the sessions say went wrong: of each that ended before the storm was over.
+/// Returns the failures that sessions report, including those that ended before the storm.
 pub(crate) fn storm(
     session: impl Fn(usize, &Storm) -> Option<Vec<String>> + Sync,
     mut strike: impl FnMut(),

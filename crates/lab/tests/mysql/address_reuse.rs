@@ -1,4 +1,4 @@
-//! An address that leads to another server than it did: numbers of connections mean others there.
+//! Tests of an address that moves to another server: connection numbers have another meaning there.
 
 use std::io::copy;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,8 +12,7 @@ use crate::harness::DRIVERS;
 
 const SLEEP: &str = "select sleep(2)";
 
-/// An address that can be moved from server to server, as a virtual one can; what is connected
-/// stays where it is.
+/// An address that can be moved between servers, like a virtual one; existing connections stay.
 struct Moving {
     address: SocketAddr,
     leads_to: Arc<Mutex<SocketAddr>>,
@@ -50,7 +49,7 @@ fn pass(from: &TcpStream, to: &TcpStream) {
     });
 }
 
-/// The server's connection of that number, which it has not given out yet.
+/// Returns the server's connection with that number, which it has not assigned yet.
 fn numbered(server: SocketAddr, number: u32) -> Client {
     loop {
         let client = Client::connect(server);
@@ -61,12 +60,12 @@ fn numbered(server: SocketAddr, number: u32) -> Client {
     }
 }
 
-/// TO SEE THIS RED: let a KILL go wherever the address leads.
+/// TO SEE THIS RED: send a KILL to the server that has the address now.
 #[test]
 fn a_kill_does_not_hit_who_has_the_same_number_at_another_server() {
     let ((_lab, first), (_second_lab, second)) = (own(), own());
     for io in DRIVERS {
-        // What the monitor has at the second one is far below what clients have at the first.
+        // The monitor's numbers at the second server are far below the clients' at the first.
         let ahead = Client::connect(second.address).connection + 100;
         while Client::connect(first.address).connection < ahead {}
         let way = Moving::to(first.address);

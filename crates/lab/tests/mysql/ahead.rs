@@ -1,17 +1,17 @@
-//! A replica that has come further than the primary, with what another server counted.
+//! Tests a replica with a position ahead of the primary's, in another server's count.
 
 use super::client::Client;
 use super::split::TestBed;
 
-/// Each of them is logged once its client is cut off.
+/// Number of clients; the server logs each after it is disconnected.
 const CLIENTS: usize = 30;
-/// Fewer than that are counted by the new primary.
+/// Fewer than the transactions that the new primary counts.
 const WRITES: usize = 20;
 
-/// Replays a change of primary by hand: the old one logs the ends of temporary tables when its
-/// successor has stopped to follow it, and a replica has not.
+/// Replays a change of primary by hand. The old one logs the ends of temporary tables after its
+/// successor has stopped following it, while a replica still follows.
 ///
-/// TO SEE THIS RED: take `MASTER_GTID_WAIT` at its word in `session::mysql::waits`.
+/// TO SEE THIS RED: trust the result of `MASTER_GTID_WAIT` in `session::mysql::catch_up`.
 #[test]
 fn a_replica_that_still_follows_a_former_primary_has_not_what_its_successor_wrote() {
     let stage = TestBed::of_mariadb("auto", "wait_ms = 500");

@@ -1,4 +1,4 @@
-//! What a server is asked beside its clients' statements: little, as it is its work too.
+//! Tests the number of queries that a server receives beside its clients' statements.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,10 +7,11 @@ use evenkeel_lab::Server;
 
 use super::split::TestBed;
 
-/// Roles, life, accounts and positions together; who wants positions asks hundreds of times.
+/// Maximum of roles, liveness, accounts and positions together; position tracking alone would query
+/// hundreds of times.
 const SELECTS_A_SECOND_MAX: u64 = 40;
 
-/// So long counts a read that wanted positions.
+/// Time for which a read keeps position tracking active.
 const FORGOTTEN: Duration = Duration::from_millis(1_500);
 
 fn selects(server: &Server) -> u64 {
@@ -18,7 +19,7 @@ fn selects(server: &Server) -> u64 {
     told.split_whitespace().last().unwrap().parse().unwrap()
 }
 
-/// TO SEE THIS RED: want positions for whatever is decided, not for reads alone.
+/// TO SEE THIS RED: request positions for every routing decision instead of reads only.
 #[test]
 fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
     let stage = TestBed::of_mariadb("auto", "");

@@ -1,5 +1,5 @@
-//! What a server takes from the session when it prepares a statement, and keeps with it, is that of
-//! the client who has prepared it.
+//! Tests that session settings which a server fixes when it prepares a statement are those of the
+//! preparing client.
 
 use std::net::SocketAddr;
 
@@ -39,7 +39,7 @@ const SETTINGS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Each prepares and executes, the one that has set something first or last, and both once more.
+/// Lets each prepare and execute, with the SET in the first or last one, and both repeat it.
 fn two_prepare(address: SocketAddr, set: &str, text: &str, is_first: bool) -> Vec<String> {
     let mut both = [Client::connect(address), Client::connect(address)];
     if !is_first {
@@ -58,7 +58,7 @@ fn two_prepare(address: SocketAddr, set: &str, text: &str, is_first: bool) -> Ve
     heard
 }
 
-/// Each has a variable of another type, and both the same text.
+/// Gives each a variable of another type, with the same text in both.
 fn two_name_variables(address: SocketAddr) -> Vec<String> {
     let mut both = [Client::connect(address), Client::connect(address)];
     let mut heard = Vec::new();
@@ -97,15 +97,15 @@ fn bakes_nobody_else_s(server: &Server) {
     assert_eq!(two_name_variables(stage.address), expect);
 }
 
-/// TO SEE THIS RED: leave one of them out of what tells statements apart.
+/// TO SEE THIS RED: leave one of them out of the statement's key.
 #[test]
 fn what_a_server_takes_from_the_session_when_it_prepares_is_its_client_s() {
     bakes_nobody_else_s(shared());
 }
 
-/// What only MariaDB knows.
+/// Only MariaDB has this setting.
 ///
-/// TO SEE THIS RED: leave sql_if_exists out of what tells statements apart.
+/// TO SEE THIS RED: leave sql_if_exists out of the statement's key.
 #[test]
 fn a_drop_is_prepared_with_if_exists_for_those_alone_who_have_said_so() {
     for is_first in [true, false] {
@@ -116,7 +116,7 @@ fn a_drop_is_prepared_with_if_exists_for_those_alone_who_have_said_so() {
     }
 }
 
-/// TO SEE THIS RED: leave old_mode out of what tells statements apart.
+/// TO SEE THIS RED: leave old_mode out of the statement's key.
 #[test]
 fn what_utf8_is_in_a_statement_is_its_client_s_own() {
     for is_first in [true, false] {

@@ -1,5 +1,5 @@
-//! What only MariaDB's own clients do: many rows in one execution, a statement executed before its
-//! number is known, and columns that tell more about themselves.
+//! Tests of MariaDB's own clients: many rows in one execution, a statement executed before its
+//! number is known, and columns with extended metadata.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use super::client::{Client, Login, USUAL, Value};
 use super::stage::{ONE, Setup, same_as_direct};
 use Value::{Default as Standard, Null, Number, Text};
 
-/// LONG_PASSWORD is what tells the others' clients from MariaDB's.
+/// LONG_PASSWORD distinguishes other clients from MariaDB's.
 pub(crate) const MARIADB: Capabilities = USUAL
     .without(Capabilities::LONG_PASSWORD)
     .with(Capabilities::BULK)
@@ -20,7 +20,7 @@ const TWO: Setup<'_> = Setup {
     ..ONE
 };
 
-/// Two clients of MariaDB, with the end of columns told and not.
+/// Returns pairs of MariaDB clients, with and without EOF packets after the columns.
 fn pairs(address: SocketAddr) -> impl Iterator<Item = (Client, Client)> {
     let capabilities = [MARIADB, MARIADB.without(Capabilities::DEPRECATE_EOF)];
     capabilities.into_iter().map(move |capabilities| {
@@ -70,7 +70,8 @@ fn many_rows_of_one_execution_are_what_they_are_at_the_server() {
     });
 }
 
-/// The types come with the first rows only: they must still be known on another server connection.
+/// The types are sent with the first rows only: they must still be known on another server
+/// connection.
 #[test]
 fn rows_without_types_have_those_that_were_told_before() {
     same_as_direct(TWO, |address| {
@@ -90,7 +91,7 @@ fn rows_without_types_have_those_that_were_told_before() {
     });
 }
 
-/// A server may refuse an execution before it has looked at the types that come with it.
+/// A server may refuse an execution before it has read the types in it.
 #[test]
 fn types_of_a_refused_execution_are_not_those_that_the_server_has() {
     same_as_direct(ONE, |address| {

@@ -1,5 +1,5 @@
-//! A Galera cluster: what a session wrote it sees on every node, because the node waits for it, and
-//! at a node that has become the primary while it still applied.
+//! Tests of a Galera cluster: a session sees its writes on every node, because the node waits for
+//! them, and on a node that became the primary while still applying.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use crate::harness::{DRIVERS, service, wait_until};
 pub(crate) const PORT: &str = "select here()";
 const WAIT: &str = "galera_wait = true";
 
-/// So many rows take a node, at a fifth of a processor, far longer to apply than a read may wait.
+/// A table whose rows take a node, at a fifth of a processor, far longer to apply than a read may
+/// wait.
 pub(crate) const BIG: &str = "create table big (id int primary key, v int not null); \
     insert into big select seq, 0 from seq_1_to_30000";
 
@@ -78,7 +79,8 @@ fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
     }
 }
 
-/// Clients leave in the middle of a transaction, on connections that others had better not get.
+/// Opens clients that disconnect during a transaction, on connections that other sessions must not
+/// receive.
 fn leave_transactions(stage: &TestBed, begin: &str) {
     let mut clients: Vec<Client> = (0..12).map(|_| stage.client()).collect();
     for client in &mut clients {
@@ -92,7 +94,7 @@ fn leave_transactions(stage: &TestBed, begin: &str) {
     });
 }
 
-/// A node whose connection was reset does not let it wait any more, whatever it is told.
+/// A node does not wait on a connection that was reset, whatever its settings.
 #[test]
 fn a_connection_on_which_somebody_left_a_transaction_does_not_wait_in_vain() {
     let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
@@ -135,7 +137,7 @@ fn a_node_that_becomes_the_primary_while_it_still_applies_lets_its_sessions_wait
     );
 }
 
-/// What the waiting costs, as medians; that of later reads and of the primary's is only shown.
+/// Measures the median wait; the values of later reads and of the primary's are only printed.
 #[test]
 fn a_read_behind_a_write_waits_no_more_than_a_moment() {
     let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
@@ -155,7 +157,7 @@ fn a_read_behind_a_write_waits_no_more_than_a_moment() {
     assert!(behind < 20_000, "{behind}");
 }
 
-/// How long a read took that was elsewhere.
+/// Returns the duration of a read that another node served.
 fn timed(client: &mut Client, text: &str, not_at: &str) -> Option<u64> {
     let begun = Instant::now();
     let there = client.value(text);
@@ -173,8 +175,8 @@ fn median_us(taken: Vec<Option<u64>>) -> u64 {
     known[known.len() / 2]
 }
 
-/// A node runs a statement again by itself that has lost against another's
-/// (`wsrep_retry_autocommit`), and asks for the file a second time.
+/// A node repeats a statement that lost a conflict (`wsrep_retry_autocommit`), and requests the
+/// file a second time.
 #[test]
 fn a_file_that_a_node_asks_for_again_is_sent_again() {
     let stage = TestBed::of(ClusterKind::Galera, "auto", "");
@@ -200,7 +202,7 @@ fn a_file_that_a_node_asks_for_again_is_sent_again() {
             first.sql(under_way).unwrap().trim() == "1"
         });
         other.run("insert into files values (7)");
-        // The node says nothing of it before it hears the end of the file.
+        // The node reports nothing before it receives the end of the file.
         thread::sleep(Duration::from_millis(500));
         let mut rest = Vec::new();
         let next = build::packet(&mut rest, 3, |out| out.extend_from_slice(b"10\n"));

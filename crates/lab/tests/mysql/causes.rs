@@ -1,4 +1,4 @@
-//! Causes of pins: clients, status and log name the statement and the setting or object.
+//! Tests of pin causes: clients, status and log show the statement and the setting or object.
 
 use evenkeel_lab::eventually;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::stage::{TestBed, sql};
 use crate::harness::pool::Setup;
 use crate::harness::{DRIVERS, LIMIT, done};
 
-/// What a client sends, the reason of its pin, the object, and a part of the statement shown.
+/// Statement of a client, the reason of its pin, the object, and a part of the statement shown.
 const CASES: [(&str, &str, &str, &str); 7] = [
     (
         "create temporary table sbtest.cause_t (a int)",
@@ -60,7 +60,7 @@ fn pinned_by(stage: &TestBed, index: usize) -> Option<Value> {
     (!first.is_null()).then(|| first.clone())
 }
 
-/// TO SEE THIS RED: do not note the source of a meaning.
+/// TO SEE THIS RED: do not record the source of an analysis.
 #[test]
 fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
     sql("create table if not exists sbtest.cause_locked (a int)");

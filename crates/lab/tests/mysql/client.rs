@@ -1,4 +1,4 @@
-//! A MySQL client that sends what it is told and hears every packet, as lines of text.
+//! A MySQL client that sends given packets and records every received one, as lines of text.
 
 #[path = "client/login.rs"]
 mod login;
@@ -27,26 +27,26 @@ pub(crate) use self::statements::Value;
 pub(crate) struct Client {
     stream: TcpStream,
     incoming: Vec<u8>,
-    /// The number that the next packet must have.
+    /// Expected sequence number of the next packet.
     sequence: u8,
-    /// The last packet answered nothing: the server has said why it ends.
+    /// True if the last packet was unsolicited: the server reported why it ends the session.
     pub(crate) was_last_word: bool,
     pub(crate) agreed: Capabilities,
-    /// What the server greeted with.
+    /// Connection id in the greeting.
     pub(crate) connection: u32,
     pub(crate) version: String,
-    /// The status in the greeting, and in the OK of each login.
+    /// Status in the greeting, and in the OK of each login.
     pub(crate) welcome: Vec<String>,
     nonce: [u8; 20],
     statements: BTreeMap<String, Prepared>,
-    /// Of the last result.
+    /// Columns of the last result.
     columns: Vec<Column>,
-    /// What is sent when a file is asked for.
+    /// Content that is sent when the server requests a file.
     pub(crate) file: Vec<u8>,
 }
 
 impl Client {
-    /// As `sbtest`.
+    /// Logs in as `sbtest`.
     pub(crate) fn connect(address: SocketAddr) -> Client {
         Client::with(address, &Login::default())
     }
@@ -56,7 +56,7 @@ impl Client {
         entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
     }
 
-    /// Sends packets as they are.
+    /// Sends packets unchanged.
     pub(crate) fn say(&mut self, packets: &[u8]) {
         let mut rest = packets;
         while let Parsed::Frame(header, _) = frame::header(rest) {
@@ -73,13 +73,13 @@ impl Client {
         self.say(&out);
     }
 
-    /// A command that is answered by one packet.
+    /// Runs a command with a single answer packet.
     pub(crate) fn command(&mut self, code: Code, body: &[u8]) -> Vec<String> {
         self.tell(code, body);
         vec![self.word()]
     }
 
-    /// A text whose answer is heard later, by [`Client::reply`].
+    /// Sends a text whose answer is read later by [`Client::reply`].
     pub(crate) fn query_later(&mut self, text: &str) {
         self.tell(Code::Query, text.as_bytes());
     }
@@ -89,7 +89,7 @@ impl Client {
         self.reply()
     }
 
-    /// All of them, one after the other, each told before its answer.
+    /// Runs all texts in order, each recorded before its answer.
     pub(crate) fn all(&mut self, texts: &[&str]) -> Vec<String> {
         let mut heard = Vec::new();
         for text in texts {
@@ -99,14 +99,14 @@ impl Client {
         heard
     }
 
-    /// A query that must do.
+    /// Runs a query that must succeed.
     pub(crate) fn run(&mut self, text: &str) {
         let reply = self.query(text);
         let is_fine = |line: &String| !line.starts_with("error") && line != "end";
         assert!(reply.iter().all(is_fine), "{text}: {reply:?}");
     }
 
-    /// The first row of an answer.
+    /// Returns the first row of an answer.
     pub(crate) fn value(&mut self, text: &str) -> String {
         let reply = self.query(text);
         let row = reply.iter().find_map(|line| line.strip_prefix("row "));
@@ -114,7 +114,7 @@ impl Client {
             .to_owned()
     }
 
-    /// The error that a query is refused with: its number, SQLSTATE and words.
+    /// Returns the error of a query: its number, SQLSTATE and message.
     pub(crate) fn refusal(&mut self, text: &str) -> String {
         let reply = self.query(text);
         let error = reply.iter().find_map(|line| line.strip_prefix("error "));
@@ -123,8 +123,8 @@ impl Client {
             .to_owned()
     }
 
-    /// The connection at the server that a statement runs on: its number changes from one to
-    /// another, whatever CONNECTION_ID() says.
+    /// Returns the server connection that a statement runs on: its number differs between
+    /// connections, whatever CONNECTION_ID() returns.
     pub(crate) fn backend(&mut self) -> String {
         let mark = format!("mark {} {}", std::process::id(), self.connection);
         self.value(&format!(
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Words for people, which differ each time: only that they came.
+    /// Runs COM_STATISTICS; the text varies, so only its arrival is recorded.
     pub(crate) fn statistics(&mut self) -> Vec<String> {
         self.tell(Code::Statistics, &[]);
         let heard = self.packet().map(|payload| lines::text(&payload));
@@ -171,12 +171,12 @@ impl Client {
         vec![format!("statistics {is_it}")]
     }
 
-    /// The answer to a query that was sent before.
+    /// Reads the answer to a query that was sent before.
     pub(crate) fn reply(&mut self) -> Vec<String> {
         self.results(false)
     }
 
-    /// An answer of one packet.
+    /// Reads an answer of one packet.
     fn word(&mut self) -> String {
         match self.packet() {
             Some(payload) => self.word_of(&payload),
@@ -220,7 +220,7 @@ impl Client {
         }
     }
 
-    /// The columns of a result; none: a cursor is open, and no rows follow.
+    /// Reads the columns of a result; `None` if a cursor is open and no rows follow.
     fn header(&mut self, payload: &[u8], heard: &mut Vec<String>) -> Option<Vec<Column>> {
         let count = lines::lenenc(&mut &payload[..]).unwrap();
         let mut columns = Vec::new();
@@ -242,7 +242,7 @@ impl Client {
         Some(columns)
     }
 
-    /// Column definitions, and what ends them.
+    /// Reads column definitions and their end.
     fn definitions(&mut self, count: usize) -> Vec<Column> {
         let mut columns = Vec::new();
         for _ in 0..count {
@@ -255,7 +255,7 @@ impl Client {
         columns
     }
 
-    /// Rows to their end; whether another result follows.
+    /// Reads rows to their end; returns whether another result follows.
     fn rows(&mut self, columns: &[Column], is_binary: bool, heard: &mut Vec<String>) -> bool {
         loop {
             let Some(payload) = self.packet() else {
@@ -282,13 +282,13 @@ impl Client {
         self.say(&out);
     }
 
-    /// Leaves with a word.
+    /// Disconnects with COM_QUIT.
     pub(crate) fn quit(mut self) {
         self.tell(Code::Quit, &[]);
         assert_eq!(self.packet(), None, "nothing is answered to a goodbye");
     }
 
-    /// Leaves without a word: the connection is reset, or merely closed.
+    /// Disconnects without COM_QUIT: by a reset or a close.
     pub(crate) fn vanish(self, by_reset: bool) {
         if by_reset {
             let linger = Some(Duration::ZERO);
@@ -296,7 +296,7 @@ impl Client {
         }
     }
 
-    /// The next payload, however many packets it has; none at the end.
+    /// Reads the next payload, which may have several packets; `None` at the end.
     pub(crate) fn packet(&mut self) -> Option<Vec<u8>> {
         let mut payload = Vec::new();
         let deadline = Instant::now() + LIMIT;
@@ -313,7 +313,7 @@ impl Client {
                 }
                 continue;
             }
-            // What a server says last, without being asked, has the number of a first word.
+            // A server's unsolicited final error has the number of a first packet.
             self.was_last_word = (header.sequence, self.sequence) == (0, 1);
             assert!(
                 self.was_last_word || header.sequence == self.sequence,
@@ -331,7 +331,7 @@ impl Client {
         }
     }
 
-    /// False at the end.
+    /// Receives bytes; returns false at the end.
     fn receive(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         assert!(!left.is_zero(), "no answer; last came {:?}", self.incoming);

@@ -1,4 +1,4 @@
-//! Every command, in the dialects that clients speak: the answers are the server's.
+//! Tests of every command, in the clients' dialects: the answers equal the server's.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -11,13 +11,13 @@ use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, TestBed, same_as_direct};
 use crate::harness::{DRIVERS, said};
 
-/// One of which may be bound.
+/// A pool of two, one of which may be pinned.
 const TWO: Setup<'_> = Setup {
     pool: "size = 2",
     ..ONE
 };
 
-/// What clients of different ages agree on.
+/// Capabilities of clients of different ages.
 fn dialects() -> [(&'static str, Capabilities); 4] {
     [
         ("usual", USUAL),
@@ -32,7 +32,7 @@ fn dialects() -> [(&'static str, Capabilities); 4] {
     ]
 }
 
-/// The same talk in each dialect.
+/// Runs the same conversation in each dialect.
 fn in_each_dialect(
     address: SocketAddr,
     talk: impl Fn(&mut Client, &mut Client) -> Vec<String>,
@@ -119,12 +119,12 @@ fn results_of_texts_come_as_at_the_server() {
     });
 }
 
-/// TO SEE THIS RED: ask the server for its status behind an error at once.
+/// TO SEE THIS RED: query the server's status immediately after an error.
 #[test]
 fn what_went_wrong_in_one_of_several_statements_can_be_asked_for() {
     same_as_direct(TWO, |address| {
         let mut client = Client::connect(address);
-        // That clients of the service ask is known from the second time on.
+        // From the second time on, Evenkeel knows that clients of the service query it.
         client.all(&["selekt", "show warnings", "select last_insert_id()"]);
         let mut heard = client.all(&[
             "drop table if exists wrong",
@@ -137,7 +137,7 @@ fn what_went_wrong_in_one_of_several_statements_can_be_asked_for() {
         ]);
         heard.extend(client.all(&["select cast('x' as signed)"]));
         heard.extend(client.prepare("asks", "show warnings"));
-        // The connection is kept for the question, also when that comes a little later.
+        // The connection is kept for the query, even if it arrives a little later.
         std::thread::sleep(Duration::from_millis(20));
         heard.extend(client.execute("asks", &[]));
         heard
@@ -272,13 +272,13 @@ fn packets_of_more_than_sixteen_megabytes_pass_both_ways() {
         // A length at which the last packet is empty.
         let edge = "y".repeat(0x00ff_ffff - "\u{3}select ''".len());
         assert!(client.value(&format!("select '{edge}'")) == edge, "{io}");
-        // What nobody reads binds.
+        // An unread answer pins the connection.
         drop(client);
         assert_eq!(stage.client().value("select 'after'"), "after");
     }
 }
 
-/// TO SEE THIS RED: answer before all of the text is there.
+/// TO SEE THIS RED: answer before the whole text has arrived.
 #[test]
 fn what_stands_behind_a_question_for_the_connection_and_much_else_is_run() {
     let blanks = " ".repeat(2 * 1024 * 1024);

@@ -1,4 +1,4 @@
-//! The console as MariaDB's own client sees it, and what it can do to clients of the service.
+//! Tests the console with MariaDB's own client, and its effects on clients of the service.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -30,7 +30,8 @@ impl Place {
         Place { stage, console }
     }
 
-    /// What the client program prints: rows, their values between tabs. The error is what it says.
+    /// Returns the client program's output: rows with tab-separated values. The error is its
+    /// message.
     fn run(&self, (user, password): (&str, &str), text: &str) -> Result<Vec<String>, String> {
         let port = self.console.port().to_string();
         let output = Command::new("mariadb")
@@ -54,13 +55,13 @@ impl Place {
         }
     }
 
-    /// As somebody who may only read.
+    /// Runs a command as a read-only user.
     pub(crate) fn show(&self, text: &str) -> Vec<String> {
         let shown = self.run(("somebody", ""), text);
         shown.unwrap_or_else(|said| panic!("{text}: {said}"))
     }
 
-    /// As who has the token.
+    /// Runs a command with the token.
     fn tell(&self, text: &str) -> Result<Vec<String>, String> {
         self.run(("admin", TOKEN), text)
     }
@@ -112,7 +113,7 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
     );
     let help = place.show("SHOW HELP");
     assert!(help.len() > 5 && help[0].contains("Commands"), "{help:?}");
-    // Behind it the client is still there.
+    // The client is still connected afterwards.
     busy.run("commit");
 }
 

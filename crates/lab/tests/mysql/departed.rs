@@ -1,4 +1,4 @@
-//! A service leaves the configuration, and its last sessions go on.
+//! Tests a service that is removed from the configuration while its last sessions continue.
 
 use evenkeel_lab::Server;
 
@@ -8,7 +8,7 @@ use crate::harness::cluster::service_toml;
 use crate::harness::{DRIVERS, loopback};
 
 impl TestBed {
-    /// The same servers, by another name at another place.
+    /// Gives the same servers another name and address.
     fn rename_service(&self) {
         let servers = &self.scene.servers;
         let renamed = service_toml("renamed", self.scene.kind, loopback(), servers, "");
@@ -17,7 +17,7 @@ impl TestBed {
     }
 }
 
-/// The server takes writes beside the primary that it followed.
+/// Makes the server accept writes beside the primary that it followed.
 fn part(replica: &Server) {
     let alone = "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0";
     replica.sql(alone).unwrap();

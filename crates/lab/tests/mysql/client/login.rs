@@ -1,4 +1,4 @@
-//! How a client comes in, and becomes somebody else.
+//! Implements the client's login and change of user.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use super::Client;
 use crate::harness::LIMIT;
 use crate::lines;
 
-/// What most clients can do.
+/// Capabilities of most clients.
 pub(crate) const USUAL: Capabilities = Capabilities(
     Capabilities::LONG_PASSWORD.0
         | Capabilities::LONG_FLAG.0
@@ -32,7 +32,7 @@ pub(crate) const USUAL: Capabilities = Capabilities(
 /// utf8mb4_general_ci
 const COLLATION: u8 = 45;
 
-/// Who wants in, and how.
+/// Parameters of a login.
 #[derive(Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
@@ -76,13 +76,13 @@ impl Login<'_> {
 }
 
 impl Client {
-    /// Logs in; or what was said instead: `error` with its number, or `end`.
+    /// Logs in; the error is `error` with its number, or `end`.
     pub(crate) fn enter(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
         let stream = TcpStream::connect_timeout(&address, LIMIT).map_err(|e| e.to_string())?;
         Client::enter_by(stream, login)
     }
 
-    /// The same over a connection that is there.
+    /// Logs in over an existing connection.
     pub(crate) fn enter_by(stream: TcpStream, login: &Login<'_>) -> Result<Client, String> {
         stream.set_nodelay(true).unwrap();
         let mut client = Client {
@@ -126,7 +126,7 @@ impl Client {
         self.go_through(join)
     }
 
-    /// A login to its end.
+    /// Completes a login.
     fn go_through(&mut self, mut join: Box<ServerAuth>) -> Result<(), String> {
         loop {
             let payload = self.packet().ok_or("end")?;
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// COM_CHANGE_USER, to its end.
+    /// Runs COM_CHANGE_USER to its end.
     pub(crate) fn change_user(&mut self, login: &Login<'_>) -> Result<(), String> {
         let mut out = Vec::new();
         let nonce = Nonce::given(self.nonce);

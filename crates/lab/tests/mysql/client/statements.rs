@@ -1,4 +1,4 @@
-//! Prepared statements of the protocol, by names of the client's own.
+//! Implements prepared statements of the protocol, by names that the client chooses.
 
 use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::{StatementId, backend, build};
@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::{StatementId, backend, build};
 use super::Client;
 use crate::lines::{self, Column};
 
-/// A prepared statement, as this connection knows it.
+/// A prepared statement of this connection.
 #[derive(Clone)]
 pub(super) struct Prepared {
     id: StatementId,
@@ -19,9 +19,9 @@ pub(crate) enum Value<'a> {
     Null,
     Text(&'a str),
     Number(i64),
-    /// Was sent before, as long data.
+    /// Value that was sent before as long data.
     Sent,
-    /// In many rows at once: the default of the column.
+    /// Default of the column, in a bulk execution.
     Default,
 }
 
@@ -36,7 +36,7 @@ impl Client {
             return vec!["end".to_owned()];
         };
         if payload[0] != backend::OK {
-            // Whoever executes it all the same hears of it.
+            // A later execution returns an error.
             let (id, columns) = (StatementId(4_000_001), Vec::new());
             self.statements
                 .insert(name.to_owned(), Prepared { id, columns });
@@ -57,12 +57,12 @@ impl Client {
         heard
     }
 
-    /// All rows at once.
+    /// Executes and reads all rows.
     pub(crate) fn execute(&mut self, name: &str, values: &[Value<'_>]) -> Vec<String> {
         self.execute_with(name, values, 0)
     }
 
-    /// The types of its parameters are those of the time before, and left out.
+    /// Executes without parameter types, which are those of the previous execution.
     pub(crate) fn execute_again(&mut self, name: &str, values: &[Value<'_>]) -> Vec<String> {
         let mut parameters = parameters(values);
         let at = 4 + values.len().div_ceil(8);
@@ -74,10 +74,10 @@ impl Client {
         self.results(true)
     }
 
-    /// With a cursor, whose rows are fetched.
+    /// Executes with a cursor, whose rows are fetched.
     pub(crate) fn open(&mut self, name: &str, values: &[Value<'_>]) -> Vec<String> {
         let heard = self.execute_with(name, values, 1);
-        // MySQL says of what types they are only now.
+        // MySQL reports their types only now.
         let columns = self.columns.clone();
         if let Some(known) = self.statements.get_mut(name) {
             known.columns = columns;
@@ -93,7 +93,7 @@ impl Client {
         self.results(true)
     }
 
-    /// With what follows the flags as it is, on a connection with query attributes.
+    /// Executes with raw bytes after the flags, on a connection with query attributes.
     pub(crate) fn execute_as(&mut self, name: &str, flags: u8, parameters: &[u8]) -> Vec<String> {
         let mut out = Vec::new();
         build::execute(&mut out, self.id(name), flags, parameters);
@@ -101,7 +101,7 @@ impl Client {
         self.results(true)
     }
 
-    /// Executes what may be no statement.
+    /// Executes an id that may be no statement.
     pub(crate) fn execute_id(&mut self, id: u32) -> Vec<String> {
         let mut out = Vec::new();
         build::execute(&mut out, StatementId(id), 0, &parameters(&[]));
@@ -109,7 +109,7 @@ impl Client {
         self.results(true)
     }
 
-    /// Prepares a text and executes it before its number is known: it is the last one prepared.
+    /// Prepares a text and executes it before its number is known, as the last prepared one.
     pub(crate) fn prepare_and_execute(&mut self, text: &str) -> Vec<String> {
         let mut out = Vec::new();
         build::command(&mut out, Code::StmtPrepare, text.as_bytes());
@@ -121,8 +121,8 @@ impl Client {
         heard
     }
 
-    /// Many rows of values for one statement of MariaDB; `types`: those of the rows, or those that
-    /// were told before.
+    /// Executes many rows of values for one statement of MariaDB, with the `types` of the rows or
+    /// the previous ones.
     pub(crate) fn execute_rows(
         &mut self,
         name: &str,
@@ -132,7 +132,7 @@ impl Client {
         self.execute_bulk(name, types, (0, rows))
     }
 
-    /// The same, and each row has a result of its own, if both sides know how to tell it.
+    /// Executes many rows, each with its own result if both sides support it.
     pub(crate) fn execute_each(
         &mut self,
         name: &str,
@@ -201,7 +201,7 @@ impl Client {
     }
 }
 
-/// What follows the flags of an execution, on a connection without query attributes.
+/// Encodes what follows the flags of an execution, on a connection without query attributes.
 fn parameters(values: &[Value<'_>]) -> Vec<u8> {
     let mut out = 1_u32.to_le_bytes().to_vec();
     if values.is_empty() {
