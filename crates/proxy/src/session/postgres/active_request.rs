@@ -47,7 +47,6 @@ pub(super) struct ActiveRequest {
     pub(super) may_commit: bool,
     /// True if the server's final error was forwarded.
     pub(super) fatal_was_sent: bool,
-    /// Number of retries.
     pub(super) retries: u32,
     /// True if it must not be sent to a replica (again).
     pub(super) primary_only: bool,
@@ -116,7 +115,6 @@ impl ActiveRequest {
         }
     }
 
-    /// Notes that a message of the request was sent.
     pub(super) fn has_sent(&mut self, request: Request) {
         self.looked_at = self.looked_at.saturating_sub(1);
         self.is_open &= !ends_a_unit(request);
@@ -131,7 +129,6 @@ pub(super) enum RequestDisposition {
     More,
     /// Message that needs no server; this many bytes of it have arrived.
     Local(usize),
-    /// Terminate message.
     Leave,
     /// Request for a server of this snapshot.
     Unit(PlacementTarget, Guard<Arc<ServiceSnapshot>>),
@@ -496,7 +493,6 @@ impl Session<'_> {
     }
 }
 
-/// Returns the SQL text of a Query message.
 pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
     let text = message.get(5..).unwrap_or_default();
     text.strip_suffix(b"\0").unwrap_or(text)

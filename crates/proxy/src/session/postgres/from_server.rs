@@ -1,5 +1,4 @@
-//! Forwards the server's bytes to the client, without replies to Evenkeel's own requests, and
-//! applies their effects to the session.
+//! Forwards a server's replies to the client and applies their effects to the session.
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
@@ -23,12 +22,10 @@ use crate::session::pinning;
 use crate::session_state::analysis::EffectKind;
 use crate::socket::Chunk;
 
-/// Result of scanning the server's bytes.
 #[derive(Default)]
 pub(super) struct ScanResult {
     /// True if a ReadyForQuery for the client arrived.
     pub(super) is_ready: bool,
-    /// True if a query of Evenkeel's own has ended.
     pub(super) ours_ended: bool,
     /// Failure that may permit a retry on another server.
     pub(super) mishap: Option<FailureKind>,
@@ -40,7 +37,6 @@ pub(super) struct ScanResult {
     pub(super) is_undecidable: bool,
     /// Bytes of warnings that the server shuts down: they reply to no request.
     pub(super) warning: usize,
-    /// True if a COMMIT has completed.
     pub(super) has_committed: bool,
 }
 
@@ -136,8 +132,7 @@ impl Session<'_> {
         flight.settle(&mut server.held)
     }
 
-    /// Delivers rows and COPY data like the reply that they belong to, after due replies of
-    /// Evenkeel's own. The rest of the message before them follows its beginning.
+    /// Delivers rows and COPY data like the reply they belong to, after Evenkeel's due replies.
     fn let_pass(
         &mut self,
         server: &mut ServerConnection,
@@ -201,7 +196,6 @@ impl Session<'_> {
             ReplyOutcome::Nothing => {}
             ReplyOutcome::Suspended(token) => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
-                // The remaining rows may never be fetched, but functions called for these have run.
                 let _ = self.completed(server, token, 0);
             }
             ReplyOutcome::Completed { token, nth } => {
@@ -264,7 +258,6 @@ impl Session<'_> {
         }
     }
 
-    /// Handles the server's final error.
     fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut ScanResult) {
         walked.fails(match self.unit.has_done || self.unit.may_commit {
             // Completed statements may be committed, and so may parts of the current one.
@@ -277,7 +270,6 @@ impl Session<'_> {
         }
     }
 
-    /// Records that a statement of the client's has completed.
     fn has_done(&mut self, event: &Event<'_>, nth: usize) {
         self.unit.has_done = true;
         if let Event::CommandComplete(tag) = event {
@@ -285,7 +277,7 @@ impl Session<'_> {
         }
     }
 
-    /// Records a completed statement. Returns whether it was a COMMIT.
+    /// Applies the effects of a completed or suspended statement. Returns whether it was a COMMIT.
     fn completed(
         &mut self,
         server: &mut ServerConnection,
@@ -311,13 +303,11 @@ impl Session<'_> {
             .any(|effect| effect.kind == EffectKind::Commit)
     }
 
-    /// Records a parsed statement.
     fn prepared(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         self.unnamed.parsed(token);
         self.answered(server, token, delivery);
     }
 
-    /// It is gone.
     fn closed(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         self.unnamed.closed(token);
         self.answered(server, token, delivery);
@@ -349,7 +339,6 @@ impl Session<'_> {
         }
     }
 
-    /// Undoes what was assumed about a request of Evenkeel's own that failed.
     fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<RequestToken>) {
         server
             .given
@@ -365,7 +354,6 @@ impl Session<'_> {
         delivery: Delivery,
     ) -> Delivery {
         let Some((name, value)) = report else {
-            // Too long to be tracked.
             self.pin_for(
                 Pin::Settings,
                 "a reported setting that is longer than is followed",
@@ -383,10 +371,8 @@ impl Session<'_> {
         }
     }
 
-    /// Handles ReadyForQuery, which ends a query or batch.
     fn ready(&mut self, server: &mut ServerConnection) {
         if !self.asked.is_as_read() {
-            // The text may have left any state.
             self.pin_for(
                 Pin::Unknown,
                 "a text of which the server ran more than was read",
@@ -481,7 +467,6 @@ impl Session<'_> {
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
-    /// Continues according to the scan result.
     fn after(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
         if walked.ours_ended && matches!(self.stage, Stage::Preparing(_)) {
             let went_well = self.refused_setting.1.is_empty();
@@ -495,8 +480,7 @@ impl Session<'_> {
             self.is_waiting_for_replies = false;
             return self.release_if_idle();
         }
-        // After an error the server skips COPY data and all else up to a Sync, which may be what
-        // waits.
+        // After an error the server skips everything up to a Sync, which may be held.
         self.is_waiting_for_replies &= self.server.as_deref().is_some_and(will_end);
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if walked.ours_ended && self.server.as_deref().is_some_and(is_quiet) {

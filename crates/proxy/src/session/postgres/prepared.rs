@@ -1,5 +1,5 @@
-//! Prepared statements on their way to the server: names are ours there, and a server that lacks a
-//! statement gets it first.
+//! Forwards the protocol's messages about prepared statements: replaces the client's names by
+//! Evenkeel's, and prepares statements that the server lacks.
 
 use std::sync::Arc;
 
@@ -22,35 +22,36 @@ use super::statements::{self, NAME_PREFIX, is_ours, name_of};
 use super::{ExitReason, Session, sequences};
 use crate::session_state::analysis::{EffectKind, TextAnalysis};
 
-/// Marks tokens of Parses that name a statement; the others' are not asked for.
+/// Marks tokens of Parses that name a statement; the outcome of others is not tracked.
 pub(super) const PARSE: u64 = 1 << 62;
 
 /// Marks tokens of Parses of unnamed statements.
 pub(super) const UNNAMED: u64 = 1 << 63;
 
-/// An unnamed statement that was too long to be kept: it is where it was parsed, or nowhere.
+/// Id of an unnamed statement too long to be kept: it exists where it was parsed, or nowhere.
 pub(super) const UNREAD: u64 = u64::MAX;
 
-/// What nobody prepares twice is called so.
+/// Name of a statement that is prepared a second time to provoke the server's error.
 const TAKEN: &[u8] = b"evenkeel has it";
 
-/// The unnamed statement that a token stands for.
+/// Returns the id of the unnamed statement that the token stands for.
 pub(super) fn unnamed_of(token: RequestToken) -> Option<u64> {
     (token.0 & UNNAMED != 0).then_some(token.0 & !UNNAMED)
 }
 
-/// The statement that a token stands for.
+/// Returns the id of the statement that the token stands for.
 pub(super) fn statement_of(token: RequestToken) -> Option<u64> {
     (token.0 & PARSE != 0 && token.0 & UNNAMED == 0).then_some(token.0 & !PARSE)
 }
 
-/// Whether the name was one that was given to a statement on the server; now it is not.
+/// Returns whether the name was given to a statement on the server, and removes it.
 pub(super) fn take_given(given: &mut Vec<(Box<[u8]>, u64)>, name: &[u8]) -> bool {
     let index = given.iter().position(|(one, _)| **one == *name);
     index.map(|index| given.swap_remove(index)).is_some()
 }
 
-/// What was prepared behind it waits, or is still to be answered.
+/// Applies the effect of a text that discards statements. Later Parses are held, or their replies
+/// are outstanding.
 pub(super) fn forget_statements(
     meaning: &TextAnalysis,
     statement: usize,
@@ -66,11 +67,12 @@ pub(super) fn forget_statements(
     }
 }
 
-/// Why a text is refused that would reach a statement of ours.
+/// Message for a text that would refer to one of Evenkeel's statements.
 pub(super) const NOT_ITS_NAME: &str = "prepared statement names consisting of evenkeel and \
                                        a number are reserved for the connection pool";
 
-/// Whether a text prepares, runs or takes away what is called as only we call statements.
+/// Returns whether a text prepares, executes or discards a statement with a name reserved for
+/// Evenkeel.
 pub(super) fn names_ours(meaning: &TextAnalysis) -> bool {
     meaning.effects.iter().any(|effect| match &effect.kind {
         EffectKind::Prepare(name) | EffectKind::Execute(name) | EffectKind::Deallocate(name) => {
@@ -80,21 +82,22 @@ pub(super) fn names_ours(meaning: &TextAnalysis) -> bool {
     })
 }
 
-/// A statement that the server had by our account is not there: a text that nobody could read has
-/// taken it away.
+/// Returns whether the error reports a missing statement that should exist: a text that was not
+/// analyzed has discarded it.
 pub(super) fn is_missing(sqlstate: SqlState, token: Option<RequestToken>) -> bool {
     sqlstate.0 == *b"26000" && token.and_then(statement_of).is_some()
 }
 
-/// "cached plan must not change result type": tables are other than when it was prepared.
+/// Returns whether the error is "cached plan must not change result type": tables changed after the
+/// statement was prepared.
 pub(super) fn is_of_old_plan(sqlstate: SqlState, event: &Event<'_>) -> bool {
     let is_old = |report: &ErrorReport<'_>| report.field(b'R') == Some(b"RevalidateCachedQuery");
     sqlstate.0 == *b"0A000" && matches!(event, Event::Error(report) if is_old(report))
 }
 
 impl Session<'_> {
-    /// Whether what a name means is still being decided: in a batch before this one, of which an
-    /// error may undo all that comes behind it.
+    /// Returns whether the statement that a name refers to is undecided: an earlier batch in flight
+    /// defines it, whose failure would undo what follows.
     pub(super) fn is_undecided(&self, header: Header, request: Request, message: &[u8]) -> bool {
         let Some(server) = &self.server else {
             return false;
@@ -194,7 +197,7 @@ impl Session<'_> {
         Ok(sending)
     }
 
-    /// With which words what a Parse prepares is refused, whatever the rules say.
+    /// Returns the message with which a Parse is refused independently of the rules.
     pub(super) fn refuses_meaning(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -207,8 +210,8 @@ impl Session<'_> {
         is_behind_others.then_some(sequences::REFUSAL)
     }
 
-    /// A Parse of a name that the client has already: the server refuses it, as without us. Under
-    /// the name that others share it could be taken, where a statement was taken away unseen.
+    /// Sends a Parse of a name that the client already uses, which the server refuses. The shared
+    /// name will not do: the server may accept it if the statement was discarded unnoticed.
     fn parse_taken(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -219,8 +222,8 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        // Made anew, so that ours is never what the server refuses: of the client's it may dislike
-        // more than the name.
+        // `TAKEN` is prepared again, so that Evenkeel's own Parse is never refused: in the client's
+        // Parse the server may reject more than the name.
         let conversation = &mut server.conversation;
         if conversation.sent(Request::Close, Origin::Ours, RequestToken(0)) == Sending::Forward {
             build::close(flight.writer(), Target::Statement(TAKEN));
@@ -232,7 +235,8 @@ impl Session<'_> {
         self.send_renamed(flight, Request::Parse, RequestToken(0), named, TAKEN)
     }
 
-    /// Makes room for one more prepared statement on the server, or for a new plan of an old one.
+    /// Closes the statements that are over the server's limit, before a new one or a new plan is
+    /// prepared.
     pub(super) fn close_oldest(&mut self, flight: &mut StreamEditor<'_, '_>, id: u64) {
         let view = self.permit.service().snapshot();
         let max = view.database.as_ref().map_or(1, |own| own.statements_max);
@@ -254,7 +258,7 @@ impl Session<'_> {
         }
     }
 
-    /// Bind, Describe and Close, of a statement or a portal.
+    /// Handles Bind, Describe and Close of a statement or a portal.
     pub(super) fn named(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -311,7 +315,8 @@ impl Session<'_> {
         Ok(self.send_renamed(flight, request, token, named, &statement.name()))
     }
 
-    /// No statement is called so: the server's own error tells the words.
+    /// Sends a Bind with the message as its statement name. No such statement exists, so the
+    /// server's error contains the message.
     fn refuse_asking(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -324,7 +329,7 @@ impl Session<'_> {
         self.send_renamed(flight, Request::Bind, RequestToken(0), named, words)
     }
 
-    /// Sends a message with another name in it.
+    /// Sends a message with another name.
     fn send_renamed(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -347,8 +352,9 @@ impl Session<'_> {
         sending
     }
 
-    /// A name that we do not know: PREPARE in SQL has made it, or nobody: the server will say.
-    /// One that looks like ours must not reach a statement of somebody else.
+    /// Handles a name that is unknown here: SQL's PREPARE has created it, or the server reports an
+    /// error. A name that looks like Evenkeel's is changed, so that it cannot refer to another
+    /// session's statement.
     pub(super) fn named_unknown(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -374,7 +380,7 @@ impl Session<'_> {
         self.send_renamed(flight, request, RequestToken(0), named, &other)
     }
 
-    /// The client closes its name; the statement stays for others.
+    /// Closes the client's name; the statement remains for other sessions.
     pub(super) fn close(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -398,7 +404,7 @@ impl Session<'_> {
         Sending::Drop
     }
 
-    /// Sees to it that the server has a statement. False: nothing would come of it.
+    /// Prepares a statement on the server if it lacks it. Returns false if there is no server.
     pub(super) fn replay(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -427,13 +433,13 @@ impl Session<'_> {
             }
             Sending::Drop => {
                 server.prepared.not_sent(statement.id);
-                // It stands behind an error: whatever refers to it is passed over, too.
+                // It follows an error, so messages that refer to it are skipped, too.
                 true
             }
         }
     }
 
-    /// An error has made a request undone.
+    /// Undoes a request that the server skipped after an error.
     pub(super) fn passed_over(&mut self, due: DueAction, server: &mut ServerConnection) {
         match due {
             DueAction::ParseDiscarded(token) => {
@@ -454,7 +460,7 @@ impl Session<'_> {
             }
             DueAction::CloseDiscarded(token) => match statement_of(token) {
                 Some(id) => server.prepared.undo(id),
-                // Of names only those are closed at servers that SQL was given.
+                // Only names given to SQL are closed at servers.
                 None => {
                     let name = self.names.discarded(token.0);
                     server.given.extend(name.map(|name| (name, token.0)));

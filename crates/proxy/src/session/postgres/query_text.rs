@@ -1,4 +1,4 @@
-//! What a client's SQL texts mean for its session, as they are sent.
+//! Analyzes the client's SQL texts and applies their effects to the session as they are sent.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Session<'_> {
         self.unit.is_sent = true;
         self.unnamed.id = 0;
         self.unnamed.open = None;
-        // Behind requests without a Sync it is one of them: an error passes over it, too.
+        // After requests without a Sync it belongs to their batch: an error skips it, too.
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
         self.segment += u64::from(self.server.as_deref().is_none_or(begins_anew));
         let text = is_whole.then(|| text_of_query(message));
@@ -68,7 +68,8 @@ impl Session<'_> {
         Ok(self.send(flight, Request::Query, token, message.len()))
     }
 
-    /// What a text means takes hold as it is sent.
+    /// Applies those effects of a text that hold as soon as it is sent. Returns the token of its
+    /// request.
     pub(super) fn meant(&mut self, analysis: &Arc<TextAnalysis>) -> RequestToken {
         self.unit.may_write |= analysis.writes;
         self.unit.is_atomic &= is_atomic(analysis);
@@ -86,22 +87,23 @@ impl Session<'_> {
         self.effects.note(analysis)
     }
 
-    /// Others are to leave the database that it acts on.
+    /// Starts the removal of other sessions' connections from the database that the text acts on.
     pub(super) fn vacates(&mut self, analysis: &TextAnalysis) {
         if let (Some(does), Some(at)) = (&analysis.vacating, &self.borrower.at) {
             self.vacating = Some(Vacating::begin(self.worker, at.server.id, does));
         }
     }
 
-    /// What a plain CREATE makes is temporary where `pg_temp` comes first in a search path that is
-    /// the transaction's alone, and of which a text need not tell.
+    /// Pins the session if a CREATE may create temporary objects. A plain CREATE does if `pg_temp`
+    /// comes first in the search path, which the transaction may have set without a text that shows
+    /// it.
     pub(super) fn take_rereads(&mut self, analysis: &TextAnalysis) {
         let before = self.has_unknown_search_path;
         self.rereads = self.rereads.max(analysis.parsing_change);
         self.has_unknown_search_path |= analysis.may_set_search_path;
         let may_be_temporary = match analysis.makes_tables() {
             true => self.has_unknown_search_path,
-            // A block of code may; of what it sets itself its own code tells.
+            // A block of code may; settings that it makes itself are visible in its own code.
             false => analysis.changes_plans() && before,
         };
         if may_be_temporary {
@@ -112,13 +114,13 @@ impl Session<'_> {
         }
     }
 
-    /// The card shows the pins of the journal.
+    /// Copies the pins of the session state to the session handle.
     pub(super) fn pins_changed(&self) {
         let (service, source) = (self.permit.service(), self.source.as_deref());
         pinning::pin_by(service, &self.card, self.journal.pins, source);
     }
 
-    /// Pins for something that is not a statement that was read, in words.
+    /// Pins the session for something other than an analyzed statement, with a description.
     pub(super) fn pin_for(&mut self, pin: Pin, words: &str) {
         self.source = Some(PinSource::unread(words));
         self.pin(pin);
@@ -129,7 +131,7 @@ impl Session<'_> {
         self.pins_changed();
     }
 
-    /// The name of a DEALLOCATE, if the client has prepared it by the protocol.
+    /// Returns the name in a DEALLOCATE if the client has prepared it with the protocol.
     pub(super) fn deallocated<'m>(&self, analysis: &'m TextAnalysis) -> Option<&'m [u8]> {
         let [effect] = analysis.effects.as_slice() else {
             return None;
@@ -163,8 +165,8 @@ impl Session<'_> {
         Sending::Drop
     }
 
-    /// DEALLOCATE of a statement that the client has prepared by the protocol: its name is ours on
-    /// the servers, so that we answer.
+    /// Answers a DEALLOCATE of a statement that was prepared with the protocol, because on servers
+    /// its name is Evenkeel's.
     pub(super) fn deallocate(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -188,8 +190,8 @@ impl Session<'_> {
         Some(sending)
     }
 
-    /// EXECUTE of statements that the client has prepared by the protocol: they are given their own
-    /// names on this server, which the client keeps from then on.
+    /// Prepares an EXECUTE of statements that were prepared with the protocol: they are given the
+    /// client's names on this server, and the session keeps the connection.
     pub(super) fn prepare_for_execute(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -226,19 +228,20 @@ impl Session<'_> {
             }
         }
         self.journal.prepares(&statement.meaning.effects);
-        // Though a DEALLOCATE ALL before it is about to be committed.
+        // Also if a DEALLOCATE ALL before it is about to be committed.
         self.journal.bind(Pin::Prepared);
         self.pins_changed();
     }
 
-    /// Whether it runs what can be given its name only once all that was sent is answered.
+    /// Returns whether the text executes a statement that can be given its name only after all
+    /// replies to earlier requests.
     pub(super) fn runs_by_name(&self, request: Request, message: &[u8]) -> bool {
         let Some(server) = self.server.as_deref().filter(|_| self.names.has_any()) else {
             return false;
         };
         let text = match request {
             Request::Query => text_of_query(message),
-            // In the midst of a batch there is no waiting: its Sync may be behind it.
+            // Within a batch waiting is impossible: its Sync may come after this message.
             Request::Parse if server.conversation.is_between_batches() => {
                 let parts = parse_parts(message);
                 let text = parts.and_then(|parts| message.get(parts.text));
@@ -264,7 +267,7 @@ impl Session<'_> {
         self.pins_changed();
     }
 
-    /// Whether what comes behind it must not be sent before its end.
+    /// Returns whether later messages must not be sent before the end of the text.
     pub(super) fn is_to_be_awaited(&self, analysis: &TextAnalysis) -> bool {
         let journal = &self.journal;
         let takes_away =
@@ -272,7 +275,8 @@ impl Session<'_> {
         analysis.effects.iter().any(takes_away)
     }
 
-    /// What a text means; of a session whose encoding hides it, nothing can be told.
+    /// Returns the analysis of a text, which is [`TextAnalysis::unreadable`] if the client's
+    /// encoding prevents it.
     pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
         self.read_as(text, self.dialect())
     }
@@ -288,18 +292,19 @@ impl Session<'_> {
         analysis::read_in_doubt(text, backslashes, lookup, self.doubts_functions())
     }
 
-    /// Whether it has changed functions since the catalog was read, or does so now.
+    /// Returns whether the session changes functions now, or has since the catalog was read.
     fn doubts_functions(&self) -> bool {
         let changed_us = self.changed_functions_us;
         self.changes_functions || changed_us > 0 && !self.account.knows_catalog_until(changed_us)
     }
 
-    /// By what texts are read: the state of the catalog, and whether it is doubted.
+    /// Returns the version of the catalog used for analysis, which includes whether it is out of
+    /// date.
     fn catalog_version(&self) -> u64 {
         2 * self.account.catalog_version() + u64::from(self.doubts_functions())
     }
 
-    /// What a text means that is run, and counted under its digest.
+    /// Returns the analysis of a text to be executed, and registers its digest.
     pub(super) fn read_query(&self, text: &[u8]) -> Arc<TextAnalysis> {
         let Some(dialect) = self.dialect() else {
             return Arc::new(self.read(text));
@@ -347,7 +352,7 @@ impl Session<'_> {
             .statement(text, within, catalog, read)
     }
 
-    /// What a Parse prepares, which is counted if it fails or is run.
+    /// Returns the statement of a Parse. It is counted if it fails or is executed.
     pub(super) fn prepares(&mut self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
         let statement = self.intern(text, types);
         let digest = statement.meaning.digest;
@@ -356,7 +361,7 @@ impl Session<'_> {
         statement
     }
 
-    /// The statement with what is known of the catalog now.
+    /// Returns the statement with an analysis by the current catalog.
     pub(super) fn current(
         &self,
         statement: &Arc<statements::Statement>,
@@ -371,7 +376,8 @@ impl Session<'_> {
     }
 }
 
-/// Whether Parses of ours can be sent, and their end be told from all else.
+/// Returns whether Parses by Evenkeel can be sent, and their end be distinguished from other
+/// replies.
 fn takes_parses(server: &ServerConnection) -> bool {
     let conversation = &server.conversation;
     conversation.is_quiet() && conversation.status() != TransactionStatus::Failed

@@ -1,4 +1,4 @@
-//! Whether the server connection goes back behind an answer, and what is no longer so without it.
+//! Decides whether the server connection is released after a reply, and resets what depended on it.
 
 use evenkeel_policy::connection_pool::Condition;
 
@@ -8,13 +8,13 @@ use super::{ExitReason, Session, Stage};
 use crate::session::handle::SessionActivity;
 
 impl Session<'_> {
-    /// The connection goes back when nothing of this client is on it.
+    /// Releases the connection if the session has no state on it.
     pub(super) fn release_if_idle(&mut self) -> Result<(), ExitReason> {
         let Some(server) = &self.server else {
             return Ok(());
         };
         if server.is_idle_but_sending() {
-            // The next client's bytes must not come before, or over, what is still going out.
+            // The next client's bytes must not precede or interleave with unsent ones.
             self.release_after_send = true;
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether nothing of this client is on its connection between two units.
+    /// Returns whether the session has no state on its connection between two requests.
     pub(super) fn may_go_on_elsewhere(&self) -> bool {
         let is_free = self.journal.pins.is_empty() && !self.keeps_connection();
         is_free && self.walker.is_at_border() && matches!(self.stage, Stage::Ready)
@@ -47,7 +47,7 @@ impl Session<'_> {
         self.leaves_unasked();
         if let Some(server) = self.server.take() {
             self.borrower.at = None;
-            // The next connection is made fit anyway.
+            // The next connection is set up anyway.
             self.must_restore_startup = false;
             self.forget_connection();
             self.borrower.give_back(server, condition);
@@ -56,12 +56,12 @@ impl Session<'_> {
         self.does(SessionActivity::Idle);
         self.unit.renew();
         self.stage = Stage::Ready;
-        // In a step of its own: a client may have sent any number of them.
+        // In a separate step: the held input may contain any number of requests.
         self.can_continue = !self.pending_input.is_empty();
         Ok(())
     }
 
-    /// What was so on the connection that it had is so no more.
+    /// Resets state that applied only to the released connection.
     pub(super) fn forget_connection(&mut self) {
         self.asked.forget();
         self.vacating = None;
@@ -81,7 +81,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// `mode = "session"`.
+    /// Returns whether the service has `mode = "session"`.
     pub(super) fn keeps_connection(&self) -> bool {
         let view = self.permit.service().snapshot();
         view.database.as_ref().is_some_and(|own| own.session_mode)

@@ -1,8 +1,8 @@
-//! A client that replicates: its server connection is its own from its login to its end, and what
-//! either says goes to the other as it came, however long they stream.
+//! Forwards the stream between a replication client and its server connection, which it keeps from
+//! its login to its end.
 //!
-//! Texts are not read, for half of them are not SQL; settings are the server's to keep. Only how
-//! far the conversation has come is followed, to know when it rests.
+//! Texts are not analyzed, since many are not SQL, and settings are left to the server. Only the
+//! state of the conversation is tracked, to detect when it is idle.
 
 use evenkeel_wire::postgres::client_scanner::Step;
 use evenkeel_wire::postgres::conversation::{
@@ -23,7 +23,8 @@ impl Session<'_> {
         self.account.who.replication.is_some()
     }
 
-    /// The primary may have changed while the client logged in, when its session could not be told.
+    /// Abandons the server if the primary has changed during the login, when the session could not
+    /// be notified.
     pub(super) fn check_primary(&self) {
         if self
             .borrower
@@ -33,7 +34,7 @@ impl Session<'_> {
         }
     }
 
-    /// Bytes of the client: all go but the beginning of a message that is not all there.
+    /// Forwards input of the client, except for an incomplete beginning of a message.
     pub(super) fn forward_replication(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
         let bytes = input.bytes();
         let taken = self.follow_requests(bytes)?;
@@ -52,7 +53,7 @@ impl Session<'_> {
         self.send_to_server(out)
     }
 
-    /// How many of the bytes may go now.
+    /// Returns how many bytes may be sent now.
     fn follow_requests(&mut self, bytes: &[u8]) -> Result<usize, ExitReason> {
         let mut at = 0;
         while self.takes_more() && !self.is_terminating {
@@ -87,7 +88,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return;
         };
-        // What need not be sent does no harm: the server passes over it.
+        // A message that need not be sent does no harm: the server skips it.
         let _ = server
             .conversation
             .sent(request, Origin::Client, RequestToken::default());
@@ -96,7 +97,7 @@ impl Session<'_> {
         }
     }
 
-    /// What the server says, for the client.
+    /// Processes a reply of the server.
     pub(super) fn hear_replication(
         &mut self,
         server: &mut ServerConnection,

@@ -1,5 +1,5 @@
-//! A server that has failed: what it did not do is run again elsewhere where nobody has seen any of
-//! it, and else its client is told the truth.
+//! Handles a server's failure: retries a request on another server if the client has received
+//! nothing of its result, and otherwise reports the error.
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::route::retry::{Attempt, FailureKind, may_run_again};
@@ -15,33 +15,33 @@ use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::session::handle::SessionActivity;
 
-/// A unit that fails again and again has a reason of its own.
+/// Maximum number of retries: a request that fails more often fails for reasons of its own.
 pub(super) const RETRIES_MAX: u32 = 3;
 
-/// What an error of a server means for running it elsewhere (appendix A of the manual).
+/// Returns how the server's error affects a retry on another server (appendix A of the manual).
 pub(super) fn mishap_of(sqlstate: SqlState) -> FailureKind {
     match &sqlstate.0 {
         b"25006" => FailureKind::ReadOnly,
-        // What standbys do not have: the isolation that a role's default asks for, tables that are
-        // not logged. A primary says it of what is the client's.
+        // Unsupported by standbys: a role's default isolation level, or unlogged tables. On a
+        // primary the client's request is the cause.
         b"40001" | b"40P01" | b"0A000" => FailureKind::RecoveryConflict,
-        // Idle for too long: it was before it read anything.
+        // Idle timeout: it expired before the server read the request.
         b"57P05" => FailureKind::NotRead,
         b"57P01" | b"57P02" | b"57P03" | b"53300" => FailureKind::TurnedAway,
         _ => FailureKind::Error,
     }
 }
 
-/// Whether it is a warning with which servers go that stop at once, or of which a process has
-/// crashed: nothing else comes.
+/// Returns whether the notice warns of an immediate shutdown or the crash of a server process: no
+/// more replies follow.
 pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
     let is_last = |report: &ErrorReport<'_>| matches!(&report.sqlstate().0, b"57P01" | b"57P02");
     matches!(event, Event::Notice(report) if is_last(report))
 }
 
 impl Session<'_> {
-    /// The same of an error with which the connection goes on: that it was turned away, a write may
-    /// have from another server that it had asked.
+    /// Like [`mishap_of`], for an error after which the connection continues. Such an error of a
+    /// write may stem from another server that it had queried.
     pub(super) fn mishap_of_error(&self, sqlstate: SqlState) -> FailureKind {
         let is_read = self.unit.is_read && !self.unit.may_write;
         match mishap_of(sqlstate) {
@@ -50,7 +50,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether what failed is run again, and the client never hears of it.
+    /// Returns whether the failed request is retried without the client's knowledge.
     pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
         let Some(at) = &self.borrower.at else {
             return false;
@@ -65,9 +65,9 @@ impl Session<'_> {
             reached_client: self.unit.reached_client,
             is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
         };
-        // A server that takes writes refuses one if the session itself wants to read only.
+        // A primary rejects a write if the session itself is read-only.
         let is_own = mishap == FailureKind::ReadOnly && !at.is_replica && !self.is_in_recovery();
-        // A write that was turned away was not run, unless it could commit some of itself before.
+        // A rejected write was not executed, unless parts of it may have committed before.
         let may_be_done = match mishap {
             FailureKind::TurnedAway => !self.unit.is_atomic,
             FailureKind::ReadOnly => !at.is_replica && (!self.unit.is_atomic || self.unit.has_done),
@@ -78,7 +78,7 @@ impl Session<'_> {
         is_new && !is_own && !is_doubtful && may_run_again(mishap, &attempt)
     }
 
-    /// Whether the server said last that it is a standby (PostgreSQL 14 and later say so).
+    /// Returns whether the server last reported that it is a standby (PostgreSQL 14 and later).
     pub(super) fn is_in_recovery(&self) -> bool {
         let reported = self.server.iter().flat_map(|server| &server.reported);
         let mut said = reported.filter(|(name, _)| &**name == b"in_hot_standby");
@@ -98,7 +98,7 @@ impl Session<'_> {
         self.take_back(mishap, walked)
     }
 
-    /// What the unit would have done it has not done, and will do elsewhere.
+    /// Undoes the assumed effects of the request, and retries it on another server.
     pub(super) fn take_back(
         &mut self,
         mishap: FailureKind,
@@ -121,15 +121,16 @@ impl Session<'_> {
         self.end_rescue(walked)
     }
 
-    /// The rest of a failed unit's answer is nobody's.
+    /// Discards the rest of the failed request's replies, then retries it.
     pub(super) fn end_rescue(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
-        // Its client waits for an answer, and the server for a Sync that comes behind that.
+        // The client waits for a reply, and sends the Sync that the server waits for only after it.
         let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
         if walked.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
             return self.run_again(Condition::Unclean);
         }
         if walked.is_ready {
-            // What ended well before the rest failed may be committed, and nobody has noted it.
+            // Statements completed before the failure may be committed, and their effects were not
+            // recorded.
             return self.run_again(match self.unit.has_done {
                 true => Condition::Unclean,
                 false => Condition::Clean,
@@ -161,7 +162,7 @@ impl Session<'_> {
         self.unit.retries = rescues;
         self.unit.tried = tried;
         self.unit.primary_only = primary_only;
-        // What was kept begins with a message, however much of its last one had gone.
+        // The kept bytes begin with a message, even if part of its last one had been sent.
         self.walker = ClientScanner::new(TEXT_LENGTH_MAX);
         self.stage = Stage::Ready;
         self.forget_connection();
@@ -169,14 +170,14 @@ impl Session<'_> {
             let got = self.borrower.wait_for_another_primary();
             return self.follow(got);
         }
-        // Another connection, perhaps to the same server: if that is down it will be found out.
+        // The next connection may be to the same server: a failure is detected then.
         self.go_on()
     }
 
-    /// The server is gone, or cannot be followed.
+    /// Handles a server connection that failed or is out of sync.
     pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
         if self.is_asking() {
-            // Its client has had its answer.
+            // The client already has its reply.
             return self.let_go(Condition::Unclean);
         }
         let Some(server) = self.server.take() else {
@@ -213,7 +214,7 @@ impl Session<'_> {
 
     pub(super) fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), ExitReason> {
         if self.unit.may_write && self.borrower.is_at_primary() {
-            // Perhaps it did: then the session must see it as well.
+            // The write may have been executed: later reads must see it then.
             self.wrote();
         }
         let server = self.borrower.at.take().map(|at| at.server.name.to_string());
@@ -224,10 +225,10 @@ impl Session<'_> {
             self.figures().lost.add(u64::from(is_transaction));
             return Err(ExitReason::ServerEnded(detail));
         }
-        // The rest of a batch that has begun behind it would be taken for one of its own.
+        // The rest of a batch that has begun after it would be taken for a batch of its own.
         let is_all = self.unit.is_sent && !self.asked.has_begun();
         let is_single = is_all && self.asked.under_way() == 1;
-        // It may be committed, and must not be done again on our word.
+        // The transaction may be committed, and must not be reported as one to retry.
         let is_transaction = is_transaction && !self.effects.may_end_transaction();
         if is_transaction || is_bound || !is_single {
             self.figures().lost.add(1);
@@ -244,7 +245,7 @@ impl Session<'_> {
             let complaint = ErrorReply::new(b"57P01", text).detail(detail);
             return Err(ExitReason::Fatal(complaint));
         }
-        // A single query or batch: its client goes on behind an error.
+        // A single query or batch: the client continues after an error.
         self.journal.lost();
         self.unit = ActiveRequest::new();
         self.forget_connection();

@@ -1,8 +1,8 @@
-//! What the rules of the service say of a unit: of the texts in it, and of what was prepared.
+//! Applies the rules of the service to requests: to the texts in them, and to prepared statements.
 //!
-//! A unit that is looked through before it gets a server is refused by us. On a connection that the
-//! session has, the order of replies and the state of a transaction are the server's: there a text
-//! of ours goes in the place of what is refused, and the server's own error tells the words.
+//! Evenkeel itself refuses a request that is analyzed before it gets a server. On a connection that
+//! the session already has, the server determines the order of replies and the transaction state.
+//! There a refused text is replaced by one with which the server raises the error.
 
 use std::sync::Arc;
 
@@ -16,11 +16,12 @@ use super::batch_tail::{MisroutedStatement, TOO_LATE};
 use super::statements::Statement;
 use crate::service::rules::{Ruling, Said};
 
-/// What the rules say of a client's prepared statements is kept for so many.
+/// Maximum number of prepared statements whose rule results are cached.
 const KEPT_MAX: usize = 1_000;
 
 impl Session<'_> {
-    /// What the rules say of a text, or of one that is too long to be read; `None`: there are none.
+    /// Returns the rules' result for a text, or for one too long to be analyzed. `None`: there are
+    /// no rules.
     pub(super) fn ruling(&self, text: Option<&[u8]>) -> Option<Ruling> {
         let book = self.permit.service().rules()?;
         let verdict = book.judge(&Said {
@@ -34,7 +35,7 @@ impl Session<'_> {
         Some(Ruling { book, verdict })
     }
 
-    /// The same of what was prepared: once, as long as the rules are the same.
+    /// Returns the rules' result for a prepared statement, cached until the rules change.
     pub(super) fn ruling_of(&mut self, statement: &Statement) -> Option<Ruling> {
         let book = self.permit.service().rules()?;
         let known = self.rulings.get(&statement.id);
@@ -49,10 +50,11 @@ impl Session<'_> {
         Some(ruling)
     }
 
-    /// A unit was looked through, and is about to get a server. The words with which it is refused.
+    /// Applies the rules to an analyzed request that is about to get a server. Returns the message
+    /// if it is refused.
     pub(super) fn obey_ahead(&mut self, ruling: Option<Ruling>, runs: bool) -> Option<String> {
         let refused = ruling.as_ref().and_then(Ruling::rejection);
-        // It may be looked through more than once.
+        // The request may be analyzed more than once.
         let is_new = !std::mem::replace(&mut self.unit.is_ruled, true);
         if let Some(ruling) = ruling
             .as_ref()
@@ -65,8 +67,8 @@ impl Session<'_> {
         refused
     }
 
-    /// A text, or what was prepared, is run on the connection that the session has. The words with
-    /// which it is refused.
+    /// Applies the rules to a text or prepared statement to be executed on the session's
+    /// connection. Returns the message if it is refused.
     pub(super) fn obey(
         &mut self,
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
@@ -85,7 +87,8 @@ impl Session<'_> {
         refused
     }
 
-    /// A text is prepared there: the words with which it is refused.
+    /// Applies the rules to a text to be prepared on the session's connection. Returns the message
+    /// if it is refused.
     pub(super) fn obey_parse(
         &mut self,
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
@@ -104,7 +107,8 @@ impl Session<'_> {
         refused
     }
 
-    /// The same of what was prepared before, as its portal is made: no statement is called so.
+    /// Applies the rules to a prepared statement when it is bound. Returns the message if it is
+    /// refused, which is then sent as the name of a nonexistent statement.
     pub(super) fn refuses_bind(&mut self, request: Request, name: &[u8]) -> Option<String> {
         if request != Request::Bind {
             return None;
@@ -120,7 +124,7 @@ impl Session<'_> {
         Some(words.replace('\0', " "))
     }
 
-    /// What was said of the work before counts no more.
+    /// Discards the rules' result of earlier work.
     pub(super) fn forget_ruling(&mut self) {
         self.unit.is_ruled = false;
         if self.unit.ruling.take().is_some() {
@@ -128,7 +132,8 @@ impl Session<'_> {
         }
     }
 
-    /// In the place of a Query: the server raises the error, in whose transaction that may be.
+    /// Replaces a Query by one that raises the error, so that it fails within the current
+    /// transaction.
     pub(super) fn refuse_query(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -144,7 +149,7 @@ impl Session<'_> {
         })
     }
 
-    /// In the place of a Parse: the words are no number, which the server finds out at once.
+    /// Replaces a Parse by one that fails immediately, because the message is not a number.
     pub(super) fn refuse_parse(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -178,10 +183,10 @@ impl Session<'_> {
     }
 }
 
-/// No statement is ever called so: to prepare it fails.
+/// Name of a Parse that always fails, so that no statement has it.
 const REFUSED: &[u8] = b"evenkeel refuses";
 
-/// A string that means the same in every session, and ends no other quotes.
+/// Quotes a string so that it has the same value in every session and cannot end other quotes.
 fn quoted(words: &str) -> String {
     let mut text = "E'".to_owned();
     for c in words.chars().filter(|c| !c.is_control()) {

@@ -1,5 +1,5 @@
-//! What sessions draw from sequences. `currval` and `lastval` must never answer with another
-//! session's value; and where nobody asks for them, drawing is to bind nobody.
+//! Ensures that `currval` and `lastval` never return another session's value. As long as no client
+//! uses them, `nextval()` pins no session.
 
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::{Request, RequestToken};
@@ -9,21 +9,24 @@ use super::Session;
 use super::server::ServerConnection;
 use crate::session_state::analysis::TextAnalysis;
 
-/// With which one is refused who asks too late to be told apart from others.
+/// Message for a use of `currval` or `lastval` that cannot be separated from other sessions'
+/// values.
 pub(super) const REFUSAL: &str = "cannot evaluate currval() or lastval(): this server connection \
                                   holds sequence values of other sessions; start over and send the \
                                   statement in a batch of its own";
 
 impl Session<'_> {
-    /// Where somebody asks, a connection has forgotten what others drew before it does anything.
+    /// Discards the sequence state of earlier sessions before any other work, once clients of this
+    /// user have used `currval` or `lastval`.
     pub(super) fn begin_without_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
         if self.account.asks_sequences() {
             self.forget_draws(flight);
         }
     }
 
-    /// Who asks first comes behind what others drew. True: it comes in the middle of a batch, or
-    /// may have drawn itself since, which cannot be told apart; it is to be refused.
+    /// Discards the sequence state of earlier sessions before a first use of `currval` or
+    /// `lastval`. Returns true if the use must be refused: it comes within a batch, or the session
+    /// may itself have called `nextval()`.
     pub(super) fn guard_sequences(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -39,12 +42,12 @@ impl Session<'_> {
         let Some(server) = &self.server else {
             return false;
         };
-        // A transaction that has failed runs neither.
+        // A failed transaction executes neither.
         let has_failed = server.conversation.status() == TransactionStatus::Failed;
         if !self.inherits_sequence_state || has_failed {
             return false;
         }
-        // Once it is refused, what it drew goes with the rest.
+        // After the refusal the session's own values are discarded with the others.
         let drew = std::mem::take(&mut self.used_nextval);
         if drew || !server.conversation.is_between_batches() {
             return true;
@@ -53,7 +56,7 @@ impl Session<'_> {
         false
     }
 
-    /// The same of the statement without a name, whose Parse was guarded, too.
+    /// Applies the check to a Bind of the unnamed statement, whose Parse was checked, too.
     pub(super) fn guard_unnamed(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -67,7 +70,8 @@ impl Session<'_> {
         is_refused
     }
 
-    /// What comes next may ask, which nobody can tell: not what others drew.
+    /// Discards the sequence state of earlier sessions, because unanalyzed work may use `currval`
+    /// or `lastval`.
     pub(super) fn forget_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
         let begins = !self.used_nextval && self.server.as_deref().is_some_and(is_idle);

@@ -1,4 +1,4 @@
-//! A logged-in connection to a server, as it goes from session to session.
+//! Represents a logged-in server connection, which is assigned to one session after another.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,32 +24,33 @@ use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::server_login::ConnectError;
 use crate::upstream::worker_pool::{self, ById, ConnectionCore, PoolableConnection, WorkerPools};
 
-/// One connection; lent as a whole.
+/// Server connection and the state that is tracked of it.
 pub(crate) struct ServerConnection {
     pub(crate) lent: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: ServerScanner,
-    /// The beginning of a message that is not whole yet.
+    /// Beginning of an incomplete message.
     pub(crate) held: Vec<u8>,
-    /// Where the rest goes of a message whose beginning was decided on.
+    /// Delivery of the rest of a message whose beginning has been processed.
     pub(crate) passing: Delivery,
     pub(crate) prepared: ServerStatements,
-    /// The statement that is the unnamed one now; zero: none of ours.
+    /// Id of the current unnamed statement; zero: none of Evenkeel's.
     pub(crate) unnamed: u64,
-    /// Statements that its client can call by its own names, in SQL, and the tokens of what has
-    /// prepared them.
+    /// Statements that the client can execute under its own names in SQL, with the tokens of the
+    /// Parses.
     pub(crate) given: Vec<(Box<[u8]>, u64)>,
-    /// What it drew from sequences may be remembered there.
+    /// True if the connection may hold sequence state.
     pub(crate) has_sequence_state: bool,
-    /// The server has reported that no client's state was left on it, and nothing ran since.
+    /// True if the server has reported that no client's state is left, and no statement has run
+    /// since.
     pub(crate) is_checked: bool,
-    /// What was set on it, and what it reports.
+    /// Settings made on the connection, and settings that it reports.
     pub(crate) settings: ServerSessionState,
-    /// What it reported in its login, as it spells it.
+    /// Parameters reported in the login, as the server spells them.
     pub(crate) reported: Reports,
 }
 
-/// What goes to another worker with it.
+/// State of a connection that is being moved to another worker.
 pub(crate) struct TransferState {
     conversation: Conversation,
     boundaries: ServerScanner,
@@ -61,7 +62,7 @@ pub(crate) struct TransferState {
     reported: Reports,
 }
 
-/// What was answered to queries of ours.
+/// Result of Evenkeel's own queries.
 #[derive(Default)]
 struct Heard {
     refused: Option<ErrorReply>,
@@ -143,7 +144,7 @@ impl PoolableConnection for ServerConnection {
 }
 
 impl ServerConnection {
-    /// Of a stream that is about to log in.
+    /// Creates the state of a connection that is about to log in.
     pub(crate) fn new(worker: &Worker, stream: Stream, pooled: &Arc<PoolHandle>) -> Box<Self> {
         Box::new(Self {
             lent: ConnectionCore::new(stream, pooled),
@@ -161,7 +162,7 @@ impl ServerConnection {
         })
     }
 
-    /// The server reports a setting of the login.
+    /// Records a parameter that the server reports in its login.
     pub(crate) fn report(&mut self, name: &[u8], value: &[u8]) {
         let known = self.reported.iter_mut().find(|(known, _)| **known == *name);
         match known {
@@ -170,7 +171,8 @@ impl ServerConnection {
         }
     }
 
-    /// The server reports a setting, or what it is: a standby that is promoted says so.
+    /// Records a reported setting. A parameter of the server itself also changes what was reported
+    /// in the login: a promoted standby reports its new role.
     pub(crate) fn hear_setting(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
         if is_of_server(name) {
             self.report(name, value);
@@ -178,14 +180,15 @@ impl ServerConnection {
         self.settings.hear(name, value, interner);
     }
 
-    /// The login is over.
+    /// Initializes the settings at the end of the login.
     pub(crate) fn begins(&mut self, worker: &Worker) {
         let reports = self.reported.iter();
         let reports = reports.map(|(name, value)| (&**name, &**value));
         self.settings = ServerSessionState::new(reports, worker.interner());
     }
 
-    /// Whether another client could have it, as far as its protocol tells.
+    /// Returns whether the connection could be assigned to another client, as far as the protocol
+    /// shows.
     pub(crate) fn is_idle(&self) -> bool {
         self.conversation.is_idle()
             && self.held.is_empty()
@@ -194,18 +197,18 @@ impl ServerConnection {
             && self.lent.stream.is_sent()
     }
 
-    /// Whether it is idle but for bytes of ours that have not all gone out.
+    /// Returns whether the connection is idle except for unsent bytes.
     pub(crate) fn is_idle_but_sending(&self) -> bool {
         self.conversation.is_idle() && !self.lent.stream.is_sent()
     }
 
-    /// Whether a client has seen a part of a message whose rest has not come.
+    /// Returns whether the client has received part of a message whose rest has not arrived.
     pub(crate) fn is_in_message(&self) -> bool {
         !self.boundaries.is_at_border() && self.passing == Delivery::Forward
     }
 
-    /// A query of ours is added to what is to be sent; its replies reach nobody. False: nothing may
-    /// be asked now.
+    /// Appends a query of Evenkeel's own to `out`; its replies are not forwarded. Returns false if
+    /// no query may be sent now.
     pub(crate) fn ask(&mut self, text: &[u8], token: RequestToken, out: &mut Vec<u8>) -> bool {
         let sending = self.conversation.sent(Request::Query, Origin::Ours, token);
         self.unnamed = 0;
@@ -215,8 +218,8 @@ impl ServerConnection {
         sending == Sending::Forward
     }
 
-    /// Runs queries of ours to their end, for a connection that nobody uses; the rows of the last
-    /// one that has any.
+    /// Executes queries on a connection without a session. Returns the rows of the last one that
+    /// has any.
     pub(crate) async fn run(
         &mut self,
         worker: &Worker,
@@ -245,13 +248,13 @@ impl ServerConnection {
         heard.refused.map_or(Ok(heard.rows), Err)
     }
 
-    /// Whether its client can call it by its own name in SQL.
+    /// Returns whether the client can execute the statement by its own name in SQL.
     pub(crate) fn has_given(&self, name: &[u8]) -> bool {
         self.given.iter().any(|(one, _)| **one == *name)
     }
 
-    /// It is as it was behind its login, for a connection that nobody uses; a transaction is rolled
-    /// back by it.
+    /// Resets a connection without a session to its state after the login; an open transaction is
+    /// rolled back.
     pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), ErrorReply> {
         let texts: &[&[u8]] = match self.conversation.status() {
             TransactionStatus::Idle => &[b"DISCARD ALL"],
@@ -267,7 +270,7 @@ impl ServerConnection {
         Ok(())
     }
 
-    /// What the server says to queries of ours; how many bytes of it were whole.
+    /// Processes replies to Evenkeel's own queries. Returns the number of complete bytes.
     fn hear(
         &mut self,
         worker: &Worker,

@@ -1,4 +1,4 @@
-//! Opens a connection to a server and logs in, in a client's name.
+//! Opens a connection to a server and logs in with a client's credentials.
 
 use std::io;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::upstream::server_login::{
     ConnectError, ConnectErrorKind, ErrorCode, in_time, reach, reach_again,
 };
 
-/// What a server may say in a login, and how long a message of it may be.
+/// Maximum length of a server's message during the login.
 const LOGIN_MESSAGE_LENGTH_MAX: u32 = 64 * 1024;
 
 fn code(sqlstate: [u8; 5]) -> ErrorCode {
@@ -35,7 +35,7 @@ fn code(sqlstate: [u8; 5]) -> ErrorCode {
 
 fn refused(pooled: &PoolHandle, sqlstate: [u8; 5], text: &str) -> ConnectError {
     let kind = match &sqlstate {
-        // Walsenders have a limit of their own: a client that replicates is told, and tries again.
+        // Walsenders have a limit of their own: the client receives the error and may retry.
         b"53300" if pooled.who.replication.is_none() => ConnectErrorKind::Full,
         b"57P01" | b"57P02" | b"57P03" => ConnectErrorKind::NotReady,
         _ => ConnectErrorKind::Refused,
@@ -43,7 +43,7 @@ fn refused(pooled: &PoolHandle, sqlstate: [u8; 5], text: &str) -> ConnectError {
     ConnectError::refused(&pooled.server, kind, code(sqlstate), text)
 }
 
-/// Opens one.
+/// Opens a connection, within the server's time limit.
 pub(super) async fn open(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
@@ -58,15 +58,15 @@ pub(super) async fn open(
     let connection = in_time(&view, &pooled.server, joining).await?;
     let shared = service.database.as_ref();
     let own = shared.and_then(|shared| shared.of_postgres());
-    // What a replication client begins with is nobody else's.
+    // The parameters of a replication connection apply to no other client.
     if let Some(own) = own.filter(|_| pooled.who.replication.is_none()) {
         own.greetings.refresh(&pooled.who, &connection);
     }
     Ok(connection)
 }
 
-/// Sessions of a database that was replaced stay, and come to the next one of that name: what its
-/// functions leave behind must be known before they run there.
+/// Waits for the first reading of the catalog of a database that replaced another of that name.
+/// Sessions of the old one continue in it, and the effects of its functions must be known first.
 async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
     let shared = service.database.as_ref();
     let known = shared.and_then(|shared| shared.knowledge.databases().get(&pooled.who.database));
@@ -77,7 +77,7 @@ async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
     database.waits_no_more();
 }
 
-/// Connects to a server, and encrypts where the configuration says so.
+/// Connects to a server, and encrypts if configured.
 async fn dial(
     worker: &Rc<Worker>,
     service: &Service,
@@ -87,7 +87,7 @@ async fn dial(
     dial_by(worker, service, server, reaching).await
 }
 
-/// The same to where a connection leads.
+/// Connects to the server address that an existing connection leads to.
 pub(super) async fn dial_beside(
     worker: &Rc<Worker>,
     service: &Service,
@@ -218,15 +218,15 @@ async fn receive(
     }
 }
 
-/// A login at a server that is under way.
+/// Login to a server in progress.
 struct Login<'a> {
-    /// None once the server has let us in.
+    /// State of the authentication; `None` once it has succeeded.
     join: Option<ServerAuth>,
     pooled: &'a PoolHandle,
 }
 
 impl Login<'_> {
-    /// True: ready for queries.
+    /// Processes a message. Returns whether the server is ready for queries.
     fn message(
         &mut self,
         message: Message<'_>,
