@@ -1,4 +1,4 @@
-//! What the service manager hears of a balancer that starts, reloads and stops.
+//! Tests of the service manager's notifications at start, reload and stop.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -11,7 +11,7 @@ use evenkeel_lab::free_port;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A balancer started as a service manager would, and what it says.
+/// A balancer started like a service manager does, and its messages.
 struct Managed {
     ear: UnixDatagram,
     process: Child,
@@ -38,7 +38,7 @@ impl Managed {
         Managed { ear, process, room }
     }
 
-    /// Reads until one message begins like this; what comes about once a second may come between.
+    /// Reads until a message begins like this; periodic ones, about once a second, are skipped.
     fn hears(&self, start: &str) -> String {
         let deadline = Instant::now() + LIMIT;
         let mut bytes = [0; 512];
@@ -125,7 +125,7 @@ fn an_abstract_address_is_understood() {
     managed.hears("READY=1");
 }
 
-/// The monotonic clock as the kernel prints it.
+/// Returns the monotonic clock as the kernel prints it.
 fn uptime_us() -> u64 {
     let text = std::fs::read_to_string(Path::new("/proc/uptime")).expect("it works");
     let seconds: f64 = text

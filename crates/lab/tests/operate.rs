@@ -1,4 +1,4 @@
-//! An operator's day: drain, weights, names, monitors, slow start, logs, signals and exit codes.
+//! Tests of operation: drain, weights, names, monitors, slow start, logs, signals and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 const A_MOMENT: Duration = Duration::from_millis(200);
 
-/// Two mute servers behind `front` that takes the first one that it may.
+/// Two mute servers behind `front`, which uses the first one available.
 struct Pair {
     balancer: Balancer,
     listen: SocketAddr,
@@ -90,7 +90,7 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
             pair.sessions() == (0, 1)
         });
 
-        // A reload changes nothing about it; undrain does.
+        // A reload does not change it; undrain does.
         pair.balancer.reload(&pair.config).unwrap();
         assert_eq!(pair.of(&pair.first)["state"], "draining");
         let answer = done(&pair.balancer, &["undrain", &first]);
@@ -124,7 +124,7 @@ fn a_connect_under_way_when_a_drain_is_over_does_not_settle_on_the_server() {
             "not on the server yet"
         );
         let _let_in: Vec<_> = waiting.iter().map(|_| mute.accept()).collect();
-        // There is no other server, so it is turned away as any newcomer would be.
+        // There is no other server, so it is disconnected like any new client would be.
         assert_eq!(end_of(&mut client, LIMIT), End::Orderly, "{io}");
         assert_eq!(current()["total"], 1, "it did reach the server");
     }
@@ -251,7 +251,7 @@ fn names_are_resolved_and_one_that_is_not_does_not_stop_the_start() {
         assert_eq!(web::get(listen, "/").unwrap(), "web-1");
     }
     wait_state(&balancer, "front/no-such-host.invalid:80", "down");
-    // The clients may have found out before the resolver has answered.
+    // Clients may have detected the failure before the resolver has answered.
     wait_until(&balancer, "the name in the reason", || {
         let reason = server(&balancer, "front/no-such-host.invalid:80")["reason"].to_string();
         reason.contains("no-such-host.invalid")
@@ -353,7 +353,7 @@ fn a_monitor_that_cannot_log_in_is_reported_and_its_server_stays_in_use() {
     assert_eq!(server(&balancer, &path)["state"], "up");
 }
 
-/// The `ended` values of the connection lines, in either format.
+/// Returns the `ended` values of the connection lines, in either format.
 fn endings(log: &str, json: bool) -> Vec<String> {
     let lines = log.lines().filter(|line| {
         line.contains("event=connection") || line.contains("\"event\":\"connection\"")
@@ -432,14 +432,14 @@ fn probing_twenty_servers_each_second_costs_next_to_nothing() {
         wait_state(&balancer, &format!("front/{}", mute.address()), "up");
     }
     let (before, since) = (balancer.cpu_us(), Instant::now());
-    // What is measured is that nothing happens.
+    // The test measures idle time.
     thread::sleep(Duration::from_secs(5));
     let used = (balancer.cpu_us() - before) as f64 / since.elapsed().as_micros() as f64;
     eprintln!(
         "20 servers probed each second: {:.2} % of a core",
         used * 100.0
     );
-    // Without the optimiser, which the shipped program has, it is several times as much.
+    // Without optimization, unlike the shipped program, it is several times as much.
     let limit = if cfg!(debug_assertions) { 0.03 } else { 0.01 };
     assert!(used < limit, "{:.2} % of a core", used * 100.0);
 }

@@ -1,4 +1,4 @@
-//! The Debian package: what is in it, and an administrator's day with it on a throw-away machine.
+//! Tests of the Debian package: its contents, and its administration on a temporary machine.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use evenkeel_lab::balancer::find_binary;
 
-/// Of the tests' own binary; a release build takes minutes. `None` where there is no dpkg.
+/// Package of the tests' own binary, since a release build takes minutes. `None` if there is no
+/// dpkg.
 static PACKAGE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     for tool in ["dpkg-deb", "dpkg-shlibdeps", "strip"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -59,7 +60,7 @@ fn the_package_holds_what_it_should() {
             "{file}: {list}"
         );
     }
-    // The program says of itself what the manual does; its `help` has no pages.
+    // The manual comes from the program itself; its `help` has no pages.
     assert!(!list.contains("evenkeel-help"), "{list}");
     assert!(!list.contains("evenkeel-manual"), "{list}");
 }
@@ -98,7 +99,7 @@ fn the_unpacked_program_takes_the_example_of_its_config() {
     );
 }
 
-/// `packaging/tests/steps` says what an administrator does; each of its lines is an assertion.
+/// `packaging/tests/steps` contains an administrator's steps; each of its lines is an assertion.
 #[test]
 fn a_machine_installs_runs_upgrades_and_purges_it() {
     let Some(package) = PACKAGE.as_ref() else {
@@ -128,7 +129,7 @@ fn deb() -> Command {
     Command::new("dpkg-deb")
 }
 
-/// What a command that must succeed prints.
+/// Returns the output of a command that must succeed.
 fn said(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{command:?}: {}", words(&output));

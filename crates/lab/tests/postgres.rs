@@ -1,5 +1,5 @@
-//! A service of `protocol = "postgres"` in front of a real PostgreSQL: what clients of a pool see
-//! is what they would see of a server of their own.
+//! Tests of a service of `protocol = "postgres"` with a real PostgreSQL: clients of a pool see the
+//! same as on their own server.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 

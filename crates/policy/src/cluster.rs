@@ -227,7 +227,10 @@ impl Cluster {
     pub fn may_finish(&self, server: u64) -> bool {
         let member = self.member(server);
         member.is_some_and(|member| {
-            let says = matches!(&member.said, Some(ReplicationState::Galera(said)) if galera::goes_on(said));
+            let says = match &member.said {
+                Some(ReplicationState::Galera(said)) => galera::goes_on(said),
+                _ => false,
+            };
             says && member.word == LastReport::Said && !member.is_silent
         })
     }

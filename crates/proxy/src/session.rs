@@ -2,9 +2,9 @@
 
 mod acquirer;
 mod blocking;
+pub(crate) mod cancel;
 #[cfg(test)]
 mod documented;
-pub(crate) mod cancel;
 pub(crate) mod handle;
 mod input;
 mod lingering_close;

@@ -16,7 +16,55 @@ pub(crate) struct Exemption {
 }
 
 /// Aim for none. An exemption that nothing needs any more is a problem itself.
-pub(crate) const EXEMPTIONS: &[Exemption] = &[];
+pub(crate) const EXEMPTIONS: &[Exemption] = &[
+    Exemption {
+        name: "crates/evenkeel/src/control_plane/database.rs",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session/postgres/from_server.rs",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session/postgres/from_server.rs::event",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session_state/analysis.rs",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session_state/analysis/pins.rs",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session_state/mysql/analysis.rs",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session_state/mysql/analysis/effects.rs::of_kind",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session_state/mysql/session/apply.rs",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+    Exemption {
+        name: "crates/proxy/src/session_state/mysql/session/apply.rs::apply",
+        date: "2026-11-27",
+        reason: LONGER_NAMES,
+    },
+];
+
+const LONGER_NAMES: &str = "longer names made it longer; it is divided with the sessions";
 
 pub(crate) fn check(tree: &Tree, exemptions: &[Exemption]) -> Vec<Problem> {
     let mut used = vec![false; exemptions.len()];

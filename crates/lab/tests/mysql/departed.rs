@@ -23,7 +23,7 @@ fn part(replica: &Server) {
     replica.sql(alone).unwrap();
 }
 
-/// A former primary may live, and take all that anybody tells it.
+/// A former primary may live, and accept all statements that it receives.
 #[test]
 fn who_is_left_of_a_service_writes_no_more_once_another_server_takes_the_writes() {
     for io in DRIVERS {

@@ -1,4 +1,4 @@
-//! Statements by their digest, and what users, servers and statements are said to have done.
+//! Tests of statement digests, and of the counters of users, servers and statements.
 
 use serde_json::Value as Json;
 
@@ -16,7 +16,7 @@ impl Digests {
         Digests(serde_json::from_str(&printed).unwrap())
     }
 
-    /// Queries, failures, rows sent, rows changed.
+    /// Returns queries, failures, rows sent, rows changed.
     fn counts(&self, text: &str) -> [u64; 4] {
         let found = self.0.iter().find(|one| one["statement"] == text);
         let found = found.unwrap_or_else(|| panic!("{text}: {:#?}", self.0));
@@ -40,7 +40,7 @@ fn texts_executions_and_failures_are_counted_and_no_literal_is_kept() {
             user: "root_of_secrets",
             ..Login::default()
         };
-        // A user's own name and a wrong password are no statement.
+        // A login with a wrong password is no statement.
         assert!(Client::enter(place.stage.address, &other).is_err());
         let mut client = place.stage.client();
         for number in 1..=3 {

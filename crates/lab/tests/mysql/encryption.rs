@@ -1,4 +1,4 @@
-//! TLS to clients and to servers, and certificates that say who somebody is.
+//! Tests of TLS to clients and servers, and of certificates that identify users.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use super::stage::{ONE, Setup, TestBed, config, own, shared};
 use crate::harness::certificates::{Papers, write_private};
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
-/// What MariaDB's own client says, as `sbtest` with a password of one's own choice.
+/// Returns the output of MariaDB's own client, as `sbtest` with a given password.
 fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) -> String {
     let output = Command::new("mariadb")
         .args(["--no-defaults", "--protocol=tcp", "-h127.0.0.1", "-N", "-B"])
@@ -29,7 +29,7 @@ fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) ->
     crate::harness::said(&output)
 }
 
-/// In front of the common server, as soon as somebody comes in.
+/// Starts Evenkeel in front of the common server, and waits for the first successful login.
 fn ready(io: &str, tables: &str, said: impl Fn(SocketAddr) -> String) -> TestBed {
     let setup = Setup { tables, ..ONE };
     TestBed::start(
@@ -71,7 +71,7 @@ fn tls_to_clients_is_verified_by_them_and_can_be_required() {
     }
 }
 
-/// TO SEE THIS RED: let only those who have just come be looked at.
+/// TO SEE THIS RED: check only new sessions.
 #[test]
 fn who_came_before_tls_was_required_does_not_become_another_user_without() {
     let Some(papers) = Papers::make() else {
@@ -95,7 +95,7 @@ fn who_came_before_tls_was_required_does_not_become_another_user_without() {
     }
 }
 
-/// Plaintext behind the wish for TLS: somebody in between could have put it there.
+/// Sends plaintext after the request for TLS, which an attacker could have injected.
 fn smuggle(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -109,7 +109,7 @@ fn smuggle(address: SocketAddr) {
     let _ = stream.read_to_end(&mut heard);
     let greeting = 4 + usize::from(heard[0]);
     let answer = heard.get(greeting..).unwrap();
-    // At most an alert: TLS cannot read it.
+    // At most an alert, since TLS cannot parse the plaintext.
     assert!(
         answer.len() <= 7 && answer.first().is_none_or(|kind| *kind == 21),
         "{heard:?}"
@@ -197,7 +197,7 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
     asks_clients_for_their_own(server, &papers);
 }
 
-/// Probes, questions and sessions alike, to accounts that want one.
+/// Tests probes, monitor queries and sessions with accounts that require a certificate.
 fn shows_our_certificate(server: &Server, papers: &Papers) {
     let wanted = "alter user evenkeel@'127.0.0.1' require x509; \
                   create user vouched@'127.0.0.1' identified by 'vouched' \
@@ -226,7 +226,7 @@ fn shows_our_certificate(server: &Server, papers: &Papers) {
     }
 }
 
-/// Our certificate does not stand for that of a client whose account must have one.
+/// Tests that Evenkeel's certificate does not replace that of a client whose account requires one.
 fn asks_clients_for_their_own(server: &Server, papers: &Papers) {
     let at = |name| papers.at(name);
     let tables = format!(
@@ -264,7 +264,7 @@ fn asks_clients_for_their_own(server: &Server, papers: &Papers) {
     }
 }
 
-/// Whoever logs in hears why not, and the server does not hear of him.
+/// Tests that a client's login is refused with the reason, and never reaches the server.
 fn hears_no_user(server: &Server, ca: &str, visits: &str) {
     let room = tempfile::tempdir().unwrap();
     let users = room.path().join("users.toml").display().to_string();
@@ -309,7 +309,7 @@ fn a_server_whose_certificate_nobody_vouches_for_hears_of_no_user() {
     let Some(papers) = Papers::make() else {
         return;
     };
-    // Its certificate is one that it has made itself.
+    // Its certificate is self-signed.
     let lab = Lab::new("mysql-unknown").unwrap();
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let visits = "select coalesce(sum(total_connections), 0) \
@@ -317,8 +317,8 @@ fn a_server_whose_certificate_nobody_vouches_for_hears_of_no_user() {
     hears_no_user(&cluster.primary, &papers.at("ca.crt"), visits);
 }
 
-/// Clients under TLS that say nothing, that stand still in the middle of an answer, and that are
-/// gone without a word.
+/// Tests TLS clients that are silent, that stop reading in the middle of an answer, and that
+/// vanish.
 #[test]
 fn clients_under_tls_that_do_nothing_cost_nothing() {
     let Some(papers) = Papers::make() else {

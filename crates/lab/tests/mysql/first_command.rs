@@ -1,4 +1,4 @@
-//! A first command that comes in one write with the last packet of the login.
+//! Tests of a first command in one write with the last packet of the login.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -26,16 +26,17 @@ use crate::harness::certificates::{Papers, write_private};
 use crate::harness::line::Line;
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
-/// How the command comes under TLS.
+/// Position of the command under TLS.
 #[derive(Clone, Copy, Debug)]
 enum Record {
-    /// With the last packet of the login.
+    /// In the record of the login's last packet.
     Same,
-    /// After that, in the same write.
+    /// In the next record of the same write.
     Next,
 }
 
-/// Who logs in, and after how many packets of its own it says more than it was asked for.
+/// A login whose client sends further commands with its last packet; `packets` counts its packets
+/// until then.
 #[derive(Clone, Copy)]
 struct Eager<'a> {
     user: &'a str,
@@ -49,11 +50,11 @@ const NATIVE: Eager<'_> = Eager {
     packets: 1,
 };
 
-/// Of `pa ss`, as MySQL 9 stores it, in hex.
+/// Hash of `pa ss` as MySQL 9 stores it, in hex.
 const STORED: &str = "0x24412430304124775D583F3D715C3E082A7C234B4F01301B28713E\
     77357476692E7072705673694D452E574B5858536C6443414C5A5A31734E6D437544577567354178743737";
 
-/// Of both.
+/// Capabilities of both servers.
 fn able() -> Capabilities {
     let able = USUAL.with(Capabilities::PROTOCOL_41);
     let able = able.with(Capabilities::SECURE_CONNECTION);
@@ -68,14 +69,14 @@ fn commands(texts: &[&str]) -> Vec<u8> {
     out
 }
 
-/// They end with COM_QUIT, so that everything is heard.
+/// Returns the commands with a final COM_QUIT, so that the connection ends after all answers.
 fn with_quit(texts: &[&str]) -> Vec<u8> {
     let mut out = commands(texts);
     build::command(&mut out, Code::Quit, b"");
     out
 }
 
-/// Packets as lines of text, with their numbers.
+/// Returns packets as lines of text, with their numbers.
 fn read(mut bytes: &[u8]) -> Vec<String> {
     let mut read = Vec::new();
     while let Parsed::Frame(found, length) = frame::frame(bytes, u32::MAX) {
@@ -95,7 +96,7 @@ fn read(mut bytes: &[u8]) -> Vec<String> {
     read
 }
 
-/// A result of one value.
+/// Returns the lines of a result with one value.
 fn result(value: &str) -> [String; 4] {
     let lines = ["1 columns", "2 column"].map(str::to_owned);
     let [columns, column] = lines;
@@ -160,7 +161,7 @@ impl Talk {
         (talk, out)
     }
 
-    /// Answers what is asked until the packet that is sent with `more`.
+    /// Answers the server's requests up to the packet that is sent with `more`.
     fn go_through(&mut self, mut out: Vec<u8>, packets: usize, record: Record, more: &[u8]) {
         for _ in 1..packets {
             self.line.send(&[&out]);
@@ -184,7 +185,7 @@ impl Talk {
         }
     }
 
-    /// All that is said from there on; of the login only that it is over.
+    /// Returns everything received after the login, and of the login only its end.
     fn hear(mut self) -> Vec<String> {
         self.line.receive_all();
         let mut heard = read(&self.line.incoming);
@@ -216,7 +217,7 @@ fn channel(papers: Option<&Papers>) -> Channel {
     }
 }
 
-/// What is said to a login with all of it in its last write.
+/// Returns the answer to a login whose last write contains everything else.
 fn say(
     address: SocketAddr,
     papers: Option<&Papers>,
@@ -228,7 +229,7 @@ fn say(
     talk.hear()
 }
 
-/// A stage with TLS and a file of users.
+/// Starts Evenkeel with TLS and a file of users.
 fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("users.toml");
@@ -312,8 +313,8 @@ fn the_first_half_of_a_command_that_comes_with_the_login_waits_for_the_rest() {
     }
 }
 
-/// The answer to an authentication switch is the last packet if the proof is known, and so is the
-/// whole password.
+/// The answer to an authentication switch is the last packet if the proof is known; otherwise the
+/// whole password is.
 #[test]
 fn commands_may_come_with_whichever_packet_of_caching_sha2_is_the_last() {
     let Some(papers) = Papers::make() else {
@@ -341,8 +342,8 @@ fn commands_may_come_with_whichever_packet_of_caching_sha2_is_the_last() {
     }
 }
 
-/// The response to the greeting is the last packet if the proof is known; the client cannot know
-/// that, and where it is not, the whole password is waited for.
+/// The response to the greeting is the last packet if the proof is known. The client cannot know
+/// that; if the proof is unknown, Evenkeel waits for the whole password.
 #[test]
 fn commands_may_come_with_the_response_where_mysql_s_greeting_names_caching_sha2() {
     if let Some(why) = rootfs::missing_program("mysqld") {
@@ -389,7 +390,7 @@ fn commands_may_come_with_the_response_where_mysql_s_greeting_names_caching_sha2
     }
 }
 
-/// MariaDB asks each client that changes its user once more; here the proof that came is enough.
+/// MariaDB requests authentication again at each change of user; here the received proof suffices.
 #[test]
 fn commands_may_come_with_a_change_of_user() {
     let Some(papers) = Papers::make() else {
@@ -419,7 +420,7 @@ fn commands_may_come_with_a_change_of_user() {
             "with it" => talk.go_through(first, 1, Record::Same, &all),
             "in the next record" => talk.go_through(first, 1, Record::Next, &all),
             _ => {
-                // The change begins what comes in one piece.
+                // The change of user is the beginning of the single write.
                 talk.go_through(first, 1, Record::Next, &commands(&["set @a = 'left'"]));
                 let is_set = |bytes: &[u8]| bytes.len() > 4 && read(bytes).contains(&"1 ok".into());
                 while !is_set(&talk.line.incoming) {
@@ -446,7 +447,7 @@ fn commands_may_come_with_a_change_of_user() {
     }
 }
 
-/// What follows is the answer that is waited for, and no command.
+/// The next packet is taken as the awaited answer, not as a command.
 #[test]
 fn a_command_that_comes_before_the_answer_to_a_switch_ends_the_login_as_at_a_server() {
     let eager = |address: SocketAddr| {
@@ -474,7 +475,7 @@ fn a_command_that_comes_before_the_answer_to_a_switch_ends_the_login_as_at_a_ser
             heard.iter().all(|line| !line.contains("value one")),
             "{heard:?}"
         );
-        // The numbers differ: one answers the packet that came, the other one it waited for.
+        // The numbers differ: one answers the received packet, the other the awaited one.
         let last = heard.last().and_then(|line| line.split_once(' '));
         last.map(|(_, error)| error.to_owned())
     };
@@ -485,7 +486,7 @@ fn a_command_that_comes_before_the_answer_to_a_switch_ends_the_login_as_at_a_ser
     }
 }
 
-/// It sends its response and COM_QUIT in one write.
+/// HAProxy sends its response and COM_QUIT in one write.
 #[test]
 fn haproxy_finds_it_up_by_a_mysql_check() {
     sql("create or replace user haproxy_check@'127.0.0.1'");
@@ -499,14 +500,14 @@ fn haproxy_finds_it_up_by_a_mysql_check() {
         let haproxy = Haproxy::checking(option, &servers, listen).unwrap();
         let both = ["UP L7OK"; 2];
         let found = eventually(LIMIT, "both are up", || {
-            // Its socket is there a moment after it listens.
+            // Its socket exists a moment after it listens.
             Ok(haproxy
                 .states()
                 .is_ok_and(|states| states == both)
                 .then_some(()))
         });
         found.unwrap_or_else(|error| panic!("{error}: {option}: {:?}", haproxy.states()));
-        // They stay so: one check that fails is not enough for DOWN.
+        // They stay up: one failed check is not enough for DOWN.
         thread::sleep(Duration::from_secs(1));
         assert_eq!(haproxy.states().unwrap(), both, "{option}");
         assert_eq!(Client::connect(listen).value("select 'through'"), "through");

@@ -1,4 +1,5 @@
-//! A server that has no more connections to give is not dead: whoever needs one waits.
+//! Tests of a server whose connection limit is reached: it is not dead, and clients wait for a
+//! connection.
 
 use evenkeel_lab::eventually;
 
@@ -7,7 +8,7 @@ use super::limits::was_ended;
 use super::stage::{Setup, TestBed, shared, sql};
 use crate::harness::{DRIVERS, LIMIT};
 
-/// A user who may have so many connections.
+/// Creates a user with a limit of connections.
 fn may_have(user: &'static str, connections: u32) -> Login<'static> {
     sql(&format!("drop user if exists {user}@'127.0.0.1'"));
     sql(&format!(
@@ -21,15 +22,15 @@ fn may_have(user: &'static str, connections: u32) -> Login<'static> {
     }
 }
 
-/// Straight to the server, as soon as connections that have just closed are gone there.
+/// Logs in directly at the server, after recently closed connections have ended there.
 fn beside(login: &Login<'_>) -> Client {
     let entered = || Ok(Client::enter(shared().address, login).ok());
     eventually(LIMIT, "room for a connection", entered).unwrap()
 }
 
-/// A query is ended by another connection of its user.
+/// A query is ended through another connection of its user.
 ///
-/// TO SEE THIS RED: try once, and say nothing.
+/// TO SEE THIS RED: try once, and report nothing.
 #[test]
 fn a_time_limit_waits_for_the_connection_that_it_needs_and_tells_when_there_is_none() {
     let login = may_have("two", 2);
@@ -70,7 +71,7 @@ fn a_user_whose_connections_are_all_in_use_waits_for_one() {
         assert_eq!(first.value("select 'first'"), "first", "{io}");
         let mut second = Client::with(stage.address, &login);
         second.query_later("select 'second'");
-        // The server has refused it by now; nobody else has lost anything.
+        // The server has refused it by now; no other client has lost anything.
         assert_eq!(first.value("select sleep(0.3)"), "0", "{io}");
         let status = stage.status();
         assert_eq!(stage.client().value("select 1"), "1", "{io}: {status}");

@@ -1,4 +1,4 @@
-//! Global variables that clients set: whoever logs in behind that begins with them.
+//! Tests of global variables that clients set: later logins begin with the new values.
 
 use evenkeel_lab::rootfs;
 
@@ -10,7 +10,7 @@ const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@
 const BEFORE: &str = "ANSI_QUOTES 67108864 262144";
 const AFTER: &str = "PIPES_AS_CONCAT 33554432 524288";
 
-/// TO SEE THIS RED: let connections be used on behind a SET GLOBAL.
+/// TO SEE THIS RED: reuse connections after a SET GLOBAL.
 #[test]
 fn who_logs_in_behind_a_set_global_has_what_it_set_and_who_was_there_what_it_had() {
     let (_lab, server) = own();
@@ -34,13 +34,13 @@ fn who_logs_in_behind_a_set_global_has_what_it_set_and_who_was_there_what_it_had
     for _ in 0..5 {
         assert_eq!(Client::connect(stage.address).value(VALUES), AFTER);
     }
-    // A transaction keeps its connection; a session keeps what follows it.
+    // A transaction keeps its connection; a session keeps the settings that follow it.
     assert_eq!(busy.value(VALUES), BEFORE);
     busy.run("commit");
     assert_eq!(there.value("select @@sql_mode"), "ANSI_QUOTES");
 }
 
-/// TO SEE THIS RED: look for global variables in assignments only.
+/// TO SEE THIS RED: search for global variables in assignments only.
 #[test]
 fn so_it_is_behind_a_set_global_transaction() {
     let (_lab, server) = own();
@@ -56,7 +56,7 @@ fn so_it_is_behind_a_set_global_transaction() {
     }
 }
 
-/// A server's own defaults may have a connection tell of what was done on it before.
+/// A server's own defaults may make a connection report what was done on it before.
 #[test]
 fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with() {
     let (_lab, server) = own();
@@ -82,7 +82,7 @@ fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with()
     }
 }
 
-/// TO SEE THIS RED: take the tracker of GTIDs for one of the client's own at MariaDB, too.
+/// TO SEE THIS RED: treat the tracker of GTIDs as the client's own at MariaDB, too.
 #[test]
 fn a_tracker_that_a_server_lacks_is_refused_by_it_and_binds_nobody() {
     same_as_direct(ONE, |address| {
@@ -93,7 +93,7 @@ fn a_tracker_that_a_server_lacks_is_refused_by_it_and_binds_nobody() {
     });
 }
 
-/// TO SEE THIS RED: ask for accounts on connections as the server gives them.
+/// TO SEE THIS RED: query accounts on connections with the server's own defaults.
 #[test]
 fn a_changed_password_holds_where_sessions_begin_without_autocommit() {
     if let Some(why) = rootfs::missing_program("mysqld") {

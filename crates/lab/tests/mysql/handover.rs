@@ -1,5 +1,5 @@
-//! Another node of Galera becomes the primary while the former one goes on: what is under way there
-//! ends, and nobody hears of it.
+//! Tests a change of primary between Galera nodes while the former one still runs: its commands
+//! complete, without an error for any client.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -11,7 +11,8 @@ use super::client::Client;
 use super::split::TestBed;
 use crate::harness::DRIVERS;
 
-/// The session is bound to its connection in each round, and to nothing between two of them.
+/// Statements of a round. The session is pinned to its connection within each round, and unpinned
+/// between rounds.
 const ROUNDS: [&[&str]; 3] = [
     &["update counters set v = v + 1 where id = {id}"],
     &[
@@ -27,7 +28,7 @@ const ROUNDS: [&[&str]; 3] = [
     ],
 ];
 
-/// Until it is told to end; how many rounds there were, and the longest one.
+/// Runs rounds until the end; returns their number and the longest duration.
 pub(crate) fn count(stage: &TestBed, id: usize, is_over: &AtomicBool) -> (u64, Duration) {
     let mut client = stage.client();
     let (mut rounds, mut longest) = (0, Duration::ZERO);
@@ -95,7 +96,7 @@ fn who_does_not_end_at_the_former_node_is_cut_there_and_keeps_nobody_waiting() {
     assert_eq!(seen, "0");
 }
 
-/// How long writes stand still where only reads are under way at the former node.
+/// Measures how long writes pause if only reads run on the former node.
 #[test]
 fn reads_at_the_former_node_keep_nobody_waiting() {
     let stage = TestBed::of(ClusterKind::Galera, "auto", "galera_wait = true");

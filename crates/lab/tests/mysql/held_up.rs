@@ -1,5 +1,5 @@
-//! What an administrator does at the server is not held up by connections of the pool that nobody
-//! uses, nor by those of the monitor.
+//! Tests that idle connections of the pool and the monitor do not block an administrator's work on
+//! the server.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use super::client::Client;
 use super::stage::{Setup, TestBed, own, own_mysql};
 use crate::harness::DRIVERS;
 
-/// A lock that somebody has is waited for much longer.
+/// Limit for an administrator's statement; a lock that is held would block it much longer.
 const SOON: Duration = Duration::from_secs(5);
 
-/// What a client does and leaves behind on the connection that it had, which is free then.
+/// Statements of a client that leave something on its connection, which is free afterwards.
 const LEAVES: [&[&str]; 11] = [
     &["select * from held.t", "insert into held.t values (2)"],
     &["begin", "select * from held.t", "commit"],
@@ -46,11 +46,11 @@ const LEAVES: [&[&str]; 11] = [
         "execute p",
         "deallocate prepare p",
     ],
-    // In the middle of a transaction, and leaves.
+    // The client disconnects in the middle of a transaction.
     &["set autocommit = 0", "select * from held.t"],
 ];
 
-/// What is done then, each with what puts it back.
+/// Statements of the administrator, each with its reversal.
 const DOES: [&str; 11] = [
     "alter table held.t add column b int",
     "alter table held.t drop column b",
@@ -69,7 +69,7 @@ const MAKES: &str = "create database if not exists held; create table held.t (a 
     insert into held.t values (1); create user idle@'127.0.0.1' identified by 'idle'; \
     grant all on *.* to idle@'127.0.0.1'";
 
-/// All clients have been at the server, in their own ways; they stay or leave.
+/// Lets all clients use the server, each in its own way; then they stay or disconnect.
 fn leave(stage: &TestBed) -> Vec<Client> {
     let mut clients = Vec::new();
     for texts in LEAVES {
@@ -78,7 +78,7 @@ fn leave(stage: &TestBed) -> Vec<Client> {
         texts.iter().for_each(|text| client.run(text));
         clients.push(client);
     }
-    // Half of them leave.
+    // Half of them disconnect.
     clients.truncate(LEAVES.len() / 2);
     clients
 }
@@ -112,7 +112,7 @@ fn check(server: &Server, own: &str) {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // Who is in the middle of something is waited for.
+    // Sessions in the middle of a transaction are waited for.
     server.sql(MAKES).unwrap();
     let stage = TestBed::before(server, DRIVERS[0], Setup::default());
     let mut busy = stage.client();
@@ -121,7 +121,7 @@ fn check(server: &Server, own: &str) {
     assert!(is_held_up(server, DOES[0]).is_some());
 }
 
-/// TO SEE THIS RED: give a connection back in the middle of a transaction.
+/// TO SEE THIS RED: release a connection in the middle of a transaction.
 #[test]
 fn idle_connections_hold_up_nothing_at_mariadb() {
     let (_lab, server) = own();
@@ -139,8 +139,8 @@ fn idle_connections_hold_up_nothing_at_mysql() {
     check(&server, "lock instance for backup; unlock instance");
 }
 
-/// Clients stay logged in, and the monitor asks all the time. Servers of MySQL wait 2 s if anybody
-/// is connected.
+/// Clients stay logged in while the monitor queries. MySQL servers wait 2 s if any client is
+/// connected.
 fn check_stop(server: &Server) {
     let one = Client::connect(server.address);
     let since = Instant::now();

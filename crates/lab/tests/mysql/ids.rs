@@ -1,5 +1,5 @@
-//! Connection ids: a driver that keeps them in a signed int can use them, and nobody gets the id of
-//! a client that was there a moment ago.
+//! Tests of connection ids: they fit into a signed int, and no client receives the id of a recent
+//! one.
 
 use std::collections::HashSet;
 
@@ -11,12 +11,12 @@ use super::limits::was_ended;
 use super::stage::{Setup, TestBed, sql};
 use crate::harness::{DRIVERS, LIMIT};
 
-/// One after the other, by two workers.
+/// Number of sequential logins, on two workers.
 const LOGINS: usize = 2_000;
 
 const SLEEP: &str = "select sleep(20) /* by a signed id */";
 
-/// As Connector/J, mysql_thread_id() of older libraries and many others hold it.
+/// Returns the id as Connector/J, mysql_thread_id() of older libraries and many others store it.
 fn signed(client: &Client) -> i32 {
     client.connection.cast_signed()
 }

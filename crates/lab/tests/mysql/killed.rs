@@ -1,4 +1,4 @@
-//! A server that ends connections while reads go on.
+//! Tests a server that ends connections while reads continue.
 
 use evenkeel_lab::{Server, rootfs};
 
@@ -14,8 +14,8 @@ const READING: Setup<'static> = Setup {
     workers: 2,
 };
 
-/// Sets and reads; what was answered instead. A connection is made fit before each read, as every
-/// session has a variable of its own.
+/// Sets a variable and reads, and returns wrong answers. Every session has its own variable, so its
+/// value is restored on the connection before each read.
 fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
     let mut client = stage.client();
     client.prepare("prepared", "select 'again'");
@@ -33,12 +33,12 @@ fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>>
     None
 }
 
-/// All that are of the same user.
+/// Kills all connections of the same user.
 fn kill_all(own: &mut Client) {
     let listed = "select id from information_schema.processlist where id <> connection_id()";
     let ids = own.query(listed);
     for id in ids.iter().filter_map(|line| line.strip_prefix("row ")) {
-        // It may be gone.
+        // The connection may already have ended.
         own.query(&format!("kill {id}"));
     }
 }
@@ -53,7 +53,7 @@ fn reads_fail_for_nobody(server: &Server) {
     }
 }
 
-/// TO SEE THIS RED: let settings not be run again.
+/// TO SEE THIS RED: do not repeat settings.
 #[test]
 fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
     let (_lab, server) = own();

@@ -1,4 +1,4 @@
-//! Payloads of more than one packet where they are not plain text.
+//! Tests of payloads with more than one packet that are not plain text.
 
 use std::time::Instant;
 
@@ -28,10 +28,10 @@ fn parameters_of_more_than_sixteen_megabytes_arrive_in_an_execution_and_in_advan
     });
 }
 
-/// The server would wait for the rest, and the client is not asked for it, until one of them gives
-/// up.
+/// The server would wait for the rest, and the client would not be asked for it, until one of them
+/// times out.
 ///
-/// TO SEE THIS RED: wait for what a server says that has got only a part of the command.
+/// TO SEE THIS RED: wait for the answer of a server that has received only a part of the command.
 #[test]
 fn a_large_execution_whose_setting_is_refused_ends_at_once_and_its_client_goes_on() {
     let big = "x".repeat(LENGTH);
@@ -59,7 +59,7 @@ fn a_large_execution_whose_setting_is_refused_ends_at_once_and_its_client_goes_o
     }
 }
 
-/// TO SEE THIS RED: look for room for the types when the command is under way.
+/// TO SEE THIS RED: insert the types after the first part of the command was sent.
 #[test]
 fn a_large_execution_without_types_is_refused_where_nobody_knows_them_and_its_client_goes_on() {
     let big = "x".repeat(LENGTH);
@@ -76,7 +76,7 @@ fn a_large_execution_without_types_is_refused_where_nobody_knows_them_and_its_cl
         assert_eq!(run(&mut client), "row 1", "{io}");
         let here = client.execute_again("long", &long);
         assert_eq!(here[1], format!("row {LENGTH}"), "{io}");
-        // Whoever has the connection keeps it: the next one has not got the statement.
+        // The other client keeps the connection: the next one has not prepared the statement.
         other.run("begin");
         let told = client.execute_again("long", &long);
         assert!(told[0].starts_with("error 1615 "), "{io}: {told:?}");

@@ -1,5 +1,5 @@
-//! What routines, views and triggers leave in a session meets nobody else, wherever a text names
-//! them: clients of one pool see what sessions of their own would.
+//! Tests that session state left by routines, views and triggers affects no other client, wherever
+//! a text names them.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -11,7 +11,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 use super::client::{Client, Login, USUAL};
 use super::stage::{Setup, own, own_mysql, same_as_at};
 
-/// Which a service has read before its first client comes.
+/// Objects that a service has read before its first client connects.
 const MADE: [&str; 20] = [
     "create table one (a int)",
     "insert into one values (1)",
@@ -41,7 +41,7 @@ const MADE: [&str; 20] = [
     "create function f_found() returns int return found_rows() > 2",
 ];
 
-/// What a client says, with a `!` if it leaves then, and what is asked after it.
+/// A client's statement, with `!` if it then disconnects, and the query after it.
 const LEAVES: [(&str, &str); 29] = [
     ("select f_into()", LEFT),
     ("select to_date()", LEFT),
@@ -98,7 +98,7 @@ const ROWS: &str = "select 1 union select 2 union select 3";
 const PAUSE: Duration = Duration::from_millis(130);
 
 fn converse(address: SocketAddr) -> Vec<String> {
-    // Results that end in an EOF, which tells nothing of the session.
+    // Results that end in an EOF, which does not report session state.
     let login = Login {
         capabilities: USUAL.without(Capabilities::DEPRECATE_EOF),
         ..Login::default()
@@ -107,7 +107,7 @@ fn converse(address: SocketAddr) -> Vec<String> {
     for (texts, asked) in LEAVES {
         let (mut client, mut other) =
             (Client::with(address, &login), Client::with(address, &login));
-        // The first text of a session of MySQL's is about rows that its login has found.
+        // The first text of a MySQL session affects rows that its login has found.
         other.query("select 1");
         let leaves = texts.ends_with('!');
         client.query(texts.trim_end_matches('!'));
@@ -140,8 +140,8 @@ fn nobody_meets_it(server: &Server) {
     same_as_at(server, setup, converse);
 }
 
-/// TO SEE THIS RED: look for tables by the grammar alone; for no roles in bodies; take an error of
-/// a routine for one of the text.
+/// TO SEE THIS RED: search for tables by the grammar alone; ignore roles in bodies; treat an error
+/// of a routine as one of the text.
 #[test]
 fn what_a_routine_leaves_stays_with_its_client_however_it_is_reached() {
     let (_lab, server) = own();

@@ -1,4 +1,4 @@
-//! Limits of time, what an operator does, and who may end whom: nobody else is harmed.
+//! Tests of time limits, operator actions, and KILL permissions: no other client is affected.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, sql};
 use crate::harness::{DRIVERS, LIMIT, done, refused};
 
-/// How long a statement of these tests sleeps unless it is ended.
+/// Statement that sleeps until it is ended.
 const LONG: &str = "select sleep(30)";
 
 #[test]
@@ -29,7 +29,7 @@ fn a_query_that_takes_too_long_ends_at_its_server() {
                        where info like '%too long%' and info not like '%processlist%'";
         let is_over = || Ok((sql(running) == "0").then_some(()));
         eventually(LIMIT, "its end at the server", is_over).unwrap();
-        // Waiting is no query, and several short ones are no long one.
+        // A wait is no query, and several short ones are no long one.
         client.run("begin");
         std::thread::sleep(Duration::from_millis(1_500));
         for _ in 0..5 {
@@ -54,7 +54,7 @@ fn a_client_that_says_nothing_in_a_transaction_is_ended_and_its_work_undone() {
         client.run("insert into limits_idle values (1)");
         let mut next = stage.client();
         assert_eq!(next.value("select count(*) from limits_idle"), "0", "{io}");
-        // It hears why when it says something again.
+        // The client receives the reason with its next command.
         let told = client.ping();
         let why = "error 1053 08S01 connection terminated: idle in transaction";
         assert!(told[0].starts_with(why), "{io}: {told:?}");
@@ -85,7 +85,7 @@ fn clients_of_one_user_cannot_end_those_of_another() {
             assert!(told.starts_with("1095 "), "{io}: {told}");
         }
         assert_eq!(victim.value("select 'alive'"), "alive");
-        // A number of the server's means nobody here, above all nobody else.
+        // A number of the server's own identifies no client here.
         let theirs = victim.backend();
         let told = meddler.refusal(&format!("kill query {theirs}"));
         assert!(told.starts_with("1094 "), "{io}: {told}");
@@ -100,7 +100,7 @@ fn clients_of_one_user_cannot_end_those_of_another() {
         }
         let told = victim.prepare("kill", "kill ?");
         assert!(told[0].starts_with("error 1295 "), "{io}: {told:?}");
-        // One's own query ends although the pool has no other connection.
+        // A client can end its own query although the pool has no other connection.
         victim.query_later(LONG);
         let mut other = stage.client();
         eventually(LIMIT, "a query that sleeps", || {
@@ -154,7 +154,7 @@ fn a_service_is_paused_reconnected_and_killed_as_an_operator_says() {
     }
 }
 
-/// MariaDB's sleep() is over early, or fails.
+/// Returns whether the query was ended: MariaDB's sleep() returns early, or fails.
 pub(crate) fn was_ended(told: &[String]) -> bool {
     let is_it = |line: &String| line == "row 1" || line.starts_with("error 1317 ");
     told.iter().any(is_it)

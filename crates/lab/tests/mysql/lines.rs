@@ -1,5 +1,4 @@
-//! What a server says, packet by packet, as lines of text without what differs from one
-//! connection to another.
+//! Formats a server's packets as lines of text, without what differs between connections.
 
 use std::fmt;
 
@@ -7,10 +6,10 @@ use evenkeel_wire::mysql::backend::{self, Eof, ErrorReport, OkPacket};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::trackers::{Change, Trackers};
 
-/// The word for an open cursor.
+/// Line for an open cursor.
 pub(crate) const CURSOR: &str = "cursor";
 
-/// Flags that hang on the session and the statement alone, not on how fast the server was.
+/// Flags that depend on the session and the statement only, not on the server's speed.
 const FLAGS: [(Status, &str); 10] = [
     (Status::IN_TRANSACTION, "transaction"),
     (Status::AUTOCOMMIT, "autocommit"),
@@ -31,7 +30,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn error(report: &ErrorReport<'_>) -> String {
     let state = report.sqlstate.map(|state| text(&state.0));
     let mut message = text(report.message);
-    // They name a statement by its number.
+    // These errors contain the number of a statement.
     if matches!(report.code, 1243 | 1421) {
         message.retain(|letter| !letter.is_ascii_digit());
     }
@@ -42,7 +41,7 @@ pub(crate) fn error(report: &ErrorReport<'_>) -> String {
     )
 }
 
-/// An OK, an EOF or an error, and whether another result follows.
+/// Formats an OK, an EOF or an error; returns also whether another result follows.
 pub(crate) fn word(payload: &[u8], agreed: Capabilities) -> (String, bool) {
     let has_no_eof = agreed.has(Capabilities::DEPRECATE_EOF);
     match payload[0] {
@@ -89,7 +88,7 @@ pub(crate) fn flags(status: Status) -> String {
     words.join(",")
 }
 
-/// What is known of a column.
+/// Metadata of a column.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Column {
     schema: String,
@@ -137,7 +136,7 @@ impl fmt::Display for Column {
             flags,
             extended,
         } = self;
-        // A user variable that was never set is of no certain type.
+        // A user variable that was never set has no certain type.
         if name.starts_with('@') && !name.starts_with("@@") {
             return f.write_str(name);
         }
@@ -145,13 +144,13 @@ impl fmt::Display for Column {
             write!(f, "{schema}.{table}.")?;
         }
         write!(f, "{name}:{kind}:{charset}:{flags}")?;
-        // Of each: what it is, how long it is, and its letters.
+        // Each entry has a kind, a length and its characters.
         let letters = extended.chars().filter(|letter| !letter.is_control());
         letters.collect::<String>().fmt(f)
     }
 }
 
-/// A row as text, in either protocol.
+/// Formats a row as text, in either protocol.
 pub(crate) fn row(payload: &[u8], columns: &[Column], is_binary: bool) -> String {
     let values = match is_binary {
         true => binary(payload, columns),

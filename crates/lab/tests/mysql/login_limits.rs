@@ -1,5 +1,4 @@
-//! The door from outside: strangers who say anything at all, and what each hears. Nothing of theirs
-//! reaches a server.
+//! Tests of arbitrary input before login, and the answers to it. None of it reaches a server.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -18,13 +17,14 @@ use super::stage::{ONE, Setup, TestBed, sql};
 use crate::harness::rng::TestRng;
 use crate::harness::{DRIVERS, LIMIT};
 
-/// A stranger is gone after the limit of a login, and some time to work, whatever it does.
+/// Time after which an unauthenticated client is disconnected, whatever it does: the login limit
+/// and some processing time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// More than the longest that the door says to anybody.
+/// Upper limit of all answers before login, in bytes.
 const SAID_MAX: usize = 4096;
 
-/// Connections at once.
+/// Number of concurrent connections.
 const CROWD: usize = 16;
 
 const SETUP: Setup<'_> = Setup {
@@ -75,7 +75,7 @@ fn query() -> Vec<u8> {
     out
 }
 
-/// What strangers say, to be changed at random.
+/// Returns valid packets, which are then changed at random.
 fn seeds() -> Vec<Vec<u8>> {
     let native: &[u8] = b"mysql_native_password";
     let sha2: &[u8] = b"caching_sha2_password";
@@ -120,7 +120,7 @@ fn changed(seed: &[u8], dice: &mut TestRng) -> Vec<u8> {
             2 => bytes.truncate(at),
             3 => bytes.insert(at, dice.below(256) as u8),
             4 => bytes.extend_from_within(at..),
-            // Lengths and numbers are where most hangs on.
+            // Lengths and numbers are the most sensitive bytes.
             5 if bytes.len() > 4 => bytes[dice.index(4)] = dice.below(256) as u8,
             _ => {}
         }
@@ -128,7 +128,7 @@ fn changed(seed: &[u8], dice: &mut TestRng) -> Vec<u8> {
     bytes
 }
 
-/// What a stranger hears till the connection is closed; it must be.
+/// Returns all bytes received until the connection is closed, which it must be.
 fn hear(stream: &mut TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
     let end = Instant::now() + PATIENCE;
@@ -145,19 +145,19 @@ fn hear(stream: &mut TcpStream) -> Vec<u8> {
             Ok(length) => heard.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // What was not read of it is answered by a reset.
+            // Unread input results in a reset.
             Err(_) => return heard,
         }
         assert!(heard.len() < SAID_MAX, "the door talks on and on");
     }
 }
 
-/// The greeting, and then what is said to these bytes, sent in pieces.
+/// Returns the greeting and the answer to these bytes, which are sent in pieces.
 fn say(address: SocketAddr, bytes: &[u8], piece: usize) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     for piece in bytes.chunks(piece.max(1)) {
-        // It may have been turned away already.
+        // The client may already have been refused.
         if stream.write_all(piece).is_err() {
             break;
         }
@@ -165,7 +165,7 @@ fn say(address: SocketAddr, bytes: &[u8], piece: usize) -> Vec<u8> {
     hear(&mut stream)
 }
 
-/// The last packet's words.
+/// Returns the message of the last packet.
 fn last_word(heard: &[u8]) -> String {
     let (mut rest, mut last) = (heard, None);
     while let Parsed::Frame(found, length) = frame::frame(rest, u32::MAX) {
@@ -179,7 +179,7 @@ fn last_word(heard: &[u8]) -> String {
     }
 }
 
-/// Once: the tests of this file run side by side.
+/// Creates the user once: the tests of this file run concurrently.
 fn set_up_victim() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
@@ -189,7 +189,7 @@ fn set_up_victim() {
     });
 }
 
-/// How often anybody was in as that user.
+/// Returns the number of logins as that user.
 fn visits() -> String {
     sql(
         "select coalesce(sum(total_connections), 0) from information_schema.user_statistics \
@@ -220,7 +220,7 @@ fn a_stranger_who_says_anything_at_all_is_gone_in_time_and_reaches_no_server() {
             }
         });
         assert_eq!(visits(), "0", "{io}");
-        // The door is still open.
+        // Logins still work.
         assert_eq!(stage.client().value("select 1"), "1", "{io}");
     }
     assert_eq!(sql("show tables from sbtest like 'reached'"), "");
@@ -243,14 +243,14 @@ fn each_fault_has_its_number() {
         said(&packet(1, &[b'x'; 20_000]), "1153");
         said(&response(2, native, &[7; 20]), "1156");
         said(&packet(1, &[0, 2, 0]), "1043");
-        // Without CLIENT_PROTOCOL_41
+        // Without CLIENT_PROTOCOL_41.
         said(&packet(1, &[0; 40]), "1251");
         // This service has no certificate.
         said(&tls_request(), "1043");
         let wrong = response(1, native, &[7; 20]);
         said(&wrong, "1045");
         said(&[&wrong[..], &query()].concat(), "1045");
-        // Nothing, or half of a packet: till the limit of a login.
+        // Nothing, or half of a packet, until the login limit.
         said(b"", "1159");
         said(&wrong[..20], "1159");
     }
@@ -293,7 +293,7 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
             stranger.set_read_timeout(Some(LIMIT)).unwrap();
             let mut heard = Vec::new();
             stranger.read_to_end(&mut heard).unwrap();
-            // ER_CON_COUNT_ERROR in the place of a greeting.
+            // ER_CON_COUNT_ERROR instead of a greeting.
             refused += usize::from(heard.get(4..7) == Some(&[0xff, 0x10, 0x04]));
         }
         assert!((1..=4).contains(&refused), "{io}: {refused}");

@@ -1,5 +1,5 @@
-//! Who may log in: the servers' users with the servers' passwords, and whom the server refuses we
-//! refuse as it does.
+//! Tests of logins: the servers' users with the servers' passwords, and the same refusals as at the
+//! server.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,8 @@ fn as_user<'a>(user: &'a str, password: &'a str) -> Login<'a> {
     }
 }
 
-/// MariaDB judges a user who does not exist by an account drawn at random, and with its words.
+/// Normalizes an error: MariaDB judges an unknown user by a randomly chosen account, with its
+/// message.
 fn stranger(told: String) -> String {
     told.replace("error 1698 ", "error 1045 ")
         .chars()
@@ -66,7 +67,7 @@ fn a_login_that_the_server_refuses_is_refused_alike() {
     });
 }
 
-/// TO SEE THIS RED: leave what a connection was asked for a login to whoever had it last.
+/// TO SEE THIS RED: leave the warnings of a login's query on the connection for its next client.
 #[test]
 fn a_login_into_a_schema_that_is_not_there_is_nobody_else_s_warning() {
     same_as_direct(ONE, |address| {
@@ -102,7 +103,7 @@ fn what_changes_at_the_server_counts_from_the_next_login_on() {
     }
 }
 
-/// Servers give global privileges and default roles to a connection when it is opened.
+/// Servers assign global privileges and default roles to a connection when it is opened.
 #[test]
 fn what_a_user_may_do_holds_from_the_next_login_on() {
     sql("drop user if exists rising@'127.0.0.1'");
@@ -230,7 +231,7 @@ fn users_may_come_from_their_networks_only() {
     }
 }
 
-/// TO SEE THIS RED: take the socket's address for the client's.
+/// TO SEE THIS RED: use the socket's address as the client's.
 #[test]
 fn behind_another_balancer_the_client_s_own_address_counts() {
     let setup = Setup {
@@ -298,8 +299,8 @@ fn a_user_of_ed25519_comes_in_by_the_file_of_users_and_is_itself_at_the_server()
     comes_in_by_the_file(shared(), "edi");
 }
 
-/// Its proof is no use to anybody else: what we prove to the server is from the file, whether that
-/// has the user's password or only what the servers want.
+/// A client's proof cannot be reused: Evenkeel authenticates to the server from the file. The file
+/// has the user's password, or only the data that the servers require.
 pub(crate) fn comes_in_by_the_file(server: &Server, user: &str) {
     let mut direct = Client::with(server.address, &as_user(user, "secret"));
     let itself = format!("{user}@127.0.0.1");
@@ -322,7 +323,7 @@ pub(crate) fn comes_in_by_the_file(server: &Server, user: &str) {
             assert!(told.starts_with("error 1045 "), "{io}, {key}: {told}");
         }
     }
-    // Without the file nothing can be done for it, which is said to whoever has the password.
+    // Without the file the login fails, which is reported to a client with the right password.
     let stage = TestBed::before(server, "auto", ONE);
     for (password, number) in [("secret", "1251"), ("wrong", "1045")] {
         let told = Client::enter(stage.address, &as_user(user, password)).map(|_| ());
@@ -331,7 +332,7 @@ pub(crate) fn comes_in_by_the_file(server: &Server, user: &str) {
     }
 }
 
-/// A pool's connections serve many clients; where bytes are carried, each client has its own.
+/// A pool's connections serve many clients; when forwarding bytes, each client has its own.
 #[test]
 fn the_server_knows_where_clients_come_from_if_bytes_are_carried_with_a_header() {
     sql("set global proxy_protocol_networks = '127.0.0.1'");

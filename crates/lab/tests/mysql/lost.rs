@@ -1,4 +1,5 @@
-//! What is sent behind a transaction that was lost with its server, before its client knows.
+//! Tests of commands that a client sends after its transaction was lost with the server, before it
+//! knows.
 
 use evenkeel_lab::{Server, eventually, rootfs};
 
@@ -6,7 +7,7 @@ use super::client::{Client, Login, Value};
 use super::stage::{ONE, TestBed, own, own_mysql, shared};
 use crate::harness::{DRIVERS, LIMIT};
 
-/// Ends the connection of a client that says nothing at the moment, and waits until that is known.
+/// Ends the server connection of an idle client, and waits until Evenkeel knows.
 fn lose(server: &Server, stage: &TestBed, client: &mut Client) {
     let backend = client.backend();
     server.sql(&format!("kill {backend}")).unwrap();
@@ -40,7 +41,7 @@ fn sends_ahead_and_loses(server: &Server) {
     }
 }
 
-/// TO SEE THIS RED: leave at the server what was sent for an execution that is refused.
+/// TO SEE THIS RED: keep data on the server that was sent for a refused execution.
 #[test]
 fn a_value_that_was_sent_ahead_of_a_refused_execution_is_not_in_the_row_of_the_next_one() {
     sends_ahead_and_loses(shared());
@@ -56,8 +57,8 @@ fn nor_is_it_at_mysql() {
     sends_ahead_and_loses(&server);
 }
 
-/// MySQL ends connections that are idle by an error with the number of MariaDB's "referenced
-/// trigger does not exist". TO SEE THIS RED: go by the number alone.
+/// MySQL ends idle connections by an error with the number of MariaDB's "referenced trigger does
+/// not exist". TO SEE THIS RED: decide by the number alone.
 #[test]
 fn a_statement_that_fails_by_the_number_of_an_idle_end_is_not_run_again_and_ends_nothing() {
     for io in DRIVERS {
@@ -82,7 +83,7 @@ fn a_statement_that_fails_by_the_number_of_an_idle_end_is_not_run_again_and_ends
     }
 }
 
-/// TO SEE THIS RED: answer these by the loss of the transaction, too.
+/// TO SEE THIS RED: answer these with the loss of the transaction, too.
 #[test]
 fn who_begins_anew_behind_a_lost_transaction_does_so_and_hears_nothing_of_it() {
     for io in DRIVERS {
@@ -102,7 +103,7 @@ fn who_begins_anew_behind_a_lost_transaction_does_so_and_hears_nothing_of_it() {
     }
 }
 
-/// TO SEE THIS RED: answer the reset as if its server had done it.
+/// TO SEE THIS RED: answer the reset as if its server had executed it.
 #[test]
 fn a_role_that_was_lost_with_its_server_in_a_reset_is_told_to_be() {
     let (_lab, server) = own();
@@ -123,9 +124,10 @@ fn a_role_that_was_lost_with_its_server_in_a_reset_is_told_to_be() {
     }
 }
 
-/// Clients take a packet with another number for the end of the connection, whatever it says.
+/// Clients take a packet with an unexpected number as the end of the connection, whatever its
+/// content.
 ///
-/// TO SEE THIS RED: give it the number of a word that answers nothing.
+/// TO SEE THIS RED: give it the number of an unsolicited packet.
 #[test]
 fn who_is_bound_hears_as_the_answer_to_its_command_that_its_server_is_gone() {
     let (_lab, server) = own();

@@ -1,4 +1,5 @@
-//! What MariaDB 11 has and 10.11 has not, and what every service does, on a server of 11.
+//! Tests of features that MariaDB 11 has and 10.11 lacks, and of general ones on a server of
+//! version 11.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
@@ -24,7 +25,7 @@ const SIGNERS: &str = "\
     CREATE USER parsec@'127.0.0.1' IDENTIFIED VIA parsec USING PASSWORD('secret');\
     GRANT ALL ON sbtest.* TO edi@'127.0.0.1', parsec@'127.0.0.1';";
 
-/// Whether there is nothing to test here; says so.
+/// Returns whether the tests must be skipped, and prints the reason.
 fn skipped() -> bool {
     let missing = rootfs::missing_mariadb(VERSION);
     if let Some(why) = &missing {
@@ -33,7 +34,7 @@ fn skipped() -> bool {
     missing.is_some()
 }
 
-/// The server of these tests; it ends with them.
+/// Returns the server of these tests, which ends with them.
 fn shared() -> Option<&'static Server> {
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
     let start = || {
@@ -55,7 +56,7 @@ fn users_whose_proofs_nobody_else_can_use_come_in_by_the_file_of_users() {
     }
 }
 
-/// TO SEE THIS RED: ask by the first way that is spoken.
+/// TO SEE THIS RED: use the first supported authentication method.
 #[test]
 fn of_several_ways_to_log_in_the_one_counts_that_servers_take_too() {
     let Some(server) = shared() else { return };
@@ -85,7 +86,8 @@ fn of_several_ways_to_log_in_the_one_counts_that_servers_take_too() {
     }
 }
 
-/// Its own client, at an address that it does not take for its own machine's, with no authority.
+/// Runs version 11's own client with an address that it does not consider local, without a
+/// certificate authority.
 fn newest_client(port: u16, user: &str, password: &str, text: &str) -> String {
     let mut command = mariadb::command(VERSION, "mariadb").unwrap();
     command
@@ -97,7 +99,7 @@ fn newest_client(port: u16, user: &str, password: &str, text: &str) -> String {
     said(&command.output().unwrap())
 }
 
-/// TO SEE THIS RED: leave the words out of the OK behind a login.
+/// TO SEE THIS RED: leave the message out of the OK after a login.
 #[test]
 fn clients_know_our_certificate_by_their_password() {
     let Some(server) = shared() else { return };
@@ -204,9 +206,9 @@ fn settings_that_are_new_in_it_follow_their_client() {
     });
 }
 
-/// One variable of each place in the server's memory is told, for all that are kept there.
+/// The server reports one variable of each memory location, for all aliases of it.
 ///
-/// TO SEE THIS RED: switch our trackers on with '*' alone.
+/// TO SEE THIS RED: enable our trackers with '*' alone.
 #[test]
 fn settings_follow_their_client_by_whatever_name_they_are_told() {
     let Some(server) = shared() else { return };
@@ -240,7 +242,7 @@ fn settings_follow_their_client_by_whatever_name_they_are_told() {
         let mut heard = client.all(&[table, "insert into named values (1)"]);
         heard.push(client.value(shown));
         for step in steps {
-            // Shown when it fails.
+            // Shown on failure.
             println!("{step}");
             heard.extend(client.all(&[step]));
             other.run("set names utf8mb3, unique_checks = 1, foreign_key_checks = 0");
@@ -251,7 +253,7 @@ fn settings_follow_their_client_by_whatever_name_they_are_told() {
     });
 }
 
-/// TO SEE THIS RED: believe the name that is told.
+/// TO SEE THIS RED: trust the reported name.
 #[test]
 fn what_a_procedure_sets_under_another_name_stays_with_its_client() {
     let Some(server) = shared() else { return };
@@ -274,7 +276,7 @@ fn what_a_procedure_sets_under_another_name_stays_with_its_client() {
     });
 }
 
-/// TO SEE THIS RED: take each `last_gtid` for that of a write.
+/// TO SEE THIS RED: take each `last_gtid` as that of a write.
 #[test]
 fn a_position_is_told_after_other_settings_and_is_that_of_the_client_s_own_write() {
     let Some(server) = shared() else { return };
@@ -313,7 +315,7 @@ fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary()
     write_and_read(&stage, 30, 4);
 }
 
-/// A position is one of each domain; a replica is far enough when it has all of them.
+/// A position has one entry for each domain; a replica is far enough if it has all of them.
 #[test]
 fn sessions_read_what_they_wrote_in_several_domains() {
     if skipped() {

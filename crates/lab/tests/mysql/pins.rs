@@ -1,5 +1,5 @@
-//! What cannot be moved keeps its client on one server connection, until it is over; and is gone
-//! when the client is gone.
+//! Tests that state which cannot be moved pins its client to one server connection until it ends,
+//! and is removed with the client.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ const TWO: Setup<'_> = Setup {
     ..ONE
 };
 
-/// One client's steps, between which another does its worst.
+/// Runs one client's steps, between which another client runs all disturbances.
 fn undisturbed(steps: &[&str], disturbances: &[&str]) {
     same_as_direct(TWO, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
@@ -98,7 +98,7 @@ fn what_a_statement_leaves_for_the_next_is_its_client_s_own() {
         &[
             "drop table if exists left_behind",
             "create table left_behind (a tinyint primary key)",
-            // From here on such questions are expected, however long they take to come.
+            // From here on such queries are expected, however late they arrive.
             "show warnings",
             "insert ignore into left_behind values (1), (1), (9999)",
             "show warnings",
@@ -124,7 +124,8 @@ fn what_a_statement_leaves_for_the_next_is_its_client_s_own() {
     );
 }
 
-/// Whoever asks within a moment is told. One who is kept from asking is not; then once more.
+/// A client that queries immediately receives the warnings. A delayed client does not, so the test
+/// tries a second time.
 #[test]
 fn the_first_of_all_to_ask_for_warnings_is_told_if_he_asks_at_once() {
     for io in DRIVERS {
@@ -162,7 +163,7 @@ fn handlers_and_distributed_transactions_are_where_their_client_is() {
     );
 }
 
-/// TO SEE THIS RED: take SAVEPOINT for one that ends a transaction.
+/// TO SEE THIS RED: treat SAVEPOINT as the end of a transaction.
 #[test]
 fn a_savepoint_that_begins_a_transaction_is_where_its_client_is() {
     same_as_direct(TWO, |address| {
@@ -271,7 +272,7 @@ fn who_may_send_one_statement_sends_one_behind_a_stored_program_too() {
     });
 }
 
-/// TO SEE THIS RED: give the connection back behind the reset, whatever binds.
+/// TO SEE THIS RED: release the connection after the reset, whatever pins it.
 #[test]
 fn a_role_stays_through_a_reset_of_the_connection_and_is_nobody_else_s() {
     let of_mariadb = shared();
@@ -359,8 +360,8 @@ fn a_bound_client_keeps_its_connection_and_the_others_share_the_rest() {
     assert!(shared().is_running());
 }
 
-/// TO SEE THIS RED: pass over a comment within one that is run; take the first of two strings for
-/// the name; let what is refused when it ends in a string bind nothing.
+/// TO SEE THIS RED: skip a comment within an executable one; take the first of two strings as the
+/// name; do not pin for refused statements that end in a string.
 #[test]
 fn what_the_server_reads_otherwise_than_it_seems_binds_its_client() {
     same_as_direct(TWO, |address| {
@@ -385,7 +386,7 @@ fn what_the_server_reads_otherwise_than_it_seems_binds_its_client() {
     });
 }
 
-/// TO SEE THIS RED: go by the status from before the error.
+/// TO SEE THIS RED: use the status from before the error.
 #[test]
 fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_again() {
     super::stage::sql("create or replace table sbtest.committed (a int)");
@@ -409,7 +410,7 @@ fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_
     }
 }
 
-/// In latin1 it is a blank. TO SEE THIS RED: take it for part of a name.
+/// In latin1 it is a space. TO SEE THIS RED: treat it as part of a name.
 #[test]
 fn a_blank_beyond_ascii_hides_nothing() {
     same_as_direct(ONE, |address| {

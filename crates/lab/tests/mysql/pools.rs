@@ -1,5 +1,5 @@
-//! What many clients cost the others: a pool in which everybody waits holds up nobody elsewhere,
-//! and nobody's memory stays behind.
+//! Tests of the cost of many clients: an exhausted pool delays no other pool, and no memory
+//! remains.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, config, same_as_direct, shared, sql};
 use crate::harness::{DRIVERS, loopback, wait_until};
 
-/// Clients that wait for a pool of two.
+/// Number of clients that wait for a pool of two.
 const CROWD: usize = 40;
 
 fn waiting(stage: &TestBed) -> u64 {
@@ -70,7 +70,7 @@ fn a_pool_in_which_everybody_waits_holds_up_no_other_user_and_no_other_service()
     }
 }
 
-/// What clients do that asks for memory, and leave.
+/// Runs clients that allocate memory, and disconnect.
 fn demand(stage: &TestBed, round: usize) {
     thread::scope(|scope| {
         for number in 0..12 {
@@ -100,7 +100,7 @@ fn memory_does_not_grow_by_what_clients_did_that_are_gone() {
             thread::sleep(Duration::from_millis(300));
             stage.balancer.memory_kb()
         };
-        // By then the pool has as many statements and buffers as it keeps.
+        // By then the pool has its maximum of statements and buffers.
         let early_kb = rounds(0, 16);
         let late_kb = rounds(16, 36);
         let grown_kb = late_kb.saturating_sub(early_kb);
@@ -116,7 +116,7 @@ fn a_client_that_does_not_read_its_answer_costs_little_memory() {
         let before_kb = stage.balancer.memory_kb();
         let mut slow: Vec<Client> = (0..3).map(|_| stage.client()).collect();
         for client in &mut slow {
-            // 100 MB, of which nobody reads anything.
+            // 100 MB, none of which is read.
             client.query_later("select repeat('x', 10000) from seq_1_to_10000");
         }
         thread::sleep(Duration::from_secs(1));
@@ -149,7 +149,7 @@ fn in_session_mode_a_client_keeps_its_connection_until_it_leaves() {
                 "{io}"
             );
         }
-        // There is no third connection, which is no reason to end anybody.
+        // There is no third connection, which is no reason to end any client.
         let mut third = stage.client();
         let told = third.refusal("select 1");
         assert!(told.contains("wait_ms"), "{io}: {told}");
@@ -159,7 +159,7 @@ fn in_session_mode_a_client_keeps_its_connection_until_it_leaves() {
     }
 }
 
-/// TO SEE THIS RED: put settings in place only where the connection is another one.
+/// TO SEE THIS RED: restore settings only on another connection.
 #[test]
 fn in_session_mode_a_reset_goes_back_to_the_client_s_own_character_set() {
     let setup = Setup {
@@ -180,7 +180,7 @@ fn in_session_mode_a_reset_goes_back_to_the_client_s_own_character_set() {
     });
 }
 
-/// TO SEE THIS RED: have nobody's collation at the server be that of the client before.
+/// TO SEE THIS RED: leave the previous client's collation on the server connection.
 #[test]
 fn a_collation_that_a_login_names_by_its_number_is_that_of_its_client() {
     let shown = "select @@character_set_client, @@character_set_results, @@collation_connection";
@@ -198,13 +198,13 @@ fn a_collation_that_a_login_names_by_its_number_is_that_of_its_client() {
     });
 }
 
-/// Connections of the pools' user at the server.
+/// Returns the connections of the pools' user at the server.
 fn at_server() -> Vec<String> {
     let ids = sql("select id from information_schema.processlist where user = 'bare' order by id");
     ids.split_whitespace().map(str::to_owned).collect()
 }
 
-/// TO SEE THIS RED: take the next idle connection, and the next, as long as there is one.
+/// TO SEE THIS RED: take one idle connection after another, as long as there is one.
 #[test]
 fn a_client_in_no_schema_costs_its_user_no_more_than_one_idle_connection() {
     sql("drop user if exists bare@'127.0.0.1'");

@@ -1,5 +1,4 @@
-//! Conversations by chance: what the server answers to a client of its own, it answers to one of a
-//! pool, packet by packet.
+//! Tests random conversations: the pool answers like a direct connection, packet by packet.
 
 use evenkeel_lab::Server;
 
@@ -8,7 +7,7 @@ use super::stage::{Setup, TestBed, shared};
 use crate::harness::DRIVERS;
 use crate::harness::rng::TestRng;
 
-/// Conversations per driver, and what each consists of.
+/// Number of conversations per driver, and of steps in each.
 const CONVERSATIONS: u64 = 40;
 const STEPS: u64 = 60;
 
@@ -70,7 +69,7 @@ const PREPARED: [&str; 8] = [
     "select a from (select 1 as a union select 2 union select 3 union select 4) as four",
 ];
 
-/// One step of a client; the same for the same dice.
+/// Runs one step of a client, which depends only on the random numbers.
 fn step(
     client: &mut Client,
     texts: &[&str],
@@ -152,7 +151,7 @@ fn converse(server: &Server, texts: &[&str], io: &str) {
     }
 }
 
-/// Both insert into one table, so that each gets other numbers.
+/// Removes ids: both insert into one table, and get different numbers.
 fn without_ids(lines: &[String]) -> Vec<String> {
     let without = lines.iter().map(|line| match line.split_once(" id=") {
         Some((before, after)) => {

@@ -1,4 +1,4 @@
-//! The binary log, as replicas read it.
+//! Tests of the binary log, as replicas read it.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ fn a_replica_follows_its_primary_through_a_pool() {
         let position = server.sql("show master status").unwrap();
         let mut words = position.split_whitespace();
         let (file, at) = (words.next().unwrap(), words.next().unwrap());
-        // Replicas of 11.4 and later want TLS, which is not offered here.
+        // Replicas from 11.4 on require TLS, which is not offered here.
         replica
             .sql(&format!(
                 "reset master; change master to master_host = '127.0.0.1', master_port = {}, \
@@ -50,8 +50,8 @@ fn a_replica_follows_its_primary_through_a_pool() {
     }
 }
 
-/// How many events a log has, by a client that wants no more than what is there
-/// (BINLOG_DUMP_NON_BLOCK), without being registered as a replica; and what ends them.
+/// Returns the number of events in a log, and the packet at their end. The client reads only
+/// existing events (BINLOG_DUMP_NON_BLOCK), without registering as a replica.
 fn read_log(address: SocketAddr, file: &str) -> (usize, u8) {
     let login = Login {
         user: "replica",
@@ -77,7 +77,7 @@ fn read_log(address: SocketAddr, file: &str) -> (usize, u8) {
     }
 }
 
-/// TO SEE THIS RED: take the EOF behind the last event for an OK.
+/// TO SEE THIS RED: treat the EOF after the last event as an OK.
 #[test]
 fn a_log_is_read_to_its_end_as_at_the_server() {
     for io in DRIVERS {

@@ -1,4 +1,5 @@
-//! What routines do to their session stays with their client, whatever the server tells of it.
+//! Tests that session state set by routines stays with its client, whether or not the server
+//! reports it.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -11,7 +12,7 @@ use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared};
 use crate::harness::DRIVERS;
 
-/// Which a service has read before its first client comes.
+/// Functions that a service has read before its first client connects.
 const FUNCTIONS: [&str; 6] = [
     "drop function if exists sets_length",
     "drop function if exists sets_and_fails",
@@ -31,17 +32,17 @@ fn make_functions(server: &Server) {
     FUNCTIONS.iter().for_each(|text| direct.run(text));
 }
 
-/// Results end in an EOF, which tells nothing, and in an OK.
+/// Results end in an EOF, which reports nothing, or in an OK.
 const ENDINGS: [Capabilities; 2] = [USUAL.without(Capabilities::DEPRECATE_EOF), USUAL];
 
-/// TO SEE THIS RED: take an EOF for an OK that tells of nothing.
+/// TO SEE THIS RED: treat an EOF as an OK without session changes.
 #[test]
 fn variables_that_a_function_sets_stay_with_its_client_however_its_results_end() {
     make_functions(shared());
     functions_set_variables(shared());
 }
 
-/// MySQL tells in its next OK, whosever that is, what an EOF has not told.
+/// MySQL reports changes omitted by an EOF in its next OK, whichever client receives it.
 #[test]
 fn they_do_so_at_mysql() {
     if let Some(why) = rootfs::missing_program("mysqld") {
@@ -117,7 +118,7 @@ fn a_clock_that_a_function_sets_is_its_client_s_own() {
     }
 }
 
-/// TO SEE THIS RED: look for no locks in bodies.
+/// TO SEE THIS RED: ignore locks in bodies.
 #[test]
 fn a_procedure_that_locks_all_tables_binds_its_client() {
     let (_lab, server) = own();
@@ -141,7 +142,7 @@ fn a_procedure_that_locks_all_tables_binds_its_client() {
     }
 }
 
-/// TO SEE THIS RED: look for variables in the text of a CALL only.
+/// TO SEE THIS RED: search for variables in the text of a CALL only.
 #[test]
 fn what_a_procedure_gives_a_variable_by_using_is_its_client_s_own() {
     let (_lab, server) = own();
@@ -170,9 +171,9 @@ fn what_a_procedure_gives_a_variable_by_using_is_its_client_s_own() {
     }
 }
 
-/// The OK to a CALL tells of each commit in it, where others commit between them.
+/// The OK to a CALL reports each commit in it if others commit between them.
 ///
-/// TO SEE THIS RED: hold no more of an OK than 16 KiB.
+/// TO SEE THIS RED: buffer no more of an OK than 16 KiB.
 #[test]
 fn a_call_that_commits_very_often_is_answered() {
     if let Some(why) = rootfs::missing_program("mysqld") {
@@ -210,13 +211,13 @@ fn a_call_that_commits_very_often_is_answered() {
     }
 }
 
-/// In quotes the name of a function means the server's own, too.
+/// A quoted function name may also mean a built-in function.
 const QUOTED: [&str; 2] = [
     "drop function if exists locks_quoted",
     "create function locks_quoted() returns int reads sql data return `get_lock`('quoted', 0)",
 ];
 
-/// TO SEE THIS RED: look for functions of the server's own without quotes only.
+/// TO SEE THIS RED: search for built-in functions without quotes only.
 #[test]
 fn what_functions_do_whose_names_are_in_quotes_is_their_client_s_own() {
     quoted_names_are_seen(shared());
@@ -240,7 +241,7 @@ fn quoted_names_are_seen(server: &Server) {
     same_as_at(server, ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
         let mut heard = client.all(&["select locks_quoted()"]);
-        // It comes to its turn when the one who holds the lock has gone.
+        // The query runs after the client that holds the lock has disconnected.
         other.query_later("do sleep(0.2); select is_free_lock('quoted')");
         thread::sleep(Duration::from_millis(100));
         client.quit();

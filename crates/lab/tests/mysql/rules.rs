@@ -1,4 +1,4 @@
-//! Ordered rules: what they refuse, how long they let things run, and where they send reads.
+//! Tests of ordered rules: rejections, time limits, and routing of reads.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use super::stage::{ONE, Setup, TestBed, config, shared, sql};
 use crate::harness::cluster::service_toml;
 use crate::harness::{DRIVERS, LIMIT, engine, service};
 
-/// What a client is told of a rule's statements.
+/// Returns the error that a client receives for a rule's statements.
 fn told(rule: &str, words: &str) -> String {
     format!("error 1148 42000 rejected by rule \"{rule}\": {words}")
 }
 
-/// How often a rule has fitted.
+/// Returns how often a rule has matched.
 fn hits(status: &Json, rule: &str) -> u64 {
     let rules = status["database"]["rules"].as_array().unwrap().iter();
     let mut rules = rules.filter(|one| one["name"] == rule);
@@ -77,7 +77,7 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
         assert_eq!(hits(&status, "orders"), 6, "{io}: {status}");
         assert_eq!(hits(&status, "others"), 0, "{io}: {status}");
         assert!(hits(&status, "tried") > 0, "{io}: {status}");
-        // Conditions are of where the session is.
+        // Conditions apply to the session's current schema.
         client.init_db("other");
         assert_eq!(client.query("select 1"), [told("schema", "not here")]);
         client.init_db("sbtest");
@@ -108,7 +108,7 @@ fn a_digest_is_met_by_every_text_that_differs_in_literals_only() {
     };
     let told_of = explained("select 'x', 1");
     assert_eq!(told_of["normalized"], "select ?");
-    // A part of the text for servers of this kind alone.
+    // A part of the text is for servers of this kind only.
     let versioned = explained("select 1 /*M!100100 from dual */");
     assert_eq!(versioned["normalized"], "select ? from dual");
     let rule = |name: &str, told_of: &Json| {
@@ -142,7 +142,7 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
             let told = client.query(text);
             assert!(begun.elapsed() < LIMIT / 2, "{io}: {text} {told:?}");
         }
-        // It is looked at twice a second.
+        // The limit is checked twice a second.
         let begun = Instant::now();
         assert_eq!(client.value("select sleep(2.5) /* long */"), "0", "{io}");
         assert!(begun.elapsed() > Duration::from_secs(2), "{io}");
@@ -185,7 +185,7 @@ fn a_reload_replaces_the_rules_of_those_who_are_there_and_keeps_the_hits() {
     }
 }
 
-/// TO SEE THIS RED: leave at the server what was sent for an execution that is refused.
+/// TO SEE THIS RED: keep data on the server that was sent for a refused execution.
 #[test]
 fn what_was_sent_ahead_of_an_execution_that_a_rule_refuses_is_gone_with_it() {
     let rules = "[[service.rule]]\nname = 'tried'\nmatch = '^select'\nreject = 'now'\n";
@@ -205,7 +205,7 @@ fn what_was_sent_ahead_of_an_execution_that_a_rule_refuses_is_gone_with_it() {
     }
 }
 
-/// Clients of MariaDB do not wait for a statement's number before they execute it.
+/// Clients of MariaDB execute a statement before they know its number.
 #[test]
 fn what_is_executed_behind_a_refused_prepare_is_not_the_statement_before_it() {
     const LAST: u32 = u32::MAX;
@@ -243,7 +243,7 @@ fn explains_rules(stage: &split::TestBed, report: &str) {
     );
 }
 
-/// What `explain` says of a rule that is tried on a report.
+/// Returns the output of `explain` for a report under this rule.
 fn tried(stage: &split::TestBed, rule: &str) -> Json {
     let sql = "select here() /* report */";
     let args = ["explain", "--json", "--rule", rule, sql];
@@ -290,7 +290,8 @@ fn reads_go_where_a_rule_says_and_nothing_else_does() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 3, "the primary and both replicas: {seen:?}");
-    // What writes or locks stays, whoever vouches for it; so does what nobody vouches for.
+    // Writing and locking statements stay on the primary, even if declared safe; so do undeclared
+    // ones.
     for text in [
         "select here() from counters where id = 1 for update /* vouched */",
         "select here(), @pinned := 1",
@@ -300,7 +301,8 @@ fn reads_go_where_a_rule_says_and_nothing_else_does() {
         assert_eq!(at(&mut client, text), primary, "{text}");
         client.reset();
     }
-    // Somebody vouches for functions, rightly or not: a replica that refuses one has the last word.
+    // The rule declares functions safe, rightly or not: if a replica refuses one, its answer is
+    // final.
     assert_eq!(
         client.value("select here(), bump(1, 6) /* vouched */"),
         format!("{primary}|6")
@@ -308,7 +310,7 @@ fn reads_go_where_a_rule_says_and_nothing_else_does() {
     assert_eq!(at(&mut stage.client(), "select claims()"), primary);
     let there = at(&mut stage.client(), "select claims() /* vouched */");
     assert_ne!(there, primary);
-    // A transaction comes before rules.
+    // Transactions have precedence over rules.
     let mut client = stage.client();
     client.run("begin");
     assert_eq!(at(&mut client, "select here() /* report */"), primary);

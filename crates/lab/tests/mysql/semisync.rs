@@ -1,4 +1,4 @@
-//! Semi-synchronous replication of MariaDB: a commit waits until a replica has it.
+//! Tests of MariaDB's semi-synchronous replication: a commit waits until a replica has it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,8 @@ const CLIENTS: &str = "select variable_value from information_schema.global_stat
 const REPLICA: &str = "set global rpl_semi_sync_slave_enabled = 1; \
     stop slave io_thread; start slave io_thread";
 
-/// Every server can be the primary of the other two; nobody gives up waiting for a replica.
+/// Creates servers that can each be the primary of the other two, and that never stop waiting for a
+/// replica.
 fn stage() -> TestBed {
     let stage = TestBed::of_mariadb("auto", "");
     for server in &stage.scene.servers {
@@ -41,7 +42,7 @@ fn follow(replica: &Server) {
     replica.sql(REPLICA).unwrap();
 }
 
-/// Writes rows until it is over, and notes those that were acknowledged.
+/// Writes rows until the end, and returns those that were acknowledged.
 fn write(stage: &TestBed, ids: &AtomicU64, is_over: &AtomicBool) -> Vec<u64> {
     let (mut client, mut acknowledged) = (stage.client(), Vec::new());
     while !is_over.load(Relaxed) {
@@ -71,7 +72,7 @@ fn a_failover_loses_nothing_that_was_acknowledged() {
         thread::sleep(Duration::from_secs(1));
         let died_at = ids.load(Relaxed);
         let (old, replicas) = (stage.primary(), stage.replicas());
-        // What it acknowledged now would be nowhere else.
+        // A row that it acknowledged now would exist on no other server.
         for replica in &replicas {
             replica.sql("stop slave io_thread").unwrap();
         }

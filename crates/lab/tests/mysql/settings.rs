@@ -1,4 +1,4 @@
-//! Settings follow their client, and nobody else.
+//! Tests that settings follow their client, and affect no other.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::client::{Client, Login, Value};
 use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared, sql};
 use crate::harness::DRIVERS;
 
-/// What clients set, and three values that differ.
+/// Settings of clients, each with three different values.
 const SETTINGS: [(&str, [&str; 3]); 17] = [
     (
         "sql_mode",
@@ -67,7 +67,7 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
                 assert_eq!(client.query(&show), server.query(&show), "{io} {name}");
             }
         }
-        // None is left to who comes next.
+        // No setting remains for the next client.
         let (mut stranger, mut direct) = (stage.client(), Client::connect(shared().address));
         for (name, _) in SETTINGS {
             let show = format!("select @@session.{name}");
@@ -105,7 +105,7 @@ fn user_variables_of_literals_follow_their_client_and_bind_it_to_nothing() {
     }
 }
 
-/// TO SEE THIS RED: write an empty string, or an empty mode, as two quotes; take two quotes for an
+/// TO SEE THIS RED: write an empty string, or an empty mode, as two quotes; take two quotes as an
 /// empty string in every mode.
 #[test]
 fn a_client_for_whom_an_empty_string_is_null_disturbs_no_other() {
@@ -185,10 +185,10 @@ fn the_schema_goes_with_its_client() {
     });
 }
 
-/// A reset leaves a connection of MySQL in its schema, and takes the character set of that away, by
-/// which LOAD DATA reads.
+/// A reset leaves a MySQL connection in its schema, but drops the schema's character set, by which
+/// LOAD DATA reads.
 ///
-/// TO SEE THIS RED: take a schema that is there after a reset for in place.
+/// TO SEE THIS RED: consider a schema restored if it is there after a reset.
 #[test]
 fn the_character_set_of_a_schema_is_there_after_a_reset() {
     if let Some(why) = rootfs::missing_program("mysqld") {
@@ -265,10 +265,10 @@ fn statements_do_to_settings_what_they_do_at_the_server() {
         let is_hidden = |step: &str| is_11 && step == "set character set default";
         let mut heard = Vec::new();
         for step in steps.into_iter().filter(|step| !is_hidden(step)) {
-            // Shown when it fails.
+            // Shown on failure.
             println!("{step}");
             heard.extend(client.all(&[step]));
-            // The other one waits for the connection.
+            // The other client waits for the connection.
             if !step.contains("autocommit = 0") {
                 other.run("set time_zone = '-07:00', sql_mode = 'ANSI', names utf8mb3");
                 other.run("set @a = 'other', @b = 'other', wait_timeout = 99");
@@ -356,7 +356,7 @@ fn a_wait_timeout_of_the_client_s_own_holds_for_it_alone_wherever_it_is() {
             client.run("set wait_timeout = 1");
             assert_eq!(client.value("select @@wait_timeout"), "1", "{io}");
         }
-        // In a transaction it is the server that ends it; one that says something stays.
+        // In a transaction the server's limit ends it; an active client stays.
         hasty[1].run("begin");
         busy.run("set wait_timeout = 2");
         for _ in 0..7 {
@@ -373,7 +373,7 @@ fn a_wait_timeout_of_the_client_s_own_holds_for_it_alone_wherever_it_is() {
     }
 }
 
-/// It is not done again for a connection that was reset for the next client.
+/// The server does not repeat it for a connection that was reset for the next client.
 #[test]
 fn what_init_connect_sets_is_so_for_every_client() {
     let (_lab, server) = own();
@@ -389,7 +389,7 @@ fn what_init_connect_sets_is_so_for_every_client() {
             let mut client = stage.client();
             assert_eq!(client.value(shown), "+03:30|77", "{io} {round}");
             client.run("set time_zone = '-01:00'");
-            // A connection with such things is reset before the next client gets it.
+            // A connection with such state is reset before the next client receives it.
             client.run("create temporary table gone (a int)");
             client.run("select @left := 1");
             client.quit();
@@ -398,7 +398,7 @@ fn what_init_connect_sets_is_so_for_every_client() {
     }
 }
 
-/// TO SEE THIS RED: ask the server.
+/// TO SEE THIS RED: query the server.
 #[test]
 fn the_position_of_the_last_write_is_the_client_s_own() {
     sql("create or replace table sbtest.positions (a int)");
@@ -419,7 +419,7 @@ fn the_position_of_the_last_write_is_the_client_s_own() {
     }
 }
 
-/// Client libraries write the strings of their first statement already as the status says.
+/// Client libraries escape the strings of their first statement as the status requires.
 #[test]
 fn how_strings_are_read_is_told_from_the_greeting_on() {
     let (_lab, server) = own();
@@ -435,9 +435,10 @@ fn how_strings_are_read_is_told_from_the_greeting_on() {
     });
 }
 
-/// Whoever may not set them may set them to DEFAULT, and call what its owner may.
+/// A user without the right to set them may set them to DEFAULT, and call a procedure that its
+/// owner may run.
 ///
-/// TO SEE THIS RED: follow them by the server's word.
+/// TO SEE THIS RED: restore them as the server reports them.
 #[test]
 fn variables_that_not_everybody_may_set_are_not_set_for_who_may_not() {
     sql("create or replace procedure sbtest.in_domain(d int) set session gtid_domain_id = d");
@@ -461,7 +462,7 @@ fn variables_that_not_everybody_may_set_are_not_set_for_who_may_not() {
         for name in defaults {
             let own = format!("set session {name} = default");
             heard.extend(clients[0].all(&[&own, "set gtid_domain_id = 5"]));
-            // The connection that it had goes to another one.
+            // Its previous connection is assigned to another client.
             for client in clients.iter_mut().rev() {
                 client.run("begin");
             }

@@ -1,5 +1,5 @@
-//! `caching_sha2_password` towards clients: the whole password once, encrypted with our key or by
-//! TLS, and a proof from then on.
+//! Tests of `caching_sha2_password` towards clients: first the whole password, encrypted with
+//! Evenkeel's key or by TLS, then a proof.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use super::stage::{ONE, Setup, TestBed, config, own_mysql, shared};
 use crate::harness::certificates::write_private;
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
-/// Of `pa ss`, as MySQL 9 stores it, in hex.
+/// Hash of `pa ss` as MySQL 9 stores it, in hex.
 const STORED: &str = "0x24412430304124775D583F3D715C3E082A7C234B4F01301B28713E\
     77357476692E7072705673694D452E574B5858536C6443414C5A5A31734E6D437544577567354178743737";
 
@@ -67,12 +67,12 @@ fn a_password_comes_whole_once_and_is_proved_from_then_on() {
     }
 }
 
-/// A user of its own.
+/// Creates a user.
 const APP: &str = "\
     CREATE USER app@'127.0.0.1' IDENTIFIED BY 'first';\
     GRANT ALL ON sbtest.* TO app@'127.0.0.1';";
 
-/// Who asks for roles and accounts, and a user of its own.
+/// Creates the account that queries roles and accounts, and a user.
 const ACCOUNTS: &str = "\
     CREATE USER evenkeel@'127.0.0.1' IDENTIFIED BY 'evenkeel';\
     GRANT REPLICATION CLIENT ON *.* TO evenkeel@'127.0.0.1';\
@@ -108,7 +108,7 @@ fn users_of_mysql_log_in_by_their_own_accounts_even_when_the_server_has_forgotte
     let mut client = enter("first").unwrap();
     assert_eq!(client.value("select current_user()"), "app@127.0.0.1");
     refused("wrong", "1045");
-    // What the server knew of passwords is gone; the client proves its own as before.
+    // The server's password cache is lost; the client proves its password as before.
     server.stop().unwrap();
     server.start().unwrap();
     let again = || Ok(enter("first").ok());
@@ -209,7 +209,7 @@ fn every_server_sees_a_password_at_its_first_login_so_that_a_promotion_finds_it_
     let seen = || Ok((visits(replica) != "0").then_some(()));
     eventually(LIMIT, "the replica to see the password", seen).unwrap();
     let before = visits(replica);
-    // Those that prove it from now on are nothing new.
+    // Later proofs are not counted as new logins.
     for _ in 0..5 {
         drop(Client::with(address, &login));
     }
@@ -233,7 +233,7 @@ fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
         ..Login::default()
     };
     let address = stage.address;
-    // Our key takes a moment to be made.
+    // Generating the key takes a moment.
     let first = || Ok(Client::enter(address, &login("pa ss")).ok());
     eventually(LIMIT, "a first session", first).unwrap();
     let begun = Instant::now();
@@ -255,14 +255,14 @@ fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
     let late = told.iter().filter(|one| one.starts_with("error 1159 "));
     let (denied, late) = (denied.count(), late.count());
     assert_eq!(denied + late, 60, "{told:?}");
-    // Twenty at once and ten a second.
+    // Twenty immediately, and ten a second.
     let most = 21 + begun.elapsed().as_millis() as usize / 100;
     assert!((1..=most).contains(&denied), "{denied} of at most {most}");
 }
 
-/// MySQL's servers have them since 8.0.23, MariaDB's have none.
+/// MySQL servers support them since 8.0.23, MariaDB's do not.
 ///
-/// TO SEE THIS RED: pass them on.
+/// TO SEE THIS RED: forward them.
 #[test]
 fn who_was_promised_query_attributes_runs_nothing_on_a_server_that_does_not_know_them() {
     if let Some(why) = rootfs::missing_program("mysqld") {

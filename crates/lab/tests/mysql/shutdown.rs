@@ -1,4 +1,4 @@
-//! A primary that is shut down in the middle of a write.
+//! Tests a primary that is shut down during a write.
 
 use std::thread;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use super::client::{Client, Login};
 use super::stage::{MYSQL_ACCOUNTS, Setup, config};
 use crate::harness::{LIMIT, loopback};
 
-/// MySQL says 1053 to who is in the middle of a statement, too, and MyISAM takes nothing back.
+/// MySQL returns 1053 during a statement, too, and MyISAM rolls nothing back.
 ///
-/// TO SEE THIS RED: take that for word that nothing was run.
+/// TO SEE THIS RED: treat it as proof that nothing was executed.
 #[test]
 fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
     if let Some(why) = rootfs::missing_program("mysqld") {
@@ -45,7 +45,7 @@ fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
     primary.stop().unwrap();
     let told = client.reply();
     assert!(told[0].starts_with("error 1053 "), "{told:?}");
-    // Where it would be run again is what it has done already.
+    // A retry would find the rows that the statement has already changed.
     let done = "select count(*) from sbtest.slow where x = 1";
     assert_ne!(replica.sql(done).unwrap(), "0");
 }

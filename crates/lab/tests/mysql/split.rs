@@ -1,5 +1,5 @@
-//! A primary with two replicas: reads go to the replicas that have what they must see, writes to
-//! the primary, whichever that is.
+//! Tests of a primary with two replicas: reads go to replicas with the required data, writes to the
+//! current primary.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use super::client::{Client, Login, Value};
 pub(crate) use crate::harness::cluster::TestBed;
 use crate::harness::{DRIVERS, LIMIT, engine, loopback, wait_until};
 
-/// What a statement that wants to know asks for; `@@port` itself is asked of the primary.
+/// Query for the server that answers; a query of `@@port` itself would go to the primary.
 const WHERE: &str = "select here()";
 
 impl TestBed {
-    /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
+    /// Routes reads to replicas only, unless `further` lines of `[service.split]` differ.
     pub(crate) fn of_mariadb(io: &str, further: &str) -> TestBed {
         TestBed::of(ClusterKind::Mariadb, io, further)
     }
@@ -44,7 +44,7 @@ impl TestBed {
         self.primary().address.port().to_string()
     }
 
-    /// A client that came before functions were known is bound by calling one.
+    /// Waits until the functions are known: a call by an earlier client would pin it.
     fn wait_split(&self) {
         let primary = self.port_of_primary();
         self.wait("a read at a replica", || {
@@ -53,7 +53,7 @@ impl TestBed {
     }
 }
 
-/// What the tests need, before anybody looks at it.
+/// Creates the objects of the tests, before the balancer starts.
 fn prepare(scene: &Scenario) {
     for server in &scene.servers {
         let trust = "SET GLOBAL log_bin_trust_function_creators = 1";
@@ -66,7 +66,7 @@ fn prepare(scene: &Scenario) {
     scene.wait_caught_up().unwrap();
 }
 
-/// As the superuser.
+/// Rights that the superuser grants.
 const RIGHTS: &str = "\
     GRANT SHOW VIEW, TRIGGER ON *.* TO monitor@'127.0.0.1';\
     GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1'";
@@ -130,7 +130,7 @@ fn each_statement_runs_where_it_belongs() {
     assert_eq!(client.value(&named), primary);
 }
 
-/// A locking read, which a replica would lock at silently.
+/// A locking read, which a replica would execute silently.
 const LOCKING: &str = "select here() from counters where id = 1 for update";
 
 #[test]
@@ -155,7 +155,7 @@ fn no_transaction_that_may_write_begins_at_a_replica() {
     assert_eq!(client.value(LOCKING), primary, "behind a cursor");
 }
 
-/// A lock by name is taken at one server, where nobody at another knows of it.
+/// Statements that take a named lock, which exists on one server only.
 const NAMED: [&str; 6] = [
     "prepare locker from 'select get_lock(''job'', 0)'",
     "select get_lock('job', 0)",
@@ -165,7 +165,7 @@ const NAMED: [&str; 6] = [
     "select locks()",
 ];
 
-/// TO SEE THIS RED: let what is READ ONLY lock by name.
+/// TO SEE THIS RED: allow named locks in READ ONLY transactions.
 #[test]
 fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there() {
     let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
@@ -175,7 +175,7 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
     client.run("start transaction read only");
     assert_ne!(client.value(WHERE), primary);
     client.open("rows", &[]);
-    // It cannot write, and the server says so itself.
+    // A replica cannot write, and returns its own error.
     for text in [LOCKING, "update counters set v = 1 where id = 1"] {
         let told = client.refusal(text);
         assert!(
@@ -183,7 +183,7 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
             "{text}: {told}"
         );
     }
-    // That is an own lock at each server, READ ONLY or not.
+    // Each server would have its own lock, READ ONLY or not.
     for text in NAMED {
         let told = client.refusal(text);
         assert!(told.starts_with("1290 "), "{text}: {told}");
@@ -205,7 +205,7 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
     assert_eq!(client.value(LOCKING), primary);
 }
 
-/// TO SEE THIS RED: let go of a replica for whatever is more than a read.
+/// TO SEE THIS RED: leave a replica for any statement other than a read.
 #[test]
 fn what_is_asked_of_a_read_at_a_replica_is_asked_there() {
     let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
@@ -225,7 +225,7 @@ fn what_is_asked_of_a_read_at_a_replica_is_asked_there() {
         assert_ne!(client.value(warning).split('|').next(), Some(&*primary));
         assert_eq!(client.value("select @@warning_count"), "1");
     }
-    // Whoever has asked once is kept where the next statement ran.
+    // After the first such query, a client stays where its last statement ran.
     client.value("select row_count()");
     assert_ne!(
         client.value("select here() from counters where id = 1"),
@@ -235,7 +235,7 @@ fn what_is_asked_of_a_read_at_a_replica_is_asked_there() {
     assert_eq!(client.value(LOCKING), primary, "it is bound to nothing");
 }
 
-/// Each sets counter `$id` to `$v`.
+/// Statements that each set counter `$id` to `$v`.
 const WRITES: [&str; 6] = [
     "update counters set v = $v where id = $id",
     "begin; update counters set v = $v where id = $id; commit",
@@ -259,7 +259,7 @@ fn write(client: &mut Client, id: usize, v: i64, round: usize) {
     client.run(&text.replace("$v", &v.to_string()));
 }
 
-/// Writes and reads in turn; how many reads were at the primary, and elsewhere.
+/// Writes and reads alternately; returns the number of reads at the primary, and elsewhere.
 pub(crate) fn write_and_read(stage: &TestBed, rounds: usize, sessions: usize) -> (usize, usize) {
     let primary = &stage.port_of_primary();
     let counts: Vec<(usize, usize)> = thread::scope(|scope| {
@@ -300,7 +300,7 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
         let replicas = stage.replicas();
         write_and_read(&stage, 100, 4);
         stage.wait_split();
-        // One does not get on at all, the other one late.
+        // One replica has stopped, the other lags.
         replicas[0].stop_replication().unwrap();
         replicas[1].lag(Duration::from_secs(1)).unwrap();
         let (here, _) = write_and_read(&stage, 60, 4);
@@ -312,7 +312,7 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
     }
 }
 
-/// TO SEE THIS RED: take the position that one of its statements was told for that of all.
+/// TO SEE THIS RED: take the position reported for one of its statements as that of all.
 #[test]
 fn a_session_reads_what_a_text_committed_that_failed_then() {
     let stage = TestBed::of_mariadb("auto", "");
@@ -378,9 +378,9 @@ fn with_global_consistency_a_session_reads_what_another_wrote() {
     stage.replicas()[0].start_replication().unwrap();
 }
 
-/// Schemas that are not replicated are the same for good as others are for a moment.
+/// Schemas that are not replicated lack permanently what others lack temporarily.
 ///
-/// TO SEE THIS RED: tell the client what a replica refuses of ours.
+/// TO SEE THIS RED: return a replica's refusal of Evenkeel's own statements to the client.
 #[test]
 fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
     let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
@@ -403,7 +403,7 @@ fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
     stage.wait("its read at a replica again", || {
         client.value(WHERE) != stage.port_of_primary()
     });
-    // What the primary refuses as well is told.
+    // An error that the primary returns as well is returned.
     client.init_db("alone");
     let gone = "set sql_log_bin = 0; drop database alone";
     stage.primary().sql(gone).unwrap();
@@ -413,9 +413,9 @@ fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
     assert!(told.starts_with("1049 "), "{told}");
 }
 
-/// As drivers do whose clients share connections among schemas.
+/// Drivers do that if their clients share connections among schemas.
 ///
-/// TO SEE THIS RED: take COM_INIT_DB for what nobody knows.
+/// TO SEE THIS RED: treat COM_INIT_DB as an unknown command.
 #[test]
 fn who_goes_to_another_schema_while_there_is_no_primary_reads_there() {
     let stage = TestBed::of_mariadb("auto", "[service.pool]\nwait_ms = 30000");
@@ -454,7 +454,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     stage.scene.wait_caught_up().unwrap();
     old.kill().unwrap();
     thread::sleep(Duration::from_millis(200));
-    // Somebody who comes while there is none waits.
+    // A client that connects while there is no primary waits.
     let waited = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             session.run("insert into things values (2, 'waited')");
@@ -467,7 +467,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     let told = cut.query("insert into things values (3, 'never')");
     let is_error = told.last().is_some_and(|line| line.starts_with("error"));
     assert!(is_error || told == ["end"], "{told:?}");
-    // What the next transaction was to be is gone with the connection.
+    // The settings of the next transaction are lost with the connection.
     let told = strict.refusal("start transaction");
     assert!(told.contains("transaction"), "{told}");
     let new = stage.primary();
@@ -478,7 +478,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());
     let ids = "/* evenkeel: primary */ select id from things order by id";
     assert_eq!(stage.client().query(ids)[1..2], ["row 2"]);
-    // The old one returns, and thinks that it is the primary: nobody is sent there.
+    // The old server returns as a second primary: no session is routed there.
     old.start().unwrap();
     let port = new.address.port().to_string();
     for _ in 0..100 {
@@ -490,7 +490,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     stage.wait_whole();
 }
 
-/// No replica has what the session wrote, so its read runs at the primary, which dies under it.
+/// No replica has the session's write, so its read runs at the primary, which dies during it.
 #[test]
 fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_dies() {
     let stage = TestBed::of_mariadb("auto", "");
@@ -518,7 +518,7 @@ fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_
     assert_eq!(row, "2");
 }
 
-/// As drivers do when they have logged in.
+/// Drivers run such queries after the login.
 #[test]
 fn what_only_asked_the_primary_is_asked_of_its_successor() {
     let stage = TestBed::of_mariadb("auto", "");
@@ -549,11 +549,11 @@ fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.run("insert into things values (2, 'waited')"));
         stage.scene.lab.fail_over(&old).unwrap();
-        // Of two that have the same nobody is the primary.
+        // Of two servers with equal data neither is the primary.
         let ahead = "insert into things values (3, 'ahead')";
         Client::connect(stage.primary().address).run(ahead);
         stage.wait_primary(&stage.primary());
-        // It takes writes as before, and what is written there is lost.
+        // It still accepts writes, and they are lost.
         old.thaw().unwrap();
         waiting.join().unwrap();
     });

@@ -1,4 +1,4 @@
-//! A MariaDB server that all tests share, and a pool of their own in front of it.
+//! Starts a MariaDB server that all tests share, and a separate pool for each test.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crate::harness::pool;
 
 pub(crate) use crate::harness::pool::{Setup, TestBed};
 
-/// One connection to the server: what is left on it meets the next client.
+/// One connection to the server: state that remains on it affects the next client.
 pub(crate) const ONE: Setup<'_> = Setup {
     pool: "size = 1",
     service: "",
@@ -23,12 +23,12 @@ impl TestBed {
         TestBed::before(shared(), io, setup)
     }
 
-    /// In front of a server of the test's own.
+    /// Starts a pool in front of a separate server.
     pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> TestBed {
         TestBed::before_as(server, io, setup, &Login::default())
     }
 
-    /// Where that is who may log in.
+    /// Starts a pool in front of a separate server with this login.
     pub(crate) fn before_as(
         server: &Server,
         io: &str,
@@ -50,19 +50,19 @@ pub(crate) fn config(server: &Server, listen: SocketAddr, io: &str, setup: Setup
     pool::config(("mysql", "evenkeel"), server, listen, io, setup)
 }
 
-/// The server of all tests that do it no harm; it ends with the tests.
+/// Returns the server of all tests that do not damage it; it ends with the tests.
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
     let (_, server) = SHARED.get_or_init(own);
     server
 }
 
-/// As its superuser.
+/// Runs statements as its superuser.
 pub(crate) fn sql(text: &str) -> String {
     shared().sql(text).unwrap()
 }
 
-/// A server for one test.
+/// Starts a server for one test.
 pub(crate) fn own() -> (Lab, Server) {
     own_of(MariadbOptions::default())
 }
@@ -75,7 +75,7 @@ pub(crate) fn own_of(options: MariadbOptions) -> (Lab, Server) {
     (lab, server)
 }
 
-/// A MySQL server for one test; see [`evenkeel_lab::rootfs::missing_program`].
+/// Starts a MySQL server for one test; see [`evenkeel_lab::rootfs::missing_program`].
 pub(crate) fn own_mysql(name: &str) -> (Lab, Server) {
     let lab = Lab::new(name).unwrap();
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
@@ -84,7 +84,7 @@ pub(crate) fn own_mysql(name: &str) -> (Lab, Server) {
     (lab, server)
 }
 
-/// The same of MySQL.
+/// Creates MySQL's account that queries roles and accounts.
 pub(crate) const MYSQL_ACCOUNTS: &str = "\
     CREATE USER evenkeel@'127.0.0.1' IDENTIFIED BY 'evenkeel';\
     GRANT REPLICATION CLIENT, SHOW VIEW, TRIGGER, SHOW_ROUTINE ON *.* TO evenkeel@'127.0.0.1';\
@@ -92,7 +92,7 @@ pub(crate) const MYSQL_ACCOUNTS: &str = "\
     GRANT SELECT ON performance_schema.* TO evenkeel@'127.0.0.1';\
     CREATE DATABASE other; GRANT ALL ON other.* TO sbtest@'127.0.0.1';";
 
-/// Who asks for roles and accounts, and a second schema.
+/// Creates the account that queries roles and accounts, and a second schema.
 pub(crate) const ACCOUNTS: &str = "\
     CREATE USER evenkeel@'127.0.0.1' IDENTIFIED BY 'evenkeel';\
     GRANT REPLICATION CLIENT, SLAVE MONITOR, SHOW VIEW, TRIGGER ON *.* TO evenkeel@'127.0.0.1';\
@@ -100,18 +100,18 @@ pub(crate) const ACCOUNTS: &str = "\
     CREATE DATABASE other; GRANT ALL ON other.* TO sbtest@'127.0.0.1';\
     SET GLOBAL max_allowed_packet = 67108864;";
 
-/// What a conversation is like at the server, and that it is the same through each driver.
+/// Checks that a conversation through each driver equals the direct one.
 pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<String>) {
     same_as_at(shared(), setup, talk);
 }
 
-/// The same of a server of the test's own.
+/// Checks that a conversation through each driver equals the direct one, with a separate server.
 pub(crate) fn same_as_at(
     server: &Server,
     setup: Setup<'_>,
     talk: impl Fn(SocketAddr) -> Vec<String>,
 ) {
-    // Once to leave behind what the next ones find too.
+    // A first run leaves the same state behind that later runs find.
     talk(server.address);
     let direct = talk(server.address);
     pool::same_as(&direct, |io| TestBed::before(server, io, setup), talk);

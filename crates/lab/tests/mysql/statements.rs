@@ -1,4 +1,5 @@
-//! Prepared statements, of the protocol and of SQL: each client has its own, wherever they run.
+//! Tests of prepared statements, of the protocol and of SQL: each client has its own, on every
+//! connection.
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,7 @@ fn one_name_of_many_clients_means_each_one_s_own_statement() {
         let mut clients: Vec<Client> = (0..5).map(|_| stage.client()).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.prepare("own", &format!("select 'client {index}', ?"));
-            // All of them have this one.
+            // All of them have this statement.
             client.prepare("shared", "select ? + 1");
         }
         for round in 0..3 {
@@ -102,7 +103,7 @@ fn more_statements_than_a_connection_keeps_still_run() {
             assert_eq!(row[1], format!("row {number}"), "{io}");
             other.run("select 1");
         }
-        // Each is really closed at the server, not merely forgotten.
+        // Each is really closed at the server, not only forgotten.
         let count = "select variable_value from information_schema.global_status \
                      where variable_name = 'Prepared_stmt_count'";
         let count: u64 = super::stage::sql(count).parse().unwrap();
@@ -164,8 +165,8 @@ fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
     }
 }
 
-/// A client that has told the types of its parameters once need not do it again, also where what
-/// told them was refused: for want of a connection, or by a rule.
+/// A client that has sent the types of its parameters need not repeat them, even if that execution
+/// was refused, for want of a connection or by a rule.
 #[test]
 fn types_that_came_with_an_execution_that_was_not_run_are_known_all_the_same() {
     const RULE: &str = "[[service.rule]]\nname = \"no\"\nuser = \"sbtest\"\n\
@@ -320,7 +321,7 @@ fn the_last_insert_id_is_the_client_s_own_in_either_protocol() {
     });
 }
 
-/// Before anybody has asked, nobody is kept on a connection because somebody might.
+/// Before any client has queried an id, no client is kept on a connection for such a query.
 #[test]
 fn inserts_of_clients_that_ask_for_no_id_take_turns_without_a_delay() {
     for io in DRIVERS {
@@ -334,13 +335,13 @@ fn inserts_of_clients_that_ask_for_no_id_take_turns_without_a_delay() {
                 client.run("insert into in_turn values ()");
             }
         }
-        // Each would have to wait for the one before it.
+        // Each would have to wait for its predecessor.
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(6), "{io}: {took:?}");
     }
 }
 
-/// MariaDB's, with the id in a result and not in the OK. TO SEE THIS RED: take a result's end for
+/// MariaDB returns the id in a result and not in the OK. TO SEE THIS RED: treat a result's end as
 /// an OK without an id.
 #[test]
 fn an_insert_that_returns_rows_leaves_its_id_to_its_client_alone() {
@@ -359,7 +360,7 @@ fn an_insert_that_returns_rows_leaves_its_id_to_its_client_alone() {
             heard.extend(other.all(&[LAST_ID]));
             heard.extend(client.all(&[LAST_ID]));
             heard.extend(other.all(&["insert into returned (v) values (2)", "do 1"]));
-            // These give no id: the last one is still the client's.
+            // These assign no id: the last one is still the client's.
             heard.extend(client.all(&["insert ignore into returned (v) values (2) returning id"]));
             heard.extend(client.all(&["delete from returned where v = 2 returning id", LAST_ID]));
             heard.extend(
@@ -373,7 +374,7 @@ fn an_insert_that_returns_rows_leaves_its_id_to_its_client_alone() {
     });
 }
 
-/// On the connection of a client that has inserted, and before anybody has asked for an id.
+/// Runs on the connection of a client that has inserted, before any client has queried an id.
 #[test]
 fn an_insert_that_returns_rows_and_gives_no_id_takes_nobody_else_s() {
     same_as_direct(ONE, |address| {
@@ -388,7 +389,7 @@ fn an_insert_that_returns_rows_and_gives_no_id_takes_nobody_else_s() {
 
 const LAST_ID: &str = "select last_insert_id()";
 
-/// TO SEE THIS RED: read a statement again by the modes of whoever executes it.
+/// TO SEE THIS RED: parse a statement again by the modes of the executing client.
 #[test]
 fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_changes() {
     let trust = "set global log_bin_trust_function_creators = 1";
@@ -406,7 +407,7 @@ fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_chang
         other.run(&format!(
             "create or replace function later_{io}() returns int no sql return 1"
         ));
-        // What has changed is read again once a second.
+        // Changes of the catalog are read once a second.
         std::thread::sleep(Duration::from_millis(2_500));
         let heard = client.execute("lock", &[]);
         assert!(heard.contains(&r"row \|1".to_owned()), "{io}: {heard:?}");
@@ -417,9 +418,9 @@ fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_chang
     }
 }
 
-/// To prepare runs nothing, whatever the statement does.
+/// A prepare executes nothing, whatever the statement does.
 ///
-/// TO SEE THIS RED: take it for a write that may have been run.
+/// TO SEE THIS RED: treat it as a write that may have been executed.
 #[test]
 fn a_write_is_prepared_elsewhere_if_its_server_ends_meanwhile() {
     let (_lab, server) = own();
@@ -445,9 +446,9 @@ fn a_write_is_prepared_elsewhere_if_its_server_ends_meanwhile() {
     }
 }
 
-/// Servers read a string when they prepare its statement.
+/// Servers parse a string when they prepare its statement.
 ///
-/// TO SEE THIS RED: take it for one of the character set in which it is executed.
+/// TO SEE THIS RED: assume the character set of its execution.
 #[test]
 fn a_variable_that_was_prepared_has_the_character_set_of_then() {
     same_as_direct(ONE, |address| {

@@ -1,5 +1,5 @@
-//! Session trackers: Evenkeel has its own on each server connection, and a client reads, sets and
-//! hears its own as if they were there alone.
+//! Tests of session trackers: Evenkeel has its own on each server connection, while a client reads,
+//! sets and receives its own as if alone.
 
 use std::net::SocketAddr;
 
@@ -15,10 +15,10 @@ const TWO: Setup<'_> = Setup {
     ..ONE
 };
 
-/// How results end: with the trackers of an OK, or without any.
+/// Ends of results: with the trackers of an OK, or without any.
 const ENDINGS: [Capabilities; 2] = [USUAL, USUAL.without(Capabilities::DEPRECATE_EOF)];
 
-/// A client that hears what its trackers tell.
+/// Connects a client that receives tracker data.
 fn tracking(address: SocketAddr, ending: Capabilities) -> Client {
     let login = Login {
         capabilities: ending.with(Capabilities::SESSION_TRACK),
@@ -27,7 +27,8 @@ fn tracking(address: SocketAddr, ending: Capabilities) -> Client {
     Client::with(address, &login)
 }
 
-/// Servers tell several variables in the order of a hash, which differs between connections.
+/// Sorts the variables of an OK: servers report them in the order of a hash, which differs between
+/// connections.
 fn in_order(heard: Vec<String>) -> Vec<String> {
     let sort = |line: String| match line.split_once(" [") {
         Some((begin, told)) if line.starts_with("ok ") => {
@@ -40,7 +41,7 @@ fn in_order(heard: Vec<String>) -> Vec<String> {
     heard.into_iter().map(sort).collect()
 }
 
-/// What MariaDB Connector/J says first, and what other drivers and people say in its place.
+/// First statements of MariaDB Connector/J, and alternatives of other drivers and of people.
 const SETS: [&str; 21] = [
     "set sql_mode=CONCAT(@@sql_mode,',STRICT_TRANS_TABLES'),session_track_system_variables = \
      CONCAT(@@global.session_track_system_variables,',tx_isolation'),NAMES utf8mb4",
@@ -70,7 +71,7 @@ const SETS: [&str; 21] = [
     "execute immediate 'set session_track_schema = 0, sql_select_limit = 100'",
 ];
 
-/// What shows them.
+/// Queries that show them.
 const READS: [&str; 6] = [
     "select @@session_track_system_variables, @@session_track_schema, \
      @@session_track_state_change, @@session_track_transaction_info",
@@ -84,12 +85,12 @@ const READS: [&str; 6] = [
      where variable_name = 'SESSION_TRACK_SYSTEM_VARIABLES'",
 ];
 
-/// What the statements above may have set besides.
+/// Query for what the statements above may also have set.
 const OTHERS: &str = "select @@sql_mode, @@time_zone, @@wait_timeout, @@autocommit, \
     @@character_set_client, @@character_set_results, @@collation_connection, @@tx_isolation, \
     @@foreign_key_checks, @@unique_checks, @@max_join_size, @@sql_big_selects, @a";
 
-/// What trackers tell of.
+/// Statements that trackers report.
 const TOLD: [&str; 6] = [
     "set time_zone = '+01:00', sql_mode = 'ANSI'",
     "set names utf8mb4, wait_timeout = 99",
@@ -99,7 +100,7 @@ const TOLD: [&str; 6] = [
     "begin; select 1; commit",
 ];
 
-/// Three clients say it and stay, with two connections for them; then each looks what it has.
+/// Runs the statement in three clients that share two connections; then each reads its values.
 fn three_say(address: SocketAddr, ending: Capabilities, set: &str) -> Vec<String> {
     let mut clients: Vec<Client> = (0..3).map(|_| tracking(address, ending)).collect();
     let mut heard = Vec::new();
@@ -120,7 +121,7 @@ fn three_say(address: SocketAddr, ending: Capabilities, set: &str) -> Vec<String
     heard
 }
 
-/// TO SEE THIS RED: let a SET of trackers bind its client.
+/// TO SEE THIS RED: let a SET of trackers pin its client.
 #[test]
 fn a_client_sets_and_reads_its_own_trackers_and_is_bound_to_nothing() {
     every_set_is_as_direct(shared(), &SETS);
@@ -136,7 +137,7 @@ fn a_client_of_mariadb_11_sets_and_reads_its_own_trackers() {
         version: Some(11),
         ..MariadbOptions::default()
     });
-    // What that tells of all variables goes by other names there (MDEV-31746).
+    // A tracker of all variables reports other names there (MDEV-31746).
     let sets = SETS.into_iter().filter(|set| !set.contains("'*'"));
     every_set_is_as_direct(&server, &sets.collect::<Vec<_>>());
 }
@@ -150,7 +151,7 @@ fn every_set_is_as_direct(server: &Server, sets: &[&str]) {
     }
 }
 
-/// TO SEE THIS RED: leave our trackers where they are when a statement reads them.
+/// TO SEE THIS RED: leave our trackers enabled when a statement reads them.
 #[test]
 fn no_set_binds_its_client_and_each_client_keeps_its_own() {
     for io in DRIVERS {
@@ -176,7 +177,7 @@ fn no_set_binds_its_client_and_each_client_keeps_its_own() {
     }
 }
 
-/// TO SEE THIS RED: take our value for the client's where it is read within a transaction.
+/// TO SEE THIS RED: return our value as the client's when it is read within a transaction.
 #[test]
 fn trackers_are_set_and_read_within_a_transaction_too() {
     for ending in ENDINGS {
@@ -207,7 +208,7 @@ fn trackers_are_set_and_read_within_a_transaction_too() {
     }
 }
 
-/// TO SEE THIS RED: read the trackers of what is prepared when it is prepared.
+/// TO SEE THIS RED: evaluate the trackers of a prepared statement when it is prepared.
 #[test]
 fn prepared_statements_set_and_read_the_trackers_of_who_runs_them() {
     for ending in ENDINGS {
@@ -236,7 +237,7 @@ fn prepared_statements_set_and_read_the_trackers_of_who_runs_them() {
     }
 }
 
-/// What MySQL clients say.
+/// Statements of MySQL clients.
 const MYSQL_SETS: [&str; 9] = [
     "set session_track_system_variables = concat(@@session_track_system_variables, \
      ',transaction_isolation'), names latin1, sql_mode = concat(@@sql_mode, ',ANSI')",
@@ -280,7 +281,7 @@ fn a_client_of_mysql_sets_and_reads_its_own_trackers() {
             for client in &mut clients {
                 heard.extend(client.all(&MYSQL_READS));
                 heard.extend(client.all(&[MYSQL_OTHERS]));
-                // MySQL tells of transactions also whoever has not asked for that.
+                // MySQL reports transactions even to clients that have not requested it.
                 heard.extend(client.all(&TOLD[..5]));
                 heard.extend(stranger.all(&[MYSQL_OTHERS, MYSQL_READS[0]]));
             }
@@ -289,13 +290,13 @@ fn a_client_of_mysql_sets_and_reads_its_own_trackers() {
     });
 }
 
-/// Variables that each connection has a value of its own of.
+/// Variables with a separate value for each connection.
 const OF_EACH: &str = "'gtid_binlog_state', 'last_gtid', 'pseudo_thread_id', 'rand_seed1', \
     'rand_seed2', 'timestamp', 'in_transaction', 'gtid_binlog_pos', 'gtid_current_pos'";
 
-/// Whatever Evenkeel sets for itself, a client reads the server's own.
+/// Evenkeel's own settings are hidden: a client reads the server's values.
 ///
-/// TO SEE THIS RED: switch `innodb_lock_wait_timeout` to 1 with the trackers.
+/// TO SEE THIS RED: set `innodb_lock_wait_timeout` to 1 with the trackers.
 #[test]
 fn a_new_client_reads_of_every_variable_what_it_reads_at_the_server() {
     same_as_direct(ONE, |address| {

@@ -1,5 +1,5 @@
-//! What a trigger leaves in a session is its client's own; and where the account may not see
-//! triggers, the status says so.
+//! Tests that state left by a trigger stays with its client; the status warns if the account may
+//! not see triggers.
 
 use evenkeel_lab::{Server, rootfs};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::client::{Client, Login};
 use super::stage::{Setup, TestBed, config, own, own_mysql, shared};
 use crate::harness::{DRIVERS, wait_until};
 
-/// The second of which is seen by its text alone: no tracker tells of it.
+/// Triggers, the second of which is recognized by its text only: no tracker reports it.
 const TRIGGERS: [&str; 5] = [
     "drop table if exists by_set, by_into",
     "create table by_set (a int)",
@@ -24,7 +24,7 @@ const TWO: Setup<'_> = Setup {
     workers: 2,
 };
 
-/// As the account of that name asks, whose password is its name.
+/// Starts a pool that queries as the account with that name, whose password equals its name.
 fn stage(server: &Server, io: &str, account: &str) -> TestBed {
     let own = "user = \"evenkeel\"\npassword = \"evenkeel\"";
     let other = format!("user = {account:?}\npassword = {account:?}");
@@ -38,7 +38,7 @@ fn problems(stage: &TestBed) -> Value {
     stage.status()["database"]["problems"].clone()
 }
 
-/// Triggers made as the superuser: with a binary log nobody else may.
+/// Creates triggers as the superuser: with a binary log no other account may.
 fn make_triggers(server: &Server) {
     server
         .sql("set global log_bin_trust_function_creators = 1")
@@ -52,14 +52,15 @@ fn what_a_trigger_assigns_stays_with_its_client() {
     let server = shared();
     make_triggers(server);
     for io in DRIVERS {
-        // Also for who comes first: what triggers do is read before.
+        // Applies to the first client too: triggers are read before it connects.
         is_its_client_s(&TestBed::set(io, TWO), io);
     }
 }
 
-/// The server shows what views are made of to who may read them: else they bind as a whole.
+/// The server shows a view's definition to accounts that may read it; otherwise the whole view
+/// pins.
 ///
-/// TO SEE THIS RED: look for a view's own triggers, which it cannot have.
+/// TO SEE THIS RED: search for a view's own triggers, which it cannot have.
 #[test]
 fn what_a_trigger_of_a_view_s_table_assigns_stays_with_its_client() {
     let (_lab, server) = own();
@@ -82,7 +83,7 @@ fn what_a_trigger_of_a_view_s_table_assigns_stays_with_its_client() {
     }
 }
 
-/// TO SEE THIS RED: look at no column's default.
+/// TO SEE THIS RED: ignore defaults of columns.
 #[test]
 fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
     let server = shared();
@@ -122,7 +123,7 @@ fn is_its_client_s_alone(stage: &TestBed, io: &str, table: &str) {
     client.reset();
 }
 
-/// An account that sees everything but triggers, and one that sees these too.
+/// Creates an account that sees everything but triggers, and one that also sees these.
 const ACCOUNTS: &str = "\
     CREATE USER blind@'127.0.0.1' IDENTIFIED BY 'blind';\
     GRANT REPLICATION CLIENT, SHOW VIEW ON *.* TO blind@'127.0.0.1';\
@@ -151,7 +152,7 @@ fn an_account_is_told(server: &Server, io: &str) {
     server
         .sql("grant trigger on other.* to blind@'127.0.0.1'")
         .unwrap();
-    // A change of the catalog has it looked at soon.
+    // A change of the catalog triggers a check soon.
     wait_until(&stage.balancer, "no complaint", || {
         let mut client = stage.client();
         client.run("create or replace view seen as select 1");
@@ -193,7 +194,7 @@ fn mysql_tells_of_triggers_as_mariadb_does() {
     assert_eq!(problems(&stage), Value::Array(Vec::new()));
 }
 
-/// TO SEE THIS RED: complain of every schema, or of a server without tables.
+/// TO SEE THIS RED: warn about every schema, or about a server without tables.
 #[test]
 fn schemas_without_tables_give_no_warning() {
     const SPLIT: Setup<'_> = Setup {

@@ -1,4 +1,4 @@
-//! The types of parameters: those of one client are no other's.
+//! Tests that the parameter types of one client do not affect another's.
 
 use evenkeel_lab::{Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
@@ -11,10 +11,10 @@ const DOUBLE: u8 = 5;
 const LONGLONG: u8 = 8;
 const VAR_STRING: u8 = 253;
 
-/// The number of parameters is there, query attributes among them.
+/// Flag: the number of parameters, including query attributes, is present.
 const COUNTED: u8 = 8;
 
-/// Once; so many parameters, none of them NULL; and what follows that.
+/// Encodes one execution with `count` parameters, none of them NULL, followed by `rest`.
 fn counted(count: u8, rest: &[u8]) -> Vec<u8> {
     let mut parameters = vec![1, 0, 0, 0, count, 0];
     parameters.extend_from_slice(rest);
@@ -60,9 +60,9 @@ fn the_type_of_a_query_attribute_is_no_later_execution_s() {
     }
 }
 
-/// MySQL compares an integer as a DOUBLE once a DOUBLE was given; MariaDB looks anew each time.
+/// MySQL compares an integer as a DOUBLE after a DOUBLE was passed; MariaDB decides each time.
 ///
-/// TO SEE THIS RED: execute what the server has, whoever has executed it before.
+/// TO SEE THIS RED: execute the server's statement, whichever client has executed it before.
 #[test]
 fn an_integer_is_compared_as_one_whatever_another_client_has_given() {
     if let Some(why) = rootfs::missing_program("mysqld") {
@@ -92,7 +92,7 @@ fn an_integer_is_compared_as_one_whatever_another_client_has_given() {
         assert!(heard.starts_with("ok rows=1 "), "{io}: {heard}");
         let heard = remove(&mut other, LONGLONG, number);
         assert!(heard.starts_with("ok rows=1 "), "{io}: {heard}");
-        // Whoever gives the same costs nothing more.
+        // Equal types cost nothing more.
         let before = prepares();
         for client in [&mut third, &mut other] {
             let heard = remove(client, LONGLONG, number);

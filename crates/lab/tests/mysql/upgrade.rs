@@ -1,5 +1,5 @@
-//! An upgrade under clients: who is in stays where it is, who comes goes to the new process, and
-//! KILL finds both.
+//! Tests of an upgrade with clients: connected ones stay, new ones reach the new process, and KILL
+//! finds both.
 
 use std::thread;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::limits::was_ended;
 use super::stage::{ONE, Setup, TestBed, config, shared, sql};
 use crate::harness::{DRIVERS, wait_until};
 
-/// In one microsecond of so many a process that only has idle sessions may use the processor.
+/// Divisor of the processor time that a process with idle sessions may use.
 const IDLE_SHARE: u64 = 4;
 
-/// Sessions of the old process have time.
+/// Sessions of the old process have enough time.
 fn stage(io: &str) -> TestBed {
     let setup = Setup {
         pool: "size = 4",
@@ -44,7 +44,7 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
         running.query_later("select sleep(30) /* of before */");
         thread::sleep(Duration::from_millis(200));
         stage.balancer.upgrade(&[]).unwrap();
-        // Whoever the old process was just taking in is still its own.
+        // A client that the old process has just accepted still belongs to it.
         thread::sleep(Duration::from_millis(200));
         let mut newcomers: Vec<Client> = (0..5).map(|_| stage.client()).collect();
         let olds = [&idle, &busy, &bound, &running].map(|one| one.connection);
@@ -61,7 +61,7 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
         let told = running.reply();
         assert!(was_ended(&told), "{io}: {told:?}");
         assert_eq!(running.value("select 'alive'"), "alive", "{io}");
-        // Another user's are not his, wherever they are.
+        // Another user's sessions are not visible to this user, in either process.
         let login = Login {
             user: "bystander",
             password: "bystander",
@@ -88,7 +88,7 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
     }
 }
 
-/// Both processes, with a query that sleeps.
+/// Checks that both processes are idle during a query that sleeps.
 fn assert_idle(stage: &TestBed, io: &str) {
     let pids = stage.balancer.pids();
     assert_eq!(pids.len(), 2, "{io}");

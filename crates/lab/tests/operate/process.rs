@@ -1,4 +1,4 @@
-//! The process as its parent sees it: signals, exit codes, what it needs and what it leaves.
+//! Tests of the process as its parent sees it: signals, exit codes, requirements and leftovers.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use evenkeel_lab::{balancer, eventually};
 
 use crate::harness::{self, DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, plain};
 
-/// The program started by hand, to see its exit code.
+/// The program started directly, to observe its exit code.
 struct Bare {
     child: Child,
     directory: PathBuf,
@@ -63,7 +63,7 @@ impl Bare {
     }
 }
 
-/// A directory of this test, removed with the process.
+/// Returns a directory of this test, removed with the process.
 fn room(name: &str) -> PathBuf {
     let unique = format!("evenkeel-operate-{name}-{}", std::process::id());
     let directory = std::env::temp_dir().join(unique);
@@ -160,7 +160,7 @@ fn a_service_from_the_command_line_needs_no_file() {
         harness::said(&status)
     );
     bare.signal("INT");
-    // Two that come together are one.
+    // Two simultaneous signals count as one.
     bare.wait_said("shutting down");
     bare.signal("INT");
     assert_eq!(bare.wait().code(), Some(0));
@@ -186,7 +186,8 @@ fn too_few_file_descriptors_are_reported_at_the_start() {
                     rlim_max: 600,
                 };
                 libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-                // Root could raise it again. Others may not, and cannot drop what they have not.
+                // Root could raise the limit again. Other users may not, and cannot drop a
+                // capability that they lack.
                 libc::prctl(libc::PR_CAPBSET_DROP, 24);
                 Ok(())
             });

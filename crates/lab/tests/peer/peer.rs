@@ -1,4 +1,4 @@
-//! Scripted clients and servers on plain sockets: what they send, when they end, how they break.
+//! Provides scripted clients and servers on plain sockets: their data, their ends, their failures.
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
@@ -17,10 +17,10 @@ mod script;
 #[allow(unused_imports, reason = "each test program uses its own part of this")]
 pub(crate) use script::{Scripted, name_of};
 
-/// Nothing here takes longer; whoever waits in vain fails with the name of what he waited for.
+/// Limit for every wait; a timeout fails with the name of the awaited event.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// What a socket is made of.
+/// Kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     V4,
@@ -28,10 +28,10 @@ pub(crate) enum Kind {
     Unix,
 }
 
-/// A server's listening socket; the test accepts when it wants to.
+/// A server's listening socket; the test accepts connections explicitly.
 pub(crate) struct Listening {
     pub(crate) socket: Socket,
-    /// As the configuration names it.
+    /// Address in the notation of the configuration.
     pub(crate) address: String,
     file: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ impl Listening {
         Listening::open(own_address(kind), backlog)
     }
 
-    /// On an address that was free a moment ago.
+    /// Listens on an address that was free a moment ago.
     pub(crate) fn at(address: &str) -> Listening {
         Listening::open(address.to_owned(), 1024)
     }
@@ -71,7 +71,7 @@ impl Listening {
         loop {
             match self.socket.accept() {
                 Ok((socket, _)) => return with_limits(socket),
-                // A process that was stopped for a while and goes on: signal(7).
+                // A process that was stopped and continued: signal(7).
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("no connection to the server: {error}"),
             }
@@ -89,7 +89,7 @@ impl Drop for Listening {
     }
 }
 
-/// A free address of this kind, as the configuration names it.
+/// Returns a free address of this kind, in the notation of the configuration.
 pub(crate) fn own_address(kind: Kind) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     match kind {
@@ -103,7 +103,7 @@ pub(crate) fn own_address(kind: Kind) -> String {
     }
 }
 
-/// Connects to an address as the configuration names it.
+/// Connects to an address in the notation of the configuration.
 pub(crate) fn connect(address: &str) -> Socket {
     try_connect(address).unwrap_or_else(|error| panic!("{address}: {error}"))
 }
@@ -136,7 +136,7 @@ pub(crate) fn connect_from(source: [u8; 4], address: &str) -> Socket {
 fn with_limits(socket: Socket) -> Socket {
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     socket.set_write_timeout(Some(LIMIT)).unwrap();
-    // Small packets leave when they are written; a Unix socket knows no delay.
+    // Small packets are sent immediately; a Unix socket has no such delay.
     let _ = socket.set_tcp_nodelay(true);
     socket
 }
@@ -155,10 +155,10 @@ pub(crate) fn reset(socket: Socket) {
     drop(socket);
 }
 
-/// Closes, with a reset or without; the peer's kernel knows of it before this returns.
+/// Closes with or without a reset; the peer's kernel knows of it before this returns.
 ///
-/// To drop a socket is not enough: a child that another test has just forked holds a copy of it
-/// until it runs its program, and closes all its copies in the order of their numbers.
+/// Dropping a socket is not enough: a child that another test has just forked holds a copy of it
+/// until exec. It closes all its copies in the order of their numbers.
 pub(crate) fn leave(socket: Socket, with_reset: bool) {
     let own = socket.local_addr().unwrap().as_socket().unwrap();
     if with_reset {
@@ -169,7 +169,8 @@ pub(crate) fn leave(socket: Socket, with_reset: bool) {
     until("the peer to know of the end", || !is_connected_to(own));
 }
 
-/// Whether a socket of this machine has a whole connection to the address; IPv4 only.
+/// Returns whether a socket of this machine has an established connection to the address; IPv4
+/// only.
 fn is_connected_to(address: SocketAddr) -> bool {
     const ESTABLISHED: &str = "01";
     let IpAddr::V4(ip) = address.ip() else {
@@ -190,28 +191,28 @@ pub(crate) fn end_sending(socket: &Socket) {
     socket.shutdown(Shutdown::Write).unwrap();
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly `count` bytes.
 pub(crate) fn receive(mut socket: &Socket, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     socket.read_exact(&mut bytes).expect("that many bytes");
     bytes
 }
 
-/// Reads to the end, which must be a clean one.
+/// Reads to the end, which must be clean.
 pub(crate) fn receive_all(mut socket: &Socket) -> Vec<u8> {
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes).expect("a clean end");
     bytes
 }
 
-/// How a connection ended for the one who reads it.
+/// End of a connection as its reader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Clean,
     Reset,
 }
 
-/// Reads and ignores what comes, until the end.
+/// Discards input until the end.
 pub(crate) fn end_of(mut socket: &Socket) -> End {
     let mut ignored = [0; 4096];
     loop {
@@ -232,7 +233,7 @@ pub(crate) fn is_reset(error: &io::Error) -> bool {
     )
 }
 
-/// Waits for the condition; the test fails when it does not come true.
+/// Waits for the condition; the test fails after a timeout.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(LIMIT, what, || Ok(holds().then_some(()))).unwrap();
@@ -249,13 +250,13 @@ pub(crate) fn stays(what: &str, time: Duration, mut holds: impl FnMut() -> bool)
     }
 }
 
-/// A balancer of two workers on one of the drivers.
+/// Starts a balancer of two workers on one of the drivers.
 pub(crate) fn balancer(io: &str, services: &str) -> Balancer {
     let config = format!("[engine]\nio = {io:?}\nworkers = 2\n{services}");
     Balancer::start(&config).unwrap()
 }
 
-/// A `[[service]]`; `more` are further keys and tables.
+/// Returns a `[[service]]`; `more` are further keys and tables.
 pub(crate) fn service(listen: &str, servers: &[&str], more: &str) -> String {
     named_service("s", listen, servers, more)
 }
@@ -266,7 +267,7 @@ pub(crate) fn named_service(name: &str, listen: &str, servers: &[&str], more: &s
     } else {
         "[service.health]\nprobe = \"off\"\n"
     };
-    // An entry may be a table of its own.
+    // An entry may be a table.
     let entry = |server: &&str| match server.starts_with('{') {
         true => (*server).to_owned(),
         false => format!("{server:?}"),
@@ -278,20 +279,21 @@ pub(crate) fn named_service(name: &str, listen: &str, servers: &[&str], more: &s
     )
 }
 
-/// Waits until the only service says this of itself.
+/// Waits until the only service's status meets the condition.
 #[track_caller]
 pub(crate) fn until_service(balancer: &Balancer, what: &str, holds: impl Fn(&Value) -> bool) {
     until(what, || holds(&balancer.status().unwrap()["services"][0]));
 }
 
-/// Open descriptors of a process.
+/// Returns the number of open descriptors of a process.
 pub(crate) fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
         .count()
 }
 
-/// The same once it has stayed the same for a while: the workers open their listeners one by one.
+/// Returns the number of descriptors after it was constant for a while: the workers open their
+/// listeners one by one.
 pub(crate) fn settled_descriptors(pid: u32) -> usize {
     let (mut count, mut since) = (descriptors(pid), Instant::now());
     until("a settled number of descriptors", || {
@@ -304,19 +306,19 @@ pub(crate) fn settled_descriptors(pid: u32) -> usize {
     count
 }
 
-/// Whether the kernel lets us run on this driver; containers often have no io_uring.
+/// Returns whether the kernel supports this driver; containers often have no io_uring.
 pub(crate) fn is_available(io: &str) -> bool {
     if io == "epoll" {
         return true;
     }
     #[expect(unsafe_code, reason = "io_uring_setup has no wrapper in libc")]
-    // SAFETY: a null pointer is refused by the kernel, or the call is not there at all.
+    // SAFETY: a null pointer is refused by the kernel, or the call does not exist.
     let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
     let fault = io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
     result < 0 && fault
 }
 
-/// Makes two tests of each `name(io)`: one for each driver.
+/// Creates two tests of each `name(io)`: one for each driver.
 #[macro_export]
 macro_rules! on_both_drivers {
     ($($name:ident)*) => {$(

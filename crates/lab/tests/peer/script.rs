@@ -1,4 +1,4 @@
-//! A server in a thread: does the same with every connection and remembers how many there were.
+//! Provides a server in a thread that handles every connection alike and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -8,7 +8,7 @@ use socket2::Socket;
 
 use super::{Kind, Listening, end_of, receive, send, with_limits};
 
-/// What the server does with a connection.
+/// Function that handles a connection.
 type Script = dyn Fn(&Socket) + Send + Sync;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Count {
     highest: AtomicUsize,
 }
 
-/// A running server; stops accepting when dropped.
+/// A running server; stops accepting on drop.
 pub(crate) struct Scripted {
     listening: Arc<Listening>,
     count: Arc<Count>,
@@ -45,7 +45,7 @@ impl Scripted {
             loop {
                 match socket.accept() {
                     Ok((client, _)) => serve(with_limits(client), &count, &script),
-                    // Nobody came for a while.
+                    // No connection arrived for a while.
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     Err(_) => return,
                 }
@@ -54,7 +54,7 @@ impl Scripted {
         server
     }
 
-    /// Says its name to everybody and waits for their end.
+    /// Starts a server that sends its name to every client and waits for the end.
     pub(crate) fn named(name: &'static str) -> Scripted {
         Scripted::start(Kind::V4, move |client| {
             send(client, name.as_bytes());
@@ -62,7 +62,7 @@ impl Scripted {
         })
     }
 
-    /// The same where a server was before.
+    /// Starts a named server at the address of an earlier one.
     pub(crate) fn named_at(name: &'static str, address: &str) -> Scripted {
         Scripted::on(Listening::at(address), move |client| {
             send(client, name.as_bytes());
@@ -79,7 +79,7 @@ impl Scripted {
         });
     }
 
-    /// Answers with what it gets.
+    /// Starts a server that echoes its input.
     pub(crate) fn echo(kind: Kind) -> Scripted {
         Scripted::start(kind, echo)
     }
@@ -88,17 +88,17 @@ impl Scripted {
         &self.listening.address
     }
 
-    /// Connections so far.
+    /// Returns the number of connections so far.
     pub(crate) fn total(&self) -> usize {
         self.count.total.load(SeqCst)
     }
 
-    /// Connections now.
+    /// Returns the number of current connections.
     pub(crate) fn current(&self) -> usize {
         self.count.current.load(SeqCst)
     }
 
-    /// The most connections there ever were at once.
+    /// Returns the highest number of concurrent connections.
     pub(crate) fn highest(&self) -> usize {
         self.count.highest.load(SeqCst)
     }
@@ -110,7 +110,7 @@ impl Drop for Scripted {
     }
 }
 
-/// The name (of three letters) of the server that serves this client.
+/// Returns the name (of three letters) of the server that serves this client.
 pub(crate) fn name_of(client: &Socket) -> String {
     String::from_utf8(receive(client, 3)).unwrap()
 }
@@ -134,7 +134,7 @@ fn serve(client: Socket, count: &Arc<Count>, script: &Arc<Script>) {
     let builder = thread::Builder::new().stack_size(64 * 1024);
     let run = move || {
         script(&client);
-        // Counted out before the close: the balancer may come again as soon as it sees that.
+        // Decremented before the close: the balancer may reconnect as soon as it sees the close.
         count.current.fetch_sub(1, SeqCst);
         drop(client);
     };

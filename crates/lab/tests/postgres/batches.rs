@@ -1,5 +1,5 @@
-//! What takes prepared statements away in the middle of a batch, and what the batch prepares behind
-//! that.
+//! Tests of commands that drop prepared statements in the middle of a batch, and of later prepares
+//! in it.
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
@@ -91,7 +91,7 @@ fn what_a_deallocation_takes_away_is_gone_for_the_rest_of_its_batch() {
 #[test]
 fn a_name_that_is_prepared_twice_leaves_what_others_share_as_it_is() {
     for io in DRIVERS {
-        // Its body does not tell that it takes statements away.
+        // Its body does not show that it drops statements.
         admin().run(
             "create or replace function takes_away_unseen() returns void language plpgsql as \
              $$ begin execute 'deallocate ' || 'all'; end $$",
@@ -107,7 +107,7 @@ fn a_name_that_is_prepared_twice_leaves_what_others_share_as_it_is() {
             let told = client.ask(&prepare("s", "select 'second'"), 1);
             assert_eq!(told, ["E 42P05", "Z Idle"], "{io}");
         }
-        // What is wrong with the text is told first.
+        // An error in the text is reported first.
         let told = client.ask(&prepare("s", "selekt"), 1);
         assert_eq!(told, ["E 42601", "Z Idle"], "{io}");
         for one in [&mut other, &mut client] {
@@ -183,7 +183,7 @@ fn an_answer_that_the_server_does_not_give_stands_before_the_rows_that_come_behi
     });
 }
 
-/// What the batch prepared before its error is there for the next one.
+/// Statements that the batch prepared before its error exist in the next one.
 #[test]
 fn the_unnamed_statement_outlives_an_error_behind_it() {
     same_as_direct(ONE, |address| {

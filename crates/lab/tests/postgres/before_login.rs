@@ -1,5 +1,5 @@
-//! Sequences of messages before a login, by chance: each comes to an end soon, little is said to
-//! whoever sends them, and nothing of it reaches a server.
+//! Tests of random message sequences before a login: each ends soon, with a short answer, and
+//! without reaching a server.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,15 +13,15 @@ use super::stage::{Setup, TestBed, own};
 use crate::harness::rng::TestRng;
 use crate::harness::{DRIVERS, LIMIT};
 
-/// Sequences per driver, the same each time, and of how many messages each is at most.
+/// Number of sequences per driver, which are reproducible, and maximum of messages in each.
 const SEQUENCES: u64 = 400;
 const MESSAGES_MAX: u64 = 7;
-/// Greetings, refusals and the errors of both are short.
+/// Greetings, refusals and errors of both kinds are short.
 const HEARD_LENGTH_MAX: usize = 2_000;
 
 const SSL: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const GSS: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 48];
-/// The beginning of a TLS handshake, of which the rest never comes.
+/// Beginning of a TLS handshake that is never completed.
 const CLIENT_HELLO: [u8; 11] = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
 const CLIENT_FIRST: &[u8] = b"SCRAM-SHA-256\0\0\0\0\x20n,,n=,r=abcdefghijklmnopqrstuvwx";
 const WRITE: &str = "insert into before_login values (1)";
@@ -34,7 +34,7 @@ fn startup(user: &str) -> Vec<u8> {
     Script::startup(&login).0
 }
 
-/// What may come before a login, where it belongs or not.
+/// Returns messages that may arrive before a login, valid there or not.
 fn messages() -> Vec<Vec<u8>> {
     let message = |tag, body: &[u8]| Script::new().message(tag, body).0;
     let batch = Script::new().parse("", WRITE).bind("", &[]).execute();
@@ -50,7 +50,7 @@ fn messages() -> Vec<Vec<u8>> {
         vec![0, 0, 0, 8, 0, 3, 0, 0],
         vec![0, 0, 0, 9, 0, 3, 0, 2, 0],
         vec![0, 0, 0, 9, 0, 2, 0, 0, 0],
-        // A cancel request for nobody.
+        // A cancel request that matches no session.
         vec![0, 0, 0, 16, 4, 210, 22, 46, 0, 0, 0, 1, 0, 0, 0, 2],
         vec![0x7f, 0xff, 0xff, 0xff, 0, 3, 0, 0],
         vec![0, 0, 0, 0],
@@ -73,14 +73,14 @@ fn messages() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Sends a sequence and hears all that comes of it; how much that was.
+/// Sends a sequence, reads the whole answer, and returns its length.
 fn send(address: SocketAddr, pieces: &[&[u8]]) -> usize {
     let mut stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.set_write_timeout(Some(LIMIT)).unwrap();
     stream.set_nodelay(true).unwrap();
     for piece in pieces {
-        // It may have been ended by now, and be right so.
+        // The connection may rightly have ended by now.
         if stream.write_all(piece).is_err() {
             break;
         }

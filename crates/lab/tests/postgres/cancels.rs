@@ -1,4 +1,4 @@
-//! A cancel request reaches the query that it means, wherever that is, and never another.
+//! Tests that a cancel request reaches exactly the query that it means, on any connection.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::harness::{DRIVERS, LIMIT};
 
 const SLEEP: &str = "select pg_sleep(60)";
 
-/// Waits until the server works for a client of this name.
+/// Waits until the server runs a query of the client with this name.
 fn wait_active(name: &str) {
     let mut admin = super::stage::admin();
     let active = format!(
@@ -110,7 +110,8 @@ fn keys_that_nobody_has_cancel_nothing() {
     }
 }
 
-/// Two clients share one server connection; one cancels all the time, mostly between its queries.
+/// Two clients share one server connection; one sends cancels permanently, mostly between its
+/// queries.
 #[test]
 fn a_late_cancel_never_hits_who_has_the_connection_now() {
     for io in DRIVERS {
@@ -146,10 +147,10 @@ fn a_late_cancel_never_hits_who_has_the_connection_now() {
     }
 }
 
-/// Linux gives processes numbers below this.
+/// Upper limit of Linux process ids.
 const PID_LIMIT: u32 = 1 << 22;
 
-/// One after the other, by two workers.
+/// Number of sequential logins, on two workers.
 const LOGINS: usize = 50;
 
 #[test]

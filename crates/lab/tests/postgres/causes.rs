@@ -1,4 +1,4 @@
-//! Causes of pins: clients, status and log name the statement and the setting or object.
+//! Tests of pin causes: clients, status and log show the statement and the setting or object.
 
 use evenkeel_lab::eventually;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::unnamed::database;
 use crate::harness::pool::Setup;
 use crate::harness::{DRIVERS, LIMIT, done};
 
-/// A pool in which every case has a connection of its own.
+/// A pool in which every case has its own connection.
 const MANY: Setup<'static> = Setup {
     pool: "size = 20",
     ..ONE
@@ -24,7 +24,7 @@ const FUNCTIONS: &str = "
     create trigger t before insert on cause_written for each row execute function cause_trigger();
     create view cause_view as select cause_locks(1);";
 
-/// What a client sends, the reason of its pin, the object, and a part of the statement shown.
+/// Statement of a client, the reason of its pin, the object, and a part of the statement shown.
 const CASES: [(&str, &str, &str, &str); 11] = [
     ("listen a", "LISTEN", "", "listen a"),
     (
@@ -110,7 +110,7 @@ fn expect(stage: &TestBed, index: usize, (reason, object, statement): (&str, &st
     assert!(shown.contains(statement), "{statement}: {found}");
 }
 
-/// TO SEE THIS RED: do not note the source of a meaning.
+/// TO SEE THIS RED: do not record the source of an analysis.
 #[test]
 fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
     let login = database("causes", FUNCTIONS, "");
@@ -165,7 +165,7 @@ fn shown(stage: &TestBed, io: &str) {
     );
 }
 
-/// TO SEE THIS RED: name the statement of the text and not of the prepared statement.
+/// TO SEE THIS RED: show the statement of the text and not of the prepared statement.
 #[test]
 fn a_prepared_statement_that_pins_is_named() {
     use super::script::Script;
@@ -183,7 +183,7 @@ fn a_prepared_statement_that_pins_is_named() {
     }
 }
 
-/// A long text is not read, and named by its length.
+/// A long text is not analyzed, and shown by its length.
 #[test]
 fn a_text_that_is_too_long_to_be_read_is_named_so() {
     for io in DRIVERS {

@@ -1,4 +1,4 @@
-//! A PostgreSQL client that sends what it is told and hears every message, as a line of text.
+//! A PostgreSQL client that sends given messages and records every received one as a line of text.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use socket2::SockRef;
 use super::script::Script;
 use crate::harness::LIMIT;
 
-/// Who wants in, and how.
+/// Parameters of a login.
 #[derive(Clone)]
 pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
@@ -37,24 +37,24 @@ impl Default for Login<'_> {
     }
 }
 
-/// One session.
+/// A client session.
 pub(crate) struct Client {
     stream: TcpStream,
     incoming: Vec<u8>,
-    /// What was heard before the first ReadyForQuery.
+    /// Messages received before the first ReadyForQuery.
     pub(crate) greeting: Vec<String>,
-    /// What the server reports.
+    /// Parameters that the server reports.
     pub(crate) reported: BTreeMap<String, String>,
     pub(crate) key: Option<(u32, Vec<u8>)>,
 }
 
 impl Client {
-    /// As `sbtest`.
+    /// Logs in as `sbtest`.
     pub(crate) fn connect(address: SocketAddr) -> Client {
         Client::with(address, &[])
     }
 
-    /// As `sbtest`, with settings in the startup packet.
+    /// Logs in as `sbtest`, with settings in the startup packet.
     pub(crate) fn with(address: SocketAddr, settings: &[(&str, &str)]) -> Client {
         let login = Login {
             settings,
@@ -64,7 +64,7 @@ impl Client {
         entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
     }
 
-    /// Logs in; or what was said instead: an SQLSTATE and a text, or `end`.
+    /// Logs in; the error is an SQLSTATE and a text, or `end`.
     pub(crate) fn enter(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
         let mut client = Client::reach(address);
         client.tell(&Script::startup(login));
@@ -72,7 +72,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Only the TCP connection.
+    /// Opens the TCP connection only.
     pub(crate) fn reach(address: SocketAddr) -> Client {
         let stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -129,7 +129,7 @@ impl Client {
         }
     }
 
-    /// The next message; what a server reports is noted, and passed over. `end` at the end.
+    /// Returns the next message, or `end`; reported parameters are recorded and skipped.
     pub(crate) fn hear(&mut self) -> String {
         loop {
             let heard = self.with_message(line);
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing is heard for so long.
+    /// Returns whether nothing is received for this time.
     pub(crate) fn is_silent_for(&mut self, limit: Duration) -> bool {
         self.stream.set_read_timeout(Some(limit)).unwrap();
         let mut bytes = [0; 1024];
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// All up to the next ReadyForQuery, or the end.
+    /// Returns all messages up to the next ReadyForQuery, or the end.
     pub(crate) fn reply(&mut self) -> Vec<String> {
         let mut reply = Vec::new();
         loop {
@@ -168,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Sends all of it, and hears as many replies.
+    /// Sends the script, and reads `replies` replies.
     pub(crate) fn ask(&mut self, script: &Script, replies: usize) -> Vec<String> {
         self.tell(script);
         (0..replies).flat_map(|_| self.reply()).collect()
@@ -178,19 +178,19 @@ impl Client {
         self.ask(&Script::new().query(text), 1)
     }
 
-    /// A query whose reply is heard later.
+    /// Sends a query whose reply is read later.
     pub(crate) fn run_later(&mut self, text: &str) {
         self.tell(&Script::new().query(text));
     }
 
-    /// A query that must do.
+    /// Runs a query that must succeed.
     pub(crate) fn run(&mut self, text: &str) {
         let reply = self.query(text);
         let is_fine = |line: &String| !line.starts_with('E') && line != "end";
         assert!(reply.iter().all(is_fine), "{text}: {reply:?}");
     }
 
-    /// The first value that a query gives.
+    /// Returns the first value of a query.
     pub(crate) fn value(&mut self, text: &str) -> String {
         let reply = self.query(text);
         let row = reply.iter().find_map(|line| line.strip_prefix("D "));
@@ -198,7 +198,7 @@ impl Client {
             .to_owned()
     }
 
-    /// The SQLSTATE that a query is refused with.
+    /// Returns the SQLSTATE of a failing query.
     pub(crate) fn refusal(&mut self, text: &str) -> String {
         let reply = self.query(text);
         let error = reply.iter().find_map(|line| line.strip_prefix("E "));
@@ -211,13 +211,13 @@ impl Client {
         self.value("select pg_backend_pid()")
     }
 
-    /// Asks over a connection of its own that what runs here be cancelled.
+    /// Sends a cancel request for this session over a separate connection.
     pub(crate) fn cancel(&self) {
         let (process, secret) = self.key.as_ref().expect("a key");
         cancel(self.stream.peer_addr().unwrap(), *process, secret);
     }
 
-    /// Leaves without a word: the connection is reset, or merely closed.
+    /// Disconnects without Terminate: by a reset or a close.
     pub(crate) fn vanish(self, by_reset: bool) {
         if by_reset {
             let linger = Some(Duration::ZERO);
@@ -225,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Nothing reaches it any more, as if its cable was cut.
+    /// Drops all packets to this client, as if its cable was pulled.
     pub(crate) fn cut_off(&self) {
         let nothing = socket2::SockFilter::new(0x06, 0, 0, 0);
         SockRef::from(&self.stream)
@@ -233,7 +233,7 @@ impl Client {
             .unwrap();
     }
 
-    /// To talk from one thread and to hear in another.
+    /// Returns a second handle, to send and receive in different threads.
     pub(crate) fn another_end(&self) -> Client {
         Client {
             stream: self.stream.try_clone().unwrap(),
@@ -244,7 +244,7 @@ impl Client {
         }
     }
 
-    /// As it is on the wire.
+    /// Returns the raw connection.
     pub(crate) fn raw(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
@@ -278,7 +278,7 @@ impl Client {
         }
     }
 
-    /// False at the end.
+    /// Receives bytes; returns false at the end.
     fn receive(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         assert!(!left.is_zero(), "no answer; last came {:?}", self.incoming);
@@ -296,7 +296,7 @@ impl Client {
     }
 }
 
-/// A cancel request with this key, to its end.
+/// Sends a cancel request with this key and waits for its end.
 pub(crate) fn cancel(address: SocketAddr, process: u32, secret: &[u8]) {
     let mut packet = Vec::new();
     build::cancel(&mut packet, CancelKey { process, secret });
@@ -311,7 +311,8 @@ fn told(report: ErrorReport<'_>) -> String {
     format!("{state} {}", text(report.text()))
 }
 
-/// One message as a line: its tag, and what of it does not depend on the server's process.
+/// Formats a message as a line: its tag, and the content that does not depend on the server
+/// process.
 pub(crate) fn line(message: &Message<'_>) -> String {
     match message {
         Message::Authentication(_) => "R".to_owned(),

@@ -1,6 +1,6 @@
-//! Statements that a database must be without other sessions for: DROP DATABASE, ALTER DATABASE …
-//! RENAME and SET TABLESPACE, CREATE DATABASE … TEMPLATE. Idle connections of a pool are no
-//! sessions to their client.
+//! Tests of statements that require a database without other sessions: DROP DATABASE, ALTER
+//! DATABASE … RENAME and SET TABLESPACE, CREATE DATABASE … TEMPLATE. A pool's idle connections must
+//! not block them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::script::Script;
 use super::stage::{KIND, Setup, TestBed, own};
 use crate::harness::{DRIVERS, loopback, pool, said, wait_until};
 
-/// The server itself gives others 5 s to leave.
+/// Limit below the 5 s that the server itself waits for other sessions.
 const SOON: Duration = Duration::from_secs(4);
 
 const DONE: &str = "Z Idle";
@@ -53,18 +53,18 @@ impl Place {
         }
     }
 
-    /// A client of a database.
+    /// Connects a client to a database.
     fn client(&self, database: &str) -> Client {
         enter(self.stage.address, database)
     }
 
-    /// A new database, made past Evenkeel, of which clients of its have used connections at once.
+    /// Creates a database directly, and lets clients use connections to it concurrently.
     fn used(&self, database: &str, clients: usize) -> Vec<Client> {
         enter(self.server.address, "postgres").run(&format!("create database \"{database}\""));
         use_at_once(self.stage.address, database, clients)
     }
 
-    /// How many connections to a database there are.
+    /// Returns the number of connections to a database.
     fn connections(&self, database: &str) -> String {
         enter(self.server.address, "postgres").value(&format!(
             "select count(*) from pg_stat_activity where datname = '{database}'"
@@ -83,7 +83,7 @@ fn use_at_once(address: SocketAddr, database: &str, clients: usize) -> Vec<Clien
     all
 }
 
-/// Runs it in time.
+/// Runs the script within the limit.
 #[track_caller]
 fn does(client: &mut Client, what: &str, script: &Script, replies: usize) {
     let since = Instant::now();
@@ -98,7 +98,7 @@ fn runs(client: &mut Client, text: &str) {
     does(client, text, &Script::new().query(text), 1);
 }
 
-/// What is done to the database `t 1`, which clients have used.
+/// Statements on the database `t 1`, which clients have used.
 const MEMBERS: [&str; 10] = [
     "drop database \"t 1\"",
     "/* app */ DROP DATABASE IF EXISTS \"t 1\";",
@@ -207,7 +207,7 @@ fn clients_of_a_dropped_database_are_told_so_and_go_on_in_the_next_one_of_that_n
     }
 }
 
-/// A second service before the same server.
+/// Returns a second service in front of the same server.
 fn second_service(address: SocketAddr, server: SocketAddr) -> String {
     format!(
         "[[service]]\nname = \"second\"\nprotocol = \"postgres\"\nlisten = \"{address}\"\n\
@@ -268,7 +268,7 @@ fn createdb_and_dropdb_run_through_it() {
     }
 }
 
-/// As test runners of frameworks do it: each run makes its database, and drops it.
+/// Imitates the test runners of frameworks: each run creates its database, and drops it.
 #[test]
 fn a_test_runner_makes_its_database_and_drops_it_again_and_again() {
     for io in DRIVERS {
@@ -314,8 +314,8 @@ fn what_the_server_refuses_it_refuses_as_without_a_pool() {
             assert!(since.elapsed() < SOON, "{io}: {text}");
         }
         drop(stay);
-        // A client that may not do it takes no connection away, if the server's answer comes within
-        // the 20 ms that a busy machine may exceed.
+        // A client without the right closes no connections, if the server answers within 20 ms,
+        // which a busy machine may exceed.
         let mut other = place.stage.client();
         let keeps_them = (0..20).any(|round| {
             let name = format!("kept_{round}");
@@ -346,7 +346,7 @@ fn a_client_that_is_in_the_middle_of_something_keeps_its_database() {
         clients[0].run("commit");
         assert_eq!(clients[1].value("select count(*) from begun"), "0", "{io}");
 
-        // What ends in time is waited for, as the server does.
+        // Sessions that end in time are waited for, as the server does.
         clients[0].run("begin");
         admin.run_later("drop database t");
         std::thread::sleep(Duration::from_secs(1));
@@ -356,7 +356,7 @@ fn a_client_that_is_in_the_middle_of_something_keeps_its_database() {
     }
 }
 
-/// The server ends what is idle; nobody else hears of that, and it is no sign against the server.
+/// The server ends idle sessions; other clients do not notice, and the server stays up.
 #[test]
 fn a_drop_by_force_disturbs_nobody_else() {
     for io in DRIVERS {
@@ -378,7 +378,7 @@ fn a_drop_by_force_disturbs_nobody_else() {
     }
 }
 
-/// Whose functions are read again and again.
+/// Returns a database whose functions are read repeatedly.
 #[test]
 fn the_catalog_of_a_dropped_database_is_nobody_s_trouble() {
     for io in DRIVERS {
@@ -386,7 +386,7 @@ fn the_catalog_of_a_dropped_database_is_nobody_s_trouble() {
         let mut clients = place.used("t", 4);
         let mut admin = place.client("postgres");
         for _ in 0..3 {
-            // It is read again soon behind this.
+            // The catalog is read again soon after this.
             clients[0].run("create table if not exists t (a int)");
             std::thread::sleep(Duration::from_millis(900));
             runs(&mut admin, "drop database t");
@@ -396,7 +396,7 @@ fn the_catalog_of_a_dropped_database_is_nobody_s_trouble() {
             assert!(!log.contains("does not exist"), "{io}: {status:#} {log}");
             runs(&mut admin, "create database t");
         }
-        // It is known again when it is used again.
+        // The catalog is known again after its next use.
         let plain = "create function plain() returns int language sql stable as 'select 7'";
         clients[1].run(plain);
         wait_until(&place.stage.balancer, "a reading", || {
@@ -411,7 +411,7 @@ const HARMLESS: &str = "create function enters() returns int language plpgsql st
 const HARMFUL: &str = "create function enters() returns int language plpgsql stable as \
     $$ begin perform set_config('app.tenant', '7', false); return 1; end $$";
 
-/// What was learnt of functions was learnt of the database that is gone.
+/// The functions that were read belong to the dropped database.
 #[test]
 fn what_is_known_of_a_database_is_not_taken_for_the_next_one_of_its_name() {
     for io in DRIVERS {
@@ -441,16 +441,16 @@ fn what_is_known_of_a_database_is_not_taken_for_the_next_one_of_its_name() {
             replace.iter().for_each(|text| runs(&mut admin, text));
             client.run("select enters()");
             let tenant = "select coalesce(current_setting('app.tenant', true), '')";
-            // Bound to its client, it is not to be had.
+            // A connection pinned to its client is not available.
             let heard = other.query(tenant);
             assert!(heard[1] == "D " || heard[0] == "E 53300", "{io}: {heard:?}");
         }
     }
 }
 
-/// At a replica nobody has to leave for a RENAME: who was in the database stays in it.
+/// On a replica, a RENAME ends no sessions: those in the database stay in it.
 ///
-/// TO SEE THIS RED: keep the connections to replicas behind a RENAME.
+/// TO SEE THIS RED: keep the connections to replicas after a RENAME.
 #[test]
 fn reads_of_a_renamed_database_are_those_of_the_next_one_of_its_name() {
     let lab = Lab::new("databases").unwrap();

@@ -1,4 +1,4 @@
-//! TLS to clients and to servers, and certificates that say who somebody is.
+//! Tests of TLS to clients and servers, and of certificates that identify users.
 
 use std::io::Write;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
         let bound = format!("{full} channel_binding=require");
         let said = psql(stage.address, &bound);
         assert!(said.starts_with("in\n"), "{io}: {said}");
-        // Plaintext behind the request.
+        // Plaintext after the request.
         let mut eager = Client::reach(stage.address);
         let ssl = vec![0, 0, 0, 8, 4, 210, 22, 47];
         eager.tell(&Script(
@@ -88,8 +88,7 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
     }
 }
 
-/// What a login hears over TLS from the first byte, as libpq 17 does it with
-/// sslnegotiation=direct.
+/// Returns the answer to a login over direct TLS, as libpq 17 does it with sslnegotiation=direct.
 fn direct_tls(stage: &TestBed, alpn: &str) -> Vec<u8> {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-quiet", "-connect", &stage.address.to_string()]);
@@ -154,7 +153,8 @@ fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
         return;
     };
     let at = |name| papers.at(name);
-    // A user may set a verifier that nobody can afford to check: this one is of his name.
+    // A user may set a verifier that is too expensive to check: this one belongs to the user's own
+    // name.
     let verifier = "SCRAM-SHA-256$200000:c2FsdHNhbHQ=$qTRzRmg1kfrsdrGzM4M+HXZHGuLT9O4X6nGhfJ1ZODA=:\
                     eNmX8UIdOI+a/DxXGFExqXj/3nTlUOfq/g+m4Nl3dRs=";
     let make = format!("create role dear login password '{verifier}'");
@@ -312,7 +312,7 @@ fn servers_are_spoken_to_under_tls_though_the_file_of_authorities_is_gone() {
     };
     let stage = TestBed::before(&server, DRIVERS[0], setup);
     std::fs::remove_file(&ca).unwrap();
-    // Each of these makes a new view of the service.
+    // Each of these creates a new service snapshot.
     for command in ["drain", "undrain"] {
         let server = stage.balancer.command(&[command, "primary"]);
         server.unwrap();

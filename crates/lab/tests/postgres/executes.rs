@@ -1,4 +1,4 @@
-//! SQL that names what its session has: statements prepared by the protocol, cursors.
+//! Tests of SQL that refers to session objects: statements prepared by the protocol, cursors.
 
 use super::client::Client;
 use super::script::{Script, prepare};
@@ -8,12 +8,12 @@ fn run(text: &str) -> Script {
     Script::new().parse("", text).bind("", &[]).execute().sync()
 }
 
-/// TO SEE THIS RED: let nothing wait for a name.
+/// TO SEE THIS RED: wait for no name.
 #[test]
 fn a_statement_of_the_protocol_is_executed_by_sql_however_far_ahead_its_client_is() {
     same_as_direct(ONE, |address| {
         let mut client = Client::connect(address);
-        // All at one go.
+        // All in one write.
         client.tell(&prepare("a", "select 'a'"));
         client.tell(&prepare("b", "select 'b'"));
         for script in [
@@ -34,7 +34,7 @@ fn a_statement_of_the_protocol_is_executed_by_sql_however_far_ahead_its_client_i
     });
 }
 
-/// TO SEE THIS RED: let a text that begins with FETCH be shared.
+/// TO SEE THIS RED: share a text that begins with FETCH.
 #[test]
 fn what_a_name_of_the_session_s_gives_is_described_to_each_as_its_own() {
     same_as_direct(ONE, |address| {
@@ -76,7 +76,7 @@ fn what_cannot_be_given_its_name_can_be_once_it_is_possible_again() {
     });
 }
 
-/// TO SEE THIS RED: let a Close that an error passes over take the name away from SQL.
+/// TO SEE THIS RED: let a Close that an error skips remove the name for SQL.
 #[test]
 fn a_close_that_is_passed_over_leaves_what_sql_was_given() {
     same_as_direct(ONE, |address| {

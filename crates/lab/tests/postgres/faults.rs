@@ -1,4 +1,5 @@
-//! Servers that end connections, die, restart and refuse; clients see one proper error, or nothing.
+//! Tests of servers that end connections, die, restart and refuse; clients see one proper error, or
+//! nothing.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -186,9 +187,9 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
     }
 }
 
-/// So long a probe may take in the next test. It shows nothing if the server answers nobody for as
-/// long: it is as good as dead then. Of those who ask one asks it directly, and goes on if the
-/// others are kept from it.
+/// Limit of a probe in the next test. The test is invalid if the server answers no client for that
+/// time, as it is then practically dead. One of the clients therefore queries it directly, and
+/// continues if the others are blocked.
 const PROBE_LIMIT_MS: u64 = 500;
 
 #[test]
@@ -199,7 +200,8 @@ fn a_server_that_is_too_busy_for_probes_keeps_its_clients() {
     }
 }
 
-/// `None`: other things kept the machine busy, and nothing is shown.
+/// Returns the reason of a failure; `None` if other work kept the machine busy, and the test is
+/// invalid.
 fn keeps_clients_of_a_busy_server(io: &str) -> Option<&'static str> {
     let (_lab, server) = own();
     let health = format!(
@@ -212,10 +214,10 @@ fn keeps_clients_of_a_busy_server(io: &str) -> Option<&'static str> {
     };
     let stage = TestBed::before(&server, io, setup);
     let mut clients: Vec<Client> = (0..20).map(|_| stage.client()).collect();
-    // Each has a connection of its own: to open twenty would take all of the server's time.
+    // Each has its own connection: opening twenty would take all of the server's time.
     clients.iter_mut().for_each(|client| client.run("begin"));
     clients.iter_mut().for_each(|client| client.run("commit"));
-    // The first probe meets a server, and a machine, that have just begun.
+    // The first probe meets a server and a machine that have just started.
     let before = stage.balancer.log().len();
     if let Err(why) = server.cpu_share(5) {
         println!("skipped: {why:#}");
@@ -246,7 +248,7 @@ fn keeps_clients_of_a_busy_server(io: &str) -> Option<&'static str> {
     Some("kept")
 }
 
-/// When it was answered, and an answer that was wrong.
+/// Returns the times of the answers, and a wrong answer if there was one.
 fn asks_until(until: Instant, mut client: Client) -> (Vec<Instant>, Option<Vec<String>>) {
     let mut times = Vec::new();
     while Instant::now() < until {
@@ -287,7 +289,7 @@ fn a_name_whose_parse_was_lost_with_its_server_can_be_given_again() {
         client.run("create table if not exists lost (a int)");
         let text = "insert into lost values (1)";
         let prepare = Script::new().parse("s", text).describe("s").sync();
-        // What the server is asked behind the statement is over.
+        // Queries of Evenkeel's own after the statement are complete.
         std::thread::sleep(Duration::from_millis(200));
         server.freeze().unwrap();
         client.tell(&prepare);
@@ -337,7 +339,7 @@ fn peers_are_asked_whether_they_live_also_after_a_reload_that_says_so() {
         format!("sport = :{}", stage.address.port()),
         format!("dport = :{}", server.address.port()),
     ] {
-        // Before a peer has acknowledged all there is another timer.
+        // Until a peer has acknowledged everything, another timer is active.
         let waited = eventually(Duration::from_secs(10), &wanted, || {
             Ok(sockets(&wanted).lines().any(is_asked_soon).then_some(()))
         });
@@ -345,7 +347,7 @@ fn peers_are_asked_whether_they_live_also_after_a_reload_that_says_so() {
     }
 }
 
-/// TCP connections with their timers.
+/// Returns TCP connections with their timers.
 fn sockets(wanted: &str) -> String {
     let output = std::process::Command::new("ss")
         .args(["-tnoH", "state", "established", wanted])
@@ -354,7 +356,7 @@ fn sockets(wanted: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// `ss` writes less than ten seconds as 6.999ms.
+/// Parses the timer: `ss` writes less than ten seconds as 6.999ms.
 fn is_asked_soon(line: &str) -> bool {
     let timer = line.split_once("timer:(keepalive,");
     timer.is_some_and(|(_, left)| left.contains("ms,"))

@@ -1,4 +1,4 @@
-//! A first command that comes in one write with the last message of the login.
+//! Tests of a first command in one write with the last message of the login.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -20,16 +20,17 @@ use crate::harness::{DRIVERS, LIMIT, loopback};
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// How the command comes under TLS.
+/// Position of the command under TLS.
 #[derive(Clone, Copy, Debug)]
 enum Record {
-    /// With the last message of the login.
+    /// In the record of the login's last message.
     Same,
-    /// After that, in the same write.
+    /// In the next record of the same write.
     Next,
 }
 
-/// Who logs in, and after how many messages of its own it says more than it was asked for.
+/// A login whose client sends further commands with its last message; `messages` counts its
+/// messages until then.
 #[derive(Clone, Copy)]
 struct Eager<'a> {
     user: &'a str,
@@ -41,7 +42,7 @@ const SCRAM: Eager<'_> = Eager {
     messages: 3,
 };
 
-/// Messages as lines of text, but for those of the greeting that differ.
+/// Returns messages as lines of text, except for variable ones of the greeting.
 fn read(mut bytes: &[u8]) -> Vec<String> {
     let mut read = Vec::new();
     while let Parsed::Frame(found, length) = frame::frame(bytes, LENGTH_MAX) {
@@ -72,7 +73,7 @@ impl Talk {
         Talk { line, join }
     }
 
-    /// The answer to what is asked next.
+    /// Returns the answer to the server's next request.
     fn answer(&mut self) -> Vec<u8> {
         loop {
             let Parsed::Frame(found, length) = frame::frame(&self.line.incoming, LENGTH_MAX) else {
@@ -111,7 +112,7 @@ impl Talk {
         }
     }
 
-    /// All that is said after the login.
+    /// Returns everything received after the login.
     fn hear(mut self) -> Vec<String> {
         self.line.receive_all();
         let mut heard = read(&self.line.incoming);
@@ -133,7 +134,8 @@ fn say(
     talk.hear()
 }
 
-/// With TLS, and a file of users: one sends its password as it is, one its certificate.
+/// Starts Evenkeel with TLS and a file of users: one sends its password in cleartext, one its
+/// certificate.
 fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("users.toml");
@@ -158,7 +160,7 @@ fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
     (directory, TestBed::set(io, setup))
 }
 
-/// Of `sbtest` for `hashed`.
+/// MD5 hash of password `sbtest` for user `hashed`.
 const MD5: &str = "md5121b5fe5b9768679265f02dfa3e65d2c";
 
 fn scripts() -> Vec<Script> {
@@ -210,7 +212,7 @@ fn commands_that_come_with_the_login_are_answered_in_their_order_as_at_a_server(
     }
 }
 
-/// The last message is the startup packet where nothing is asked, and else the password.
+/// The last message is the startup packet if nothing is requested, otherwise the password.
 #[test]
 fn commands_may_come_with_the_last_message_of_every_kind_of_login() {
     let Some(papers) = Papers::make() else {
@@ -293,7 +295,7 @@ fn the_first_half_of_a_command_that_comes_with_the_login_waits_for_the_rest() {
     }
 }
 
-/// What follows is the answer that is waited for, and no command.
+/// The next message is taken as the awaited answer, not as a command.
 #[test]
 fn a_command_that_comes_before_the_password_ends_the_login_as_at_a_server() {
     let script = Script::new().query("select 'one'").terminate();
@@ -314,7 +316,7 @@ fn a_command_that_comes_before_the_password_ends_the_login_as_at_a_server() {
     }
 }
 
-/// It sends a startup packet, and is content when it is asked for a password or refused.
+/// HAProxy sends a startup packet, and accepts a password request or an error.
 #[test]
 fn haproxy_finds_it_up_by_a_pgsql_check() {
     let stages = DRIVERS.map(|io| TestBed::set(io, Setup::default()));
@@ -324,14 +326,14 @@ fn haproxy_finds_it_up_by_a_pgsql_check() {
         let haproxy = Haproxy::checking(&option, &servers, listen).unwrap();
         let both = ["UP L7OK"; 2];
         let found = eventually(LIMIT, "both are up", || {
-            // Its socket is there a moment after it listens.
+            // Its socket exists a moment after it listens.
             Ok(haproxy
                 .states()
                 .is_ok_and(|states| states == both)
                 .then_some(()))
         });
         found.unwrap_or_else(|error| panic!("{error}: {option}: {:?}", haproxy.states()));
-        // They stay so: one check that fails is not enough for DOWN.
+        // They stay up: one failed check is not enough for DOWN.
         thread::sleep(Duration::from_secs(1));
         assert_eq!(haproxy.states().unwrap(), both, "{option}");
         let mut client = Client::connect(listen);

@@ -1,5 +1,5 @@
-//! Functions that the catalog does not know yet, or not as they are: what they leave behind is
-//! their caller's alone.
+//! Tests of functions that are unknown, or have changed since the catalog was read: their effects
+//! stay with their caller.
 
 use super::client::{Client, Login};
 use super::script::Script;
@@ -10,7 +10,7 @@ use crate::harness::{DRIVERS, wait_until};
 
 const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
 
-/// It sets for longer than its transaction, or not.
+/// Returns a function that sets for the session, or for its transaction only.
 fn enters(for_long: bool) -> String {
     format!(
         "create or replace function fresh() returns text language plpgsql as \
@@ -37,7 +37,7 @@ fn what_a_function_leaves_behind_that_was_just_made_or_replaced_is_nobody_else_s
                 }
                 let stage = TestBed::set(io, ONE);
                 let mut client = stage.client();
-                // What it meant before is remembered.
+                // Its earlier definition is cached.
                 for _ in 0..3 {
                     client.query("select fresh()");
                 }
@@ -201,7 +201,7 @@ const KEEPING: &str = "
     create or replace function keep_in_passing(text) returns void language plpgsql as
       $$ begin execute $1; end $$";
 
-/// Not where PL/Perl is not installed.
+/// Skipped if PL/Perl is not installed.
 #[test]
 fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
     let mut direct = Client::connect(shared().address);
@@ -233,7 +233,7 @@ fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
     }
 }
 
-/// TO SEE THIS RED: tell the log alone.
+/// TO SEE THIS RED: report it in the log only.
 #[test]
 fn the_status_says_where_nobody_can_read_what_functions_do() {
     let (_lab, server) = own();

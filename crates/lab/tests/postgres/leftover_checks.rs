@@ -1,4 +1,4 @@
-//! What statements leave behind that their texts do not show, and nobody has read.
+//! Tests of session state that statements leave without showing it in their text or a known body.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const MADE: &str = "
       begin create table trial_hidden (a text); insert into trial_hidden values ('mine');
       return 'made'; end $$;";
 
-/// The path is told by nothing but a parameter.
+/// Sets the path by a parameter only, which the text does not show.
 fn in_temporary_path(texts: &[&str]) -> (Script, usize) {
     let sets = Script::new()
         .parse("", "select set_config('search_path', $1, true)")
@@ -26,7 +26,7 @@ fn in_temporary_path(texts: &[&str]) -> (Script, usize) {
     (script.query("commit"), 3 + texts.len())
 }
 
-/// None but the login's own role may look at locks.
+/// Only the login's own role may read locks.
 const BLIND: &str = "-- superuser
     revoke select on pg_catalog.pg_locks from public; grant select on pg_catalog.pg_locks to sbtest;";
 
@@ -43,7 +43,7 @@ fn does(client: &mut Client, texts: &[&str]) {
     assert!(!is_refused, "{heard:?}");
 }
 
-/// What the server was asked last on a connection.
+/// Returns the last query that the server received on a connection.
 fn last_query(backend: &str) -> String {
     admin().value(&format!(
         "select query from pg_stat_activity where pid = {backend}"
@@ -52,7 +52,7 @@ fn last_query(backend: &str) -> String {
 
 const HIDDEN: &str = "select to_regclass('pg_temp.trial_hidden') is not null";
 
-/// In front of a database of its own: where anything else changes there, all is on trial anew.
+/// Starts a pool in front of a separate database: any other change there would restart all checks.
 fn set(io: &str, name: &'static str) -> (TestBed, impl Fn(&TestBed) -> Client) {
     let login = database(name, MADE, "");
     let stage = TestBed::set_as(io, ONE, &login);
@@ -61,7 +61,7 @@ fn set(io: &str, name: &'static str) -> (TestBed, impl Fn(&TestBed) -> Client) {
     })
 }
 
-/// TO SEE THIS RED: let a connection go back without asking what is left on it.
+/// TO SEE THIS RED: release a connection without checking for leftover state.
 #[test]
 fn what_a_statement_leaves_unseen_nobody_else_meets() {
     for io in DRIVERS {
@@ -77,7 +77,7 @@ fn what_a_statement_leaves_unseen_nobody_else_meets() {
     }
 }
 
-/// All but the statement that leaves something is on trial no more.
+/// Completes the checks of all statements except the one that leaves state.
 fn passes(client: &mut Client) {
     let (harmless, replies) = in_temporary_path(&["select 1"]);
     let backend = client.backend();
@@ -85,7 +85,7 @@ fn passes(client: &mut Client) {
         client.ask(&harmless, replies);
         last_query(&backend) == "commit"
     };
-    // Once more when the catalog has been read.
+    // Again after the catalog has been read.
     assert!(
         (0..100)
             .map(|_| is_passed())
@@ -95,14 +95,14 @@ fn passes(client: &mut Client) {
     );
 }
 
-/// The statement has left something twice: the first time it may have been of an earlier one.
+/// Lets the statement leave state twice: the first time it may come from an earlier one.
 fn condemns(stage: &TestBed, enter: impl Fn(&TestBed) -> Client) {
     passes(&mut enter(stage));
     makes(&mut enter(stage));
     makes(&mut enter(stage));
 }
 
-/// TO SEE THIS RED: forget what was found.
+/// TO SEE THIS RED: forget the result.
 #[test]
 fn what_has_left_something_unseen_binds_from_then_on() {
     for io in DRIVERS {
@@ -117,7 +117,7 @@ fn what_has_left_something_unseen_binds_from_then_on() {
     }
 }
 
-/// TO SEE THIS RED: do not ask behind what is known to leave something.
+/// TO SEE THIS RED: do not check after statements that are known to leave state.
 #[test]
 fn what_is_known_to_leave_something_binds_though_its_transaction_released_as_much_before() {
     for io in DRIVERS {
@@ -134,7 +134,7 @@ fn what_is_known_to_leave_something_binds_though_its_transaction_released_as_muc
     }
 }
 
-/// TO SEE THIS RED: end the trials whatever role could not look.
+/// TO SEE THIS RED: end the checks if any role has no permission for them.
 #[test]
 fn a_role_that_may_not_look_at_what_is_left_ends_nobody_elses_trial() {
     admin().query(
@@ -161,7 +161,7 @@ fn a_role_that_may_not_look_at_what_is_left_ends_nobody_elses_trial() {
     }
 }
 
-/// TO SEE THIS RED: ask each time.
+/// TO SEE THIS RED: check each time.
 #[test]
 fn what_has_left_nothing_for_some_times_is_not_asked_about() {
     for io in DRIVERS {
@@ -180,7 +180,7 @@ fn what_has_left_nothing_for_some_times_is_not_asked_about() {
     }
 }
 
-/// TO SEE THIS RED: read on from a client while its server is asked.
+/// TO SEE THIS RED: continue reading from a client during the check of its server connection.
 #[test]
 fn what_is_sent_and_left_while_the_server_is_asked_is_done() {
     const ROUNDS: usize = 20;
@@ -195,7 +195,8 @@ fn what_is_sent_and_left_while_the_server_is_asked_is_done() {
             let text = format!("insert into trial_left values ('{round}')");
             client.tell(&Script::new().query(&text).terminate());
             client.vanish(false);
-            // The next one is to find the connection free: who waits and leaves is not served.
+            // The next client must find the connection free: a queued client that disconnects is
+            // not served.
             let count = "select count(*) from trial_left";
             let there = eventually(LIMIT, "its row", || {
                 Ok((admin().value(count) == (round + 1).to_string()).then_some(()))
@@ -237,7 +238,7 @@ const MODES: [&[&str]; 6] = [
     ],
 ];
 
-/// TO SEE THIS RED: take the three settings of the transaction for state that is left.
+/// TO SEE THIS RED: treat the three settings of the transaction as leftover state.
 #[test]
 fn modes_of_a_transaction_pin_no_client_and_condemn_no_statement() {
     for io in DRIVERS {
@@ -263,7 +264,7 @@ const MAY_MAKE: &str = "
     create function trial_may_make(make bool) returns text language plpgsql as $$
       begin if make then create table trial_hidden (a text); end if; return 'done'; end $$;";
 
-/// TO SEE THIS RED: condemn a statement whatever its connection held before.
+/// TO SEE THIS RED: blame a statement whatever state its connection had before.
 #[test]
 fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
     for io in DRIVERS {
@@ -277,7 +278,7 @@ fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
             first.ask(&harmless, replies);
             last_query(&backend) == "commit"
         };
-        // Once more when the catalog has been read.
+        // Again after the catalog has been read.
         let trusted = (0..100).filter(|_| is_trusted()).nth(20);
         assert!(trusted.is_some(), "{io}");
         does(&mut first, &["select trial_may_make(true)"]);

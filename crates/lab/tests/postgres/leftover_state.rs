@@ -1,4 +1,5 @@
-//! What a client leaves on its connection is nobody else's, however it came about.
+//! Tests that state which a client leaves on its connection affects no other, however it was
+//! created.
 
 use super::script::{Script, prepare};
 use super::stage::{ONE, TestBed, admin};
@@ -8,7 +9,7 @@ fn query(text: &str) -> (Script, usize) {
     (Script::new().query(text), 1)
 }
 
-/// Each text in a query of its own.
+/// Returns each text as a separate query.
 fn queries(texts: &[&str]) -> (Script, usize) {
     let script = texts
         .iter()
@@ -21,7 +22,8 @@ fn run(text: &str, values: &[&str]) -> Script {
     script.execute().sync()
 }
 
-/// Who comes behind a client that has done this is told `expect`, as at a connection of its own.
+/// Checks that the next client after one that has run `does` receives `expect`, as on its own
+/// connection.
 fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
     for io in DRIVERS {
         for (number, (script, replies)) in does.iter().enumerate() {
@@ -36,7 +38,7 @@ fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
     }
 }
 
-/// One after the other: what was answered is known when the next is sent.
+/// Runs the texts sequentially: each is sent after the answer to its predecessor.
 fn leaves_in_turn(does: &[&[&str]], asks: &str, expect: &str) {
     for io in DRIVERS {
         for texts in does {
@@ -54,7 +56,7 @@ const LOCKS: &str =
 
 const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
 
-/// TO SEE THIS RED: let LOCAL be a table's name, or what is named with escapes make nothing.
+/// TO SEE THIS RED: take LOCAL as a table's name, or ignore creations whose names have escapes.
 #[test]
 fn a_temporary_table_is_its_client_s_however_it_is_made() {
     let mut by_parameter = Script::new().query("begin");
@@ -85,7 +87,7 @@ fn a_temporary_table_is_its_client_s_however_it_is_made() {
     );
 }
 
-/// TO SEE THIS RED: let the release that a DEALLOCATE ALL has queued end what binds behind it.
+/// TO SEE THIS RED: let the release queued by a DEALLOCATE ALL end a later pin.
 #[test]
 fn a_statement_that_sql_was_given_behind_a_deallocate_all_goes_with_its_client() {
     for io in DRIVERS {
@@ -147,7 +149,7 @@ fn what_a_transaction_takes_behind_a_release_by_what_it_named_before_goes_with_i
     leaves(&[(script, 5)], LOCKS, "0");
 }
 
-/// TO SEE THIS RED: let savepoints count releases by how many are left.
+/// TO SEE THIS RED: let savepoints count releases by the number that remain.
 #[test]
 fn a_release_that_was_rolled_back_ends_nothing() {
     leaves_in_turn(
@@ -187,7 +189,7 @@ const ENTERING: &str = "
       $$ begin truncate left_plain, left_emptied; end $$;
     grant all on left_plain, left_emptied, left_enters to sbtest";
 
-/// TO SEE THIS RED: let only what stands right behind FROM, JOIN or INTO be a table.
+/// TO SEE THIS RED: recognize a table only directly after FROM, JOIN or INTO.
 #[test]
 fn what_is_run_by_a_table_or_view_is_seen_wherever_that_is_named() {
     admin().run(ENTERING);
@@ -222,7 +224,7 @@ fn binds_nobody(stage: &TestBed, texts: &[&str]) -> bool {
     stage.status()["database"]["pins"] == serde_json::json!([])
 }
 
-/// TO SEE THIS RED: bind for a table behind any SET, or for any lock that a release has ended.
+/// TO SEE THIS RED: pin for a table after any SET, or for any lock that a release has ended.
 #[test]
 fn what_a_transaction_gives_back_itself_binds_nobody() {
     for io in DRIVERS {
@@ -232,7 +234,7 @@ fn what_a_transaction_gives_back_itself_binds_nobody() {
             "select pg_advisory_lock(4720)",
             "select pg_advisory_unlock_all()",
         ];
-        // Until the catalog is read, any function may be one of the users'.
+        // Until the catalog is read, any function may be user-defined.
         wait_until(&stage.balancer, "a lock that is given back", || {
             binds_nobody(&stage, &locks)
         });

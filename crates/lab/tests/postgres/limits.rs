@@ -1,4 +1,4 @@
-//! Limits of time and of number: the right error, and nobody else is harmed.
+//! Tests of time and number limits: the right error, without effect on other clients.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn a_query_that_takes_too_long_is_cancelled() {
             client.query("select pg_sleep(30)"),
             ["T pg_sleep", "E 57014", "Z Idle"]
         );
-        // Waiting is no query.
+        // A wait is no query.
         client.run("begin");
         assert!(client.is_silent_for(Duration::from_millis(1_500)));
         assert_eq!(client.value("select 'in time'"), "in time");
@@ -146,7 +146,7 @@ fn who_does_not_log_in_is_sent_away() {
     }
 }
 
-/// TO SEE THIS RED: let everybody begin at once.
+/// TO SEE THIS RED: let all clients begin immediately.
 #[test]
 fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
     for io in DRIVERS {
@@ -157,7 +157,7 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
         let stage = TestBed::set(io, setup);
         let mut inside = stage.client();
         let mut strangers = [(); 2].map(|()| Client::reach(stage.address));
-        // Workers take them up one after the other.
+        // Workers accept them one after another.
         thread::sleep(Duration::from_millis(200));
         let began = Instant::now();
         let mut late = Client::reach(stage.address);
@@ -181,7 +181,7 @@ fn who_finds_no_place_to_log_in_is_told_so() {
         let stage = TestBed::set(io, setup);
         let strangers: Vec<_> = (0..40).map(|_| Client::reach(stage.address)).collect();
         let told: Vec<_> = strangers.into_iter().map(|mut one| one.reply()).collect();
-        // One had its time; a next one what it had left of its own, and most none.
+        // One had its full time; the next had the rest of its own, and most had none.
         let refused = told.iter().filter(|reply| **reply == ["E 53300", "end"]);
         assert!(refused.count() >= 1, "{io}: {told:?}");
         assert!(told.contains(&vec!["E 08P01".to_owned(), "end".to_owned()]));
@@ -212,7 +212,7 @@ fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
             waiter.ask(&two, 2),
             ["E 53300", "Z Idle", "E 53300", "Z Idle"]
         );
-        // Half a batch: the rest of it is passed over.
+        // Half a batch: the rest of it is skipped.
         waiter.tell(&Script::new().bind("s", &[]).flush());
         assert_eq!(waiter.hear(), "E 53300");
         let rest = Script::new().execute().parse("u", "select 'u'").sync();
@@ -278,11 +278,11 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
             "queue full (queue.length)"
         );
         assert_eq!(third.reply(), ["E 53300", "Z Idle"]);
-        // Who is known logs in, on whichever worker, though there is no connection to be had.
+        // A known user can log in on any worker, even without a free connection.
         for _ in 0..6 {
             drop(stage.client());
         }
-        // Another user has a place.
+        // Another user has a free slot.
         let login = Login {
             user: "postgres",
             password: "postgres",
@@ -421,7 +421,7 @@ fn a_connection_is_replaced_when_it_is_old_and_its_client_goes_on() {
     }
 }
 
-/// TO SEE THIS RED: let what stands behind an error be read.
+/// TO SEE THIS RED: analyze messages after an error.
 #[test]
 fn what_comes_behind_an_error_without_a_sync_is_not_remembered() {
     for io in DRIVERS {

@@ -1,5 +1,5 @@
-//! Literals are read when a text is prepared, by the settings of that moment: those of the client
-//! whose text it is.
+//! Tests that literals are parsed when a text is prepared, by the current settings of the client
+//! that sent it.
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
@@ -11,7 +11,7 @@ const TWO: Setup<'static> = Setup {
     ..ONE
 };
 
-/// A setting, two values of it, and a text that means something else under each.
+/// A setting, two values of it, and a text with a different meaning under each.
 const READ_BY: [(&str, [&str; 2], &str); 10] = [
     ("timezone", ["UTC", "Europe/Berlin"], MIDNIGHT),
     (
@@ -81,7 +81,7 @@ fn a_text_of_two_clients_is_read_by_the_settings_of_each() {
     });
 }
 
-/// What the setting is, neither a report nor the end of a transaction has told yet.
+/// Neither a report nor the end of a transaction has confirmed the setting yet.
 #[test]
 fn what_is_prepared_under_a_setting_that_is_not_settled_is_nobody_else_s() {
     for io in DRIVERS {
@@ -152,7 +152,7 @@ const SCHEMAS: &str = "\
     create table shelf_a.goods (v int); insert into shelf_a.goods values (1); \
     create table shelf_b.goods (v text); insert into shelf_b.goods values ('b')";
 
-/// The server looks names up again by itself, and refuses what has other types then.
+/// The server resolves names again by itself, and refuses objects with changed types.
 #[test]
 fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s() {
     for io in DRIVERS {

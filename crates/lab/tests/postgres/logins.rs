@@ -1,4 +1,4 @@
-//! Who comes in, who does not, and what they are told.
+//! Tests of logins: accepted and refused ones, and their errors.
 
 use super::client::{Client, Login};
 use super::script::Script;
@@ -17,7 +17,7 @@ fn login<'a>(user: &'a str, password: &'a str, database: &'a str) -> Login<'a> {
     }
 }
 
-/// The SQLSTATE of the refusal, or that there was none.
+/// Returns the SQLSTATE of the refusal, or `in`.
 fn refusal(stage: &TestBed, login: &Login<'_>) -> String {
     match Client::enter(stage.address, login) {
         Ok(_) => "in".to_owned(),
@@ -52,14 +52,15 @@ fn who_must_not_come_in_is_told_what_a_server_would_tell() {
             ("bare", "", "sbtest", "28P01"),
             ("bare", "x", "sbtest", "28P01"),
             ("sbtest", "sbtest", "no_such_database", "3D000"),
-            // No database is the one of the user's name.
+            // Without a database, the one with the user's name is used.
             ("sbtest", "sbtest", "", "in"),
             ("lasting", "lasting", "", "3D000"),
         ] {
             let told = refusal(&stage, &login(user, password, database));
             assert_eq!(told, expected, "{io}: {user} {password} {database}");
         }
-        // md5 is what pg_hba.conf of the lab refuses; that the client proved it is enough here.
+        // The lab's pg_hba.conf refuses md5; here it suffices that the client has proved the
+        // password.
         let old = refusal(&stage, &login("old", "wrong", "sbtest"));
         assert_eq!(old, "28P01", "{io}");
         let mut client = stage.client();
@@ -125,7 +126,7 @@ fn a_password_that_was_changed_counts_from_the_next_login_on() {
         assert!(enter("first").is_err(), "{io}");
         let mut after = enter("second").unwrap_or_else(|told| panic!("{told}"));
         assert_eq!(after.value("select current_user"), "changes");
-        // Who is in stays in while there is a connection for it.
+        // A connected client stays while there is a connection for it.
         assert_eq!(before.value("select 'still in'"), "still in");
         admin.run("alter role changes nologin");
         assert!(enter("second").is_err());
@@ -172,8 +173,8 @@ fn many_logins_at_once_all_come_in() {
     }
 }
 
-/// Others of that user are in, so that no server is asked for a connection. TO SEE THIS RED: do not
-/// ask for these databases.
+/// Others of that user are connected, so no new server connection is needed. TO SEE THIS RED: do
+/// not query these databases.
 #[test]
 fn who_may_no_more_connect_to_a_database_does_not_come_in_while_others_are() {
     let (_lab, server) = own();
@@ -206,7 +207,7 @@ fn who_may_no_more_connect_to_a_database_does_not_come_in_while_others_are() {
     }
 }
 
-/// TO SEE THIS RED: leave the role's number out of what makes a pool.
+/// TO SEE THIS RED: leave the role's OID out of the pool's key.
 #[test]
 fn a_role_that_is_made_again_by_the_same_name_and_password_is_another_one() {
     let (_lab, server) = own();
@@ -231,7 +232,7 @@ fn a_role_that_is_made_again_by_the_same_name_and_password_is_another_one() {
     }
 }
 
-/// TO SEE THIS RED: take the socket's address for the client's.
+/// TO SEE THIS RED: use the socket's address as the client's.
 #[test]
 fn behind_another_balancer_the_client_s_own_address_counts() {
     let setup = Setup {
@@ -362,20 +363,20 @@ fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
             client.reply()
         };
         let startup = Script::startup(&Login::default()).0;
-        // A second startup message behind the first, or in place of a password.
+        // A second startup message after the first, or instead of a password.
         assert_eq!(
             hear(&[startup.clone(), startup.clone()].concat()),
             ["R", "E 08P01", "end"],
             "{io}"
         );
-        // Longer than anything that may come before a login.
+        // Longer than anything allowed before a login.
         assert_eq!(hear(&[0, 0x7f, 0xff, 0xff, 0, 3, 0, 0]), ["E 08P01", "end"]);
         assert_eq!(hear(&[0, 0, 0, 3, 0, 3, 0, 0]), ["E 08P01", "end"]);
         assert_eq!(hear(&[0, 0, 0, 9, 0, 3, 0, 0, b'x']), ["E 08P01", "end"]);
         // Other versions of the protocol.
         assert_eq!(hear(&[0, 0, 0, 9, 0, 2, 0, 0, 0]), ["E 0A000", "end"]);
         assert_eq!(hear(&[0, 0, 0, 9, 0, 4, 0, 0, 0]), ["E 0A000", "end"]);
-        // Another password message than the one that was asked for.
+        // Another kind of message than the requested password.
         let wrong = [startup.clone(), Script::new().query("select 1").0].concat();
         assert_eq!(hear(&wrong), ["R", "E 08P01", "end"]);
         let long = Script::new().message(b'p', &vec![b'x'; 100_000]).0;
@@ -386,7 +387,7 @@ fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
         let mut web = Client::reach(stage.address);
         web.tell(&Script(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()));
         assert_eq!(web.reply(), ["E 08P01", "end"]);
-        // Requests to encrypt that are answered, and what must not stand behind them.
+        // Requests for encryption that are answered, and data that must not follow them.
         let ssl = [0, 0, 0, 8, 4, 210, 22, 47];
         let gss = [0, 0, 0, 8, 4, 210, 22, 48];
         for request in [ssl, gss] {

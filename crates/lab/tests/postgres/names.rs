@@ -1,4 +1,4 @@
-//! A server's name that leads to another machine.
+//! Tests of a server's name that moves to another machine.
 
 use std::io::copy;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use super::stage::own;
 use crate::harness::certificates::file_of_sbtest;
 use crate::harness::{LIMIT, engine, loopback};
 
-/// Names are looked up every ten seconds.
+/// Limit for a move: names are resolved every ten seconds.
 const MOVE_LIMIT: Duration = Duration::from_secs(25);
 
-/// Killed at the end.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -28,7 +28,7 @@ impl Drop for Running {
     }
 }
 
-/// An address that leads to a server.
+/// Forwards an address to a server.
 fn lead(from: SocketAddr, to: SocketAddr) {
     let listener = TcpListener::bind(from).unwrap();
     thread::spawn(move || {
@@ -50,7 +50,7 @@ fn pass(from: &TcpStream, to: &TcpStream) {
     });
 }
 
-/// The program with a file of names of its own.
+/// Starts the program with a separate hosts file.
 fn start(room: &Path, names: &Path) -> Running {
     let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -65,7 +65,7 @@ fn start(room: &Path, names: &Path) -> Running {
     Running(command.spawn().unwrap())
 }
 
-/// The program before a name that leads to one machine, and then to another.
+/// The program in front of a name that resolves to one machine, and then to another.
 struct Place {
     _running: Running,
     room: PathBuf,
@@ -73,7 +73,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None`: this machine does not let us.
+    /// Starts the program; `None` if this machine lacks the permissions.
     fn set(servers: [&Server; 2], tables: &str) -> Option<Place> {
         let may = Command::new("unshare").args(["--mount", "true"]).status();
         if !may.is_ok_and(|status| status.success()) {
@@ -100,7 +100,7 @@ impl Place {
         })
     }
 
-    /// From now on the name leads to the other one.
+    /// Moves the name to the other machine.
     fn moves(&self) {
         fs::write(self.room.join("names"), line(1)).unwrap();
     }
@@ -114,7 +114,7 @@ impl Place {
         entered.unwrap_or_else(|error| panic!("{error}: {}", self.log()))
     }
 
-    /// Until a client of before is served by that server, and in the end no other one was.
+    /// Waits until an earlier client is served by that server; at the end no other one was.
     fn until_at(&self, client: &mut Client, server: &Server) {
         let wanted = server.address.port().to_string();
         let moved = eventually(MOVE_LIMIT, "the other machine", || {
@@ -156,7 +156,7 @@ fn config(room: &Path, listen: SocketAddr, port: u16, tables: &str) -> String {
     )
 }
 
-/// Servers of whose roles nobody asks.
+/// Tests servers whose roles are not queried.
 #[test]
 fn nobody_begins_anything_at_a_machine_that_the_name_leads_to_no_more() {
     let ((_first_lab, first), (_second_lab, second)) = (own(), own());
@@ -171,13 +171,13 @@ fn nobody_begins_anything_at_a_machine_that_the_name_leads_to_no_more() {
     assert_eq!(client.value("show port"), here);
     place.moves();
     place.until_at(&mut client, &second);
-    // What is open is left to its end.
+    // An open transaction is allowed to end.
     assert_eq!(bound.value("show port"), here);
     bound.run("commit");
     place.until_at(&mut bound, &second);
 }
 
-/// The former primary lives, and would take writes.
+/// The former primary lives, and would accept writes.
 #[test]
 fn nobody_writes_to_a_former_primary_that_the_name_leads_to_no_more() {
     let lab = Lab::new("names").unwrap();

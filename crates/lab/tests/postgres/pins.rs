@@ -1,5 +1,5 @@
-//! What cannot be moved keeps its client on one server connection, until it is over; and is gone
-//! when the client is gone.
+//! Tests that state which cannot be moved pins its client to one server connection until it ends,
+//! and is removed with the client.
 
 use evenkeel_lab::eventually;
 
@@ -29,7 +29,7 @@ fn notifications_reach_who_listens_while_it_is_idle() {
         sender.run("notify news, 'third'");
         let mut other = stage.client();
         let _taken = other.query("begin");
-        // It is not bound any more: two others can have both connections.
+        // The client is no longer pinned: two others can have both connections.
         sender.run("begin");
         sender.run("commit");
         other.run("commit");

@@ -9,9 +9,8 @@ pub(super) fn check(heading: &str, replies: &[(String, String)]) {
     let rows = rows(heading);
     let mut used = vec![false; rows.len()];
     for (code, message) in replies {
-        let matching = |(row_code, pattern): &&(String, String)| {
-            row_code == code && matches(pattern, message)
-        };
+        let matching =
+            |(row_code, pattern): &&(String, String)| row_code == code && matches(pattern, message);
         let found: Vec<_> = rows.iter().filter(matching).collect();
         assert_eq!(found.len(), 1, "rows of {heading} for {code} {message:?}");
         for (row, used) in rows.iter().zip(&mut used) {

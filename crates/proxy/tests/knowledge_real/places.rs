@@ -139,7 +139,7 @@ fn a_frozen_server_is_given_up_in_time_and_asked_over_a_new_connection() {
         stop(pids, libc::SIGSTOP);
         let limit = Duration::from_millis(200);
         let told = asker.ask(&server.target(), limit).await;
-        let expect = "timed out after 200 ms while querying its replication position";
+        let expect = "timed out after 200 ms while querying its WAL position";
         assert_eq!(told, Err(WatchError::Away(expect.to_owned())));
         stop(pids, libc::SIGCONT);
         ask(&server, &mut asker).await;

@@ -160,7 +160,10 @@ fn a_unix_socket_is_asked_too_and_tls_is_left_out_there() {
 fn an_account_that_may_not_log_in_is_told_from_a_dead_server() {
     let server = shared();
     assert_refused(&ask_as(&server, "locked", "secret"), "ACCOUNT UNLOCK");
-    assert_refused(&ask_as(&server, "expired", "secret"), "expiry");
+    assert_refused(
+        &ask_as(&server, "expired", "secret"),
+        "password of the account has expired",
+    );
     assert_refused(&ask_as(&server, "elsewhere", "secret"), "elsewhere");
     let mut nowhere = account("monitor", "secret");
     nowhere.database = Some("app".to_owned());

@@ -224,7 +224,7 @@ fn a_peer_that_trickles_does_not_outlast_the_time_limit() {
         (
             http(),
             b"HTTP/1.1 200 OK\r\nX-Slow: aaaaaaaaaaaaaaaaaaaa".repeat(9),
-            "HTTP answer",
+            "HTTP response",
         ),
     ];
     for (probe, script, words) in scripts {

@@ -108,7 +108,10 @@ impl Conversation {
     /// Returns whether a ReadyForQuery is pending: some batch or query that was sent has not ended.
     #[must_use]
     pub fn owes_ready(&self) -> bool {
-        let ends = |entry: &Entry| matches!(entry.owed, PendingReply::Request(request) if ends_in_ready(request));
+        let ends = |entry: &Entry| match entry.owed {
+            PendingReply::Request(request) => ends_in_ready(request),
+            _ => false,
+        };
         self.queue.iter().any(ends)
     }
 

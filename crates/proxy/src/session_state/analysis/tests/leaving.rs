@@ -149,8 +149,8 @@ fn listening_held_cursors_seeds_and_libraries_bind() {
         ("DECLARE c CURSOR WITHOUT HOLD FOR SELECT 1", &[]),
         ("CLOSE c", &[]),
         ("CLOSE ALL", &["Release(CloseAll)"]),
-        ("SELECT setseed(0.5)", &["Pin(Seed)"]),
-        ("SET SEED TO 0.5", &["Pin(Seed)"]),
+        ("SELECT setseed(0.5)", &["Pin(RandomSeed)"]),
+        ("SET SEED TO 0.5", &["Pin(RandomSeed)"]),
         ("LOAD 'auto_explain'", &["Pin(Library)"]),
     ]);
 }
@@ -414,7 +414,7 @@ fn blocks_of_code_are_read_word_by_word() {
         ("DO LANGUAGE plpython3u 'pass'", DYNAMIC),
         (
             "DO LANGUAGE 'plperl' '$_SHARED{x} = 1'",
-            &[DYNAMIC, &["Pin(Language)"]].concat(),
+            &[DYNAMIC, &["Pin(LanguageState)"]].concat(),
         ),
         ("DO $$ it ends in a 'string $$", DYNAMIC),
     ]);

@@ -155,7 +155,10 @@ fn calls_of_set_config_with_literals_are_followed() {
             "SELECT set_config('a.b', 'x', true), set_config('c.d', E'\\'y', false) AS z",
             &["c.d = 'y"],
         ),
-        ("SELECT set_config('seed', '0.5', false)", &["Pin(Seed)"]),
+        (
+            "SELECT set_config('seed', '0.5', false)",
+            &["Pin(RandomSeed)"],
+        ),
     ]);
 }
 

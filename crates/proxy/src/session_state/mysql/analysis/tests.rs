@@ -229,7 +229,7 @@ fn sets_follow_by_text_or_by_the_servers_word() {
             "SET optimizer_trace = 'enabled=on'",
             &["PinOnSuccess(Settings)"],
         ),
-        ("SET rand_seed1 = 5", &["PinOnSuccess(Seed)"]),
+        ("SET rand_seed1 = 5", &["PinOnSuccess(RandomSeed)"]),
         (
             "SET collation_database = latin1_bin",
             &["PinOnSuccess(Settings)"],
