@@ -1,5 +1,5 @@
-//! The control plane: one owner of everything that changes, fed by probes, traffic, commands and
-//! the clock, which replaces what the data plane sees.
+//! Owns all state that changes at run time, takes events from probes, traffic, commands and timers,
+//! and publishes service snapshots to the data plane.
 
 mod cluster;
 mod command;
@@ -51,70 +51,72 @@ use service::ManagedService;
 use timeline::{NewEvent, Timeline};
 use upgrade::Upgrades;
 
-/// Rates and histories are sampled once a second.
+/// Interval at which rates and histories are sampled.
 const SAMPLE_INTERVAL_MS: u64 = 1_000;
 
-/// Answers of probes and of name resolution that may wait; each server has at most two under way.
+/// Capacity of the channel for results of probes and name resolution. Each server has at most two
+/// in progress.
 const REPORTS_WAITING_MAX: usize = 1_024;
 
-/// Why a plan cannot be put to work.
+/// Reason why a plan cannot be adopted.
 #[derive(Debug, Error)]
 pub enum ControlPlaneError {
     /// An address of a service cannot be listened on.
     #[error("service {service:?}: {cause}")]
     Listen {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// Why.
+        /// Cause of the failure.
         cause: ListenError,
     },
-    /// A service wants an address that another one of this process, or its own old one, still has.
+    /// A service needs an address on which this process still listens, for another service or for
+    /// the same one.
     #[error(
         "service {service:?}: cannot listen on {listen} while this process listens on {held}: \
          choose another port, or restart"
     )]
     OwnPort {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The address it wants.
+        /// Address that the service needs.
         listen: String,
-        /// The address in the way.
+        /// Conflicting address on which this process already listens.
         held: String,
     },
     /// A probe cannot be built.
     #[error("service {service:?}, server {server:?}: {cause}")]
     Probe {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// Why.
+        /// Cause of the failure.
         cause: String,
     },
-    /// An address that is ours cannot be accepted from.
+    /// The engine cannot accept clients on an address that this process has bound.
     #[error("service {service:?}: cannot accept clients; see the preceding log lines")]
     NotAccepting {
-        /// The service.
+        /// Name of the service.
         service: String,
     },
-    /// The process before this one.
+    /// Taking over from the predecessor process failed.
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
 }
 
-/// What a signal asks for.
+/// Action requested by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// SIGHUP.
     Reload,
-    /// SIGTERM or SIGINT; the second one does not wait.
+    /// SIGTERM or SIGINT. The second one stops the process immediately.
     Stop,
 }
 
-/// Everything that changes while the process runs.
+/// Owner of all state that changes while the process runs.
 pub struct ControlPlane {
     engine: Engine,
-    /// Number of this process among those that followed each other by upgrades.
+    /// Generation number: how many upgrades preceded this process.
     generation: u32,
     peers: Peers,
     io_reason: String,
@@ -130,12 +132,12 @@ pub struct ControlPlane {
     started_ms: u64,
     loaded_ms: u64,
     next_sample_ms: u64,
-    /// Set once we stop: when the last sessions are cut.
+    /// Set while stopping: time in milliseconds at which the last sessions are terminated.
     stop_by_ms: Option<u64>,
 }
 
 impl ControlPlane {
-    /// Binds all listeners, or takes them over, then serves: an error leaves nothing behind.
+    /// Binds all listeners or takes them over, then serves. Leaves no side effects on error.
     pub async fn new(
         (engine, generation): (Engine, u32),
         io_reason: String,
@@ -210,11 +212,11 @@ impl ControlPlane {
         let Some(stop_by_ms) = self.stop_by_ms else {
             return false;
         };
-        // A moment more than the limit, for the cut itself to be carried out.
+        // A little longer than the limit, so that workers can terminate the sessions.
         self.is_idle() || now_ms() >= stop_by_ms + SAMPLE_INTERVAL_MS
     }
 
-    /// No session is left, and none can come.
+    /// Returns whether there is no session left and none can start.
     fn is_idle(&self) -> bool {
         !self.engine.is_accepting_any() && self.sessions() == 0
     }
@@ -298,7 +300,7 @@ impl ControlPlane {
         self.follow(&address, change);
     }
 
-    /// Some service would have nobody left without this server.
+    /// Returns whether a service would have no usable server without this one.
     fn is_last(&self, address: &Address) -> bool {
         self.services
             .iter()
@@ -326,7 +328,7 @@ impl ControlPlane {
             .is_some_and(ManagedServer::takes_clients)
     }
 
-    /// Whether a service sends clients to a server: it is up, and its role fits.
+    /// Returns whether a service routes clients to a server: the server is up and its role fits.
     fn serves(&self, service: &ManagedService, address: &Address) -> bool {
         let fit = self.fit_in(service, address);
         self.takes_clients(address) && !matches!(fit, Eligibility::Unused(_))
@@ -354,7 +356,7 @@ impl ControlPlane {
     fn stop(&mut self) {
         let limit_ms = self.plan.engine.shutdown_limit_ms;
         self.stop_by_ms = Some(now_ms() + limit_ms);
-        // Before it is said: who reads that nobody is let in may rely on it.
+        // Before the log line: readers may rely on it that no client is accepted any more.
         for service in &mut self.services {
             service.stop_listening(&self.engine);
         }

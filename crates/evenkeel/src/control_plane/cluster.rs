@@ -1,4 +1,4 @@
-//! The clusters behind services with a role: who is asked, what is decided, what follows from it.
+//! Manages the clusters of services with a role: role queries, decisions and their consequences.
 
 mod events;
 mod removed_services;
@@ -18,44 +18,44 @@ use super::ControlPlane;
 use crate::config::plan::{self, OnPrimaryChange, ServicePlan};
 use crate::config::{Address, Plan};
 
-/// Servers that services with a role list together, over all those services.
+/// Servers listed by services with a role, merged over all services that share a server.
 pub(super) struct ManagedCluster {
-    /// In the order of the configuration.
+    /// Members in the order of the configuration.
     pub(super) members: Vec<Address>,
     pub(super) verdict: ClusterRoles,
     pub(super) primary_since_ms: u64,
-    /// When each member came into its role.
+    /// Time in milliseconds since when each member has had its role, by server id.
     pub(super) role_since_ms: BTreeMap<u64, u64>,
-    /// Some service asks for its primary; otherwise nobody misses one.
+    /// True if a service needs the primary. Otherwise a missing primary is not reported.
     wants_primary: bool,
-    /// Problems that were told and are not over.
+    /// Reported problems that still exist.
     told: Vec<Problem>,
-    /// A former primary at which what is under way ends; until it has, nobody writes anew.
+    /// Former primary at which active work is finishing. Until then no server takes new writes.
     leaving: Option<Switchover>,
-    /// How many there were.
+    /// Number of switchovers so far.
     handovers: u64,
     cluster: Cluster,
 }
 
 impl ManagedCluster {
-    /// Whom an operator named, while that holds.
+    /// Returns the manual primary override, while it is valid.
     pub(super) fn named(&self) -> Option<u64> {
         self.cluster.named()
     }
 
-    /// What an operator should know.
+    /// Returns the problems to report to the operator.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let all = self.verdict.problems.iter();
         let matters = |one: &&Problem| self.wants_primary || one.server.is_some();
         all.filter(matters).cloned().collect()
     }
 
-    /// What the servers cannot tell again.
+    /// Returns the state that the servers cannot report again, for the successor process.
     pub(super) fn memory(&self) -> HandoverState {
         self.cluster.memory()
     }
 
-    /// What a member is.
+    /// Returns the role of a member.
     pub(super) fn role(&self, server_id: u64) -> &Role {
         let mut roles = self.verdict.roles.iter();
         let found = roles.find(|(id, _)| *id == server_id);
@@ -64,7 +64,7 @@ impl ManagedCluster {
 }
 
 impl ControlPlane {
-    /// The cluster that a server belongs to.
+    /// Returns the cluster that a server belongs to.
     pub(super) fn cluster_of(&self, address: &Address) -> Option<&ManagedCluster> {
         let mut clusters = self.clusters.iter();
         clusters.find(|cluster| cluster.members.contains(address))
@@ -75,7 +75,7 @@ impl ControlPlane {
         clusters.position(|cluster| cluster.members.contains(address))
     }
 
-    /// Forms the clusters of a new plan; what is known of members that stay, stays.
+    /// Builds the clusters of a new plan. State of remaining members is kept.
     pub(super) fn adopt_clusters(&mut self) {
         let mut old = std::mem::take(&mut self.clusters);
         for members in groups(&self.plan) {
@@ -114,7 +114,7 @@ impl ControlPlane {
         }
     }
 
-    /// Servers of a cluster are asked for their role; others are not.
+    /// Monitors the roles of servers in clusters, and only of those.
     fn watch_members(&mut self) {
         for (address, state) in &mut self.servers {
             let is_member = self
@@ -127,7 +127,8 @@ impl ControlPlane {
         }
     }
 
-    /// Nobody waits for a word of members that were down before anybody asked them.
+    /// Marks members as down that were down before their first role query, so that no decision
+    /// waits for their reports.
     pub(super) fn mark_dead_members(&mut self) {
         let states = self.servers.values();
         let dead = states.filter(|state| state.health.state() == HealthState::Down);
@@ -146,7 +147,7 @@ impl ControlPlane {
         }
     }
 
-    /// A server has said what it is, or why it cannot.
+    /// Processes a server's role report, or the reason why there is none.
     pub(super) fn hear(&mut self, address: &Address, outcome: Result<RoleReport, WatchError>) {
         let Some(index) = self.cluster_index(address) else {
             return;
@@ -165,7 +166,7 @@ impl ControlPlane {
             return;
         }
         if state.health.state() == HealthState::Down {
-            // It is back, it seems: the probes say so first, and soon.
+            // The server seems to be back. The probes confirm that first, and soon.
             return state.probe_soon(now_ms);
         }
         match outcome {
@@ -180,7 +181,7 @@ impl ControlPlane {
         }
     }
 
-    /// A server that lives does not tell its role: what it said before counts no more.
+    /// Drops the last role report of a live server that no longer reports its role.
     fn note_hidden_role(&mut self, address: &Address, index: usize, why: String) {
         let Some(state) = self.servers.get_mut(address) else {
             return;
@@ -198,7 +199,7 @@ impl ControlPlane {
         self.decide(index);
     }
 
-    /// What a server said holds no more; it is asked anew at once.
+    /// Invalidates a server's role report and queries the role again immediately.
     pub(super) fn forget_role(&mut self, address: &Address) {
         let found = self.cluster_index(address).zip(self.servers.get(address));
         let Some((index, state)) = found else { return };
@@ -212,7 +213,7 @@ impl ControlPlane {
         self.decide(index);
     }
 
-    /// A server does not answer over a new connection.
+    /// Records that a server does not answer over a new connection.
     pub(super) fn notice_silence(&mut self, address: &Address) {
         let Some((index, state)) = self.cluster_index(address).zip(self.servers.get(address))
         else {
@@ -223,7 +224,8 @@ impl ControlPlane {
         self.decide(index);
     }
 
-    /// A server's standing has changed: a dead one has no role, one that is back is asked for it.
+    /// Follows a change of a server's health state: drops the role of a dead server and queries the
+    /// role of a recovered one.
     pub(super) fn follow_standing(&mut self, address: &Address, standing: HealthState) {
         let Some(index) = self.cluster_index(address) else {
             return;
@@ -242,13 +244,13 @@ impl ControlPlane {
         }
     }
 
-    /// Goes on with what another process knew of a cluster.
+    /// Restores the cluster state of a predecessor process.
     pub(super) fn recall(&mut self, index: usize, memory: &HandoverState) {
         self.clusters[index].cluster.restore(memory);
         self.decide(index);
     }
 
-    /// An operator names the primary, or takes the name back.
+    /// Sets or clears the manual primary override.
     pub(super) fn name_primary(
         &mut self,
         address: &Address,
@@ -281,7 +283,7 @@ impl ControlPlane {
         })
     }
 
-    /// Derives the verdict anew, and draws its consequences where it has changed.
+    /// Recomputes the cluster roles and applies the consequences if they have changed.
     fn decide(&mut self, index: usize) {
         let now_ms = now_ms();
         let verdict = self.clusters[index].cluster.roles();
@@ -292,7 +294,7 @@ impl ControlPlane {
         if old == self.clusters[index].verdict {
             return;
         }
-        // First nobody is sent to the wrong server any more, then those who are there are cut.
+        // First stop routing to the wrong server, then terminate the sessions on it.
         self.publish_cluster(index);
         let misplaced = self.cut_misplaced(index, &old);
         if old.primary != self.clusters[index].verdict.primary {
@@ -336,7 +338,8 @@ impl ControlPlane {
         }
     }
 
-    /// Cuts sessions that would write to a server which is not the primary, where told to.
+    /// Terminates sessions that would write to a server that is not the primary, if the
+    /// configuration says so.
     fn cut_misplaced(&mut self, index: usize, old: &ClusterRoles) -> Vec<CutCount> {
         let cluster = &self.clusters[index];
         let mut cuts = Vec::new();
@@ -355,7 +358,8 @@ impl ControlPlane {
                 let (now, before) = (cluster.role(server_id), role_in(old, server_id));
                 let replaced =
                     cluster.verdict.primary.is_some() && cluster.verdict.primary != old.primary;
-                // A dead server's sessions are `on_server_down`'s until somebody takes its place.
+                // `on_server_down` governs sessions on a dead server until another server replaces
+                // it.
                 let demoted = std::mem::discriminant(now) != std::mem::discriminant(before)
                     && !matches!(now, Role::Unknown | Role::Primary);
                 if *now != Role::Primary && (replaced || demoted) && state.server.load.active() > 0
@@ -368,8 +372,9 @@ impl ControlPlane {
         cuts
     }
 
-    /// After a reload: sessions on a server that left the configuration, or that a service may use
-    /// no more, end as those of any former primary once there is another one.
+    /// Terminates sessions left over by a reload, on servers that were removed or that a service
+    /// may no longer use. Like those of a former primary, they end only if there is another
+    /// primary.
     fn cut_left_behind(&mut self, index: usize) {
         if self.clusters[index].verdict.primary.is_none() {
             return;
@@ -399,7 +404,7 @@ impl ControlPlane {
         self.part_departed_from_former(index);
     }
 
-    /// The names of the services that a cluster serves.
+    /// Returns the names of the services that a cluster serves.
     pub(super) fn services_of(&self, index: usize) -> Vec<String> {
         let members = &self.clusters[index].members;
         let services = self.services.iter().filter(|service| {
@@ -420,13 +425,13 @@ impl ControlPlane {
     }
 }
 
-/// Whether a service wants to know its servers' roles.
+/// Returns whether a service needs the roles of its servers.
 pub(super) fn asks_roles(plan: &ServicePlan) -> bool {
     let tells_apart = plan.protocol.is_database() && plan.monitor.is_some();
     plan.role != plan::Role::Any || tells_apart
 }
 
-/// Whether a service misses a primary.
+/// Returns whether a service needs a primary.
 fn sends_writes(plan: &ServicePlan) -> bool {
     matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol.is_database()
 }
@@ -452,8 +457,8 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ManagedClus
     }
 }
 
-/// Servers that belong together: those that one service with a role lists, and those of other
-/// services that share one of them.
+/// Groups servers into clusters: all servers that one service with a role lists, merged with those
+/// of services that share a server.
 fn groups(plan: &Plan) -> Vec<Vec<Address>> {
     let mut groups: Vec<Vec<Address>> = Vec::new();
     for service in plan.services.iter().filter(|one| asks_roles(one)) {

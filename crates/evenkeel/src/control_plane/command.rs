@@ -1,4 +1,4 @@
-//! What an operator asks for while the process runs: drain, undrain, weight, reload.
+//! Executes operator commands at run time: drain, undrain, weight, reload.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::status::{Command, EventKind, Reply, Request, Severity};
 
-/// The largest weight, as in the file.
+/// Largest weight, as in the configuration file.
 const WEIGHT_MAX: u32 = 256;
 
 impl ControlPlane {
-    /// Answers a request of the admin door. Nobody waiting for the answer is no error.
+    /// Executes a request of the admin endpoint and sends the reply. A client that no longer waits
+    /// for the reply is not an error.
     pub(super) async fn answer(&mut self, request: Request) {
         match request {
             Request::Status(answer) => {
@@ -158,7 +159,7 @@ impl ControlPlane {
         ))
     }
 
-    /// The server that a person means: name or address, optionally `service/server`.
+    /// Finds a server by name or address, optionally as `service/server`.
     fn find(&self, wanted: &str) -> Result<Found, String> {
         let services = self.services.iter().enumerate();
         let all = services.flat_map(|(index, service)| {

@@ -1,5 +1,5 @@
-//! What is learnt for the sessions of services that speak a database's protocol: tasks that ask the
-//! servers, and what the world tells them of roles.
+//! Runs the tasks that query servers for services with a database protocol, and notifies them of
+//! roles.
 
 mod auth_lookup;
 mod catalogs;
@@ -37,7 +37,7 @@ use crate::config::plan::{
 use membership::{EpochCounter, Membership, MonitoredServer};
 use positions::{MonitoredPosition, PositionFollower};
 
-/// One service's tasks, and what they were told last; they end when this is dropped.
+/// Monitor tasks of one service and their last inputs. Dropping this ends the tasks.
 pub(super) struct MonitorTasks {
     knowledge: Arc<ServerInfo>,
     sources: MonitorSources,
@@ -46,7 +46,7 @@ pub(super) struct MonitorTasks {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What the tasks depend on: a change of it starts them anew.
+/// Configuration of the tasks. A change restarts them.
 #[derive(Debug, Clone, PartialEq)]
 struct MonitorSources {
     protocol: Protocol,
@@ -55,7 +55,7 @@ struct MonitorSources {
     auth: Option<AccountPlan>,
     query: Option<String>,
     server_tls: ServerTls,
-    /// How long a login waits for a server that can be asked.
+    /// Longest time that a login waits for a server that can be queried.
     wait: Duration,
 }
 
@@ -94,7 +94,7 @@ impl MonitorSources {
         }
     }
 
-    /// Who reads catalogs and positions.
+    /// Returns the account that reads catalogs and positions.
     fn reader(&self) -> Option<MonitorAccount> {
         let monitor = self.monitor.as_ref().map(|monitor| MonitorAccount {
             user: monitor.user.clone(),
@@ -104,7 +104,7 @@ impl MonitorSources {
         monitor.or_else(|| self.authenticator())
     }
 
-    /// Who reads verifiers.
+    /// Returns the account that reads verifiers.
     fn authenticator(&self) -> Option<MonitorAccount> {
         self.auth.as_ref().map(|account| MonitorAccount {
             user: account.user.clone(),
@@ -119,7 +119,7 @@ fn shares_connections(plan: &DatabasePlan) -> bool {
 }
 
 impl MonitorTasks {
-    /// Starts the tasks. `before`: those of the same service until now.
+    /// Starts the tasks. `before` holds the previous tasks of the same service.
     fn start(
         before: Option<MonitorTasks>,
         knowledge: Arc<ServerInfo>,
@@ -148,7 +148,7 @@ impl MonitorTasks {
         Ok(learning)
     }
 
-    /// Clients come in, and nobody can say what their functions do.
+    /// Reports that clients are served although the effects of their functions are unknown.
     fn tell_unread(&self, service: &str) {
         let problem = "no monitor account is configured: session state left by functions, triggers \
                        and views is not detected and may leak to other clients; set user in \
@@ -252,7 +252,7 @@ impl MonitorTasks {
         make: impl Fn(MonitorAccount, &Tls) -> Result<A, ProbeSetupError>,
     ) -> Result<(), String> {
         let mut askers = Vec::new();
-        // Without an account nobody asks: every question is answered with that.
+        // Without an account there is no query: every lookup fails with that reason.
         if let Some(account) = self.sources.authenticator() {
             for listed in servers {
                 let asker = make(account.clone(), &listed.tls);
@@ -275,7 +275,7 @@ impl MonitorTasks {
         self.tasks.push(tokio::spawn(task));
     }
 
-    /// A server has said what it is: of a replica, that is also a position.
+    /// Processes a server's state. A replica's state includes its position.
     fn hear(&mut self, server_id: u64, said: &ReplicationState, asked_ms: u64) {
         if let ReplicationState::Postgres(said) = said {
             self.era.heard(server_id, said.timeline);
@@ -292,7 +292,7 @@ impl MonitorTasks {
         }
     }
 
-    /// Takes the present roles over, and tells the tasks if something matters to them.
+    /// Publishes the current roles, and notifies the tasks of relevant changes.
     fn publish_roles(&mut self, seen: ServerRoles) {
         let track = self.knowledge.track();
         track.list(&seen.replicas);
@@ -315,24 +315,24 @@ impl MonitorTasks {
     }
 }
 
-/// What the world sees of a service's servers.
+/// Roles of a service's servers as the control plane sees them.
 #[derive(Default)]
 struct ServerRoles {
     primary: Option<u64>,
-    /// Those that live, with their lag.
+    /// Live replicas with their lag.
     replicas: Vec<(u64, Option<u64>)>,
-    /// Those that live and were not refused.
+    /// Live servers that the cluster has not rejected.
     up: Vec<u64>,
     tracks: bool,
 }
 
 impl ServerRoles {
-    /// One that lives.
+    /// Adds a live server.
     fn add(&mut self, id: u64, role: &Role) {
         match role {
             Role::Primary => self.primary = Some(id),
             Role::Replica(lag) => self.replicas.push((id, lag.ms)),
-            // What it knows is old, or another cluster's.
+            // Its data is outdated or belongs to another cluster.
             Role::Unfit(_) => return,
             Role::Unknown | Role::Spare(_) => {}
         }
@@ -341,7 +341,7 @@ impl ServerRoles {
 }
 
 impl ControlPlane {
-    /// Starts, changes and ends what is learnt, after a change of the configuration.
+    /// Starts, changes and ends monitor tasks after a change of the configuration.
     pub(super) fn update_monitor_tasks(&mut self) {
         for index in 0..self.services.len() {
             let service = &self.services[index];
@@ -380,7 +380,7 @@ impl ControlPlane {
         }
     }
 
-    /// A server has said what it is: to be called before that is decided upon.
+    /// Records a server's role report. Call before the cluster decides on it.
     pub(super) fn learn_from(&mut self, address: &Address, report: &RoleReport) {
         let Some(server_id) = self.servers.get(address).map(|state| state.server.id) else {
             return;
@@ -391,7 +391,7 @@ impl ControlPlane {
         }
     }
 
-    /// Tells all that learn who is what now.
+    /// Notifies all monitor tasks of the current roles.
     pub(super) fn brief(&mut self) {
         for index in 0..self.services.len() {
             if self.services[index].learning.is_none() {
@@ -426,7 +426,7 @@ impl ControlPlane {
         seen
     }
 
-    /// A new part of a server reaches the sessions, and who waits for a primary goes on.
+    /// Publishes changed server roles, and resumes sessions that wait for a primary.
     fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
         if self.cast_has_changed(index) {
             self.publish(index);
@@ -447,7 +447,7 @@ impl ControlPlane {
         }
     }
 
-    /// Sessions doubt what these servers are thought to be.
+    /// Queries servers whose roles sessions doubt.
     pub(super) fn ask_doubted(&self, doubts: &std::collections::BTreeSet<u64>) {
         let doubted = |state: &&ManagedServer| doubts.contains(&state.server.id);
         let watchings = self.servers.values().filter(doubted);
@@ -457,7 +457,7 @@ impl ControlPlane {
     }
 }
 
-/// Whether replicas are read only where they have what sessions wrote.
+/// Returns whether replicas serve only reads for which they have the session's writes.
 pub(super) fn tracks(plan: &ServicePlan) -> bool {
     plan.database.as_ref().is_some_and(|database| {
         let split = &database.split;
@@ -465,7 +465,8 @@ pub(super) fn tracks(plan: &ServicePlan) -> bool {
     })
 }
 
-/// What whoever reads there sees, if the server says so. A Galera node does when it is asked.
+/// Returns the position that reads on a server see, if known. A Galera node reports it when
+/// queried.
 fn applied(said: &ReplicationState) -> Option<Position> {
     match said {
         ReplicationState::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {
@@ -474,14 +475,14 @@ fn applied(said: &ReplicationState) -> Option<Position> {
         })),
         ReplicationState::Replication(Replication { visible, .. })
         | ReplicationState::Group(Group { visible, .. }) => {
-            // One that keeps no GTIDs tells nothing.
+            // A server that keeps no GTIDs reports no position.
             (!visible.is_empty()).then(|| Position::Gtids(visible.clone()))
         }
         ReplicationState::Galera(_) => None,
     }
 }
 
-/// The servers of a service, with the way to encrypt.
+/// Returns the servers of a service with their encryption settings.
 fn listed(
     plan: &ServicePlan,
     servers: &BTreeMap<Address, ManagedServer>,

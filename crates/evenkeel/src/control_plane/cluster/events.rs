@@ -1,4 +1,4 @@
-//! Tells what became of a cluster: a new primary, roles, problems, each with its cause.
+//! Reports changes of a cluster with their causes: a new primary, roles and problems.
 
 use evenkeel_policy::cluster::{ClusterRoles, Problem, Role};
 use evenkeel_proxy::engine::CutCount;
@@ -50,7 +50,7 @@ impl ControlPlane {
         self.tell(news.cause(cause).service(services).cut(cuts, queued));
     }
 
-    /// Why the primary is another one: what became of the old, or what the new one says.
+    /// Returns why the primary changed: the state of the old primary, or the claim of the new one.
     fn cause_of(&self, index: usize, old: &ClusterRoles, is: Option<u64>) -> String {
         let cluster = &self.clusters[index];
         let gone = old.primary.map(|id| match cluster.role(id) {
@@ -84,7 +84,7 @@ impl ControlPlane {
         let roles = self.clusters[index].verdict.roles.clone();
         for (server_id, role) in roles {
             let before = role_in(old, server_id);
-            // A claim that is being verified is told when it has been: milliseconds later.
+            // A claim being verified is reported after verification, some milliseconds later.
             let verifying = self.clusters[index].verdict.verify.contains(&server_id);
             if std::mem::discriminant(before) == std::mem::discriminant(&role) || verifying {
                 continue;
@@ -92,7 +92,7 @@ impl ControlPlane {
             self.clusters[index].role_since_ms.insert(server_id, now_ms);
             let name = self.name_of_id(index, server_id).to_owned();
             let (severity, what, cause) = match role {
-                // The change of the primary and of the standing are told already.
+                // Changes of the primary and of the health state are reported already.
                 Role::Primary | Role::Unknown => continue,
                 Role::Replica(_) => (
                     Severity::Info,
@@ -118,13 +118,13 @@ impl ControlPlane {
     pub(super) fn tell_problems(&mut self, index: usize, was_primary: Option<u64>) {
         let verdict = &self.clusters[index].verdict;
         let (new, primary) = (self.clusters[index].problems(), verdict.primary);
-        // While a claim is verified nothing is settled.
+        // Nothing is decided while a claim is being verified.
         if !verdict.verify.is_empty() {
             return;
         }
         let told = std::mem::replace(&mut self.clusters[index].told, new.clone());
         let services = self.services_of(index).join(", ");
-        // Why there is no primary any more is the cause of that event.
+        // The reason for the loss of the primary is the cause of that event.
         let is_lost = was_primary.is_some() && primary.is_none();
         let fresh = new.iter().filter(|one| is_news(one, &told));
         for problem in fresh.filter(|one| !(is_lost && one.server.is_none())) {
@@ -150,7 +150,8 @@ impl ControlPlane {
     }
 }
 
-/// Whether it was not told yet; positions and counts that move on are the same problem still.
+/// Returns whether a problem has not been reported yet. A problem of which only positions or counts
+/// change is the same problem.
 fn is_news(problem: &Problem, told: &[Problem]) -> bool {
     let is_position = |word: &&str| {
         let has_digit = word.contains(|c: char| c.is_ascii_digit());

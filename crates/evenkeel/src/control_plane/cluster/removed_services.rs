@@ -1,5 +1,5 @@
-//! Services that left the configuration: their last sessions write where they wrote before, and
-//! nowhere once another server takes the writes.
+//! Handles services removed from the configuration: their last sessions write where they wrote
+//! before, and nowhere after another server becomes the primary.
 
 use evenkeel_proxy::record::CutReason;
 
@@ -9,7 +9,8 @@ use crate::control_plane::removal::Removal;
 use crate::control_plane::service::ManagedService;
 
 impl ControlPlane {
-    /// To be called when a cluster has another primary, or other services may have left it.
+    /// Stops writes at former primaries. Call when a cluster has a new primary, or when other
+    /// services may have left the cluster.
     pub(super) fn part_departed_from_former(&self, index: usize) {
         let cluster = &self.clusters[index];
         let Some(primary) = cluster.verdict.primary else {
@@ -36,7 +37,7 @@ impl ControlPlane {
     }
 }
 
-/// The servers at which its sessions may write.
+/// Returns the ids of the servers at which sessions of a removed service may write.
 fn writes_at(departed: &ManagedService, leaving: &Removal) -> Vec<u64> {
     let all = || leaving.servers.iter().map(|server| server.id).collect();
     let view = departed.service.snapshot();

@@ -1,5 +1,5 @@
-//! One node of Galera takes the writes over from another that goes on: what is under way there ends
-//! first, so that nobody is cut for it.
+//! Moves writes from one live Galera node to another: active work on the old one finishes first, so
+//! that no session is terminated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,41 +12,43 @@ use super::ManagedCluster;
 use crate::control_plane::ControlPlane;
 use crate::control_plane::probing::MonitorEvent;
 
-/// New work waits for that at most so long; then who is still there is cut.
+/// Longest time that new work waits for active work to finish. Sessions still busy then are
+/// terminated.
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// Nobody who was cut may be told of a write behind the first word of the next primary.
+/// Time limit for the terminations: no terminated session may receive a write's acknowledgement
+/// after the next primary's first response.
 const CUT_LIMIT: Duration = Duration::from_millis(100);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The next primary has what the others have, and serves reads as before.
+/// Role of the next primary during the switchover: it is up to date and keeps serving reads.
 const READS: Role = Role::Replica(Lag {
     ms: Some(0),
     bytes: None,
 });
 
-/// A former primary at which what is under way ends.
+/// Former primary at which active work is finishing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::control_plane) struct Switchover {
     server_id: u64,
-    /// Of the handover, since a server may have several.
+    /// Number of the switchover, since a server may have several.
     number: u64,
 }
 
 impl ManagedCluster {
-    /// What a member does for services that speak its protocol.
+    /// Returns the role that a member has for services of its database protocol.
     pub(in crate::control_plane) fn duty(&self, server_id: u64) -> &Role {
         let leaves = |one: Switchover| one.server_id == server_id;
         match (self.leaving, self.role(server_id)) {
-            // Reads that come anew would keep it busy, and be cut with the others.
+            // New reads would keep the server busy, and would be terminated with the others.
             (Some(leaving), _) if leaves(leaving) => &Role::Unknown,
             (Some(_), Role::Primary) => &READS,
             (_, role) => role,
         }
     }
 
-    /// Begins a handover, or sees that one is over. True: it begins.
+    /// Begins a switchover, or detects that one is over. Returns whether one begins.
     fn hand_over(&mut self, old: &ClusterRoles) -> bool {
         let primary = self.verdict.primary;
         let may_finish = |id| primary != Some(id) && self.cluster.may_finish(id);
@@ -65,7 +67,8 @@ impl ManagedCluster {
 }
 
 impl ControlPlane {
-    /// To be called when the verdict has changed, and before anybody is told.
+    /// Begins a switchover if needed. Call after a change of the cluster roles, before it is
+    /// reported.
     pub(super) fn hand_over(&mut self, index: usize, old: &ClusterRoles) {
         if !self.clusters[index].hand_over(old) {
             return;
@@ -76,7 +79,7 @@ impl ControlPlane {
         let busy = self.work_at(leaving.server_id);
         let reports = self.reports.0.clone();
         tokio::spawn(async move {
-            // The world is gone only when the process ends.
+            // The receiver is dropped only when the process ends.
             if tokio::time::timeout(LIMIT, ended(&busy)).await.is_err() {
                 let _ = reports.send(MonitorEvent::Overstays(leaving)).await;
                 let _ = tokio::time::timeout(CUT_LIMIT, ended(&busy)).await;
@@ -85,7 +88,7 @@ impl ControlPlane {
         });
     }
 
-    /// Who is still there has had the time.
+    /// Terminates the sessions that are still busy after the limit.
     pub(in crate::control_plane) fn cut_overstaying(&self, leaving: Switchover) {
         if !self.is_leaving(leaving.server_id) {
             return;
@@ -98,7 +101,7 @@ impl ControlPlane {
         }
     }
 
-    /// Nothing is under way at a former primary any more.
+    /// Ends a switchover: the former primary has no active work left.
     pub(in crate::control_plane) fn has_left(&mut self, leaving: Switchover) {
         for cluster in &mut self.clusters {
             cluster.leaving = cluster.leaving.filter(|one| *one != leaving);
@@ -106,7 +109,7 @@ impl ControlPlane {
         self.brief();
     }
 
-    /// Whether what is under way at a service's former primary may still end.
+    /// Returns whether active work at a service's former primary may still finish.
     pub(in crate::control_plane) fn is_leaving(&self, server_id: u64) -> bool {
         let mut leaving = self.clusters.iter().filter_map(|one| one.leaving);
         leaving.any(|one| one.server_id == server_id)
