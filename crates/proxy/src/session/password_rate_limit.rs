@@ -1,5 +1,5 @@
-//! Limits the rate of password attempts, each of which costs milliseconds of CPU time, to make
-//! guessing impractical.
+//! Limits the rate of password attempts, which cost milliseconds of CPU time each, so that guessing
+//! is impractical.
 //!
 //! Each address, and each user over all addresses, has a burst limit and a rate. A successful login
 //! is refunded.

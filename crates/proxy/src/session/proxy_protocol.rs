@@ -1,4 +1,4 @@
-//! The PROXY header: read from a listed peer, written to a server.
+//! Reads PROXY headers from listed peers, and builds those for servers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::service::Service;
 use crate::settings::{ProxyVersion, ServiceSettings};
 use crate::socket::Socket;
 
-/// Whether a peer must begin with a header.
+/// Returns whether the peer must send a header first.
 pub(super) fn expects_proxy_header(settings: &ServiceSettings, peer: Option<SocketAddr>) -> bool {
     let listed = &settings.accept_proxy_from;
     peer.is_some_and(|peer| {
@@ -21,7 +21,7 @@ pub(super) fn expects_proxy_header(settings: &ServiceSettings, peer: Option<Sock
     })
 }
 
-/// Notes who the client of a database is, if a listed peer brings it.
+/// Records the address of a database client if a listed peer sends it.
 pub(super) async fn read_client_address(
     live: &LiveSession,
     service: &Service,
@@ -38,7 +38,7 @@ pub(super) async fn read_client_address(
     Ok(())
 }
 
-/// Reads the header that a listed peer must begin with, and not one byte more.
+/// Reads the header that a listed peer must send first, and no byte more.
 pub(super) async fn receive(
     socket: &Socket,
     limit: Duration,
@@ -59,7 +59,8 @@ async fn header_of(socket: &Socket) -> Result<Header, String> {
         socket.readable().await.map_err(|error| error.to_string())?;
         let before = held.len();
         held.resize(LENGTH_MAX, 0);
-        // Looked at first, taken after: what follows the header belongs to the server.
+        // Bytes are peeked first and then taken, because those after the header belong to the
+        // server.
         let count = match socket.peek_now(&mut held[before..]) {
             Ok(0) => return Err("peer closed the connection before sending it".to_owned()),
             Ok(count) => count,
@@ -80,7 +81,7 @@ async fn header_of(socket: &Socket) -> Result<Header, String> {
     }
 }
 
-/// Takes bytes that a peek has shown to be there.
+/// Takes bytes that a peek has shown to be available.
 fn take(socket: &Socket, bytes: &mut [u8]) -> Result<(), String> {
     if bytes.is_empty() {
         return Ok(());
@@ -92,7 +93,7 @@ fn take(socket: &Socket, bytes: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// The header that tells a server who the client is.
+/// Builds the header that gives the client's address to a server.
 pub(super) fn header(
     version: ProxyVersion,
     source: Option<SocketAddr>,

@@ -1,43 +1,43 @@
-//! The prepared statements that all sessions of a service share, whatever their clients call them.
+//! Interns the prepared statements that all sessions of a service share, under whichever names
+//! clients use.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Statements that no client has are kept up to this many, so that the next one that prepares the
-/// same finds it on the servers.
+/// Number of unused statements that are kept, so that the next client that prepares one finds it on
+/// the servers.
 const UNUSED_MAX: usize = 10_000;
 
-/// And up to this many bytes.
+/// Size in bytes of unused statements that are kept.
 const UNUSED_WEIGHT_MAX: usize = 64 * 1024 * 1024;
 
-/// One client may have so many.
+/// Maximum number of statements per client.
 pub(crate) const OF_CLIENT_MAX: usize = 10_000;
 
-/// And so many bytes of them.
+/// Maximum size in bytes of a client's statements.
 const OF_CLIENT_WEIGHT_MAX: usize = 64 * 1024 * 1024;
 
-/// How much memory something takes beside itself, about.
+/// Approximate memory that a value owns, in bytes, besides its own size.
 pub(crate) trait MemorySize {
     fn weight(&self) -> usize;
 }
 
-/// A statement as clients prepare it: the same for all who give the same text and whose sessions
-/// read it alike.
+/// Statement shared by all clients that prepare the same text in the same context.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedStatement<W, M> {
-    /// Unique in this process.
+    /// Number unique in this process.
     pub(crate) id: u64,
     pub(crate) text: Box<[u8]>,
-    /// What else makes statements of one text different.
+    /// Context that distinguishes statements of the same text.
     pub(crate) within: W,
     pub(crate) meaning: M,
-    /// Which state of the catalog the meaning was found with.
+    /// Version of the catalog that it was analyzed with.
     pub(crate) catalog: u64,
 }
 
-/// A number for a statement; never zero.
+/// Returns a new number for a statement; never zero.
 pub(crate) fn new_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
@@ -61,8 +61,8 @@ struct Known<W, M> {
     by_hash: HashMap<u64, Vec<Arc<SharedStatement<W, M>>>>,
     count: usize,
     weight: usize,
-    /// Those that no client has are looked for when there are more than this many, or this weight:
-    /// twice what was left of them at the last look.
+    /// Limit on the count before unused statements are removed: twice the count left after the last
+    /// removal. The next field limits the size likewise.
     count_max: usize,
     weight_max: usize,
 }
@@ -84,8 +84,8 @@ impl<W, M> Default for StatementInterner<W, M> {
 }
 
 impl<W: Hash + Eq + Clone + MemorySize, M: MemorySize> StatementInterner<W, M> {
-    /// The statement of that text; `read` tells what it means if it is new, or if the catalog has
-    /// changed since.
+    /// Returns the statement of the text. `read` analyzes it if it is new, or if the catalog has
+    /// changed.
     pub(crate) fn statement(
         &self,
         text: &[u8],
@@ -98,7 +98,7 @@ impl<W: Hash + Eq + Clone + MemorySize, M: MemorySize> StatementInterner<W, M> {
         if let Some(known) = known.filter(|known| known.catalog == catalog) {
             return known;
         }
-        // A long text takes its time, for which the others do not wait.
+        // Analysis of a long text takes time, so the lock is not held.
         let meaning = read();
         self.lock().add(
             key,
@@ -112,7 +112,7 @@ impl<W: Hash + Eq + Clone + MemorySize, M: MemorySize> StatementInterner<W, M> {
         )
     }
 
-    /// The same statement, with what is known of the catalog now.
+    /// Returns the statement analyzed with the current catalog.
     pub(crate) fn renewed(
         &self,
         statement: &SharedStatement<W, M>,
@@ -136,8 +136,8 @@ where
         alike.find(|one| *one.text == *text && one.within == *within)
     }
 
-    /// Adds one that was read, unless another session was faster. It keeps the number that servers
-    /// know it by.
+    /// Adds an analyzed statement, unless another session was faster. An existing statement keeps
+    /// its number, by which servers know it.
     fn add(&mut self, key: u64, mut new: SharedStatement<W, M>) -> Arc<SharedStatement<W, M>> {
         self.tidy();
         let known = self.find(key, &new.text, &new.within).map(Arc::clone);
@@ -161,7 +161,7 @@ where
         new
     }
 
-    /// Forgets those that no client has, if there is enough to be looked through.
+    /// Removes unused statements if a limit is reached.
     fn tidy(&mut self) {
         if self.count < self.count_max && self.weight < self.weight_max {
             return;
@@ -178,14 +178,15 @@ where
     }
 }
 
-/// What one client has of them, about: all of it is weighed only when that may be too much.
+/// Approximate size of one client's statements; it is computed exactly only if it may exceed the
+/// limit.
 #[derive(Debug, Default)]
 pub(crate) struct StatementBudget {
     weight: usize,
 }
 
 impl StatementBudget {
-    /// Whether there is room for more beside what it has, which it then has too.
+    /// Returns whether `more` bytes fit within the limit, and adds them if so.
     pub(crate) fn takes(&mut self, more: usize, has: impl FnOnce() -> usize) -> bool {
         if self.weight + more > OF_CLIENT_WEIGHT_MAX {
             self.weight = has();

@@ -1,4 +1,4 @@
-//! `protocol = "tcp"`: PROXY header, server, relay.
+//! Serves sessions of `protocol = "tcp"`: reads the PROXY header, connects to a server, and relays.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -16,17 +16,18 @@ use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::socket::{Socket, has_left};
 use crate::upstream::{self, ConnectAttempts, ConnectRequest, Upstream};
 
-/// The client as the conversation knows it.
+/// Client of a TCP session.
 struct TcpClient {
     socket: Socket,
-    /// As a trusted PROXY header names it, or else its socket's; and the address it came to.
+    /// Client address from a trusted PROXY header, or of the socket. The next field holds the
+    /// address that it connected to.
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
-    /// May not send a PROXY header.
+    /// True if the client must not send a PROXY header.
     is_untrusted: bool,
 }
 
-/// One conversation; what is left to say is why it ended.
+/// Serves one session and returns the reason for its end.
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     seat: &ClientPermit,
@@ -71,7 +72,7 @@ pub(super) async fn serve_session(
     }
 }
 
-/// Reaches a server and introduces the client to it.
+/// Connects to a server and sends it the PROXY header.
 async fn find_server(
     seeker: &ConnectRequest<'_>,
     client: &TcpClient,
@@ -101,7 +102,7 @@ async fn find_server(
     }
 }
 
-/// Relays until the session is over, or the server left before it began.
+/// Relays until the session ends, or the server closes the connection before sending a byte.
 async fn relay_through(
     worker: &Rc<Worker>,
     live: &LiveSession,
@@ -111,7 +112,8 @@ async fn relay_through(
 ) -> RelayOutcome {
     let fds = (client.socket.fd(), upstream.socket.fd());
     live.start_relaying(upstream.lease.server(), view, fds);
-    // An order to cut the sessions of a former primary would have missed one that still connected.
+    // An order to reset the sessions of a former primary does not reach a session that is
+    // connecting.
     if !live.service.snapshot().offers(upstream.lease.server().id) {
         live.stop_relaying();
         let why = "server stopped accepting clients during connect".to_owned();
@@ -126,7 +128,7 @@ async fn relay_through(
     );
     let outcome = match live.unless_cut(relaying).await {
         Ok(outcome) => outcome,
-        // Between the order and here this session has not run, so that still nothing is said.
+        // The session has not run since the order, so still no byte was relayed.
         Err(Interrupt::Elsewhere(why)) if live.nothing_said() => {
             RelayOutcome::Mute(SilentClose { why, reset: false })
         }
@@ -141,7 +143,7 @@ async fn relay_through(
     outcome
 }
 
-/// The last server that could be tried has left without a word too: so do we, as it did.
+/// Ends the session like the last candidate server, which also closed without sending a byte.
 fn give_up(
     seeker: &ConnectRequest<'_>,
     worker: &Rc<Worker>,
@@ -157,7 +159,8 @@ fn give_up(
     TerminationReason::ConnectFailed(mute.why)
 }
 
-/// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
+/// Determines the client's address: from its PROXY header if it is a listed peer, else from its
+/// socket.
 async fn greet(
     seat: &ClientPermit,
     socket: Socket,
@@ -165,7 +168,7 @@ async fn greet(
 ) -> Result<TcpClient, TerminationReason> {
     let view = seat.service().view_owned();
     let settings = &view.settings;
-    // Only a header tells the address that the client came to.
+    // Only a header uses the address that the client connected to.
     let headers = !settings.accept_proxy_from.is_empty() || settings.send_proxy.is_some();
     let own = if headers {
         socket.local_address()
@@ -173,7 +176,7 @@ async fn greet(
         None
     };
     if !proxy_protocol::expects_proxy_header(settings, peer) {
-        // Where headers are spoken at all, on either side, a stranger's would be believed.
+        // If either side uses headers, a server would trust one from an untrusted client.
         let stranger = headers;
         return Ok(TcpClient {
             socket,
@@ -197,7 +200,7 @@ fn canonical(peer: SocketAddr) -> IpAddr {
     peer.ip().to_canonical()
 }
 
-/// What the `source` algorithm hashes: the client's address without its port.
+/// Returns the hash key for the `source` algorithm: the client's address without its port.
 fn source_key(source: Option<SocketAddr>) -> u64 {
     match source.map(canonical) {
         Some(IpAddr::V4(ip)) => key_of(&ip.octets()),
@@ -206,8 +209,8 @@ fn source_key(source: Option<SocketAddr>) -> u64 {
     }
 }
 
-/// A cut is a reset, so that nobody takes half an answer for a whole one; a timeout in silence,
-/// with nothing left to deliver, is an ordinary end.
+/// Resets both connections, so that no peer takes a partial reply for a complete one. A timeout
+/// with no data left to deliver is an ordinary close.
 fn end_from_outside(
     ending: &TerminationReason,
     live: &LiveSession,

@@ -1,4 +1,5 @@
-//! What the workers of a service share that speaks PostgreSQL, beside what every database has.
+//! Holds the state that all workers of a PostgreSQL service share, besides that of any database
+//! service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,32 +14,32 @@ use crate::random::secret;
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::pool_registry::PoolUser;
 
-/// As long as the service lives.
+/// Shared state of a PostgreSQL service, kept for the service's life.
 #[derive(Debug)]
 pub(crate) struct PostgresService {
     pub(crate) statements: Interned,
     pub(crate) greetings: BaselineCache,
     pub(crate) verifiers: Verifiers,
-    /// The secret behind mock verifiers: unknown users look like known ones.
+    /// Secret for mock verifiers, which make unknown users look like known ones.
     pub(crate) mock_secret: [u8; 32],
-    /// Of passwords that are sent as they are.
+    /// Rate limit of cleartext passwords.
     pub(crate) pace: PasswordRateLimit,
     habits: Mutex<HashMap<OfWho, Arc<UserHistory>>>,
 }
 
-/// What was found of the clients of a user in a database, on whichever worker.
+/// Observations about the clients of one user in one database, on all workers.
 #[derive(Debug, Default)]
 pub(crate) struct UserHistory {
-    /// Somebody has asked what its session drew from a sequence.
+    /// True if a client has used `currval` or `lastval`.
     asks_sequences: AtomicBool,
-    /// What their statements leave behind, against what was read of them.
+    /// Verification results of their statements.
     trials: Mutex<StatementVerifier>,
 }
 
-/// A user in a database.
+/// User and database.
 type OfWho = (Arc<str>, Arc<str>);
 
-/// Those without a session that have not asked are forgotten when there are more.
+/// Limit above which entries without a session are removed, except those with `asks_sequences`.
 const HABITS_MAX: usize = 1_000;
 
 impl PostgresService {
@@ -64,7 +65,7 @@ impl PostgresService {
 }
 
 impl PostgresService {
-    /// Statements are on trial again, in a database or (`None`) in all of them.
+    /// Discards the verification results of one database, or of all (`None`).
     pub(crate) fn forget_trials(&self, database: Option<&str>) {
         let habits = lock(&self.habits);
         let of_database = |of: &OfWho| database.is_none_or(|name| *name == *of.1);

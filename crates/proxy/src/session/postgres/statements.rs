@@ -1,5 +1,5 @@
-//! Prepared statements: the client's names, the statements that all sessions share, and which of
-//! them a server connection has.
+//! Tracks prepared statements: the client's names, the statements that sessions share, and those
+//! present on a server connection.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use crate::session_state::settings::ParseSettings;
 
 pub(crate) use crate::session::statement_interner::new_id;
 
-/// The length of every name that we give.
+/// Length of each statement name that Evenkeel assigns.
 pub(crate) const NAME_LENGTH: usize = 16;
 
-/// What every name that we give begins with.
+/// Prefix of each statement name that Evenkeel assigns.
 pub(crate) const NAME_PREFIX: &[u8] = b"evenkeel";
 
-/// A statement as clients prepare it.
+/// Statement as clients prepare it.
 pub(crate) type Statement = statement_interner::SharedStatement<PrepareContext, Arc<TextAnalysis>>;
 
 /// All statements of a service.
 pub(crate) type Interned = statement_interner::StatementInterner<PrepareContext, Arc<TextAnalysis>>;
 
-/// What makes statements of one text different.
+/// Context that distinguishes statements of the same text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PrepareContext {
-    /// The OIDs of the parameters' types that the client gave.
+    /// OIDs of the parameter types that the client specified.
     pub(crate) types: Box<[u8]>,
     pub(crate) database: u64,
-    /// Which plans were good when its client prepared it.
+    /// Version of the plans that were valid when the client prepared it.
     pub(crate) plans: u64,
-    /// The settings that it is read by.
+    /// Settings by which it is parsed.
     pub(crate) by: ParseSettings,
-    /// Whether backslashes escape in its plain strings; `None`: it cannot be read.
+    /// True if backslashes escape in its plain strings; `None`: it cannot be analyzed.
     pub(crate) backslashes: Option<bool>,
-    /// A number if it is one client's own, which means what it says to nobody else; else zero.
+    /// Unique number if the statement belongs to one client only; otherwise zero.
     pub(crate) own: u64,
 }
 
 impl PrepareContext {
-    /// How its text is read, if it can be.
+    /// Returns how its text is parsed; `None`: it cannot be analyzed.
     pub(crate) fn dialect(&self) -> Option<Dialect> {
         let backslashes = self.backslashes?;
         Some(Dialect::Postgres { backslashes })
@@ -61,17 +61,17 @@ impl MemorySize for Arc<TextAnalysis> {
     }
 }
 
-/// What names and values of an effect take, as a rule.
+/// Typical size in bytes of an effect's names and values.
 const EFFECT: usize = 64;
 
 impl Statement {
-    /// What servers call it.
+    /// Returns its name on servers.
     pub(crate) fn name(&self) -> [u8; NAME_LENGTH] {
         name_of(self.id)
     }
 }
 
-/// What servers call a statement.
+/// Returns a statement's name on servers.
 pub(crate) fn name_of(id: u64) -> [u8; NAME_LENGTH] {
     let mut name = *b"evenkeel00000000";
     let mut id = id;
@@ -82,19 +82,20 @@ pub(crate) fn name_of(id: u64) -> [u8; NAME_LENGTH] {
     name
 }
 
-/// Whether a name is one that we give: in a client's SQL it would be somebody else's statement.
+/// Returns whether Evenkeel assigns such names: in a client's SQL it would refer to another
+/// session's statement.
 pub(crate) fn is_ours(name: &[u8]) -> bool {
     name.len() == NAME_LENGTH && name.starts_with(NAME_PREFIX)
 }
 
-/// One client's names.
+/// Prepared statements of one client, by name.
 #[derive(Debug, Default)]
 pub(crate) struct ClientStatements {
     known: HashMap<Box<[u8]>, Arc<Statement>>,
-    /// What to undo if the server passes over a Parse or Close, oldest first.
+    /// Changes to undo if the server skips a Parse or Close, oldest first.
     undo: Vec<Undo>,
-    /// Behind a DEALLOCATE ALL in the same batch: the names that were given since. The others are
-    /// free.
+    /// Names assigned after a DEALLOCATE ALL in the same batch; all others are free. `None`: there
+    /// was none.
     given_since: Option<HashSet<Box<[u8]>>>,
     share: StatementBudget,
 }
@@ -105,7 +106,7 @@ struct Undo {
     segment: u64,
     name: Box<[u8]>,
     before: Option<Arc<Statement>>,
-    /// The client knows that it was done.
+    /// True if the client has received the reply.
     is_answered: bool,
 }
 
@@ -118,26 +119,26 @@ impl ClientStatements {
         self.known.get(name)
     }
 
-    /// As [`Names::get`], unless a DEALLOCATE ALL is on its way to take the name away.
+    /// Like [`Self::get`], unless a DEALLOCATE ALL in flight removes the name.
     pub(crate) fn taken(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         let since = self.given_since.as_ref();
         let is_kept = since.is_none_or(|since| since.contains(name));
         self.known.get(name).filter(|_| is_kept)
     }
 
-    /// DEALLOCATE ALL is on its way.
+    /// Records that a DEALLOCATE ALL is in flight.
     pub(crate) fn all_go(&mut self) {
         self.given_since = Some(HashSet::new());
     }
 
-    /// What the name stands for is another statement of the same text from now on.
+    /// Replaces a name's statement by another of the same text.
     pub(crate) fn renew(&mut self, name: &[u8], statement: &Arc<Statement>) {
         if let Some(known) = self.known.get_mut(name) {
             known.clone_from(statement);
         }
     }
 
-    /// Whether the client may have one more.
+    /// Returns whether the client may prepare another statement.
     pub(crate) fn has_room(&mut self, name: &[u8], statement: &Statement) -> bool {
         let (known, undo) = (&self.known, &self.undo);
         let weight = |name: &[u8], one: &Statement| 2 * name.len() + one.weight();
@@ -149,9 +150,9 @@ impl ClientStatements {
         known.len() < OF_CLIENT_MAX && self.share.takes(weight(name, statement), has)
     }
 
-    /// A Parse names a statement; it holds once [`Names::settled`] and not [`Names::discarded`].
+    /// Records a Parse, which remains in effect once [`Self::settled`] and not [`Self::discarded`].
     ///
-    /// `by` is the token of the Parse, and which of the client's batches it is in.
+    /// `by` holds the Parse's token and the number of its batch.
     pub(crate) fn set(&mut self, by: (u64, u64), name: &[u8], statement: Arc<Statement>) {
         let before = self.known.insert(name.into(), statement);
         if let Some(since) = &mut self.given_since {
@@ -168,7 +169,7 @@ impl ClientStatements {
         });
     }
 
-    /// A Close takes a name away.
+    /// Records a Close of a name.
     pub(crate) fn remove(&mut self, by: (u64, u64), name: &[u8]) {
         if let Some((name, before)) = self.known.remove_entry(name) {
             let before = Some(before);
@@ -183,7 +184,7 @@ impl ClientStatements {
         }
     }
 
-    /// The oldest of that token which is under way was answered; zero is nobody's.
+    /// Marks the oldest change in flight of that token as answered; zero is no token.
     pub(crate) fn answered(&mut self, token: u64) {
         let is_it = |undo: &&mut Undo| undo.token == token && token != 0 && !undo.is_answered;
         if let Some(undo) = self.undo.iter_mut().find(is_it) {
@@ -191,14 +192,14 @@ impl ClientStatements {
         }
     }
 
-    /// The server is gone: what it has answered was done, and all else never was.
+    /// Undoes all unanswered changes after the server was lost; answered ones remain.
     pub(crate) fn lost(&mut self) {
         self.undo.retain(|undo| !undo.is_answered);
         self.undone();
     }
 
-    /// An error made the server pass over the oldest of that token which is under way: which name
-    /// is what it was before.
+    /// Undoes the oldest change in flight of that token, which the server skipped after an error.
+    /// Returns its name.
     pub(crate) fn discarded(&mut self, token: u64) -> Option<Box<[u8]>> {
         let is_it = |undo: &Undo| undo.token == token && !undo.is_answered;
         let index = self.undo.iter().position(is_it)?;
@@ -209,7 +210,7 @@ impl ClientStatements {
 
     fn take_back(&mut self, index: usize) {
         let undo = self.undo.remove(index);
-        // What came behind it with the same name begins where this one began.
+        // A later change of the same name then starts from this one's former state.
         let mut behind = self.undo.iter_mut().skip(index);
         if let Some(next) = behind.find(|next| next.name == undo.name) {
             next.before = undo.before;
@@ -221,7 +222,7 @@ impl ClientStatements {
         };
     }
 
-    /// All that was not answered for good is run again, or never was.
+    /// Undoes all changes that are not settled: they are repeated, or were without effect.
     pub(crate) fn undone(&mut self) {
         self.given_since = None;
         while let Some(last) = self.undo.len().checked_sub(1) {
@@ -229,7 +230,7 @@ impl ClientStatements {
         }
     }
 
-    /// Everything that was sent has been answered.
+    /// Records that all requests have been answered.
     pub(crate) fn settled(&mut self) {
         self.undo.clear();
         self.given_since = None;
@@ -239,13 +240,14 @@ impl ClientStatements {
         self.undo.is_empty()
     }
 
-    /// Whether a batch before this one may yet undo what the name means.
+    /// Returns whether an earlier batch may yet undo the name's change.
     pub(crate) fn is_open(&self, name: &[u8], segment: u64) -> bool {
         let is_it = |undo: &Undo| undo.segment != segment && *undo.name == *name;
         self.undo.iter().any(is_it)
     }
 
-    /// DEALLOCATE ALL, DISCARD ALL: what is not answered yet was sent behind it, and is to come.
+    /// Applies a DEALLOCATE ALL or DISCARD ALL: unanswered changes were sent after it and are still
+    /// to come.
     pub(crate) fn clear(&mut self) {
         self.undo.retain(|undo| !undo.is_answered);
         let mut behind: HashSet<&[u8]> = HashSet::new();
@@ -260,33 +262,33 @@ impl ClientStatements {
     }
 }
 
-/// Which statements a server connection has, the longest unused first to go.
+/// Statements on a server connection; the least recently used is closed first.
 #[derive(Debug, Default)]
 pub(crate) struct ServerStatements {
     used: FxHashMap<u64, ServerStatement>,
     clock: u64,
-    /// Parses and Closes that are under way, in their order.
+    /// Parses and Closes in flight, in order.
     open: Vec<Open>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Open {
     id: u64,
-    /// In which batch of the client.
+    /// Batch of the client.
     segment: u64,
-    /// What was there before.
+    /// Statement before the change.
     before: Option<ServerStatement>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct ServerStatement {
     at: u64,
-    /// Its plan may be of tables that have changed: it is to be prepared anew.
+    /// True if its plan may depend on changed tables, so that it must be prepared again.
     is_outdated: bool,
 }
 
 impl ServerStatements {
-    /// Whether it has the statement, which counts as a use of it.
+    /// Returns whether the statement is present and current, which counts as a use.
     pub(crate) fn has(&mut self, id: u64) -> bool {
         self.clock += 1;
         match self.used.get_mut(&id) {
@@ -298,8 +300,8 @@ impl ServerStatements {
         }
     }
 
-    /// It is about to have one more. Those to close for it: its own old self, and the one that is
-    /// too many.
+    /// Adds a statement. Returns those to close before: its outdated version, and one over the
+    /// limit.
     pub(crate) fn add(&mut self, id: u64, max: usize, segment: u64) -> [Option<u64>; 2] {
         self.clock += 1;
         let own = self.used.remove(&id);
@@ -336,20 +338,20 @@ impl ServerStatements {
         }
     }
 
-    /// Something has changed that plans depend on.
+    /// Marks all statements as outdated, because their plans may depend on what has changed.
     pub(crate) fn outdate(&mut self) {
         for used in self.used.values_mut() {
             used.is_outdated = true;
         }
     }
 
-    /// The oldest Parse or Close of it that is under way has failed or was passed over.
+    /// Undoes the oldest Parse or Close in flight of the statement, which failed or was skipped.
     pub(crate) fn undo(&mut self, id: u64) {
         let oldest = self.open.iter().position(|open| open.id == id);
         let Some(undone) = oldest.map(|index| self.open.remove(index)) else {
             return;
         };
-        // The next one begins where this one began.
+        // The next change then starts from this one's former state.
         let mut behind = self.open.iter_mut().skip(oldest.unwrap_or_default());
         match behind.find(|open| open.id == id) {
             Some(next) => next.before = undone.before,
@@ -357,7 +359,7 @@ impl ServerStatements {
         }
     }
 
-    /// The last Parse or Close of it was not sent.
+    /// Undoes the last Parse or Close of the statement, which was not sent.
     pub(crate) fn not_sent(&mut self, id: u64) {
         let newest = self.open.iter().rposition(|open| open.id == id);
         if let Some(undone) = newest.map(|index| self.open.remove(index)) {
@@ -372,14 +374,14 @@ impl ServerStatements {
         };
     }
 
-    /// Its oldest Parse or Close that is under way was answered.
+    /// Confirms the oldest Parse or Close in flight of the statement.
     pub(crate) fn confirm(&mut self, id: u64) {
         if let Some(index) = self.open.iter().position(|open| open.id == id) {
             self.open.remove(index);
         }
     }
 
-    /// Everything that was sent has been answered.
+    /// Records that all requests have been answered.
     pub(crate) fn settled(&mut self) {
         self.open.clear();
     }
@@ -388,13 +390,13 @@ impl ServerStatements {
         self.open.is_empty()
     }
 
-    /// Whether a batch before this one may yet fail to prepare or to close it.
+    /// Returns whether an earlier batch may yet fail to prepare or close the statement.
     pub(crate) fn is_open(&self, id: u64, segment: u64) -> bool {
         let is_it = |open: &Open| open.id == id && open.segment != segment;
         self.open.iter().any(is_it)
     }
 
-    /// DEALLOCATE ALL, DISCARD ALL: what is under way was sent behind it, and is still to be.
+    /// Applies a DEALLOCATE ALL or DISCARD ALL: changes in flight were sent after it and remain.
     pub(crate) fn clear(&mut self) {
         let mut behind = HashSet::new();
         for open in &mut self.open {
@@ -498,7 +500,7 @@ mod tests {
         let _ = prepared.add(3, 9, 0);
         prepared.clear();
         assert!(!prepared.has(1) && prepared.has(2) && prepared.has(3));
-        // Its Close and its Parse are passed over: what was there before is gone.
+        // Its Close and its Parse are skipped: the previous version no longer exists.
         prepared.undo(2);
         prepared.undo(2);
         assert!(!prepared.has(2) && prepared.has(3));

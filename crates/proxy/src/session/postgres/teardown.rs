@@ -1,4 +1,4 @@
-//! The end of a session: what its client is told, and what becomes of the server connection.
+//! Ends a session: sends the client a final error, and releases the server connection.
 
 use std::rc::Rc;
 
@@ -11,14 +11,14 @@ use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 
 impl Session<'_> {
-    /// Tells the client why it is over, as far as it listens.
+    /// Sends the client the reason for the end, if it can receive it.
     pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply) {
         if self
             .server
             .as_ref()
             .is_some_and(|server| server.is_in_message())
         {
-            // It would be taken for a part of that.
+            // The error would be taken for part of an incomplete message.
             return;
         }
         let mut out = std::mem::take(&mut self.answers);
@@ -26,10 +26,10 @@ impl Session<'_> {
         self.client.say_last(self.worker, &out).await;
     }
 
-    /// What the client leaves behind on its connection decides what becomes of that.
+    /// Releases the connection, after a reset if the client has left state on it.
     fn release_on_exit(&mut self, server: Box<ServerConnection>) {
         if std::thread::panicking() {
-            // What is on it was perhaps not noted.
+            // State on the connection may not have been recorded.
             return self.borrower.give_back(server, Condition::Unclean);
         }
         let is_quiet = server.conversation.is_quiet()
@@ -56,7 +56,8 @@ impl Session<'_> {
         }
     }
 
-    /// A message that was sent in part leaves its server waiting for the rest.
+    /// Returns whether no message is partly sent, which would leave the server waiting for the
+    /// rest.
     fn passing_is_over(&self) -> bool {
         self.walker.is_at_border()
     }

@@ -1,5 +1,5 @@
-//! The statement without a name on its way to the server: it is its client's own, and lasts up to
-//! the next Parse of it or Query.
+//! Forwards messages about the unnamed statement, which belongs to one client and lasts until its
+//! next Parse, or a Query.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::postgres::build;
@@ -13,7 +13,7 @@ use super::statements::new_id;
 use super::{LONG_TEXT, Session};
 
 impl Session<'_> {
-    /// Too long to be read: it is prepared here under its own name, and stays here.
+    /// Forwards a Parse too long to be analyzed under its own name, and pins the session.
     pub(super) fn parse_unread(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -57,7 +57,7 @@ impl Session<'_> {
         self.unit.may_write |= meaning.writes;
         let id = new_id();
         let sending = self.send(flight, Request::Parse, RequestToken(UNNAMED | id), length);
-        // Behind an error it is passed over, and what was there before stays.
+        // After an error it is skipped, and the previous statement remains.
         if sending == Sending::Forward
             && let Some(server) = &mut self.server
         {
@@ -76,7 +76,7 @@ impl Session<'_> {
         sending
     }
 
-    /// Whose unnamed statement the server has does not matter: it is closed.
+    /// Closes the unnamed statement, even if the one on the server belongs to another client.
     pub(super) fn close_unnamed(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -100,14 +100,14 @@ impl Session<'_> {
         sending
     }
 
-    /// A Bind of the unnamed statement that was parsed on another connection.
+    /// Prepares the unnamed statement for a Bind if it was parsed on another connection.
     pub(super) fn replay_unnamed(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let Some(server) = &mut self.server else {
             return;
         };
         let is_kept = self.unnamed.id != UNREAD;
         if self.unnamed.is_gone() || !is_kept && server.unnamed != UNREAD {
-            // What the server may have is another client's, or nobody can prepare it again.
+            // The server's statement may be another client's, or cannot be prepared again.
             let close = server
                 .conversation
                 .sent(Request::Close, Origin::Ours, RequestToken(0));

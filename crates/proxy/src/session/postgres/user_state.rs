@@ -1,5 +1,5 @@
-//! What is known for the sessions of one user in one database: how they are greeted, and what is in
-//! the database.
+//! Holds the state that sessions of one user in one database share: their baseline and the
+//! database's catalog.
 
 pub(crate) mod baseline;
 
@@ -17,26 +17,26 @@ use crate::session_state::templates::Templates;
 use crate::upstream::pool_registry::{Parameters, PoolUser};
 use crate::upstream::worker_pool;
 
-/// Who a session is towards the servers.
+/// Identity of a session at the servers, with its pools.
 pub(crate) type Account = worker_pool::UserPools<ServerConnection>;
 
-/// What the sessions of an account share besides.
+/// Further state that the sessions of an account share.
 pub(crate) struct UserState {
     greeting: Arc<BaselineEntry>,
     greeter: RefCell<WorkerBaseline>,
-    /// What its texts mean.
+    /// Analyses of its texts.
     pub(crate) templates: RefCell<Templates<Arc<TextAnalysis>>>,
     pub(crate) habits: Arc<UserHistory>,
-    /// Once a client has come in, and so it is there.
+    /// Set once a client has logged in, which proves that the database exists.
     database: OnceCell<Arc<Database>>,
 }
 
-/// Names and values of ParameterStatus.
+/// Names and values of ParameterStatus messages.
 pub(crate) type Reports = Parameters;
 
 impl UserState {
     pub(super) fn new(who: &PoolUser, service: &DatabaseService) -> Self {
-        // What replicates is greeted by a server each time, and its texts are not read.
+        // A server greets replication clients each time, and their texts are not analyzed.
         let own = service.of_postgres();
         let own = own.filter(|_| who.replication.is_none());
         Self {
@@ -50,8 +50,8 @@ impl UserState {
 }
 
 impl Account {
-    /// A client comes in: what is in the database is asked from now on. Anybody who may log in can
-    /// name one that is not there.
+    /// Starts reading the database's catalog. It is called after a login: any client can name a
+    /// database that does not exist.
     pub(crate) fn enters(&self, service: &DatabaseService) {
         if self.known.database.get().is_none()
             && let Some(database) = service.knowledge.databases().want(&self.who.database)
@@ -60,19 +60,19 @@ impl Account {
         }
     }
 
-    /// What is known of the database.
+    /// Returns the catalog of the database, if it has been read.
     pub(crate) fn catalog(&self) -> Option<Arc<Catalog>> {
         self.known.database.get()?.catalog()
     }
 
-    /// Waits until something is known of the database, or cannot be.
+    /// Waits until the catalog has been read, or cannot be.
     pub(crate) async fn catalog_expected(&self) {
         if let Some(database) = self.known.database.get() {
             database.first_reading().await;
         }
     }
 
-    /// Which state of that; zero: nothing is known.
+    /// Returns the version of the catalog; zero: it has not been read.
     pub(crate) fn catalog_version(&self) -> u64 {
         let database = self.known.database.get();
         database.map_or(0, |database| database.version())
@@ -84,7 +84,7 @@ impl Account {
         }
     }
 
-    /// Which plans of its database are good.
+    /// Returns the version of the valid plans of the database.
     pub(crate) fn plans(&self) -> u64 {
         let database = self.known.database.get();
         database.map_or(0, |database| database.plans())
@@ -96,13 +96,13 @@ impl Account {
         }
     }
 
-    /// Whether the catalog was read after this moment.
+    /// Returns whether the catalog was read after this time, in microseconds.
     pub(crate) fn knows_catalog_until(&self, us: u64) -> bool {
         let database = self.known.database.get();
         database.is_some_and(|database| database.knows_until(us))
     }
 
-    /// Whether any client of it has ever asked what its session drew from a sequence.
+    /// Returns whether any client of the user has used `currval` or `lastval`.
     pub(crate) fn asks_sequences(&self) -> bool {
         self.known.habits.asks_sequences()
     }
@@ -111,7 +111,8 @@ impl Account {
         self.known.habits.asked_sequences();
     }
 
-    /// What a client with these settings begins with; `None`: a server must be asked first.
+    /// Returns the initial session state for these startup settings; `None`: a server must be
+    /// queried first.
     pub(crate) fn journal(
         &self,
         startup: &SettingSet,
@@ -122,12 +123,12 @@ impl Account {
         greeting.journal(&mut greeter, startup, interner)
     }
 
-    /// A server connection that has just logged in, or was reset, can greet.
+    /// Updates the baseline from a server connection that has just logged in or was reset.
     pub(crate) fn learn_greeting(&self, server: &ServerConnection) {
         self.known.greeting.learn(server);
     }
 
-    /// A server connection has these settings in place.
+    /// Records that the startup settings are in effect on a server connection.
     pub(crate) fn learn(&self, startup: &SettingSet, on: &ServerSessionState) {
         self.known.greeting.prove(startup, on);
     }

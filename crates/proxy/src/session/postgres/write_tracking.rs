@@ -1,4 +1,4 @@
-//! What a session has written: who is to see it must be told before its client is.
+//! Records a session's writes before its client receives the reply, for reads that must see them.
 
 use evenkeel_wire::postgres::TransactionStatus;
 
@@ -7,8 +7,7 @@ use super::from_server::ScanResult;
 use crate::clock;
 
 impl Session<'_> {
-    /// What others may read from now on, though its session is in a transaction again: COMMIT AND
-    /// CHAIN.
+    /// Records a commit whose session is already in the next transaction (COMMIT AND CHAIN).
     pub(super) fn note_commit(&mut self, walked: &ScanResult) {
         let server = self.server.as_deref();
         let status = server.map(|server| server.conversation.status());
@@ -19,7 +18,8 @@ impl Session<'_> {
         }
     }
 
-    /// Before the answer goes to the client: its next read must find what it wrote.
+    /// Records a write. This must precede the reply to the client, whose next read must see the
+    /// write.
     pub(super) fn wrote(&mut self) {
         if std::mem::take(&mut self.changes_catalog) {
             self.changed_catalog_us = clock::now_us();

@@ -1,5 +1,5 @@
-//! What clients of one user and database are greeted with. Any worker learns it of a server
-//! connection, for all workers: a login need not wait for a connection if another one has not.
+//! Caches the baseline that clients of a user and database receive at login. All workers share it,
+//! so that a login need not wait for a connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use crate::session_state::settings::{
 };
 use crate::upstream::pool_registry::PoolUser;
 
-/// Those of users and databases without a session are forgotten when there are more.
+/// Limit above which entries of users and databases without a session are removed.
 const KNOWN_MAX: usize = 1_000;
 
-/// All of a service.
+/// Baselines of a service.
 #[derive(Debug, Default)]
 pub(crate) struct BaselineCache {
     known: Mutex<HashMap<Identity, Arc<BaselineEntry>>>,
@@ -23,7 +23,7 @@ pub(crate) struct BaselineCache {
 /// User, database and credential generation.
 type Identity = (u64, u64, u64);
 
-/// Of one user and database.
+/// Baseline of one user and database.
 #[derive(Debug, Default)]
 pub(crate) struct BaselineEntry {
     learned: Mutex<Learned>,
@@ -31,15 +31,16 @@ pub(crate) struct BaselineEntry {
 
 #[derive(Debug, Default)]
 struct Learned {
-    /// What a server says of itself, and what a connection to it begins with.
+    /// Parameters that a server reports of itself. The next field holds the initial state of a
+    /// connection to it.
     of_server: Arc<Reports>,
     on: Option<ExportedState>,
-    /// Counts what was learned of that.
+    /// Version of the two, increased with each update.
     version: u64,
     proofs: AcceptedSettings,
 }
 
-/// As one worker has it.
+/// Baseline as imported by one worker.
 #[derive(Default)]
 pub(super) struct WorkerBaseline {
     of_server: Arc<Reports>,
@@ -48,8 +49,8 @@ pub(super) struct WorkerBaseline {
 }
 
 impl BaselineCache {
-    /// That of a user and database; nothing is known if nobody else is logged in so: the database
-    /// may be gone by now.
+    /// Returns the entry of a user and database. It is reset if no session uses it, because the
+    /// database may have been dropped.
     pub(super) fn of(&self, who: &PoolUser) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
@@ -62,7 +63,8 @@ impl BaselineCache {
         Arc::clone(greeting)
     }
 
-    /// A connection has just logged in: servers may have changed since the last one did.
+    /// Updates the baseline from a connection that has just logged in, because the servers may have
+    /// changed.
     pub(crate) fn refresh(&self, who: &PoolUser, server: &ServerConnection) {
         let known = lock(&self.known).get(&identity(who)).map(Arc::clone);
         if let Some(greeting) = known {
@@ -72,12 +74,12 @@ impl BaselineCache {
 }
 
 impl BaselineEntry {
-    /// A server connection that has just logged in, or was reset, can greet.
+    /// Updates the baseline from a server connection that has just logged in or was reset.
     pub(super) fn learn(&self, server: &ServerConnection) {
         let of_server = server.reported.iter();
         let of_server = of_server.filter(|(name, _)| settings::is_of_server(name));
         let as_primary = |(name, value): &(Box<[u8]>, Box<[u8]>)| {
-            // Clients see the primary, wherever they read.
+            // Clients see the primary's value, wherever they read.
             let value: Box<[u8]> = match &**name {
                 b"in_hot_standby" => b"off"[..].into(),
                 _ => value.clone(),
@@ -91,12 +93,13 @@ impl BaselineEntry {
         learned.version += 1;
     }
 
-    /// A server connection has these settings in place.
+    /// Records that the startup settings are in effect on a server connection.
     pub(super) fn prove(&self, startup: &SettingSet, on: &ServerSessionState) {
         lock(&self.learned).proofs.learn(startup, on);
     }
 
-    /// What a client with these settings begins with; `None`: a server must be asked first.
+    /// Returns the initial session state for these startup settings; `None`: a server must be
+    /// queried first.
     pub(super) fn journal(
         &self,
         greeter: &mut WorkerBaseline,
