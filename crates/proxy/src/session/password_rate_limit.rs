@@ -1,5 +1,4 @@
-//! Limits the rate of password attempts, which cost milliseconds of CPU time each, so that guessing
-//! is impractical.
+//! Limits the rate of password attempts, which cost CPU time, so that guessing is impractical.
 //!
 //! Each address, and each user over all addresses, has a burst limit and a rate. A successful login
 //! is refunded.

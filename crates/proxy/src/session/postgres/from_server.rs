@@ -24,12 +24,10 @@ use crate::socket::Chunk;
 
 #[derive(Default)]
 pub(super) struct ScanResult {
-    /// True if a ReadyForQuery for the client arrived.
     pub(super) is_ready: bool,
     pub(super) ours_ended: bool,
     /// Failure that may permit a retry on another server.
     pub(super) mishap: Option<FailureKind>,
-    /// Reason why the connection ended or is out of sync.
     pub(super) broken: Option<String>,
     /// True if it ended after its last reply, which does not affect the client.
     pub(super) has_left: bool,

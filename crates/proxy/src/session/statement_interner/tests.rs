@@ -1,4 +1,4 @@
-//! What is kept of statements, and for how long.
+//! Tests which statements are kept, and for how long.
 
 use std::cell::Cell;
 use std::time::Duration;
