@@ -35,7 +35,7 @@ pub(super) async fn serve_session(
     socket: Socket,
     record: &mut Record,
 ) -> TerminationReason {
-    // On the heap, because they are over before the long part, the relay, begins.
+    // Boxed, because these futures end before the long part, the relay, begins.
     let client = match Box::pin(live.unless_cut(greet(seat, socket, record.client))).await {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,

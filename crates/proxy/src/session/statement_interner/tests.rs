@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A meaning that is as heavy as it says.
+/// Analysis of a given size.
 #[derive(Debug, Clone)]
 struct Heavy(usize);
 
@@ -88,7 +88,7 @@ fn nobody_waits_for_a_text_that_another_session_reads() {
         let other = Arc::clone(&all);
         std::thread::spawn(move || {
             let short = other.statement(b"another", &0, 0, || Heavy(0));
-            // The long one, too: both are the same in the end.
+            // Also the long one: both sessions get the same statement in the end.
             let long = other.statement(b"a long one", &0, 0, || Heavy(1));
             told.send((short.id, long.id))
         });
