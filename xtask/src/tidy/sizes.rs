@@ -23,11 +23,6 @@ pub(crate) const EXEMPTIONS: &[Exemption] = &[
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/proxy/src/session/postgres/from_server.rs",
-        date: "2026-11-27",
-        reason: LONGER_NAMES,
-    },
-    Exemption {
         name: "crates/proxy/src/session/postgres/from_server.rs::event",
         date: "2026-11-27",
         reason: LONGER_NAMES,
