@@ -1,14 +1,14 @@
-//! Keys of cancel requests: they lead back to one session of one process of one Evenkeel, and
-//! nobody can make them up.
+//! Creates and verifies keys of cancel requests, which identify one session of one process of one
+//! Evenkeel instance and cannot be forged.
 //!
-//! A cancel request comes over a connection of its own, to any of several Evenkeels or to the
-//! process that has taken over meanwhile. So the key that a client is given at its login says where
-//! the session is, beside a secret that only its client knows.
+//! A cancel request uses its own connection, to any of several instances or to a successor process.
+//! The key that a client receives at its login therefore contains the location of the session,
+//! beside a secret that only its client knows.
 //!
-//! Protocol 3.0 has room for 63 bits: 19 for the number of the session, 2 for the process, 10 for
-//! the instance, 32 for the secret. In 3.2 all stands in full after the same first word, under a
-//! MAC. The first word is what drivers show as the process id: it is positive, above the ids of
-//! the operating system's processes, and another one for each session.
+//! Protocol 3.0 has space for 63 bits: 19 for the number of the session, 2 for the process, 10 for
+//! the instance, 32 for the secret. In 3.2 the full data follows the same first word, under a MAC.
+//! Drivers show the first word as the process id: it is positive, above the ids of the operating
+//! system's processes, and different for each session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,14 +29,14 @@ mod tests;
 const INSTANCE_BITS: u32 = 10;
 const GENERATION_BITS: u32 = 2;
 const NUMBER_BITS: u32 = 19;
-/// Below the number of a session, in the first word.
+/// Bits below the session's number in the first word.
 const LOWER_BITS: u32 = INSTANCE_BITS + GENERATION_BITS;
-/// Linux gives processes no higher id.
+/// Highest process id on Linux.
 const PID_MAX: u32 = 1 << 22;
-/// The lowest number of a session: no process of a server has such an id.
+/// Lowest number of a session: no server process has such an id.
 const NUMBER_MIN: u32 = (PID_MAX >> LOWER_BITS) + 1;
 
-/// A secret of protocol 3.0.
+/// Length of a secret of protocol 3.0.
 const SHORT_BYTES: usize = 4;
 /// What stands under the MAC in 3.2, and the MAC.
 const BODY_BYTES: usize = 16;
@@ -46,7 +46,7 @@ const LONG_BYTES: usize = BODY_BYTES + MAC_BYTES;
 /// would send it back and forth for ever.
 const PASSED_ON: u8 = 1;
 
-/// Makes a process's keys and reads everybody's.
+/// Creates a process's keys and parses those of all processes.
 pub struct Keyring {
     instance: u16,
     generation: u32,
@@ -55,18 +55,18 @@ pub struct Keyring {
     numbers: Arc<Numbers>,
 }
 
-/// One session's: its number is given to no other one before this is dropped.
+/// Key of one session: its number is not reused before this is dropped.
 pub struct Key {
     number: Number,
     place: Place,
     secret: Secret,
 }
 
-/// Tells a session from all that have had its place before.
+/// Distinguishes a session from earlier ones at the same location.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(u32);
 
-/// What goes into BackendKeyData.
+/// Payload of BackendKeyData.
 #[derive(Clone, Copy)]
 pub struct IssuedKey {
     process: u32,
@@ -74,7 +74,7 @@ pub struct IssuedKey {
     length: usize,
 }
 
-/// Whom a cancel request is for.
+/// Target of a cancel request.
 #[derive(Clone, Copy, Debug)]
 pub enum CancelRoute {
     /// A session of this process, if its secret matches.

@@ -1,8 +1,8 @@
-//! Probes: they ask one server one question and report what they saw.
+//! Probes one server with one request, and reports the observation.
 //!
-//! What it means is decided by `policy::health`. A probe makes a fresh connection, goes as deep as
-//! it was told to (connect, request, or login and query), says goodbye as the protocol wants it,
-//! and is over within its time limit whatever the other side does.
+//! `policy::health` interprets it. A probe makes a fresh connection, goes as deep as configured
+//! (connect, request, or login and query), and closes it as the protocol requires. It ends within
+//! its time limit whatever the peer does.
 
 mod http;
 pub(crate) mod messages;
@@ -24,10 +24,10 @@ use std::{
 use crate::tls::SetupError;
 pub use crate::tls::{Authorities, Tls};
 
-/// Where the server listens.
+/// Address of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// An address that was resolved already.
+    /// A resolved address.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
@@ -42,13 +42,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// The question.
+/// Kind of the probe.
 #[derive(Clone, Debug)]
 pub enum Probe {
-    /// Does it accept a connection? A MySQL server counts each one in `Aborted_connects`: ask it
-    /// with `Mysql`.
+    /// Checks that a connection is accepted. A MySQL server counts each one in `Aborted_connects`:
+    /// use `Mysql` there.
     Tcp,
-    /// Does it answer `GET path` as it should?
+    /// Checks the response to `GET path`.
     Http {
         /// Path and query, from the slash on.
         path: String,
@@ -59,14 +59,14 @@ pub enum Probe {
         /// What the first 64 KiB of the body must contain.
         body: Option<String>,
     },
-    /// Does it log the monitor account in and run a query? MySQL and MariaDB.
+    /// Logs the monitor account in and runs a query. MySQL and MariaDB.
     Mysql {
-        /// One statement; its rows are read and thrown away.
+        /// One statement; its rows are read and discarded.
         query: String,
     },
-    /// Does it log the monitor account in and run a query? PostgreSQL.
+    /// Logs the monitor account in and runs a query. PostgreSQL.
     Postgres {
-        /// One statement; its rows are read and thrown away.
+        /// One statement; its rows are read and discarded.
         query: String,
     },
 }
@@ -92,30 +92,30 @@ impl fmt::Debug for MonitorAccount {
     }
 }
 
-/// What a probe saw.
+/// Result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// How it ended.
+    /// Outcome of the probe.
     pub outcome: Outcome,
-    /// From the start to the answer, the goodbye not included.
+    /// Time from the start to the response, without the closing of the connection.
     pub took: Duration,
-    /// Something that does not change the outcome but that an operator wants to know.
+    /// A remark for the operator that does not change the outcome.
     pub note: Option<String>,
 }
 
-/// How a probe ended.
+/// Outcome of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server answered as it should.
+    /// The server responded as expected.
     Passed,
-    /// It did not, for this reason.
+    /// The server did not respond as expected, for this reason.
     Failed(String),
-    /// The server lives but does not let the monitor account in: a fault of the configuration, not
-    /// of the server.
+    /// The server is alive but rejects the monitor account: a fault of the configuration, not of
+    /// the server.
     LoginRefused(String),
 }
 
-/// Why a probe cannot be built.
+/// Reason why a probe cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeSetupError {
     /// Database probes log in.
@@ -123,14 +123,14 @@ pub enum ProbeSetupError {
         "a {0} probe logs in: set user and password in [service.monitor], or use probe = \"tcp\""
     )]
     MissingAccount(&'static str),
-    /// A path or host that cannot stand in an HTTP request.
+    /// A path or host that cannot be part of an HTTP request.
     #[error("the http probe cannot send {what} {value:?}: {why}")]
     BadRequest {
-        /// Which part of the request.
+        /// Part of the request.
         what: &'static str,
-        /// As it was given.
+        /// The configured value.
         value: String,
-        /// What is wrong with it.
+        /// Description of the fault.
         why: String,
     },
     /// A name or certificate of [service.server_tls] that cannot be used.
@@ -138,7 +138,7 @@ pub enum ProbeSetupError {
     Tls(#[from] SetupError),
 }
 
-/// Asks one server, as often as it is told to. Build one per server.
+/// Probes one server on request. Build one per server.
 pub struct Prober(ProbeImpl);
 
 enum ProbeImpl {
@@ -182,7 +182,7 @@ impl Prober {
         }))
     }
 
-    /// Asks once. It never takes longer than `timeout`, and leaves no connection behind.
+    /// Runs one probe. It never takes longer than `timeout`, and leaves no connection open.
     pub async fn ask(&self, target: &Target, timeout: Duration) -> Observation {
         let start = Instant::now();
         let progress = Progress::new(timeout);
@@ -197,7 +197,7 @@ impl Prober {
         }
         let (outcome, note) = match ended {
             Ok(Ok(())) => (Outcome::Passed, None),
-            // Full is not dead: taking such a server out would only move its load to the next one.
+            // Full is not dead: removing such a server would only move its load to the next one.
             Ok(Err(ProbeFailure::Full(note))) => (Outcome::Passed, Some(note)),
             Ok(Err(ProbeFailure::Failed(why))) => (Outcome::Failed(why), None),
             Ok(Err(ProbeFailure::LoginRefused(why) | ProbeFailure::NoDatabase(why))) => {
@@ -235,14 +235,14 @@ impl fmt::Debug for Prober {
     }
 }
 
-/// Why a server could not be asked.
+/// Reason why a probe failed.
 #[derive(Debug)]
 pub(crate) enum ProbeFailure {
     Failed(String),
     LoginRefused(String),
-    /// It lives, and has no database of that name.
+    /// The server is alive, and has no database of that name.
     NoDatabase(String),
-    /// It lives, and has no connection to spare.
+    /// The server is alive, and has no free connection.
     Full(String),
 }
 
@@ -252,10 +252,10 @@ impl From<String> for ProbeFailure {
     }
 }
 
-/// The step of a database probe in which the login is done and the query is not.
+/// Step of a database probe after the login and before the query's result.
 const QUERY: &str = "running the query";
 
-/// How far the asking has come: what a time-out interrupts, and whether the answer is in already.
+/// Progress of a probe: the step that a timeout interrupts, and whether the result was received.
 #[derive(Debug)]
 pub(crate) struct Progress {
     timeout: Duration,
@@ -281,12 +281,12 @@ impl Progress {
         }
     }
 
-    /// From here on a time-out says "while" and this.
+    /// Names the current step for the message of a timeout.
     fn step(&self, step: &'static str) {
         self.lock().step = step;
     }
 
-    /// As `step`; and from here on errors are about the question, not about the login.
+    /// Like `step`, but later errors concern the query, not the login.
     pub(crate) fn logged_in(&self, step: &'static str) {
         let mut state = self.lock();
         state.step = step;
@@ -297,7 +297,7 @@ impl Progress {
         self.lock().logged_in
     }
 
-    /// The answer is in; what comes after is goodbye and changes nothing.
+    /// Records that the result was received; the closing of the connection cannot change it.
     fn passed(&self) {
         self.lock().passed = Some(Instant::now());
     }

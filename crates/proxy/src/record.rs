@@ -38,24 +38,24 @@ pub enum TerminationReason {
     Rejected(String),
     /// The service had `max_connections` clients.
     OverLimit,
-    /// A bad or missing PROXY header from a listed peer, or any from a stranger.
+    /// A bad or missing PROXY header from a listed peer, or any from an unlisted one.
     ProxyHeader(String),
 }
 
-/// Why we ended sessions that would have lived on.
+/// Reason why Evenkeel ended a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutReason {
-    /// Its server went down and the service says `on_server_down = "cut"`.
+    /// The server failed, and the service has `on_server_down = "cut"`.
     ServerDown,
-    /// Its server is no longer the primary and the service says `on_primary_change = "cut"`.
+    /// The server is no longer the primary, and the service has `on_primary_change = "cut"`.
     PrimaryChanged,
-    /// Its server was drained and the limit has passed.
+    /// The server was drained, and the limit has passed.
     DrainLimit,
-    /// Its server or service left the configuration and the limit has passed.
+    /// The server or service was removed from the configuration, and the limit has passed.
     Removed,
-    /// Evenkeel ends.
+    /// Evenkeel stops.
     Shutdown,
-    /// An operator said so.
+    /// An operator's command.
     Command,
 }
 
@@ -99,11 +99,11 @@ impl std::fmt::Display for TerminationReason {
 /// A finished connection.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// The service it came to.
+    /// Service of the connection.
     pub service: Arc<str>,
-    /// The client, as a trusted PROXY header or else the socket names it; none on a Unix socket.
+    /// Address of the client, from a trusted PROXY header or the socket; `None` on a Unix socket.
     pub client: Option<SocketAddr>,
-    /// The server that served it.
+    /// Server of the connection.
     pub server: Option<Arc<str>>,
     /// Servers whose connect failed before.
     pub tried: Vec<Arc<str>>,

@@ -1,4 +1,4 @@
-//! One server as the data plane sees it: where it is, its load, its numbers.
+//! Holds a server for the data plane: its address, load and counters.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use evenkeel_policy::load::Load;
 
 use crate::counters::ServerCounters;
 
-/// Where a server can be reached.
+/// Address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// TCP over IPv4 or IPv6.
@@ -31,20 +31,20 @@ impl std::fmt::Display for Endpoint {
 /// A server, shared by all services that list its address; lives as long as one of them does.
 #[derive(Debug)]
 pub struct Server {
-    /// Unique in this process, never used again.
+    /// Unique in this process, never reused.
     pub id: u64,
-    /// Its address as written in the configuration.
+    /// Address as written in the configuration.
     pub name: Arc<str>,
-    /// Sessions and latency, global over the workers.
+    /// Sessions and latency across all workers.
     pub load: Arc<Load>,
-    /// Its numbers.
+    /// Counters of the server.
     pub counters: ServerCounters,
     endpoints: ArcSwap<Vec<Endpoint>>,
     turn: AtomicUsize,
 }
 
 impl Server {
-    /// A server without endpoints yet (its name is not resolved): connects to it fail.
+    /// Creates a server without endpoints (its name is not resolved): connects to it fail.
     pub fn new(id: u64, name: Arc<str>, load: Arc<Load>, workers: usize) -> Self {
         Self {
             id,
@@ -61,19 +61,19 @@ impl Server {
         self.endpoints.store(Arc::new(endpoints));
     }
 
-    /// What its name last resolved to.
+    /// Returns the addresses from the last resolution.
     pub fn endpoints(&self) -> Arc<Vec<Endpoint>> {
         self.endpoints.load_full()
     }
 
-    /// The endpoint to connect to: the first that did not fail last.
+    /// Returns the endpoint to connect to: the first that did not fail last.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let endpoints = self.endpoints.load();
         let turn = self.turn.load(Relaxed) % endpoints.len().max(1);
         endpoints.get(turn).cloned()
     }
 
-    /// Of several addresses of one name, the next connect takes another.
+    /// Makes the next connect use another address of the name.
     pub(crate) fn endpoint_failed(&self) {
         self.turn.fetch_add(1, Relaxed);
     }

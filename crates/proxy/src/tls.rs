@@ -1,7 +1,7 @@
-//! TLS without sockets: bytes in, bytes out, towards clients and towards servers.
+//! Provides TLS without sockets, as transformations of bytes, towards clients and servers.
 //!
 //! An [`Acceptor`] (for clients) or a [`Connector`] (for servers) holds what all connections share
-//! and makes [`Channel`]s, one per connection. How far servers are trusted is said by [`Tls`], for
+//! and makes [`Channel`]s, one per connection. [`Tls`] configures the trust in servers, for
 //! sessions and probes alike.
 
 mod acceptor;
@@ -25,27 +25,27 @@ pub use self::{
     trust::{Authorities, Tls},
 };
 
-/// The protocol that PostgreSQL's clients and servers name by ALPN.
+/// ALPN name of PostgreSQL's protocol.
 const ALPN_POSTGRESQL: &[u8] = b"postgresql";
 
-/// The key in the configuration that names certificates of trusted authorities for servers.
+/// Configuration key of certificates of trusted authorities for servers.
 const SERVER_CA: &str = "[service.server_tls] ca";
 
-/// What is wrong with certificates, keys or names that were given to us.
+/// Invalid certificate, key or name.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SetupError {
-    /// A name that no certificate can carry.
+    /// A name that no certificate can contain.
     #[error("{0:?} is not a host name or IP address that a certificate can contain")]
     BadServerName(String),
     /// A file of certificates, or a private key, that cannot be used.
     #[error("{key}: {why}")]
     BadFile {
-        /// The key in the configuration that names the file.
+        /// Configuration key of the file.
         key: String,
-        /// What is wrong, the file's path included where it is known.
+        /// Description of the fault, with the file's path if known.
         why: String,
     },
-    /// The TLS library refuses the whole.
+    /// The TLS library rejects the configuration.
     #[error("cannot set up TLS: {0}")]
     Refused(String),
 }
@@ -59,32 +59,32 @@ impl SetupError {
     }
 }
 
-/// Why a connection's TLS has failed. The connection is of no use any more, but for sending what
-/// [`Channel::take_output`] has left to say.
+/// Reason why a connection's TLS has failed. Only the remaining output of [`Channel::take_output`]
+/// can still be sent.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChannelError {
-    /// Between a client and us.
+    /// Error towards a client.
     #[error("{}", messages::with_client(.0))]
     WithClient(rustls::Error),
     /// Between us and a server.
     #[error("{}", messages::with_server(.0))]
     WithServer(rustls::Error),
-    /// Who stands in between could have put them there: they must not count as encrypted.
+    /// Unencrypted data, which an attacker could have inserted: it must not count as encrypted.
     #[error("received {0} bytes of unencrypted data after SSL request; connection closed")]
     Smuggled(usize),
-    /// The peer sends on and on without getting to an end.
+    /// The peer sends data without an end.
     #[error("TLS handshake or message exceeds the limit of {0} bytes")]
     Overlong(usize),
-    /// Direct TLS without the name of the protocol: it could be meant for somebody else.
+    /// Direct TLS without ALPN: it could be meant for another protocol.
     #[error(
         "direct TLS without ALPN: the client must request protocol \"postgresql\" (libpq 17 does) \
          or begin with SSLRequest"
     )]
     NoAlpn,
-    /// The end of the stream was not announced, so that somebody may have cut it.
+    /// The end of the stream was not announced, so that an attacker may have caused it.
     #[error("connection closed without TLS close_notify; the last bytes may be missing")]
     Truncated,
-    /// Nothing can be encrypted before the handshake is done or after the end.
+    /// No data can be encrypted before the handshake or after the end.
     #[error("TLS is not established, or has ended")]
     NotOpen,
 }

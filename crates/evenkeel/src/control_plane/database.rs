@@ -1,5 +1,4 @@
-//! Runs the tasks that query servers for services with a database protocol, and notifies them of
-//! roles.
+//! Runs the tasks that query database servers for their services, and notifies them of roles.
 
 mod auth_lookup;
 mod catalogs;
@@ -94,7 +93,6 @@ impl MonitorSources {
         }
     }
 
-    /// Returns the account that reads catalogs and positions.
     fn reader(&self) -> Option<MonitorAccount> {
         let monitor = self.monitor.as_ref().map(|monitor| MonitorAccount {
             user: monitor.user.clone(),
@@ -104,7 +102,6 @@ impl MonitorSources {
         monitor.or_else(|| self.authenticator())
     }
 
-    /// Returns the account that reads verifiers.
     fn authenticator(&self) -> Option<MonitorAccount> {
         self.auth.as_ref().map(|account| MonitorAccount {
             user: account.user.clone(),
@@ -327,7 +324,6 @@ struct ServerRoles {
 }
 
 impl ServerRoles {
-    /// Adds a live server.
     fn add(&mut self, id: u64, role: &Role) {
         match role {
             Role::Primary => self.primary = Some(id),
@@ -465,8 +461,7 @@ pub(super) fn tracks(plan: &ServicePlan) -> bool {
     })
 }
 
-/// Returns the position that reads on a server see, if known. A Galera node reports it when
-/// queried.
+/// Returns the position that reads on a server see. A Galera node reports it when queried.
 fn applied(said: &ReplicationState) -> Option<Position> {
     match said {
         ReplicationState::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {
@@ -482,7 +477,6 @@ fn applied(said: &ReplicationState) -> Option<Position> {
     }
 }
 
-/// Returns the servers of a service with their encryption settings.
 fn listed(
     plan: &ServicePlan,
     servers: &BTreeMap<Address, ManagedServer>,

@@ -1,4 +1,4 @@
-//! The HTTP probe: one GET over its own connection, its status and the start of its body judged.
+//! Sends one GET over its own connection, and checks the status and the start of the body.
 
 use std::{ops::RangeInclusive, pin::pin, sync::Arc};
 
@@ -21,10 +21,10 @@ use super::{
 };
 use crate::tls::messages::with_server;
 
-/// The text is looked for in so much of the body.
+/// Length of the searched part of the body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// What the probe was told to ask for and to expect.
+/// Configured request and expectations.
 pub(super) struct Wanted {
     pub(super) path: String,
     pub(super) host: Option<String>,
@@ -77,8 +77,8 @@ impl HttpProbe {
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
         let (sender, connection) = shaken.map_err(|e| explain(&e, &heard))?;
         let exchange = pin!(self.exchange(sender, target, progress));
-        // The exchange needs the connection driven beside it; when the connection ends first, its
-        // answer is in already.
+        // The connection must be polled beside the exchange; when the connection ends first, the
+        // response was received already.
         let answer = match select(exchange, connection).await {
             Either::Left((answer, _)) => answer,
             Either::Right((_, exchange)) => exchange.await,
@@ -131,7 +131,7 @@ impl HttpProbe {
             expect_text(&mut response, text).await?;
         }
         progress.passed();
-        // What is left is read, so that the close is no reset to the server.
+        // The rest is read so that the close does not send a reset to the server.
         let mut left = BODY_BYTES_MAX;
         while let Some(Ok(frame)) = response.frame().await {
             left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
@@ -158,7 +158,7 @@ impl HttpProbe {
     }
 }
 
-/// Why an exchange did not pass.
+/// Reason why an exchange did not pass.
 enum Ended {
     Broken(hyper::Error),
     Unwanted(String),

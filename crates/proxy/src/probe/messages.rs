@@ -1,17 +1,17 @@
-//! Failures in plain words: what was seen, whose fault it is where that is known, and what to set.
+//! Formats failures in plain words: the observation, the cause if known, and the setting to change.
 
 use std::{error::Error, io, time::Duration};
 
 use rustls::Error as TlsError;
 
-/// So much of a server's own words is passed on.
+/// Maximum length of a server's own message, in characters.
 const WORDS_CHARS_MAX: usize = 300;
 
 pub(crate) fn timed_out(timeout: Duration, step: &str) -> String {
     format!("timed out after {} ms while {step}", timeout.as_millis())
 }
 
-/// A system call's error, without its number where the words say it all.
+/// Formats a system call's error, without its number where the text is enough.
 pub(crate) fn io(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn closed() -> String {
     "the server closed the connection before it answered".to_owned()
 }
 
-/// The peer's first bytes were none of the protocol's.
+/// Reports that the peer's first bytes do not belong to the protocol.
 pub(crate) fn speaks_no(protocol: &str, first: &[u8]) -> String {
     format!(
         "not a {protocol} server: received \"{}\"",
@@ -35,7 +35,7 @@ pub(crate) fn speaks_no(protocol: &str, first: &[u8]) -> String {
     )
 }
 
-/// The server refused the account; `hint` completes "check".
+/// Reports that the server rejected the account; `hint` completes "check".
 pub(crate) fn login_refused(user: &str, server_said: &str, hint: &str) -> String {
     format!(
         "the server refused the monitor account '{user}': {}; check {hint}",
@@ -43,7 +43,7 @@ pub(crate) fn login_refused(user: &str, server_said: &str, hint: &str) -> String
     )
 }
 
-/// A server's own words on one line and of bounded length.
+/// Returns a server's own message on one line, with limited length.
 pub(crate) fn clipped(words: &str) -> String {
     let one_line = words.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut clipped: String = one_line.take(WORDS_CHARS_MAX).collect();
@@ -53,18 +53,18 @@ pub(crate) fn clipped(words: &str) -> String {
     clipped
 }
 
-/// TLS is set, and the server has none.
+/// Reports that TLS is set, and the server has none.
 pub(crate) fn no_tls() -> String {
     "the server does not support TLS; enable it there, or set [service.server_tls] mode = \"off\""
         .to_owned()
 }
 
-/// The TLS error inside an error of a protocol library, if there is one.
+/// Returns the TLS error inside an error of a protocol library, if there is one.
 pub(crate) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a TlsError> {
     if let Some(found) = error.downcast_ref::<TlsError>() {
         return Some(found);
     }
-    // An io::Error names as its source the source of what it wraps, and so steps over the thing
+    // An io::Error's source is the source of the error that it wraps, which skips the wrapped error
     // itself.
     let wrapped = error
         .downcast_ref::<io::Error>()
@@ -75,7 +75,7 @@ pub(crate) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Tls
     }
 }
 
-/// The system's error inside an error of a protocol library, if there is one.
+/// Returns the system's error inside an error of a protocol library, if there is one.
 pub(crate) fn io_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     match error.downcast_ref::<io::Error>() {
         Some(found) => Some(found),
@@ -83,7 +83,7 @@ pub(crate) fn io_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::
     }
 }
 
-/// An error and what it says it comes from.
+/// Formats an error with its sources.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut words = error.to_string();
     let mut source = error.source();

@@ -8,7 +8,7 @@ use super::{MonitorAccount, ProbeFailure, ProbeSetupError, Progress, QUERY, Targ
 
 pub(crate) use self::login::{Login, calmly, malformed};
 
-/// Who asks, and what.
+/// Login and query of the probe.
 pub(super) struct MysqlProbe {
     login: Login,
     query: String,
@@ -36,7 +36,7 @@ impl MysqlProbe {
             if answer.is_ok() {
                 progress.passed();
             }
-            // Without the COM_QUIT that this sends the server counts an aborted client.
+            // Without this COM_QUIT the server counts an aborted client.
             let _ = connection.disconnect().await;
             answer
         });

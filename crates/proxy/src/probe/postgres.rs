@@ -15,7 +15,7 @@ use super::{MonitorAccount, ProbeFailure, ProbeSetupError, Progress, QUERY, Targ
 pub(crate) use self::login::{Connection, Driver, Login};
 pub(crate) use super::stream::ReceivedPrefix;
 
-/// Who asks, and what.
+/// Login and query of the probe.
 pub(super) struct MysqlProbe {
     login: Login,
     query: String,
@@ -70,7 +70,7 @@ impl MysqlProbe {
     }
 }
 
-/// Runs the query and throws its rows away as they come.
+/// Runs the query and discards its rows as they arrive.
 async fn run(client: &Client, query: &str) -> Result<(), Error> {
     let mut rows = pin!(client.simple_query_raw(query).await?);
     while rows.try_next().await?.is_some() {}

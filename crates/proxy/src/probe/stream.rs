@@ -1,4 +1,4 @@
-//! A probe's connection: opened to either kind of address, its first bytes remembered and judged.
+//! Opens a probe's connection to either kind of address, and checks its first bytes.
 
 use std::{
     io,
@@ -14,10 +14,10 @@ use tokio::{
 
 use super::Target;
 
-/// So many of the first bytes are kept for the error text.
+/// Number of first bytes kept for the error text.
 const HEARD_BYTES_MAX: usize = 32;
-/// An answer longer than this is no answer to a health check; it also bounds what a garbage speaker
-/// can make us hold.
+/// Maximum length of a reply to a health check; also limits the memory that a faulty peer can
+/// occupy.
 const READ_BYTES_MAX: usize = 16 << 20;
 
 /// A socket of either family.
@@ -37,10 +37,10 @@ pub(super) async fn dial(target: &Target) -> io::Result<Box<dyn Socket>> {
     }
 }
 
-/// Whether these first bytes, however few, may be the start of what the protocol allows.
+/// Returns whether these first bytes, however few, may start a valid message of the protocol.
 pub(super) type Plausible = fn(&[u8]) -> bool;
 
-/// The first bytes that the peer sent, shared with the stream they come through.
+/// The first bytes that the peer sent, shared with their stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceivedPrefix(Arc<Mutex<FirstBytes>>);
 
@@ -48,18 +48,18 @@ pub(crate) struct ReceivedPrefix(Arc<Mutex<FirstBytes>>);
 struct FirstBytes {
     bytes: Vec<u8>,
     implausible: bool,
-    /// Of the present answer.
+    /// Bytes of the current reply.
     read_bytes: usize,
 }
 
 impl ReceivedPrefix {
-    /// The first bytes, if they cannot be what the protocol allows.
+    /// Returns the first bytes, if the protocol does not allow them.
     pub(super) fn implausible(&self) -> Option<Vec<u8>> {
         let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         heard.implausible.then(|| heard.bytes.clone())
     }
 
-    /// The next answer begins: its length is counted from here.
+    /// Restarts the byte count for the next reply.
     pub(crate) fn next_answer(&self) {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         heard.read_bytes = 0;
@@ -88,9 +88,9 @@ impl ReceivedPrefix {
 }
 
 /// A stream that fails as soon as the peer's first bytes are implausible, and after too many bytes
-/// in one answer.
+/// in one reply.
 ///
-/// The check stands before the protocol libraries: they would take the text of a banner for the
+/// The check comes before the protocol libraries: they would take the text of a banner for the
 /// length of a message and wait for gigabytes.
 pub(super) struct CheckedStream {
     inner: Box<dyn Socket>,

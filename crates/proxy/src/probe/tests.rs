@@ -1,4 +1,4 @@
-//! Tests of the parts that need no server.
+//! Tests the parts that need no server.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! TLS as the probes use it: one configuration per server, and the name to ask it for.
+//! Configures TLS for probes: one configuration and server name per server.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -7,12 +7,12 @@ use rustls::ClientConfig;
 use super::{ProbeSetupError, Target};
 use crate::tls::{self, Tls};
 
-/// What a TLS client needs; `None` when TLS is off.
+/// Returns a TLS client's configuration; `None` when TLS is off.
 pub(super) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, ProbeSetupError> {
     Ok(tls::client_config(tls)?.map(Arc::new))
 }
 
-/// The name to ask for: the one to verify, or the address (which is sent to nobody).
+/// Returns the server name: the one to verify, or the address (which is not sent).
 pub(super) fn server_name(tls: &Tls, target: &Target) -> String {
     match (tls, target) {
         (Tls::Verify { server_name, .. }, _) => server_name.clone(),

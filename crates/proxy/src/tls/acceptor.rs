@@ -1,4 +1,4 @@
-//! TLS towards clients: our certificate, and whose certificates of clients are believed.
+//! Accepts TLS from clients: own certificate, and trust in client certificates.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{ALPN_POSTGRESQL, Authorities, Channel, ChannelError, SetupError, Tls
 
 const SECTION: &str = "[service.tls]";
 
-/// What all clients of a service share. A reload makes a new one; connections keep theirs.
+/// State shared by all clients of a service. A reload creates a new one; connections keep theirs.
 #[derive(Debug)]
 pub struct Acceptor {
     config: Arc<ServerConfig>,
@@ -39,8 +39,9 @@ impl Acceptor {
         Self::new(&identity, client_ca.as_ref(), is_required)
     }
 
-    /// With `client_ca` clients are asked for a certificate. They need not have one, but a wrong
-    /// one ends the connection: who may do without is a matter of the login.
+    /// Creates an acceptor. With `client_ca` clients are requested to send a certificate. They need
+    /// not have one, but a wrong one ends the connection: the login decides whether one is
+    /// required.
     pub fn new(
         identity: &TlsIdentity,
         client_ca: Option<&Authorities>,
@@ -52,7 +53,7 @@ impl Acceptor {
             .with_client_cert_verifier(verifier(client_ca)?)
             .with_cert_resolver(identity.resolver());
         config.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
-        // No resumption, as PostgreSQL: clients stay for long, and what is not kept cannot leak.
+        // No resumption, as in PostgreSQL: sessions are long, and discarded keys cannot leak.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self {
@@ -63,18 +64,18 @@ impl Acceptor {
         })
     }
 
-    /// Clients must speak TLS.
+    /// Returns whether clients must use TLS.
     pub fn is_required(&self) -> bool {
         self.is_required
     }
 
-    /// Clients may log in by certificate.
+    /// Returns whether clients may log in by certificate.
     pub fn asks_certificates(&self) -> bool {
         self.asks_certificates
     }
 
-    /// For a client that sent an SSLRequest and got its `S`. `behind` is what has come after the
-    /// request already, which must be nothing (CVE-2021-23214).
+    /// Accepts a client that sent an SSLRequest and got its `S`. `behind` is data that followed the
+    /// request, which must be empty (CVE-2021-23214).
     pub fn accept(&self, behind: &[u8]) -> Result<Channel, ChannelError> {
         match behind.len() {
             0 => self.channel(false),
@@ -82,8 +83,8 @@ impl Acceptor {
         }
     }
 
-    /// For a client whose first byte was TLS's own: it must name the protocol by ALPN. Its bytes go
-    /// into [`Channel::receive`].
+    /// Accepts a client whose first byte was TLS's own: it must name the protocol by ALPN. Its
+    /// bytes go into [`Channel::receive`].
     pub fn accept_direct(&self) -> Result<Channel, ChannelError> {
         self.channel(true)
     }

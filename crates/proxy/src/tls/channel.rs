@@ -1,4 +1,5 @@
-//! One connection's TLS: what comes in is decrypted, what goes out encrypted; no socket is touched.
+//! Runs one connection's TLS: decrypts received and encrypts sent bytes, without access to a
+//! socket.
 
 use std::{mem, sync::Arc};
 
@@ -15,49 +16,49 @@ use rustls::{
 use super::certificate::{self, Hashes};
 use super::{ChannelError, Names};
 
-/// So much may wait for its continuation. A record has at most 18 kB; messages of handshakes may
-/// span several, but each comes once and takes 1 to 10 kB, most of it certificates.
+/// Maximum number of bytes that wait for their continuation. A record has at most 18 kB; handshake
+/// messages may span several, but each comes once and takes 1 to 10 kB, mostly certificates.
 pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
 
-/// A record holds so many bytes.
+/// Maximum payload of a record, in bytes.
 const RECORD_BYTES_MAX: usize = 16 << 10;
-/// More than any record adds to them.
+/// Upper limit of a record's overhead, in bytes.
 const RECORD_EXTRA_BYTES: usize = 40;
 
 /// The TLS of one connection.
 ///
-/// An idle one holds no buffers. After a [`Fault`], or the peer's `close_notify`, it says nothing
-/// new, but what [`Channel::take_output`] has should be sent.
+/// An idle one holds no buffers. After a [`ChannelError`], or the peer's `close_notify`, it
+/// produces no new data, but the output of [`Channel::take_output`] should be sent.
 pub struct Channel {
     connection: Connection,
-    /// The beginning of something whose end has not come yet.
+    /// Beginning of an incomplete record or message.
     held: Vec<u8>,
-    /// What goes out next: handshakes, alerts, answers to new keys.
+    /// Output to send next: handshakes, alerts, key updates.
     output: Vec<u8>,
     must_name_protocol: bool,
-    /// Of our certificate, towards clients.
+    /// Hashes of the own certificate, towards clients.
     hashes: Option<Arc<Hashes>>,
     is_closed_by_peer: bool,
     is_closed_by_us: bool,
     has_failed: bool,
 }
 
-/// Where a channel stands after some bytes.
+/// State of a channel after some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The handshake is over: plaintext may go both ways.
+    /// True after the handshake: plaintext may flow both ways.
     pub is_established: bool,
-    /// The peer has said that nothing more will come. What it had to say is complete.
+    /// True after the peer's close_notify; its data is complete.
     pub is_closed: bool,
-    /// [`Channel::take_output`] has something to send.
+    /// True if [`Channel::take_output`] has data to send.
     pub has_output: bool,
 }
 
 /// The two sides of the library, boxed since they are large and a session is moved.
 enum Connection {
-    /// A client's connection to us.
+    /// A client's connection.
     OfClient(Box<UnbufferedServerConnection>),
-    /// Ours to a server.
+    /// A connection to a server.
     ToServer(Box<UnbufferedClientConnection>),
 }
 
@@ -93,8 +94,8 @@ impl Channel {
         }
     }
 
-    /// Takes bytes from the socket and appends what they say to `plain`. Bytes behind the peer's
-    /// `close_notify` are nobody's and are passed over.
+    /// Decrypts bytes from the socket and appends the plaintext to `plain`. Bytes after the peer's
+    /// `close_notify` are ignored.
     pub fn receive(
         &mut self,
         cipher: &[u8],
@@ -116,8 +117,8 @@ impl Channel {
         digested
     }
 
-    /// Encrypts for the socket, behind what was still to be sent. Fails before the handshake is
-    /// done and after the end.
+    /// Encrypts for the socket, after earlier output. Fails before the handshake is complete and
+    /// after the end.
     pub fn send(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), ChannelError> {
         if self.is_handshaking() || self.is_closed_by_us || self.has_failed {
             return Err(ChannelError::NotOpen);
@@ -125,23 +126,23 @@ impl Channel {
         self.write(ChannelOperation::Encrypt(plain), cipher)
     }
 
-    /// Appends what is to be sent besides data: handshakes, alerts, answers to new keys.
+    /// Appends output other than data: handshakes, alerts, key updates.
     pub fn take_output(&mut self, cipher: &mut Vec<u8>) {
         cipher.append(&mut self.output);
         self.output = Vec::new();
     }
 
-    /// Says goodbye; before the handshake is done there is no word for it.
+    /// Sends close_notify; before the end of the handshake there is none.
     pub fn close(&mut self, cipher: &mut Vec<u8>) {
         if self.is_handshaking() || self.is_closed_by_us || self.has_failed {
             return self.take_output(cipher);
         }
-        // A goodbye that cannot be encrypted is left out: the socket's end follows anyway.
+        // A close_notify that cannot be encrypted is omitted: the socket's end follows anyway.
         let _ = self.write(ChannelOperation::Close, cipher);
         self.is_closed_by_us = true;
     }
 
-    /// The socket has come to its end: was it announced?
+    /// Checks that the end of the socket was announced.
     pub fn ended(&self) -> Result<(), ChannelError> {
         match self.is_closed_by_peer {
             true => Ok(()),
@@ -149,22 +150,23 @@ impl Channel {
         }
     }
 
-    /// No data can go either way yet.
+    /// Returns whether no data can flow yet.
     pub fn is_handshaking(&self) -> bool {
         self.state().is_handshaking()
     }
 
-    /// The peer has said goodbye.
+    /// Returns whether the peer has sent close_notify.
     pub fn is_closed(&self) -> bool {
         self.is_closed_by_peer
     }
 
-    /// No byte waits for its continuation, and none to be sent: a connection may be lent.
+    /// Returns whether no bytes are incomplete or waiting to be sent: the connection may be
+    /// released.
     pub fn is_at_border(&self) -> bool {
         self.held.is_empty() && self.output.is_empty()
     }
 
-    /// The common name in the certificate that a client has shown, which was found to be good.
+    /// Returns the common name in a client's verified certificate.
     pub fn client_name(&self) -> Option<String> {
         match self.connection {
             Connection::OfClient(_) => certificate::common_name(self.peer_certificate()?),
@@ -172,7 +174,7 @@ impl Channel {
         }
     }
 
-    /// The names in the certificate that a client has shown, as MySQL's servers write them.
+    /// Returns the names in a client's certificate, as MySQL servers write them.
     pub fn client_certificate_names(&self) -> Option<Names> {
         match self.connection {
             Connection::OfClient(_) => certificate::names(self.peer_certificate()?),
@@ -180,8 +182,8 @@ impl Channel {
         }
     }
 
-    /// The hash of the server's certificate (ours towards clients) that binds a SCRAM login to this
-    /// channel; `None` if its kind of signature has no such hash.
+    /// Returns the hash of the server's certificate (the own one towards clients) for SCRAM channel
+    /// binding; `None` if its kind of signature has no such hash.
     pub fn end_point(&self) -> Option<Vec<u8>> {
         match self.connection {
             Connection::OfClient(_) => self.hashes.as_ref()?.end_point.clone(),
@@ -189,17 +191,17 @@ impl Channel {
         }
     }
 
-    /// The SHA-256 of the certificate that we have shown a client.
+    /// Returns the SHA-256 of the certificate sent to a client.
     pub fn fingerprint(&self) -> Option<[u8; 32]> {
         Some(self.hashes.as_ref()?.sha256)
     }
 
-    /// The protocol that both sides named, if they did.
+    /// Returns the negotiated ALPN protocol, if any.
     pub fn alpn(&self) -> Option<&[u8]> {
         self.state().alpn_protocol()
     }
 
-    /// As PostgreSQL's `pg_stat_ssl` has it; empty before it is agreed.
+    /// Returns the version as in PostgreSQL's `pg_stat_ssl`; empty before it is negotiated.
     pub fn version(&self) -> &'static str {
         match self.state().protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -208,7 +210,7 @@ impl Channel {
         }
     }
 
-    /// The suite's registered name; empty before it is agreed.
+    /// Returns the suite's registered name; empty before it is negotiated.
     pub fn cipher(&self) -> String {
         let suite = self.state().negotiated_cipher_suite();
         let name = suite.and_then(|suite| suite.suite().as_str());
@@ -268,8 +270,8 @@ impl Channel {
         written
     }
 
-    /// Lets the library take step after step until it wants more bytes or the wish is fulfilled;
-    /// forgets the bytes that are done with.
+    /// Runs the library's steps until it needs more bytes or the operation is complete; discards
+    /// processed bytes.
     fn walk(
         &mut self,
         wish: &mut ChannelOperation<'_>,
@@ -282,7 +284,7 @@ impl Channel {
                 Ok(Step::PeerClosed) => self.is_closed_by_peer = true,
                 Ok(Step::Done) => break Ok(()),
                 Err(error) => {
-                    // An alert tells the peer; asked beyond that, the library would fail anew.
+                    // An alert notifies the peer; further calls would only fail again.
                     while self.state().wants_write() {
                         if self.step(&mut at, wish, output).is_err() {
                             break;
@@ -323,26 +325,26 @@ impl Channel {
     }
 }
 
-/// What a call is there for.
+/// Operation of a call.
 enum ChannelOperation<'a> {
-    /// Decrypt into this.
+    /// Decrypts into this buffer.
     Read(&'a mut Vec<u8>),
-    /// Encrypt this.
+    /// Encrypts these bytes.
     Encrypt(&'a [u8]),
-    /// Say goodbye.
+    /// Sends close_notify.
     Close,
 }
 
-/// What a step of the library has led to.
+/// Result of a step of the library.
 enum Step {
-    /// Something came in or goes out; there may be more.
+    /// Data was received or is to be sent; there may be more.
     Again,
     PeerClosed,
-    /// Nothing more can be done now.
+    /// No further progress is possible now.
     Done,
 }
 
-/// Does what the library asks for; also says how many bytes are done with.
+/// Handles a state of the library; also returns the number of processed bytes.
 fn settle<Side>(
     status: UnbufferedStatus<'_, '_, Side>,
     wish: &mut ChannelOperation<'_>,
@@ -368,7 +370,7 @@ fn settle<Side>(
         }
         ConnectionState::PeerClosed => Ok(Step::PeerClosed),
         ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(Step::Done),
-        // Early data, which nobody was offered, and what later versions may think of.
+        // Early data, which is not offered, and states of later versions.
         other => Err(Error::General(format!("unexpected state {other:?}"))),
     });
     (discard, step)
@@ -384,7 +386,7 @@ fn take_records<Side>(
         discard += record.discard;
         match wish {
             ChannelOperation::Read(plain) => plain.extend_from_slice(record.payload),
-            // All that was decrypted was taken when it came in.
+            // All decrypted data was taken when it arrived.
             ChannelOperation::Encrypt(_) | ChannelOperation::Close => {
                 return Err(Error::General("unexpected data".to_owned()));
             }
@@ -429,7 +431,7 @@ fn fulfil<Side>(
                 output.truncate(start + count);
                 return Ok(());
             }
-            // New keys are announced in front of the data.
+            // Key updates precede the data.
             Err(EncryptError::InsufficientSize(size)) if size.required_size > room => {
                 room = size.required_size;
             }

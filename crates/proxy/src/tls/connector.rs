@@ -1,4 +1,4 @@
-//! TLS towards a server: whom we take it for, and who we are.
+//! Opens TLS to a server, with the trust in its certificate and the own identity.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -6,30 +6,31 @@ use rustls::{ClientConfig, client::UnbufferedClientConnection, pki_types::Server
 
 use super::{ALPN_POSTGRESQL, Channel, ChannelError, SetupError, Tls, trust};
 
-/// What is spoken inside.
+/// Protocol inside TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlpnProtocol {
-    /// PostgreSQL: named by ALPN, which older servers pass over.
+    /// PostgreSQL: named by ALPN, which older servers ignore.
     Postgres,
-    /// A protocol that ALPN has no name for.
+    /// A protocol without an ALPN name.
     Unnamed,
 }
 
-/// What all connections to a server share. A reload makes a new one; connections keep theirs.
+/// State shared by all connections to a server. A reload creates a new one; connections keep
+/// theirs.
 #[derive(Clone, Debug)]
 pub struct Connector {
     pub(super) config: Arc<ClientConfig>,
     server_name: ServerName<'static>,
 }
 
-/// How a server is spoken to: nothing that fails becomes plaintext.
+/// Encryption towards a server: a failure never falls back to plaintext.
 #[derive(Clone, Debug)]
 pub enum ServerEncryption {
     /// TLS is off.
     Plaintext,
     /// Encrypted.
     Encrypted(Connector),
-    /// TLS is on and cannot be set up, for this reason: it is not spoken to.
+    /// TLS is on and cannot be set up, for this reason: no connection is made.
     Broken(String),
 }
 
@@ -48,7 +49,7 @@ impl Connector {
         }))
     }
 
-    /// A new connection, its first flight ready to be taken.
+    /// Starts a new connection; its first output is ready to be taken.
     pub fn connect(&self) -> Result<Channel, ChannelError> {
         let connection =
             UnbufferedClientConnection::new(self.config.clone(), self.server_name.clone());
@@ -56,7 +57,7 @@ impl Connector {
     }
 }
 
-/// An unverified server is asked for by an address, which is sent to nobody.
+/// An unverified server is identified by its address, which is not sent.
 fn server_name(tls: &Tls) -> Result<ServerName<'static>, SetupError> {
     match tls {
         Tls::Verify { server_name, .. } => trust::check_name(server_name),

@@ -1,4 +1,4 @@
-//! Logging in to MySQL and MariaDB with the monitor account, and what it means when that fails.
+//! Logs in to MySQL and MariaDB with the monitor account, and classifies failures.
 
 use std::{io, panic::AssertUnwindSafe, pin::pin, time::Duration};
 
@@ -21,18 +21,18 @@ use crate::{
     tls::{check_name, messages::with_server},
 };
 
-/// More than any health check needs; given, it saves asking the server for its own.
+/// More than any health check needs; an explicit value saves a query for the server's own.
 const PACKET_BYTES_MAX: usize = 16 << 20;
-/// Given only so that the library does not ask the server; a probe lives for less.
+/// Set only to avoid a query by the library; a probe is shorter.
 const WAIT_TIMEOUT_S: usize = 60;
-/// A second look at a peer whose answer made no sense takes no longer.
+/// Time limit for the examination of a peer whose reply was invalid.
 const LOOK_MS_MAX: u64 = 200;
 
-/// A peer that vanished without a word is noticed after some of these, even by a connection that is
-/// only waiting to be closed.
+/// Interval of keepalive probes, which detect a vanished peer even on a connection that only waits
+/// to be closed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The account and the way to encrypt.
+/// The account and the TLS options.
 pub(crate) struct Login {
     account: MonitorAccount,
     program: &'static str,
@@ -41,13 +41,13 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// `program` is the name under which the server sees us.
+    /// Creates a login; `program` is the name under which the server sees the connection.
     pub(crate) fn new(
         account: MonitorAccount,
         tls: Tls,
         program: &'static str,
     ) -> Result<Self, ProbeSetupError> {
-        // The library takes the process's provider; this keeps it from having to guess one.
+        // The library uses the process's provider; this avoids a wrong choice.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self {
             account,
@@ -103,7 +103,7 @@ impl Login {
         }
     }
 
-    /// What an error means, at the login or after it.
+    /// Classifies an error, at the login or after it.
     pub(crate) async fn judge(
         &self,
         error: Error,
@@ -139,7 +139,7 @@ impl Login {
             )),
             // Access denied: to the database, with the password, without one; unknown database.
             1044 | 1045 | 1698 | 1049 => self.refused(&said, monitor),
-            // This host may not connect; it did, and failed too often.
+            // This host may not connect; or it failed too often.
             1130 => self.refused(
                 &said,
                 "that the account allows connections from the address of \
@@ -196,12 +196,12 @@ fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, ProbeSetupError> {
     Ok(Some(options.with_client_identity(identity)))
 }
 
-/// When half of the time is gone and the login is not done, looks with a connection of its own how
-/// far the server comes.
+/// Examines a stalled server over a separate connection when half of the time has passed without a
+/// login.
 ///
 /// The library takes the first bytes of any banner for the length of a packet and waits for the
-/// rest; so it can tell neither who speaks something else nor at what a silent server has stopped.
-/// Ends only if the peer speaks no MySQL.
+/// rest. It therefore recognizes neither another protocol nor the step at which a silent server has
+/// stopped. Returns only if the peer does not speak MySQL.
 async fn look_when_stalled(target: &Target, progress: &Progress) -> String {
     sleep(progress.timeout / 2).await;
     if !progress.is_logged_in()
@@ -212,7 +212,7 @@ async fn look_when_stalled(target: &Target, progress: &Progress) -> String {
     pending().await
 }
 
-/// What the peer's first bytes say against its being a MySQL server.
+/// Returns a reason why the peer's first bytes are not MySQL's, if there is one.
 async fn look(target: &Target, progress: Option<&Progress>) -> io::Result<Option<String>> {
     let step = |step| {
         if let Some(progress) = progress.filter(|p| !p.is_logged_in()) {
@@ -235,18 +235,18 @@ async fn look(target: &Target, progress: Option<&Progress>) -> io::Result<Option
     Ok(None)
 }
 
-/// The library asserts on some malformed packets; a server's nonsense must not end our thread.
-/// `None` is such nonsense.
+/// Catches the library's assertions on malformed packets, so that invalid data does not end the
+/// thread. `None`: such data.
 pub(crate) async fn calmly<T>(talk: impl Future<Output = T>) -> Option<T> {
     AssertUnwindSafe(talk).catch_unwind().await.ok()
 }
 
-/// What to say of a peer whose packet made the library stumble.
+/// Describes a peer whose packet triggered an assertion of the library.
 pub(crate) async fn malformed(target: &Target) -> ProbeFailure {
     nonsense(target, "malformed packet").await
 }
 
-/// What was wrong with a peer that ended the conversation by an answer that made no sense.
+/// Describes a peer that ended the conversation with an invalid reply.
 async fn nonsense(target: &Target, seen: &str) -> ProbeFailure {
     let looked = timeout(Duration::from_millis(LOOK_MS_MAX), look(target, None)).await;
     match looked {
@@ -255,8 +255,8 @@ async fn nonsense(target: &Target, seen: &str) -> ProbeFailure {
     }
 }
 
-/// A short packet, the first or second of its exchange, that is a greeting of version 10 or an
-/// error.
+/// Accepts a short packet, the first or second of its exchange, that is a greeting of version 10 or
+/// an error.
 fn may_greet(first: &[u8]) -> bool {
     first.iter().zip(0..).all(|(&byte, at)| match at {
         2 => byte == 0,

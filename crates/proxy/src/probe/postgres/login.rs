@@ -1,4 +1,4 @@
-//! Logging in to PostgreSQL with the monitor account, and what it means when that fails.
+//! Logs in to PostgreSQL with the monitor account, and classifies failures.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -22,18 +22,18 @@ use crate::{
 
 type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<CheckedStream>>::TlsConnect;
 
-/// Moves the connection's bytes; nothing happens unless it is polled. Ends with the connection.
+/// Future that drives the connection, and must be polled. Ends with the connection.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// A connection that is logged in.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) driver: Driver,
-    /// What came in.
+    /// First bytes received.
     pub(crate) heard: ReceivedPrefix,
 }
 
-/// The account and the way to encrypt.
+/// The account and the TLS options.
 pub(crate) struct Login {
     user: String,
     config: Config,
@@ -42,7 +42,7 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// `program` is the name under which the server sees us.
+    /// Creates a login; `program` is the name under which the server sees the connection.
     pub(crate) fn new(
         account: MonitorAccount,
         tls: &Tls,
@@ -95,7 +95,7 @@ impl Login {
         }
     }
 
-    /// What an error means, at the login or after it.
+    /// Classifies an error, at the login or after it.
     pub(crate) fn judge(
         &self,
         error: &Error,
@@ -127,7 +127,7 @@ impl Login {
 
     fn judge_answer(&self, error: &DbError, progress: &Progress) -> ProbeFailure {
         let said = messages::clipped(error.message());
-        // A session that the server ends says nothing of the query that it was at.
+        // The end of a session by the server does not concern the query in progress.
         let ended = matches!(
             error.parsed_severity(),
             Some(Severity::Fatal | Severity::Panic)
@@ -145,7 +145,8 @@ impl Login {
             &SqlState::INSUFFICIENT_PRIVILEGE if at_login => {
                 ProbeFailure::LoginRefused(self.refused(&said))
             }
-            // Starting up, shutting down, a standby that takes no connections: the text says which.
+            // Starting up, shutting down, a standby without connections: the text distinguishes
+            // them.
             &SqlState::CANNOT_CONNECT_NOW => said.into(),
             code if at_login || ended => format!("{said} (SQLSTATE {})", code.code()).into(),
             code => format!("query failed: {said} (SQLSTATE {})", code.code()).into(),
@@ -186,7 +187,7 @@ fn may_answer_tls_request(first: &[u8]) -> bool {
     matches!(first.first(), None | Some(b'S' | b'N' | b'E'))
 }
 
-/// An authentication request, an error or a version offer, and of a length that such a message has.
+/// Accepts an authentication request, an error or a version offer with a plausible length.
 fn may_answer_startup(first: &[u8]) -> bool {
     let kind = matches!(first.first(), None | Some(b'R' | b'E' | b'v'));
     let length = first.iter().skip(1).take(2).all(|&byte| byte == 0);
