@@ -18,11 +18,6 @@ pub(crate) struct Exemption {
 /// Aim for none. An exemption that nothing needs any more is a problem itself.
 pub(crate) const EXEMPTIONS: &[Exemption] = &[
     Exemption {
-        name: "crates/evenkeel/src/control_plane/database.rs",
-        date: "2026-11-27",
-        reason: LONGER_NAMES,
-    },
-    Exemption {
         name: "crates/proxy/src/session/postgres/from_server.rs::event",
         date: "2026-11-27",
         reason: LONGER_NAMES,
