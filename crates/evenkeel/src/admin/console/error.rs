@@ -20,27 +20,27 @@ pub(super) enum ConsoleErrorKind {
     NoTable,
     NoColumn,
     NoVariable,
-    /// A value that cannot be meant.
+    /// A value is invalid.
     Value,
-    /// It takes the token.
+    /// The command requires the token.
     Forbidden,
-    /// Who asks may not come in.
+    /// The client may not connect.
     Stranger,
-    /// The control plane would not.
+    /// The control plane refused the command.
     NotNow,
-    /// The process ends.
+    /// The process is shutting down.
     Ending,
-    /// The protocol has it, the console has not.
+    /// The protocol has the feature, the console does not.
     NotHere,
-    /// The client does not keep to the protocol.
+    /// The client violated the protocol.
     Protocol,
     NoStatement,
     NoPortal,
-    /// More than a client may have.
+    /// The client exceeds a limit on prepared statements or portals.
     TooMany,
-    /// It runs longer than a query may.
+    /// The query exceeded its time limit.
     TooLong,
-    /// It takes or gives more than a query may.
+    /// The query or its result exceeded a size limit.
     TooLarge,
 }
 

@@ -20,23 +20,23 @@ use super::command::{Query, name};
 use super::error::{ConsoleError, ConsoleErrorKind};
 use super::show::{Row, SCHEMA, Show, column_type};
 
-/// How long a statement runs.
+/// Time limit of a statement.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Rows of an answer.
+/// Maximum rows of a result.
 const ROWS_MAX: usize = 10_000;
 
-/// Bytes of all values of an answer.
+/// Maximum bytes of all values of a result.
 const ANSWER_LENGTH_MAX: usize = 8 << 20;
 
 /// Bytes that all databases of SQLite in the process have together.
 const HEAP_MAX: usize = 128 << 20;
 
-/// Instructions of SQLite's machine between two looks at the clock: a fraction of a millisecond.
+/// Instructions of SQLite's machine between two readings of the clock: a fraction of a millisecond.
 const STEPS: i32 = 1_000;
 
-/// What one statement may be and make. One function call that takes values of the greatest length
-/// is over in much less than `TIME_MAX`: the clock is not looked at before it has ended.
+/// Limits of one statement. The clock is not read within a function call; one with values of the
+/// greatest length takes much less than `TIME_MAX`.
 const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, 64 << 10),
     (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
@@ -48,7 +48,7 @@ const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 
-/// What SQLite finds out about a statement before it runs.
+/// Properties of a statement that SQLite determines before it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) columns: Vec<String>,

@@ -10,7 +10,7 @@ use crate::admin::console::sqlite::Plan;
 /// A statement for SQLite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admin::console) struct Query {
-    /// The first word of the client's text: clients are told by it what was done.
+    /// First word of the client's text, returned to the client when the statement has completed.
     pub(in crate::admin::console) verb: &'static str,
     pub(in crate::admin::console) dialect: Dialect,
     pub(in crate::admin::console) sql: String,
