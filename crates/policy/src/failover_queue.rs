@@ -7,7 +7,6 @@
 //! Times are milliseconds of one monotonic clock.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Limits of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,30 +77,6 @@ pub enum PrimaryError {
     TransactionLost,
     /// The server failed, and it is unknown whether the statement or COMMIT was executed.
     OutcomeUnknown,
-}
-
-/// Describes the error and the remedy.
-impl fmt::Display for PrimaryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PrimaryError::NoPrimary { waited_ms } => write!(
-                f,
-                "no primary available after {waited_ms} ms; statement not executed, retry"
-            ),
-            PrimaryError::QueueFull => f.write_str(
-                "no primary available and too many clients are waiting for one (queue_length); \
-                 statement not executed, retry later",
-            ),
-            PrimaryError::TransactionLost => f.write_str(
-                "lost the server that ran this transaction; transaction rolled back, retry it from \
-                 the beginning",
-            ),
-            PrimaryError::OutcomeUnknown => f.write_str(
-                "lost the server before it answered; the statement may or may not have been \
-                 executed, check before retrying",
-            ),
-        }
-    }
 }
 
 /// Clients of one service that wait for a primary.

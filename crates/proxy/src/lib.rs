@@ -8,6 +8,7 @@ pub mod cancel;
 mod clock;
 pub mod counters;
 pub mod engine;
+mod error_catalog;
 mod fast_random;
 pub mod listen;
 pub mod monitor;

@@ -3,8 +3,6 @@
 mod acquirer;
 mod blocking;
 pub(crate) mod cancel;
-#[cfg(test)]
-mod documented;
 pub(crate) mod handle;
 mod input;
 mod lingering_close;

@@ -56,7 +56,7 @@ fn a_client_that_says_nothing_in_a_transaction_is_ended_and_its_work_undone() {
         assert_eq!(next.value("select count(*) from limits_idle"), "0", "{io}");
         // The client receives the reason with its next command.
         let told = client.ping();
-        let why = "error 1053 08S01 connection terminated: idle in transaction";
+        let why = "error 1053 08S01 terminating connection due to idle-in-transaction timeout";
         assert!(told[0].starts_with(why), "{io}: {told:?}");
         assert!(
             client.was_last_word,

@@ -7,6 +7,7 @@ use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 
 use super::stats::LocalCounter;
+use crate::error_catalog;
 use crate::session_state::{analysis, mysql};
 
 /// Number of statements that a rule matched; each worker counts separately.
@@ -158,7 +159,8 @@ impl RuleBook {
     /// Returns the message for the client, if the statement is rejected.
     pub fn rejection(&self, verdict: &RuleOutcome) -> Option<String> {
         let (name, words) = self.rules.rejection(verdict)?;
-        Some(format!("rejected by rule {name:?}: {words}"))
+        let name = format!("{name:?}");
+        Some(error_catalog::REJECTED_BY_RULE.message(&[&name, &words]))
     }
 }
 

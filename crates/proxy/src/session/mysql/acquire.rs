@@ -12,6 +12,7 @@ use super::command_end::after;
 use super::error_reply::ErrorReply;
 use super::server::{Ask, ServerConnection};
 use super::{ExitReason, Session, Stage};
+use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
 use crate::session::handle::SessionActivity;
@@ -314,10 +315,10 @@ impl Session<'_> {
         }
         if self.card.take_cancel() && self.borrower.is_waiting() {
             self.borrower.leave_queues();
-            return self.refuse(ErrorReply::interrupted());
+            return self.refuse(ErrorReply::new(&error_catalog::QUERY_INTERRUPTED));
         }
         if self.borrower.has_timed_out() {
-            return self.refuse(ErrorReply::waited());
+            return self.refuse(ErrorReply::new(&error_catalog::POOL_TIMEOUT));
         }
         match self.borrower.looks_around() {
             true => self.try_reroute(),

@@ -14,6 +14,7 @@ use super::Session;
 use super::error_reply::ErrorReply;
 use super::statements;
 use crate::clock;
+use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::Ruling;
@@ -224,7 +225,7 @@ impl Session<'_> {
         }
         let is_by_name = meaning.locks_by_name();
         match is_by_name || is_harmful && !(is_one && self.is_in_read_only()) {
-            true => Err(ErrorReply::bound_to_replica()),
+            true => Err(ErrorReply::new(&error_catalog::PINNED_TO_REPLICA)),
             // The server replies with the appropriate error.
             false => Ok(()),
         }

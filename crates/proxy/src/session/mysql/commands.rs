@@ -10,7 +10,9 @@ use evenkeel_wire::mysql::{PacketKind as Malformed, ProtocolError, StatementId, 
 use super::active_request::{CommandKind, CommandStatement};
 use super::error_reply::ErrorReply;
 use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
+use crate::error_catalog;
 use crate::session::cancel::{KillOutcome, KillRequest, forward_kill, kill};
+use crate::session::statement_interner::OF_CLIENT_MAX;
 use crate::session_state::mysql::TextAnalysis;
 
 /// Result of the dispatch of a command.
@@ -30,7 +32,9 @@ impl<'a> Session<'a> {
         let command = match frontend::request(payload, self.entrance.agreed) {
             Ok(command) => command,
             Err(fault) if is_no_command(fault) => {
-                return Ok(RequestDisposition::Refuse(ErrorReply::unknown_command()));
+                return Ok(RequestDisposition::Refuse(ErrorReply::new(
+                    &error_catalog::UNKNOWN_COMMAND,
+                )));
             }
             Err(fault) => return Ok(RequestDisposition::Refuse(ErrorReply::protocol(fault))),
         };
@@ -101,7 +105,7 @@ impl<'a> Session<'a> {
             return self.kill(id, only_query);
         }
         if meaning.kills_unknown_connection {
-            return RequestDisposition::Refuse(ErrorReply::kill_of_stranger());
+            return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::KILL_OF_SERVER_ID));
         }
         self.rule(is_whole.then_some(text));
         RequestDisposition::Send(CommandKind::Query, CommandStatement::Text(meaning))
@@ -110,17 +114,19 @@ impl<'a> Session<'a> {
     /// Handles COM_STMT_PREPARE.
     fn look_at_prepare(&mut self, text: &[u8]) -> RequestDisposition {
         if !self.rest.is_over() {
-            // ER_TOO_BIG_... offers no closer match than the code for an oversized packet.
-            let text = format!("statement to prepare exceeds {TEXT_LENGTH_MAX} bytes");
-            return RequestDisposition::Refuse(ErrorReply::new(1153, b"08S01", text));
+            let entry = &error_catalog::STATEMENT_TOO_LONG;
+            return RequestDisposition::Refuse(ErrorReply::with(entry, &[&TEXT_LENGTH_MAX]));
         }
         self.rule(Some(text));
         let statement = self.intern(text);
         if statement.meaning.kills() {
-            return RequestDisposition::Refuse(ErrorReply::kill_prepared());
+            return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::KILL_PREPARED));
         }
         if !self.numbers.has_room(&statement) {
-            return RequestDisposition::Refuse(ErrorReply::too_many_statements());
+            return RequestDisposition::Refuse(ErrorReply::with(
+                &error_catalog::TOO_MANY_STATEMENTS,
+                &[&OF_CLIENT_MAX],
+            ));
         }
         let (digest, dialect) = (statement.meaning.digest, self.journal.dialect());
         self.service.enter(digest, text, dialect);
@@ -164,12 +170,15 @@ impl<'a> Session<'a> {
         }
         let Some(named) = self.numbers.get(number) else {
             let of = format!("mysqld_stmt_{}", of.to_lowercase());
-            return RequestDisposition::Refuse(ErrorReply::unknown_statement(statement.0, &of));
+            return RequestDisposition::Refuse(ErrorReply::with(
+                &error_catalog::UNKNOWN_STATEMENT,
+                &[&statement.0, &of],
+            ));
         };
         let statement = Arc::clone(&named.statement);
         let what = what(number);
         if named.lacks_data && self.goes_without(number, &what) {
-            return RequestDisposition::Refuse(ErrorReply::data_lost());
+            return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::LONG_DATA_LOST));
         }
         self.rule_again(number);
         let current = self.current(number, &statement);
@@ -226,9 +235,9 @@ impl<'a> Session<'a> {
 
     fn look_at_fetch(&mut self, statement: StatementId) -> RequestDisposition {
         match self.look_at(statement, "FETCH", CommandKind::Fetch) {
-            RequestDisposition::Send(..) if self.server.is_none() => {
-                RequestDisposition::Refuse(ErrorReply::no_cursor(statement.0))
-            }
+            RequestDisposition::Send(..) if self.server.is_none() => RequestDisposition::Refuse(
+                ErrorReply::with(&error_catalog::NO_OPEN_CURSOR, &[&statement.0]),
+            ),
             look => look,
         }
     }
@@ -308,12 +317,10 @@ impl<'a> Session<'a> {
         match killed {
             KillOutcome::Done => self.answer_ok(),
             KillOutcome::NotYours => {
-                let text = format!("You are not owner of thread {id}");
-                self.tell(ErrorReply::new(1095, b"HY000", text));
+                self.tell(ErrorReply::with(&error_catalog::KILL_NOT_OWNER, &[&id]));
             }
             KillOutcome::Nobody => {
-                let text = format!("Unknown thread id: {id}");
-                self.tell(ErrorReply::new(1094, b"HY000", text));
+                self.tell(ErrorReply::with(&error_catalog::KILL_OF_UNKNOWN_ID, &[&id]));
             }
         }
     }

@@ -12,6 +12,7 @@ use super::commands::RequestDisposition;
 use super::error_reply::ErrorReply;
 use super::server::Ask;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
+use crate::error_catalog;
 use crate::session::input::Input;
 use crate::socket::Chunk;
 
@@ -91,8 +92,8 @@ impl Session<'_> {
             return Ok(false);
         };
         if header.sequence != 0 {
-            let text = "Got packets out of order";
-            return Err(ExitReason::Unasked(ErrorReply::new(1156, b"08S01", text)));
+            let reply = ErrorReply::new(&error_catalog::PACKETS_OUT_OF_ORDER);
+            return Err(ExitReason::Unasked(reply));
         }
         let first = bytes.get(HEADER_LENGTH).copied();
         if first == Some(Code::StmtPrepare as u8) {
@@ -230,10 +231,10 @@ impl Session<'_> {
     /// precede that state. `chunk`: the command as received, without other input.
     pub(super) fn launch(&mut self, chunk: Option<Chunk<'_>>) -> Result<(), ExitReason> {
         if !self.has_room_for_types() {
-            return self.refuse(ErrorReply::types_left_out());
+            return self.refuse(ErrorReply::new(&error_catalog::PARAMETER_TYPES_MISSING));
         }
         if !self.can_be_prepared() {
-            return self.refuse(ErrorReply::must_prepare_again());
+            return self.refuse(ErrorReply::new(&error_catalog::STATEMENT_SETTINGS_CHANGED));
         }
         let mut out = self.worker.spare();
         if self.ask_ahead(&mut out)? {

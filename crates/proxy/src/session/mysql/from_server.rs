@@ -17,6 +17,7 @@ use super::error_reply::ErrorReply;
 use super::retry::mishap_of;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, ExitReason, Session, Stage};
+use crate::error_catalog;
 use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::socket::Chunk;
@@ -65,8 +66,8 @@ impl Session<'_> {
         }
         if walked.mishap == Some(FailureKind::NotFresh) {
             self.worker.keep_spare(out);
-            let text = "timed out waiting for the server to apply this session's earlier writes";
-            return self.own_refused(ErrorReply::new(1205, b"HY000", text), walked);
+            let reply = ErrorReply::new(&error_catalog::REPLICA_TOO_LATE);
+            return self.own_refused(reply, walked);
         }
         self.pass_on(input, out, is_whole)?;
         match walked.broken {

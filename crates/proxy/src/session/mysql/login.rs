@@ -34,6 +34,7 @@ use super::shared::PostgresService;
 use super::user_state::{Account, BaselineCache};
 use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
+use crate::error_catalog;
 use crate::random::secret;
 use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
@@ -215,9 +216,8 @@ impl<'a> LoginHandler<'a> {
         let doorstep = self.service.doorstep();
         let entering = doorstep.enter_within(self.limit(), self.address());
         let Some((_place, left)) = entering.await else {
-            return Err(self
-                .reject(Some(talk), &error_replies::full_doorstep())
-                .await);
+            let reply = ErrorReply::new(&error_catalog::TOO_MANY_LOGINS);
+            return Err(self.reject(Some(talk), &reply).await);
         };
         self.within_limit(left, talk, beginning).await
     }
@@ -235,9 +235,11 @@ impl<'a> LoginHandler<'a> {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(place, &complaint).await),
-            Err(_) => Err(self
-                .reject(place, &error_replies::too_slow(self.limit()))
-                .await),
+            Err(_) => {
+                let limit_ms = self.limit().as_millis();
+                let reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
+                Err(self.reject(place, &reply).await)
+            }
         }
     }
 
@@ -295,13 +297,16 @@ impl<'a> LoginHandler<'a> {
         talk.say(self.worker, &out).await?;
         let mut payload = talk.packet(self.worker).await?;
         if let Ok(First::SslRequest(_)) = startup::first(&payload) {
-            let acceptor = acceptor.ok_or_else(error_replies::bad_handshake)?;
+            let acceptor =
+                acceptor.ok_or_else(|| ErrorReply::new(&error_catalog::BAD_HANDSHAKE))?;
             talk.encrypt(self.worker, acceptor).await?;
             payload = talk.packet(self.worker).await?;
         }
         let response = match startup::first(&payload) {
             Ok(First::Response(response)) => response,
-            Ok(First::SslRequest(_)) => return Err(error_replies::bad_handshake().into()),
+            Ok(First::SslRequest(_)) => {
+                return Err(ErrorReply::new(&error_catalog::BAD_HANDSHAKE).into());
+            }
             Err(fault) => return Err(error_replies::of_fault(fault).into()),
         };
         let agreed = offered.both(response.capabilities);
@@ -320,7 +325,7 @@ impl<'a> LoginHandler<'a> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
         match must_encrypt && self.channel(talk) == Channel::Plain {
-            true => Err(error_replies::tls_required().into()),
+            true => Err(ErrorReply::new(&error_catalog::SECURE_TRANSPORT_REQUIRED).into()),
             false => Ok(()),
         }
     }
@@ -376,7 +381,7 @@ fn changed(
 ) -> Result<LoginRequest, LoginError> {
     let request = match frontend::request(payload, entrance.agreed) {
         Ok(Request::ChangeUser(request)) => request,
-        Ok(_) => return Err(error_replies::bad_handshake().into()),
+        Ok(_) => return Err(ErrorReply::new(&error_catalog::BAD_HANDSHAKE).into()),
         Err(fault) => return Err(error_replies::of_fault(fault).into()),
     };
     let has_proof = !request.proof.is_empty();

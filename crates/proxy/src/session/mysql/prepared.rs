@@ -17,6 +17,8 @@ use super::execution_history;
 use super::from_client::has_room;
 use super::server::{Ask, ServerConnection};
 use super::statements::{PrepareContext, Statement};
+use crate::error_catalog;
+use crate::session::statement_interner::OF_CLIENT_MAX;
 
 /// Flag of COM_STMT_BULK_EXECUTE: the parameter types are included (MariaDB's
 /// `STMT_BULK_FLAG_CLIENT_SEND_TYPES`).
@@ -284,7 +286,10 @@ impl Session<'_> {
     /// Records the types of an execution, which apply to later executions too.
     fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), ErrorReply> {
         if !self.numbers.bind(number, types) {
-            return Err(ErrorReply::too_many_statements());
+            return Err(ErrorReply::with(
+                &error_catalog::TOO_MANY_STATEMENTS,
+                &[&OF_CLIENT_MAX],
+            ));
         }
         let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
             return Ok(());

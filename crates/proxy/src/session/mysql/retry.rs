@@ -16,6 +16,7 @@ use super::query_text::within;
 use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::clock;
+use crate::error_catalog;
 use crate::session::handle::SessionActivity;
 use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};
 
@@ -157,7 +158,7 @@ impl Session<'_> {
         self.let_go(Condition::Unclean);
         if is_bound {
             return Err(ExitReason::Fatal(
-                ErrorReply::pinned_state_lost().detail(complaint.message),
+                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(complaint.message),
             ));
         }
         self.refuse(complaint)
@@ -220,7 +221,9 @@ impl Session<'_> {
             left.add(Pin::Role);
         }
         if has_role && !(is_clean && self.server.is_some()) {
-            return Err(ExitReason::Fatal(ErrorReply::pinned_state_lost()));
+            return Err(ExitReason::Fatal(ErrorReply::new(
+                &error_catalog::PINNED_CONNECTION_LOST,
+            )));
         }
         self.counts_writes(Status::default());
         self.begin_anew();
@@ -258,7 +261,7 @@ impl Session<'_> {
         let is_usable = self.server.as_deref().is_some_and(is_in_place);
         if is_bound && !is_usable {
             return Err(ExitReason::Fatal(
-                ErrorReply::pinned_state_lost().detail(complaint.message),
+                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(complaint.message),
             ));
         }
         if !is_bound {
@@ -348,7 +351,7 @@ impl Session<'_> {
         if bonds {
             self.figures().lost.add(1);
             return Err(ExitReason::Unasked(
-                ErrorReply::pinned_state_lost().detail(detail),
+                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(detail),
             ));
         }
         if is_open {
@@ -371,7 +374,7 @@ impl Session<'_> {
         self.forget_work();
         if bonds {
             return Err(ExitReason::Fatal(
-                ErrorReply::pinned_state_lost().detail(detail),
+                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(detail),
             ));
         }
         self.refuse(ErrorReply::from_primary_error(trouble).detail(detail))

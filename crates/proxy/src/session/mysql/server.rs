@@ -20,6 +20,7 @@ use super::server_login::{self, Baseline, ServerLogin};
 use super::statements::ServerStatements;
 use super::user_state::UserState;
 use crate::engine::worker::Worker;
+use crate::error_catalog;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session_state::mysql::{
@@ -377,7 +378,7 @@ impl ServerConnection {
 
     fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
         let name = &self.lent.pooled.server.name;
-        ErrorReply::new(2013, b"08S01", format!("server {name}: {why}"))
+        ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }
 

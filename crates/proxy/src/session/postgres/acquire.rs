@@ -2,6 +2,7 @@
 //! request.
 
 use evenkeel_policy::connection_pool::Condition;
+use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::client_scanner::Step;
 use evenkeel_wire::postgres::conversation::RequestToken;
 use evenkeel_wire::postgres::server_scanner::Event;
@@ -12,6 +13,7 @@ use super::error_reply::ErrorReply;
 use super::retry::RETRIES_MAX;
 use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage};
+use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::session;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
@@ -171,12 +173,8 @@ impl Session<'_> {
         if !went_well && is_restored {
             self.server = Some(server);
             let text = std::mem::take(&mut self.refused_setting);
-            let why = format!(
-                "terminating connection: cannot restore startup settings after \
-                 RESET: {}",
-                text.1
-            );
-            return Err(ExitReason::Fatal(ErrorReply::new(&text.0, why)));
+            let reply = ErrorReply::with(&error_catalog::STARTUP_SETTINGS_LOST, &[&text.1]);
+            return Err(ExitReason::Fatal(reply.sqlstate(SqlState(text.0))));
         }
         if !went_well && self.refused_setting.0.starts_with(b"57P0") {
             self.borrower.give_back(server, Condition::Unclean);
@@ -193,8 +191,8 @@ impl Session<'_> {
                 return self.follow(AcquireOutcome::Reroute);
             }
             let text = std::mem::take(&mut self.refused_setting);
-            let why = "the server rejected a setting of this session: ";
-            let complaint = ErrorReply::new(&text.0, format!("{why}{}", text.1));
+            let complaint = ErrorReply::with(&error_catalog::SETTING_REJECTED, &[&text.1]);
+            let complaint = complaint.sqlstate(SqlState(text.0));
             // For data exceptions, syntax and access errors the named object no longer exists.
             // Every later request of the session would fail likewise.
             let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
@@ -322,11 +320,10 @@ impl Session<'_> {
         self.was_cancelled |= is_cancelled;
         if is_cancelled && self.borrower.is_waiting() {
             self.borrower.leave_queues();
-            let text = "canceling statement due to user request";
-            return self.refuse(&ErrorReply::new(b"57014", text));
+            return self.refuse(&ErrorReply::new(&error_catalog::QUERY_CANCELED));
         }
         if self.borrower.has_timed_out() {
-            return self.refuse(&ErrorReply::waited());
+            return self.refuse(&ErrorReply::new(&error_catalog::POOL_TIMEOUT));
         }
         if self.borrower.looks_around() {
             return self.try_reroute();

@@ -18,6 +18,7 @@ use super::error_reply::ErrorReply;
 use super::from_client::ends_a_unit;
 use super::server::ServerConnection;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session};
+use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::Ruling;
@@ -483,12 +484,8 @@ impl Session<'_> {
         if !route::is_beyond_replica(&unit, &self.routed()) {
             return Ok(draft.is_ripe() || bytes.len() >= KEPT_LENGTH_MAX);
         }
-        let text = format!(
-            "terminating connection: session is pinned to a read-only replica and cannot write: {}",
-            self.journal.pins
-        );
-        let complaint = ErrorReply::new(b"57P01", text)
-            .hint("The session was pinned in a READ ONLY transaction. Reconnect to write.");
+        let entry = &error_catalog::REPLICA_SESSION_CANNOT_WRITE;
+        let complaint = ErrorReply::with(entry, &[&self.journal.pins]);
         Err(ExitReason::Fatal(complaint))
     }
 }

@@ -16,10 +16,6 @@ use super::active_request::Draft;
 use super::from_server::ScanResult;
 use super::{ExitReason, Session};
 
-/// Error of a statement that cannot run on the batch's server and comes too late to move the batch.
-pub(super) const TOO_LATE: &str = "cannot execute statement: this pipeline started on a \
-                                   read-only replica; send Sync before statements that may write";
-
 /// Statement that cannot run on the server of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum MisroutedStatement {

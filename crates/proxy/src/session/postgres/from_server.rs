@@ -16,6 +16,7 @@ use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_o
 use super::retry::{mishap_of, warns_of_end};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
+use crate::error_catalog::COPY_UNDECIDABLE;
 use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::session::pinning;
@@ -74,7 +75,7 @@ impl Session<'_> {
         self.note_commit(&walked);
         self.pass_on(input, out, is_whole, walked.warning)?;
         if walked.is_undecidable {
-            return Err(ExitReason::Fatal(ErrorReply::undecidable()));
+            return Err(ExitReason::Fatal(ErrorReply::new(&COPY_UNDECIDABLE)));
         }
         if walked.has_left {
             return self.let_go(Condition::Unclean);

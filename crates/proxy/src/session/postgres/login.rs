@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::frame::Frame;
 use evenkeel_wire::postgres::login::{Authenticated, ClientAuth, ClientAuthStep};
 use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
@@ -25,6 +26,7 @@ use super::shared::PostgresService;
 use super::{Session, cancel};
 use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
+use crate::error_catalog;
 use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
@@ -97,7 +99,9 @@ impl<'a> LoginHandler<'a> {
         let doorstep = self.shared.doorstep();
         let mut stream = Some(stream);
         let Some((_place, left)) = doorstep.enter_within(limit, address).await else {
-            return Err(self.reject(stream, &ErrorReply::too_many_logins()).await);
+            return Err(self
+                .reject(stream, &ErrorReply::new(&error_catalog::TOO_MANY_LOGINS))
+                .await);
         };
         let knocking = self.handle_login(&mut stream, &view);
         match compio::time::timeout(left, knocking).await {
@@ -105,9 +109,8 @@ impl<'a> LoginHandler<'a> {
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(stream, &complaint).await),
             Err(_) => {
-                let text = format!("login not completed within {} ms", limit.as_millis());
-                let complaint =
-                    ErrorReply::new(b"08P01", text).hint("See login_timeout_ms of the service.");
+                let limit_ms = limit.as_millis();
+                let complaint = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
                 Err(self.reject(stream, &complaint).await)
             }
         }
@@ -236,7 +239,7 @@ impl<'a> LoginHandler<'a> {
     ) -> Result<LoginRequest, LoginError> {
         let text = |bytes: &[u8]| {
             String::from_utf8(bytes.to_vec())
-                .map_err(|_| ErrorReply::new(b"28000", "user or database name is not valid UTF-8"))
+                .map_err(|_| ErrorReply::new(&error_catalog::NAME_NOT_UTF8))
         };
         let user = text(startup.user().unwrap_or_default())?;
         let replication = startup.replication();
@@ -249,9 +252,7 @@ impl<'a> LoginHandler<'a> {
             .and_then(|own| own.tls.as_ref())
             .is_some_and(|tls| tls.is_required());
         if tls_required && !self.is_private(stream) {
-            let complaint = ErrorReply::new(b"28000", "this service requires TLS")
-                .hint("Connect with sslmode=require or better.");
-            return Err(complaint.into());
+            return Err(ErrorReply::new(&error_catalog::TLS_REQUIRED).into());
         }
         let mut negotiation = Vec::new();
         let minor = build::negotiate_protocol_version(&mut negotiation, startup, MINOR_MAX);
@@ -348,10 +349,7 @@ impl<'a> LoginHandler<'a> {
         if !matches!(accepted, Some(ClientAuthStep::Refused(_))) {
             pace.refund(self.address(), &wish.user);
         }
-        accepted.ok_or_else(|| {
-            let text = "too many password checks in progress, try again";
-            ErrorReply::new(b"57P03", text).into()
-        })
+        accepted.ok_or_else(|| ErrorReply::new(&error_catalog::TOO_MANY_PASSWORD_CHECKS).into())
     }
 
     fn proved(&self, proof: LoginGrant, client: &Authenticated) -> Result<LoginGrant, LoginError> {
@@ -375,7 +373,7 @@ fn unusable(fault: ProtocolError) -> ErrorReply {
         ProtocolError::NoUser => b"28000",
         _ => b"08P01",
     };
-    ErrorReply::new(sqlstate, fault.to_string())
+    ErrorReply::with(&error_catalog::STARTUP_REJECTED, &[&fault]).sqlstate(SqlState(*sqlstate))
 }
 
 /// Answer to a request for encryption.

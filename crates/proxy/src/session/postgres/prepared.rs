@@ -20,6 +20,8 @@ use super::server::ServerConnection;
 use super::statements::ClientStatements;
 use super::statements::{self, NAME_PREFIX, is_ours, name_of};
 use super::{ExitReason, Session, sequences};
+use crate::error_catalog;
+use crate::session::statement_interner::OF_CLIENT_MAX;
 use crate::session_state::analysis::{EffectKind, TextAnalysis};
 
 /// Marks tokens of Parses that name a statement; the outcome of others is not tracked.
@@ -161,7 +163,10 @@ impl Session<'_> {
             return Ok(self.parse_taken(flight, header, parts.statement, message.len()));
         }
         if !self.names.has_room(name, &statement) {
-            return Err(ExitReason::Fatal(ErrorReply::too_many_statements()));
+            return Err(ExitReason::Fatal(ErrorReply::with(
+                &error_catalog::STATEMENTS_OVER_LIMIT,
+                &[&OF_CLIENT_MAX],
+            )));
         }
         self.prepare_for_execute(flight, &statement.meaning);
         let id = statement.id;

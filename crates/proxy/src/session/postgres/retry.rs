@@ -13,6 +13,7 @@ use super::error_reply::ErrorReply;
 use super::from_server::ScanResult;
 use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
+use crate::error_catalog;
 use crate::session::handle::SessionActivity;
 
 /// Maximum number of retries: a request that fails more often fails for reasons of its own.
@@ -232,17 +233,11 @@ impl Session<'_> {
         let is_transaction = is_transaction && !self.effects.may_end_transaction();
         if is_transaction || is_bound || !is_single {
             self.figures().lost.add(1);
-            let text = match is_transaction {
-                true => {
-                    "terminating connection: lost the server that ran this transaction; \
-                     transaction rolled back, retry it from the beginning"
-                }
-                false => {
-                    "terminating connection: lost the server connection that this session was \
-                     pinned to"
-                }
+            let entry = match is_transaction {
+                true => &error_catalog::TERMINATED_IN_TRANSACTION,
+                false => &error_catalog::PINNED_CONNECTION_LOST,
             };
-            let complaint = ErrorReply::new(b"57P01", text).detail(detail);
+            let complaint = ErrorReply::new(entry).detail(detail);
             return Err(ExitReason::Fatal(complaint));
         }
         // A single query or batch: the client continues after an error.

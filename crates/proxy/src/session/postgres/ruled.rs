@@ -12,8 +12,9 @@ use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
-use super::batch_tail::{MisroutedStatement, TOO_LATE};
+use super::batch_tail::MisroutedStatement;
 use super::statements::Statement;
+use crate::error_catalog;
 use crate::service::rules::{Ruling, Said};
 
 /// Maximum number of prepared statements whose rule results are cached.
@@ -74,7 +75,7 @@ impl Session<'_> {
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
     ) -> Option<String> {
         if self.unit.stray == MisroutedStatement::Refused {
-            return Some(TOO_LATE.to_owned());
+            return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
         if self.unit.is_ruled {
             return None;
@@ -94,7 +95,7 @@ impl Session<'_> {
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
     ) -> Option<String> {
         if self.unit.stray == MisroutedStatement::Refused {
-            return Some(TOO_LATE.to_owned());
+            return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
         if self.unit.is_ruled {
             return None;

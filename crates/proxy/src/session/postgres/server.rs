@@ -15,6 +15,7 @@ use super::server_login;
 use super::statements::ServerStatements;
 use super::user_state::{Reports, UserState};
 use crate::engine::worker::Worker;
+use crate::error_catalog;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session_state::settings::leftover_query::Rows;
@@ -303,7 +304,7 @@ impl ServerConnection {
                 }
                 Event::Error(report) => {
                     let text = String::from_utf8_lossy(report.text());
-                    let complaint = ErrorReply::new(&report.sqlstate().0, text);
+                    let complaint = ErrorReply::from_server(report.sqlstate(), text);
                     heard.refused.get_or_insert(complaint);
                 }
                 Event::RowDescription => heard.rows.begin(self.boundaries.remainder()),
@@ -321,6 +322,6 @@ impl ServerConnection {
 
     fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
         let name = &self.lent.pooled.server.name;
-        ErrorReply::new(b"08006", format!("server {name}: {why}"))
+        ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }

@@ -8,6 +8,7 @@ use zeroize::{Zeroize, Zeroizing};
 use super::super::error_reply::ErrorReply;
 use super::{LoginError, error_replies};
 use crate::engine::worker::Worker;
+use crate::error_catalog;
 use crate::stream::Stream;
 use crate::tls::{Acceptor, Names};
 
@@ -107,7 +108,7 @@ impl ClientPackets {
         self.bytes = rest;
         self.heard += length;
         match self.heard > HEARD_MAX {
-            true => Err(error_replies::bad_handshake().into()),
+            true => Err(ErrorReply::new(&error_catalog::BAD_HANDSHAKE).into()),
             false => Ok(()),
         }
     }

@@ -11,7 +11,8 @@ use super::super::error_reply::ErrorReply;
 use super::client_packets::ClientPackets;
 use super::error_replies::AccountName;
 use super::password_cache::CacheLevel;
-use super::{LoginError, LoginHandler, LoginRequest, error_replies};
+use super::{LoginError, LoginHandler, LoginRequest};
+use crate::error_catalog;
 use crate::random::secret;
 use crate::server_info::{
     AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
@@ -83,7 +84,7 @@ impl LoginHandler<'_> {
             Err(LookupError::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
             Err(LookupError::Unavailable(why)) => {
                 tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
-                Err(error_replies::credentials_unavailable().into())
+                Err(ErrorReply::new(&error_catalog::CREDENTIALS_UNAVAILABLE).into())
             }
         }
     }
@@ -210,7 +211,8 @@ impl LoginHandler<'_> {
         if !is_as_required {
             return Some(client.denied(wish.has_proof));
         }
-        row.is_expired.then(error_replies::expired)
+        row.is_expired
+            .then(|| ErrorReply::new(&error_catalog::PASSWORD_EXPIRED))
     }
 
     /// Returns the method of a plugin; `None` if the plugin is unsupported or its stored hash is
@@ -241,7 +243,8 @@ impl LoginHandler<'_> {
             (plugin, stored) => {
                 let (method, name) = signed(plugin, stored)?;
                 if proof.credential.is_none() {
-                    proof.complaint = Some(error_replies::no_credential(name));
+                    let entry = &error_catalog::NO_SERVER_CREDENTIAL;
+                    proof.complaint = Some(ErrorReply::with(entry, &[&name]));
                 }
                 Some(method)
             }

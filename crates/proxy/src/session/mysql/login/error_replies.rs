@@ -1,12 +1,12 @@
 //! Defines the errors of failed logins, with the codes and texts of the servers.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use evenkeel_wire::mysql::ProtocolError;
 use evenkeel_wire::mysql::login::AuthFailure;
 
 use super::super::error_reply::ErrorReply;
+use crate::error_catalog;
 
 /// User and client address in the servers' notation.
 pub(super) struct AccountName<'a> {
@@ -31,91 +31,29 @@ impl AccountName<'_> {
     pub(super) fn denied(&self, with_password: bool) -> ErrorReply {
         let (user, host) = (self.user, self.host());
         let with = if with_password { "YES" } else { "NO" };
-        let text = format!("Access denied for user '{user}'@'{host}' (using password: {with})");
-        ErrorReply::new(1045, b"28000", text)
+        ErrorReply::with(&error_catalog::ACCESS_DENIED, &[&user, &host, &with])
     }
 
     /// Returns ER_ACCOUNT_HAS_BEEN_LOCKED of MariaDB or MySQL.
     pub(super) fn locked(&self, mariadb: bool) -> ErrorReply {
         let (user, host) = (self.user, self.host());
         match mariadb {
-            true => ErrorReply::new(4151, b"HY000", "Access denied, this account is locked"),
-            false => {
-                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
-                ErrorReply::new(3118, b"HY000", text)
-            }
+            true => ErrorReply::new(&error_catalog::ACCOUNT_LOCKED_MARIADB),
+            false => ErrorReply::with(&error_catalog::ACCOUNT_LOCKED_MYSQL, &[&user, &host]),
         }
     }
-}
-
-/// Returns ER_MUST_CHANGE_PASSWORD_LOGIN.
-pub(super) fn expired() -> ErrorReply {
-    ErrorReply::new(
-        1862,
-        b"HY000",
-        "Your password has expired. To log in you must change it using a client that supports \
-         expired passwords, connected to the server itself.",
-    )
-}
-
-/// Returns ER_SECURE_TRANSPORT_REQUIRED.
-pub(super) fn tls_required() -> ErrorReply {
-    let text = "Connections using insecure transport are prohibited while \
-                --require_secure_transport=ON.";
-    ErrorReply::new(3159, b"HY000", text)
-}
-
-/// Returns ER_HANDSHAKE_ERROR.
-pub(super) fn bad_handshake() -> ErrorReply {
-    ErrorReply::new(1043, b"08S01", "Bad handshake")
 }
 
 /// Returns the error for a malformed packet.
 pub(super) fn of_fault(fault: ProtocolError) -> ErrorReply {
     match fault {
         ProtocolError::TooLong { .. } => {
-            let text = format!("Got a packet bigger than 'max_allowed_packet' bytes: {fault}");
-            ErrorReply::new(1153, b"08S01", text)
+            ErrorReply::with(&error_catalog::PACKET_TOO_LONG, &[&fault])
         }
-        ProtocolError::Sequence(_) => ErrorReply::new(1156, b"08S01", "Got packets out of order"),
-        ProtocolError::TooOld => ErrorReply::new(
-            1251,
-            b"08004",
-            "Client does not support authentication protocol requested by server; consider \
-             upgrading MySQL client",
-        ),
-        _ => ErrorReply::new(1043, b"08S01", format!("Bad handshake: {fault}")),
+        ProtocolError::Sequence(_) => ErrorReply::new(&error_catalog::PACKETS_OUT_OF_ORDER),
+        ProtocolError::TooOld => ErrorReply::new(&error_catalog::CLIENT_TOO_OLD),
+        _ => ErrorReply::with(&error_catalog::MALFORMED_HANDSHAKE, &[&fault]),
     }
-}
-
-/// Returns the error for credentials that cannot be looked up.
-pub(super) fn credentials_unavailable() -> ErrorReply {
-    let text = "cannot verify credentials: no server is reachable, try again";
-    ErrorReply::new(2003, b"HY000", text)
-}
-
-/// Returns ER_CON_COUNT_ERROR.
-pub(super) fn full_doorstep() -> ErrorReply {
-    let text = "too many concurrent logins, try again (see logins_at_once and logins_per_address \
-                of the service)";
-    ErrorReply::new(1040, b"08004", text)
-}
-
-/// Returns ER_NET_READ_INTERRUPTED.
-pub(super) fn too_slow(limit: Duration) -> ErrorReply {
-    let limit_ms = limit.as_millis();
-    let text =
-        format!("login not completed within {limit_ms} ms (login_timeout_ms of the service)");
-    ErrorReply::new(1159, b"08S01", text)
-}
-
-/// Returns the error for a plugin that provides no credential for the servers.
-pub(super) fn no_credential(plugin: &str) -> ErrorReply {
-    let text = format!(
-        "authentication succeeded, but {plugin} provides no credential for the servers: add the \
-         user with server_password to users_file of [service.auth]"
-    );
-    ErrorReply::new(1251, b"08004", text)
 }
 
 /// Returns the error for any other authentication failure.
@@ -126,10 +64,10 @@ pub(super) fn refused(
 ) -> ErrorReply {
     match refusal {
         AuthFailure::WrongPassword => client.denied(with_password),
-        AuthFailure::Protocol => bad_handshake(),
+        AuthFailure::Protocol => ErrorReply::new(&error_catalog::BAD_HANDSHAKE),
         _ => {
-            let text = format!("authentication failed: {refusal}");
-            ErrorReply::new(refusal.code(), &refusal.sqlstate().0, text)
+            let reply = ErrorReply::with(&error_catalog::AUTHENTICATION_FAILED, &[&refusal]);
+            reply.code(refusal.code(), refusal.sqlstate())
         }
     }
 }
@@ -167,6 +105,5 @@ mod tests {
         };
         assert_eq!(client.locked(true).code.number, 4151);
         assert_eq!(client.locked(false).code.number, 3118);
-        assert_eq!(tls_required().code.number, 3159);
     }
 }

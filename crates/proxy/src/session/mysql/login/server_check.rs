@@ -7,6 +7,7 @@ use super::super::error_reply::ErrorReply;
 use super::super::user_state::Account;
 use super::LoginHandler;
 use crate::clock;
+use crate::error_catalog;
 use crate::server::Server;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
@@ -30,8 +31,7 @@ impl LoginHandler<'_> {
         account: &Account,
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
-        let text = "no server available, try again";
-        let mut last = ErrorReply::new(2003, b"HY000", text);
+        let mut last = ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE);
         let Some(own) = &view.database else {
             return Err(ServerCheckError::OfServer(last));
         };
@@ -44,8 +44,8 @@ impl LoginHandler<'_> {
                 }
                 Ok(Err(ServerCheckError::OfServer(complaint))) => last = complaint,
                 Err(_) => {
-                    let text = format!("server {} does not respond, try again", server.name);
-                    last = ErrorReply::new(2003, b"HY000", text);
+                    let entry = &error_catalog::SERVER_UNRESPONSIVE;
+                    last = ErrorReply::with(entry, &[&server.name]);
                 }
             }
         }

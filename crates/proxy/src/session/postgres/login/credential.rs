@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::super::error_reply::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
+use crate::error_catalog;
 use crate::random::secret;
 use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
 use crate::service::ServiceSnapshot;
@@ -48,12 +49,8 @@ impl LoginHandler<'_> {
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let auth = &own.auth;
         if !auth.may_come_from(&wish.user, self.address()) {
-            let text = format!(
-                "user \"{}\" is not allowed to connect from this address",
-                wish.user
-            );
-            let hint = "See allow_from in [service.auth].";
-            return Err(ErrorReply::new(b"28000", text).hint(hint).into());
+            let entry = &error_catalog::ADDRESS_NOT_ALLOWED;
+            return Err(ErrorReply::with(entry, &[&wish.user]).into());
         }
         let file = auth.users.get(&wish.user);
         let of_file = file.cloned().unwrap_or_default();
@@ -76,8 +73,7 @@ impl LoginHandler<'_> {
             Err(LookupError::NoSuchUser) => return Ok(self.mock(wish, binding)),
             Err(LookupError::Unavailable(why)) => {
                 tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
-                let text = "cannot verify credentials: no server is reachable, try again";
-                return Err(ErrorReply::new(b"57P03", text).into());
+                return Err(ErrorReply::new(&error_catalog::CREDENTIALS_UNAVAILABLE).into());
             }
         };
         let complaint = objection(wish, &login);
@@ -184,28 +180,26 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
 fn objection(wish: &LoginRequest, login: &PostgresAuthRecord) -> Option<ErrorReply> {
     let (user, database) = (&wish.user, &wish.database);
     if !login.can_login {
-        let text = format!("role \"{user}\" is not permitted to log in");
-        return Some(ErrorReply::new(b"28000", text));
+        let entry = &error_catalog::ROLE_CANNOT_LOG_IN;
+        return Some(ErrorReply::with(entry, &[user]));
     }
     if login.expired {
         return Some(failed(user));
     }
     if login.closed.contains(database) {
-        let text = format!("database \"{database}\" is not currently accepting connections");
-        return Some(ErrorReply::new(b"55000", text));
+        let entry = &error_catalog::DATABASE_CLOSED;
+        return Some(ErrorReply::with(entry, &[database]));
     }
-    let text = format!("permission denied for database \"{database}\"");
-    let refused = ErrorReply::new(b"42501", text).detail("User does not have CONNECT privilege.");
-    login.forbidden.contains(database).then_some(refused)
+    let forbidden = || {
+        let entry = &error_catalog::DATABASE_FORBIDDEN;
+        ErrorReply::with(entry, &[database]).detail("User does not have CONNECT privilege.")
+    };
+    login.forbidden.contains(database).then(forbidden)
 }
 
 /// Returns the error for a password that would be sent unencrypted.
 fn in_the_open(user: &str) -> ErrorReply {
-    let text = format!(
-        "user \"{user}\" authenticates with a cleartext password, which requires \
-         TLS"
-    );
-    ErrorReply::new(b"28000", text).hint("Connect with sslmode=require or better.")
+    ErrorReply::with(&error_catalog::CLEARTEXT_REQUIRES_TLS, &[&user])
 }
 
 /// Builds the grant. `secret`: what the login is checked against; `settings`: startup settings of
@@ -237,8 +231,7 @@ fn vouched(wish: &LoginRequest, user: &FileUser) -> LoginGrant {
 }
 
 fn failed(user: &str) -> ErrorReply {
-    let text = format!("password authentication failed for user \"{user}\"");
-    ErrorReply::new(b"28P01", text)
+    ErrorReply::with(&error_catalog::WRONG_PASSWORD, &[&user])
 }
 
 /// Returns the error for failed authentication: the same for a wrong password and an unknown user.
@@ -246,10 +239,8 @@ pub(super) fn refused(user: &str, refusal: AuthFailure) -> ErrorReply {
     if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
         return failed(user);
     }
-    ErrorReply {
-        sqlstate: refusal.sqlstate(),
-        ..ErrorReply::new(b"28000", format!("authentication failed: {refusal}"))
-    }
+    ErrorReply::with(&error_catalog::AUTHENTICATION_FAILED, &[&refusal])
+        .sqlstate(refusal.sqlstate())
 }
 
 #[cfg(test)]

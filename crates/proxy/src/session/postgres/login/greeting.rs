@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::conversation::Sending;
 use evenkeel_wire::postgres::startup::CancelKey;
@@ -18,6 +19,7 @@ use super::super::{ActiveRequest, Session, Stage, TEXT_LENGTH_MAX};
 use super::credential::LoginGrant;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::cancel;
+use crate::error_catalog;
 use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::database::DatabaseSnapshot;
@@ -91,7 +93,9 @@ impl<'a> LoginHandler<'a> {
             .get()
             .ok_or(LoginError::Disconnected)?;
         let place = cancel::Place::new(self.worker.index, self.slot);
-        let key = keyring.key(place).ok_or_else(ErrorReply::out_of_ids)?;
+        let key = keyring
+            .key(place)
+            .ok_or_else(|| ErrorReply::new(&error_catalog::OUT_OF_PROCESS_IDS))?;
         let shown = keyring.show(&key, wish.minor);
         let CancelKey { process, secret } = shown.key();
         build::backend_key_data(out, process, secret);
@@ -130,7 +134,7 @@ impl<'a> LoginHandler<'a> {
         }
         let view = login_connection::awaited(self.seat.service()).await;
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
-        let mut last = ErrorReply::new(b"57P03", "no server available, try again");
+        let mut last = ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE);
         for (server, patience) in login_connection::candidates(&view, own) {
             let learnt = self.learn_at(account, (server, own), &startup, patience);
             match learnt.await {
@@ -150,10 +154,7 @@ impl<'a> LoginHandler<'a> {
         startup: &SettingSet,
         patience: Duration,
     ) -> Result<(), ErrorReply> {
-        let silent = || {
-            let text = format!("server {} does not respond, try again", server.name);
-            ErrorReply::new(b"57P03", text)
-        };
+        let silent = || ErrorReply::with(&error_catalog::SERVER_UNRESPONSIVE, &[&server.name]);
         let borrowing = login_connection::borrow(&self.lending, account, server, view);
         let mut guest = match compio::time::timeout(patience, borrowing).await {
             Ok(Ok(guest)) => guest,
@@ -267,7 +268,7 @@ fn refused_settings(error: &StartupError) -> ErrorReply {
         StartupError::Switch(_) | StartupError::NoValue(_) => b"42601",
         StartupError::Unreadable(_) => b"22023",
     };
-    ErrorReply::new(sqlstate, error.to_string())
+    ErrorReply::with(&error_catalog::STARTUP_REJECTED, &[error]).sqlstate(SqlState(*sqlstate))
 }
 
 impl Account {
