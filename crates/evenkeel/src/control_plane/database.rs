@@ -1,4 +1,5 @@
-//! Runs the tasks that query database servers for their services, and notifies them of roles.
+//! Runs the tasks that query database servers for their services, and notifies them of role
+//! changes.
 
 mod auth_lookup;
 mod catalogs;
@@ -249,7 +250,7 @@ impl MonitorTasks {
         make: impl Fn(MonitorAccount, &Tls) -> Result<A, ProbeSetupError>,
     ) -> Result<(), String> {
         let mut askers = Vec::new();
-        // Without an account there is no query: every lookup fails with that reason.
+        // Without an account no server is queried: every lookup fails with that reason.
         if let Some(account) = self.sources.authenticator() {
             for listed in servers {
                 let asker = make(account.clone(), &listed.tls);
@@ -328,7 +329,7 @@ impl ServerRoles {
         match role {
             Role::Primary => self.primary = Some(id),
             Role::Replica(lag) => self.replicas.push((id, lag.ms)),
-            // Its data is outdated or belongs to another cluster.
+            // The server's data is outdated or belongs to another cluster.
             Role::Unfit(_) => return,
             Role::Unknown | Role::Spare(_) => {}
         }
@@ -443,7 +444,7 @@ impl ControlPlane {
         }
     }
 
-    /// Queries servers whose roles sessions doubt.
+    /// Queries the roles of servers that sessions doubt.
     pub(super) fn ask_doubted(&self, doubts: &std::collections::BTreeSet<u64>) {
         let doubted = |state: &&ManagedServer| doubts.contains(&state.server.id);
         let watchings = self.servers.values().filter(doubted);
@@ -461,7 +462,8 @@ pub(super) fn tracks(plan: &ServicePlan) -> bool {
     })
 }
 
-/// Returns the position that reads on a server see. A Galera node reports it when queried.
+/// Returns the position up to which reads on a server see writes. `None` for a Galera node, which
+/// synchronizes when queried.
 fn applied(said: &ReplicationState) -> Option<Position> {
     match said {
         ReplicationState::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {

@@ -1,5 +1,5 @@
-//! What an operator may do to a service that speaks a database's protocol: look at its clients, end
-//! them, make them wait.
+//! Executes operator commands on database services: lists clients, terminates them, pauses and
+//! resumes services.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,14 +13,15 @@ use super::service::ManagedService;
 use crate::config::plan::Protocol;
 use crate::status::{Connections, DigestStatus, KillWhich};
 
-/// A worker that does not answer within this is left out.
+/// Time limit of the workers' responses. Missing responses are left out.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// A cut is carried out within a turn of a worker.
+/// Wait after a termination, which every worker executes within one iteration of its loop.
 const KILL_LIMIT: Duration = Duration::from_millis(20);
 
 impl ControlPlane {
-    /// Asks the workers, and answers when they have; meanwhile the world goes on.
+    /// Requests the connections from the workers and replies later. The control plane continues
+    /// meanwhile.
     pub(super) fn tell_connections(
         &self,
         service: &str,
@@ -39,7 +40,7 @@ impl ControlPlane {
         });
     }
 
-    /// As the workers see them, as far as they answer.
+    /// Returns the connections that the workers report within the time limit.
     fn connections(&self, offer: &ManagedService) -> impl Future<Output = Connections> + use<> {
         let plan = offer.plan.clone();
         let answers = self.engine.describe(offer.service.id);
@@ -55,12 +56,12 @@ impl ControlPlane {
         }
     }
 
-    /// The statements of a service, those that took most time first.
+    /// Returns the statement digests of a service, by total time in descending order.
     pub(super) fn digests(&self, service: &str) -> Result<Vec<DigestStatus>, String> {
         self.pooled(service).map(digests::all)
     }
 
-    /// Server connections of a database that are still open.
+    /// Returns the number of open server connections to a database.
     pub(super) fn open_connections(
         &self,
         service: &str,
@@ -78,7 +79,7 @@ impl ControlPlane {
     ) -> Result<String, String> {
         let offer = self.pooled_by(service, database)?;
         if self.is_upgrading() {
-            // Clients of the new process would go on.
+            // Clients of the new process would not be paused.
             return Err(
                 "not paused: an upgrade is in progress, and the new process would not be paused"
                     .to_owned(),
@@ -89,7 +90,7 @@ impl ControlPlane {
         Ok(format!("{of} is paused, new transactions wait"))
     }
 
-    /// Whether an operator has said just that before.
+    /// Returns whether an operator has paused exactly this: the service, or the database.
     pub(super) fn is_paused(&self, service: &str, database: Option<&str>) -> bool {
         let offer = self.pooled(service).ok();
         let shared = offer.and_then(|offer| offer.service.database.as_ref());
@@ -160,7 +161,7 @@ impl ControlPlane {
         }
     }
 
-    /// The name of a service whose clients wait because an operator said so.
+    /// Returns the name of a service that an operator has paused.
     pub(super) fn paused_service(&self) -> Option<&str> {
         let is_paused = |one: &&ManagedService| {
             let shared = one.service.database.as_ref();
@@ -170,7 +171,7 @@ impl ControlPlane {
         paused.map(|one| one.plan.name.as_str())
     }
 
-    /// A service, of which one database alone may be meant.
+    /// Returns a service, and checks that `database`, if given, can be selected alone.
     fn pooled_by(&self, wanted: &str, database: Option<&str>) -> Result<&ManagedService, String> {
         let offer = self.pooled(wanted)?;
         database.map_or(Ok(()), |name| has_pools_of(offer, name))?;
@@ -195,7 +196,8 @@ impl ControlPlane {
     }
 }
 
-/// A connection of MySQL goes from database to database with its clients: none has pools.
+/// Checks that the service has pools for each database. MySQL connections change their database
+/// with each client.
 fn has_pools_of(offer: &ManagedService, database: &str) -> Result<(), String> {
     match offer.plan.protocol {
         Protocol::Mysql => Err(format!(
@@ -214,7 +216,7 @@ fn of(service: &str, database: Option<&str>) -> String {
     }
 }
 
-/// Each server counts its own processes: one number may be at several.
+/// Checks that a process id occurs on one server only: each server has its own ids.
 fn one_server_with(pid: u32, connections: &Connections) -> Result<(), String> {
     let clients = connections.clients.iter();
     let meant = clients.filter(|one| one.server_pid == Some(pid));

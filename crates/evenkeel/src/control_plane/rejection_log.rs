@@ -1,8 +1,8 @@
-//! Tells of clients that were turned away: a line for each reason, not one for each client.
+//! Logs rejected clients: one line for each reason, not for each client.
 
 use evenkeel_proxy::counters::ServiceCounters;
 
-/// Between two lines about the same service.
+/// Shortest interval between two logs of one service.
 const TELL_INTERVAL_MS: u64 = 10_000;
 
 const REASONS: [&str; 6] = [
@@ -14,7 +14,7 @@ const REASONS: [&str; 6] = [
     "PROXY header invalid, missing, or from a peer not listed in accept_proxy_from",
 ];
 
-/// What was already told of one service.
+/// Rejections of one service that were logged already.
 #[derive(Debug, Default)]
 pub(super) struct RejectionLog {
     told: [u64; REASONS.len()],
@@ -22,7 +22,7 @@ pub(super) struct RejectionLog {
 }
 
 impl RejectionLog {
-    /// The lines that are due.
+    /// Returns the lines to log now.
     pub(super) fn news(&mut self, now_ms: u64, counters: &ServiceCounters) -> Vec<String> {
         let totals = [
             &counters.no_server,

@@ -1,4 +1,5 @@
-//! Takes over a new plan in place: what stays is not touched, what is wrong changes nothing.
+//! Applies a new plan in place: unchanged parts are not touched, and an invalid plan changes
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,14 +24,14 @@ use crate::notify;
 use crate::status::{self, EventKind, Reply, Severity};
 use crate::upgrade::predecessor::InheritedSockets;
 
-/// Everything of a new plan that can fail, done before anything is changed.
+/// Parts of a new plan whose preparation can fail. Prepared before anything is changed.
 pub(super) struct Prepared {
     pub(super) servers: BTreeMap<Address, ManagedServer>,
     pub(super) bound: Vec<Bound>,
 }
 
 impl ControlPlane {
-    /// Reads the file again and takes it over; a wrong file changes nothing.
+    /// Loads the configuration file and applies it. An invalid file changes nothing.
     pub(super) async fn reload(&mut self) -> Reply {
         notify::reloading();
         let reply = self.try_reload();
@@ -102,7 +103,7 @@ impl ControlPlane {
         }
     }
 
-    /// What a reload cannot change, said instead of silently ignored.
+    /// Returns a note about changes that need a restart, so that they are not silently ignored.
     fn needs_restart(&self, plan: &Plan) -> String {
         let mut tables = Vec::new();
         if plan.engine.io != self.plan.engine.io || plan.engine.workers != self.plan.engine.workers
@@ -121,14 +122,14 @@ impl ControlPlane {
         }
     }
 
-    /// Takes a checked plan over, or changes nothing.
+    /// Applies a checked plan, or changes nothing.
     pub(super) fn adopt(&mut self, plan: Plan) -> Result<(), ControlPlaneError> {
         let prepared = self.prepare(&plan, &mut InheritedSockets::default())?;
         self.adopt_prepared(plan, prepared);
         Ok(())
     }
 
-    /// What is prepared cannot fail any more.
+    /// Applies a prepared plan, which cannot fail.
     pub(super) fn adopt_prepared(&mut self, plan: Plan, prepared: Prepared) {
         self.engine.want_records(plan.log.connections);
         self.peers.adopt(&plan.peers.addresses, &self.engine);
@@ -160,7 +161,7 @@ impl ControlPlane {
                     cause,
                 };
                 let watch = MonitorConfig::of(service);
-                // Built once for nothing where it exists: the later update must not fail.
+                // Built also for known servers, only to check it: the later update must not fail.
                 watch.asker(&listed.address).map_err(fail)?;
                 if service.protocol.is_database() {
                     snapshot::connector_to(service, &listed.address).map_err(fail)?;
@@ -188,7 +189,7 @@ impl ControlPlane {
         })
     }
 
-    /// A server that comes back before its last session has ended is the same server.
+    /// Returns a removed server that still has sessions: listed again, it is the same server.
     fn leaving_server(&self, address: &Address) -> Option<Arc<Server>> {
         let name = address.to_string();
         let mut servers = self.leaving.iter().flat_map(|leaving| &leaving.servers);
@@ -251,7 +252,7 @@ impl ControlPlane {
 
     fn adopt_services(&mut self, plans: &[ServicePlan], mut bound: Vec<Bound>) {
         let mut old = std::mem::take(&mut self.services);
-        // Sockets whose service no longer wants them are free for another one, or closed.
+        // Sockets that a service no longer uses are passed to another service, or closed.
         for service in &mut old {
             let wanted = plans.iter().find(|plan| is_same(&service.plan, plan));
             let keeps = |listen: &Listen| wanted.is_some_and(|plan| plan.listen.contains(listen));
@@ -314,7 +315,7 @@ impl ControlPlane {
         });
         service.note_writes_for(plan);
         service.plan = plan.clone();
-        // They stand in the order of the former plan.
+        // The entries are in the order of the previous plan.
         service.fits.clear();
         self.adopt_database_plan(&service);
         service.adopt_tls();
@@ -364,7 +365,7 @@ impl ControlPlane {
         service
     }
 
-    /// Gives all services their sockets, where they began without.
+    /// Assigns sockets to all services, if they started without.
     pub(super) fn listen_at(&mut self, mut bound: Vec<Bound>) {
         let mut services = std::mem::take(&mut self.services);
         for service in &mut services {
@@ -373,9 +374,9 @@ impl ControlPlane {
         self.services = services;
     }
 
-    /// Gives a service the sockets that it wants and does not have.
+    /// Assigns to a service the sockets that it needs and does not have.
     fn start_listening(&mut self, service: &mut ManagedService, bound: &mut Vec<Bound>) {
-        // The first clients must find servers, not the empty view that a new service starts with.
+        // The first clients must find servers, not the empty snapshot of a new service.
         self.publish_before_listening(service);
         for listen in &service.plan.listen {
             let Some(index) = bound.iter().position(|bound| bound.listen == *listen) else {
@@ -392,12 +393,12 @@ impl ControlPlane {
     }
 }
 
-/// Whether a service goes on under a new plan: sessions of another protocol cannot.
+/// Returns whether a service continues under a new plan. Sessions of another protocol cannot.
 fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
     before.name == now.name && before.protocol == now.protocol
 }
 
-/// A problem as a line of the log.
+/// Formats a problem as one log line.
 fn one_line(problem: &status::Problem) -> String {
     let place = [
         problem.file.clone(),

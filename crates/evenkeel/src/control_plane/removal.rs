@@ -1,4 +1,5 @@
-//! Services and servers that left the configuration: their sessions may finish within a limit.
+//! Ends the sessions of services and servers that were removed from the configuration: they may
+//! finish within a limit.
 
 use std::sync::Arc;
 
@@ -9,29 +10,30 @@ use super::ControlPlane;
 use super::service::ManagedService;
 use crate::config::plan::{Protocol, ServicePlan};
 
-/// Between two looks at what should be gone.
+/// Interval between two checks for remaining sessions.
 const LAST_LOOK_MS: u64 = 1_000;
 
-/// A service, or one server of a service, that new clients no longer see.
+/// A removed service, or a server removed from a service. New clients do not use it.
 pub(super) struct Removal {
     pub(super) service: Arc<Service>,
-    /// As its sessions speak it.
+    /// Protocol of its sessions.
     pub(super) protocol: Protocol,
-    /// `None`: the whole service leaves.
+    /// Removed server. `None`: the whole service is removed.
     pub(super) server: Option<Arc<Server>>,
-    /// The whole service, as it was when it left.
+    /// State of the removed service. `None` if only a server is removed.
     pub(super) departed: Option<Box<ManagedService>>,
-    /// Those that its last sessions are on: if one is listed again meanwhile, it is the same.
+    /// Servers that the last sessions use. A server that is listed again meanwhile is the same.
     pub(super) servers: Vec<Arc<Server>>,
     pub(super) since_ms: u64,
-    /// The end of the limit, then of each look at whether somebody is left.
+    /// End of the limit, then time of the next check for remaining sessions.
     next_cut_ms: u64,
-    /// A connect that was under way when it left has come to something by then.
+    /// Time until which connects in progress at the removal have ended. No session can appear
+    /// later.
     last_cut_ms: u64,
 }
 
 impl Removal {
-    /// One server of a service whose other servers stay.
+    /// Removes one server from a service that continues.
     pub(super) fn server(service: &Arc<Service>, server: &Arc<Server>, plan: &ServicePlan) -> Self {
         Self {
             server: Some(Arc::clone(server)),
@@ -39,7 +41,7 @@ impl Removal {
         }
     }
 
-    /// A whole service.
+    /// Removes a whole service.
     pub(super) fn service(state: ManagedService, servers: Vec<Arc<Server>>) -> Self {
         let leaving = Self::of(&state.service, servers, &state.plan);
         Self {
@@ -74,7 +76,7 @@ impl Removal {
 }
 
 impl ControlPlane {
-    /// Nothing new goes to servers that left: what is idle there closes.
+    /// Closes idle connections to removed servers. Busy ones close once they are free.
     pub(super) fn part_from_leaving(&self) {
         for leaving in &self.leaving {
             if let Some(server) = &leaving.server {
@@ -83,7 +85,8 @@ impl ControlPlane {
         }
     }
 
-    /// Cuts what is left, after the limit, of drained servers and of what left the configuration.
+    /// Terminates, after the limit, the remaining sessions of drained servers, removed servers and
+    /// removed services.
     pub(super) fn cut_expired(&mut self, now_ms: u64) {
         for state in self.servers.values_mut() {
             let Some(drain) = state.drain.as_mut() else {
@@ -93,7 +96,7 @@ impl ControlPlane {
                 continue;
             }
             let again = drain.cut_again_ms.is_none_or(|at_ms| now_ms >= at_ms);
-            // Again, for a connect that was under way when the drain began.
+            // Repeated for connects that were in progress when the drain began.
             if again && state.server.load.active() > 0 {
                 drain.cut_again_ms = Some(now_ms + LAST_LOOK_MS);
                 self.engine

@@ -1,4 +1,4 @@
-//! The status: everything the world knows, as the documented plain data.
+//! Builds the status from the state of the control plane, in the documented format.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,10 +25,10 @@ use crate::status::{
     ServiceState, ServiceStatus, Status, WorkerStatus,
 };
 
-/// A reason names so many servers and counts the rest.
+/// Most servers named in a reason. The others are counted.
 const NAMED_MAX: usize = 5;
 
-/// The wall clock.
+/// Returns the current time in milliseconds since the Unix epoch.
 pub(super) fn now_unix_ms() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -36,7 +36,7 @@ pub(super) fn now_unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A moment of the monotonic clock on the wall clock.
+/// Converts a time of the monotonic clock to milliseconds since the Unix epoch.
 pub(super) fn unix_ms(at_ms: u64) -> u64 {
     now_unix_ms().saturating_sub(now_ms().saturating_sub(at_ms))
 }
@@ -156,7 +156,7 @@ impl ControlPlane {
         }
     }
 
-    /// Failed connects of the service's servers; a retry may have saved the client.
+    /// Returns the reason for a service's state. Empty while it is up.
     pub(super) fn reason(&self, offer: &Offer, state: ServiceState) -> String {
         match state {
             ServiceState::Up => String::new(),
@@ -418,7 +418,7 @@ pub(super) fn histogram(histogram: &counters::Histogram) -> Histogram {
     }
 }
 
-/// The data plane's record as the log writes it.
+/// Converts a connection record of the data plane to the log's format.
 pub(super) fn connection(record: &Record) -> ConnectionRecord {
     ConnectionRecord {
         ended_at_unix_ms: now_unix_ms(),

@@ -1,4 +1,4 @@
-//! Where a server is: its name is resolved again and again, and one of a cluster is one machine.
+//! Resolves host names of servers periodically. A server in a cluster uses one address at a time.
 
 use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::engine::CutCount;
@@ -12,7 +12,8 @@ use crate::config::Address;
 use crate::config::plan::{OnPrimaryChange, Role};
 use crate::status::{EventKind, Severity};
 
-/// A name is resolved again this often; the system's resolver tells no lifetime.
+/// Interval between two resolutions of a name. The system's resolver does not report a time to
+/// live.
 const RESOLVE_INTERVAL_MS: u64 = 10_000;
 
 impl ManagedServer {
@@ -27,7 +28,8 @@ impl ManagedServer {
         Some((host.clone(), *port))
     }
 
-    /// Takes an answer; true if the machine that was in use is no longer behind the name.
+    /// Processes a resolver's response. Returns whether the name of a cluster member no longer
+    /// resolves to the address in use.
     pub(super) fn resolved(&mut self, answer: Result<Vec<Endpoint>, String>) -> bool {
         self.resolving = false;
         self.next_resolve_ms = now_ms() + RESOLVE_INTERVAL_MS;
@@ -42,7 +44,8 @@ impl ManagedServer {
                 }
                 self.use_addresses()
             }
-            // The former answer stays in use: a broken resolver must not take servers down.
+            // The previous addresses stay in use: a broken resolver must not make servers
+            // unavailable.
             Err(error) if self.resolve_error.as_ref() != Some(&error) => {
                 tracing::warn!(server = %self.address, "{error}");
                 self.resolve_error = Some(error);
@@ -52,8 +55,8 @@ impl ManagedServer {
         }
     }
 
-    /// Of the addresses behind a name any may be used, but one of a cluster is one machine: the
-    /// role that it was asked for is that of no other. True if it has to be another one now.
+    /// Sets the addresses in use: all, but only one for a member of a cluster, since a reported
+    /// role belongs to one machine. Returns whether a member's address has changed.
     pub(super) fn use_addresses(&mut self) -> bool {
         let current = self.server.endpoints().first().cloned();
         let mut wanted = self.addresses.clone();
@@ -69,7 +72,7 @@ impl ManagedServer {
         has_moved && self.watching.is_some()
     }
 
-    /// The machine in use is down: the next behind the name has its turn.
+    /// Selects the next address of the host name, since the machine in use is down.
     fn use_next_address(&mut self) {
         let current = self.server.endpoints().first().cloned();
         let position = |current| self.addresses.iter().position(|one| *one == current);
@@ -93,8 +96,9 @@ impl ControlPlane {
         }
     }
 
-    /// Does what may make a server another machine: what is idle in pools goes to the one that it
-    /// was, and is not lent again. What was said.
+    /// Runs `act`, which may move a server to another machine, and returns its result. After a
+    /// move, idle pool connections close and are not acquired again: they lead to the previous
+    /// machine.
     fn moves(&mut self, address: &Address, act: impl FnOnce(&mut ManagedServer) -> bool) -> bool {
         let Some(state) = self.servers.get_mut(address) else {
             return false;
@@ -102,7 +106,8 @@ impl ControlPlane {
         let before = state.server.endpoints();
         let said = act(state);
         let now = state.server.endpoints();
-        // Of several addresses each may be used, and a resolver may tell a part of them each time.
+        // Each of several addresses may be used, and a resolver may return a different part of them
+        // each time.
         let is_other = !before.is_empty() && !before.iter().any(|one| now.contains(one));
         if is_other {
             self.part_from(address);
@@ -110,7 +115,7 @@ impl ControlPlane {
         said
     }
 
-    /// Every connection of pools to a server closes as soon as nobody uses it.
+    /// Closes every pool connection to a server as soon as it is free.
     pub(super) fn part_from(&self, address: &Address) {
         let Some(state) = self.servers.get(address) else {
             return;
@@ -120,7 +125,7 @@ impl ControlPlane {
         }
     }
 
-    /// A member of a cluster that is down may answer at another address.
+    /// Tries the next address of a cluster member that is down.
     pub(super) fn try_elsewhere(&mut self, address: &Address, standing: HealthState) {
         if standing == HealthState::Down {
             self.moves(address, |state| {
@@ -130,8 +135,8 @@ impl ControlPlane {
         }
     }
 
-    /// Another machine answers to the name: nothing that the former one said holds for it, and
-    /// nobody may go on writing to that one.
+    /// Handles a server's move to another machine: discards the previous machine's role, and
+    /// terminates sessions that could still write to it.
     fn follow_move(&mut self, address: &Address) {
         self.forget_role(address);
         let cuts = self.cut_writers_of(address);
@@ -141,7 +146,8 @@ impl ControlPlane {
         self.tell(news.server(address).cut(cuts, 0));
     }
 
-    /// Cuts the sessions on a server of services that write, where told to.
+    /// Terminates the sessions on a server of services that write, if configured
+    /// (`on_primary_change = "cut"`).
     fn cut_writers_of(&self, address: &Address) -> Vec<CutCount> {
         let cut = Role::Primary {
             on_change: OnPrimaryChange::Cut,

@@ -1,4 +1,4 @@
-//! Asks one server for its role, over and over, as a task of its own.
+//! Queries one server's role repeatedly, in a task of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,48 +13,51 @@ use super::probing::{MonitorEvent, target};
 use super::traffic_check::{gives_nothing, with_traffic_check};
 use crate::config::Address;
 
-/// While a cluster has no primary: the next one must not wait for our next question.
+/// Interval while a cluster has no primary: the next primary must not wait for the next query.
 const HUNTING_INTERVAL_MS: u64 = 25;
 
-/// For so long; who waits for an operator need not be asked as often.
+/// Longest use of the short interval. A cluster that waits for an operator is queried less often.
 const HUNTING_LIMIT: Duration = Duration::from_secs(60);
 
-/// A server that answered a moment ago and does not now is asked anew at once, and then this often.
+/// Interval for an unreachable server. One that responded to its previous query is first queried
+/// again immediately.
 const AWAY_INTERVAL_MS: u64 = 100;
 
-/// One that lets nobody in, or cannot tell, is asked less and less: each time is a login.
+/// Increasing intervals for a server that rejects the login or cannot report its role: each query
+/// is a login.
 const REFUSED_INTERVALS_MS: [u64; 4] = [100, 250, 1_000, 5_000];
 
-/// One whose role is doubted is asked no more often than this.
+/// Shortest interval between two queries to a server whose role sessions doubt.
 const DOUBTED_INTERVAL_MS: u64 = 10;
 
-/// A server that ends closes its connections first, and may take new ones for a second yet without
-/// a word.
+/// Time limit of a second query: a stopping server closes its connections first, and may accept new
+/// ones for another second without responding.
 const SILENCE_MS: u64 = 150;
 
-/// Who says nothing for so long, to nobody, neither keeps its place against another server that
-/// claims it, nor is taken to live because it takes a connection.
+/// Longest silence towards all clients. After it, a server does not keep its role against another
+/// server's claim, and an accepted connection does not count as a sign of life.
 const VETO_MS: u64 = 300;
 
-/// The task that asks one server; it ends when this is dropped.
+/// Task that queries one server. Dropping this ends it.
 pub(super) struct RoleMonitorTask {
     pace: Arc<RoleQuerySchedule>,
     task: JoinHandle<()>,
 }
 
-/// What the world asks of the task.
+/// Requests of the control plane to the task.
 #[derive(Debug, Default)]
 struct RoleQuerySchedule {
     interval_ms: AtomicU64,
     hunting: AtomicBool,
-    /// The next question must go over a connection of its own.
+    /// True if the next query must use a new connection.
     fresh: AtomicBool,
     now: Notify,
-    /// So must one that is under way.
+    /// Aborts a query in progress, which is repeated over a new connection.
     anew: Notify,
-    /// Another server would take its place but for what it says to the next question.
+    /// True if another server takes over the role unless this one still claims it in its next
+    /// response.
     contested: AtomicBool,
-    /// Somebody saw something that does not fit what the server said last.
+    /// Signals that traffic contradicts the last role report.
     doubted: Notify,
 }
 
@@ -85,7 +88,7 @@ impl RoleMonitorTask {
         Self { pace, task }
     }
 
-    /// The next question goes over a new connection, at once or in its turn.
+    /// Queries the role over a new connection, immediately or at the next regular query.
     pub(super) fn verify(&self, at_once: bool) {
         self.pace.fresh.store(true, Relaxed);
         if at_once {
@@ -93,17 +96,18 @@ impl RoleMonitorTask {
         }
     }
 
-    /// Another server claims its place: what it says when it is verified is wanted soon or never.
+    /// Records that another server claims the role: the next response must arrive within `VETO_MS`
+    /// to count.
     pub(super) fn contest(&self) {
         self.pace.contested.store(true, Relaxed);
     }
 
-    /// Something in the traffic does not fit what it said last: it is asked soon.
+    /// Queries the role soon, since traffic contradicts the last report.
     pub(super) fn doubt(&self) {
         self.pace.doubted.notify_one();
     }
 
-    /// Whether the cluster lacks a primary: then every moment counts.
+    /// Sets whether the cluster lacks a primary, which shortens the interval.
     pub(super) fn hunt(&self, hunting: bool) {
         if self.pace.hunting.swap(hunting, Relaxed) != hunting && hunting {
             self.pace.now.notify_one();
@@ -117,7 +121,8 @@ impl Drop for RoleMonitorTask {
     }
 }
 
-/// Doubts come in crowds, and each is asked for after it came: but not one by one.
+/// Waits for a doubt, and for the shortest interval, so that many doubts cause few queries. Each
+/// doubt is followed by a query.
 async fn doubted(pace: &RoleQuerySchedule) {
     let asked = Instant::now();
     pace.doubted.notified().await;
@@ -125,7 +130,7 @@ async fn doubted(pace: &RoleQuerySchedule) {
     tokio::time::sleep_until((asked + apart).into()).await;
 }
 
-/// Between two questions, and for one.
+/// Interval between two queries, and time limit of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) interval_ms: u64,
@@ -145,9 +150,9 @@ struct RoleQueryLoop {
     timeout: Duration,
     pace: Arc<RoleQuerySchedule>,
     reports: mpsc::Sender<MonitorEvent>,
-    /// The last question was answered, so that the next may go over the same connection.
+    /// True if the last query was answered, so that the next one may use the same connection.
     answered: bool,
-    /// Answers in a row that told nothing.
+    /// Consecutive responses without a role.
     refusals: usize,
     hunting_since: Option<Instant>,
 }
@@ -162,7 +167,8 @@ impl RoleQueryLoop {
                 outcome = self.ask_twice() => outcome,
             };
             let Some(outcome) = outcome else {
-                // What it said before holds: it works for clients, and is only slow for us.
+                // The last report stays valid: the server responds to clients, and is slow only for
+                // the monitor.
                 self.pause(false).await;
                 continue;
             };
@@ -180,8 +186,8 @@ impl RoleQueryLoop {
         }
     }
 
-    /// Nothing: it is busy. What broke may have been the old connection only, so that the server
-    /// itself is asked before it is said to be away.
+    /// Queries the role, and again over a new connection if the old one failed, before the server
+    /// counts as unreachable. `None`: the server is busy.
     async fn ask_twice(&mut self) -> Option<Outcome> {
         let since = Instant::now();
         let (outcome, is_busy) = self.ask_once().await;
@@ -196,11 +202,11 @@ impl RoleQueryLoop {
         Some(outcome)
     }
 
-    /// An answer, and whether clients got some while it did not come.
+    /// Returns the response, and whether the server responded to clients while none arrived.
     async fn ask_once(&mut self) -> (Outcome, bool) {
         let (server, timeout) = (Arc::clone(&self.server), self.timeout);
         let is_new = self.pace.fresh.load(Relaxed) || !self.watcher.is_connected();
-        // Over a connection that worked until now it may be slow for a moment.
+        // An established connection may be slow for a moment.
         let patience = match self.pace.contested.swap(false, Relaxed) || is_new {
             true => Duration::from_millis(VETO_MS),
             false => timeout / 2,
@@ -212,7 +218,7 @@ impl RoleQueryLoop {
             answered = &mut asking => return answered,
             () = gives_nothing(&server, patience) => {}
         }
-        // The world is gone only when the process ends.
+        // The receiver is dropped only when the process ends.
         let _ = reports.send(MonitorEvent::FellSilent(address)).await;
         asking.await
     }
@@ -226,7 +232,8 @@ impl RoleQueryLoop {
         }
     }
 
-    /// Asks over a new connection. One that was closed and not merely slow is told soon.
+    /// Queries the role over a new connection. After a closed connection, as opposed to a slow one,
+    /// silence is reported early.
     async fn ask_anew(&mut self, was_closed: bool) -> Outcome {
         let silence = Duration::from_millis(SILENCE_MS);
         let (address, reports) = (self.address.clone(), self.reports.clone());
@@ -238,7 +245,7 @@ impl RoleQueryLoop {
             Err(_) => None,
         };
         if was_closed {
-            // The world is gone only when the process ends.
+            // The receiver is dropped only when the process ends.
             let _ = reports.send(MonitorEvent::FellSilent(address)).await;
         }
         match outcome {

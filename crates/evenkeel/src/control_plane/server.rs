@@ -1,4 +1,4 @@
-//! One server address in the control plane: its verdict, its probes, its drain.
+//! Manages one server address in the control plane: its health state, probes and drain.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::config::Address;
 use crate::config::plan::{self, Monitor, Protocol, ServerTls, ServicePlan, TlsMode};
 use crate::status::LastProbe;
 
-/// What the probes of a server depend on: a change of it makes a new asker.
+/// Settings that a server's probes depend on. A change creates a new prober.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MonitorConfig {
     health: plan::Health,
@@ -50,7 +50,7 @@ impl MonitorConfig {
         }
     }
 
-    /// The asker, or none if nothing is asked.
+    /// Returns the prober. `None` if probes are off.
     pub(super) fn asker(&self, address: &Address) -> Result<Option<Arc<Prober>>, String> {
         let probe = match self.health.probe.clone() {
             plan::Probe::Off => return Ok(None),
@@ -75,7 +75,7 @@ impl MonitorConfig {
             .map_err(|error| error.to_string())
     }
 
-    /// What asks for the role.
+    /// Returns the monitor that queries the server's role.
     pub(super) fn watcher(&self, address: &Address) -> Result<RoleMonitor, String> {
         let database = match (self.protocol, &self.health.probe) {
             (Protocol::Postgres, _) | (Protocol::Tcp, plan::Probe::Postgres { .. }) => {
@@ -115,7 +115,8 @@ impl MonitorConfig {
         });
         let identity = identity.transpose().map_err(|error| error.to_string())?;
         Ok(match (self.tls.mode_for(address), address) {
-            // An HTTP probe speaks TLS only when told to: most web servers here do not.
+            // An HTTP probe uses TLS only if configured: most web servers behind a load balancer do
+            // not.
             (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,
             (TlsMode::Verify, Address::Tcp { host, .. }) if speaks_tls => {
                 let ca = self.tls.ca.as_ref();
@@ -136,15 +137,15 @@ impl MonitorConfig {
     }
 }
 
-/// A server that is down and yet answers otherwise is probed more often, but not without measure.
+/// Limits extra probes of a server that is down and yet responds to other connections.
 const PROBES_PER_INTERVAL_MAX: u64 = 4;
 
-/// A drain asked for by a command.
+/// A drain requested by a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drain {
     pub(super) since_ms: u64,
     pub(super) until_ms: u64,
-    /// Set once the limit has passed and somebody was cut.
+    /// Time of the next termination. Set once the limit has passed and sessions were terminated.
     pub(super) cut_again_ms: Option<u64>,
 }
 
@@ -156,22 +157,22 @@ pub(super) struct ManagedServer {
     pub(super) health: Health,
     pub(super) last_probe: Option<LastProbe>,
     pub(super) drain: Option<Drain>,
-    /// When it came back: the start of its slow start.
+    /// Time when the server recovered, which starts its slow start.
     pub(super) back_since_ms: Option<u64>,
     pub(super) resolve_error: Option<String>,
     pub(super) history: History,
-    /// The task that asks for its role, in a cluster.
+    /// Task that queries the server's role. `None` outside of a cluster.
     pub(super) watching: Option<RoleMonitorTask>,
-    /// Why it could not tell its role.
+    /// Reason why the server could not report its role.
     pub(super) role_problem: Option<String>,
     watch: MonitorConfig,
     asking: bool,
     pub(super) next_probe_ms: u64,
-    /// When the last probe began.
+    /// Time when the last probe began.
     probed_ms: u64,
-    /// When it last told its role.
+    /// Time of the last role report.
     told_role_ms: u64,
-    /// All that its name resolves to.
+    /// All addresses that the host name resolves to.
     pub(super) addresses: Vec<Endpoint>,
     pub(super) resolving: bool,
     pub(super) next_resolve_ms: u64,
@@ -222,7 +223,7 @@ impl ManagedServer {
         })
     }
 
-    /// Goes on under a new configuration; what is known of the server stays.
+    /// Applies a new configuration. The server's state is kept.
     pub(super) fn update(
         &mut self,
         watch: MonitorConfig,
@@ -235,13 +236,13 @@ impl ManagedServer {
         self.asker = watch.asker(&self.address)?;
         self.health.update_settings(watch.settings());
         self.watch = watch;
-        // Made anew, with the new account and times, if it is still wanted.
+        // Started again with the new account and intervals, if still needed.
         self.watching = None;
         self.schedule(now_ms());
         Ok(())
     }
 
-    /// Starts or ends asking for its role.
+    /// Starts or stops querying the server's role.
     pub(super) fn watch_role(
         &mut self,
         wanted: bool,
@@ -250,7 +251,7 @@ impl ManagedServer {
         if !wanted && self.watching.take().is_some() {
             self.use_addresses();
         } else if !wanted {
-            // Nobody asked for it.
+            // The role is not monitored, and need not be.
         } else if self.watching.is_none() {
             let watcher = self.watch.watcher(&self.address)?;
             let (server, times) = (Arc::clone(&self.server), self.watch.times());
@@ -263,20 +264,21 @@ impl ManagedServer {
         Ok(())
     }
 
-    /// Something says that the verdict is out of date, perhaps again and again.
+    /// Schedules a probe soon, since the health state may be outdated. Repeated calls are limited
+    /// by `PROBES_PER_INTERVAL_MAX`.
     pub(super) fn probe_soon(&mut self, now_ms: u64) {
         let apart_ms = self.watch.health.interval_ms / PROBES_PER_INTERVAL_MAX;
         let soon_ms = now_ms.max(self.probed_ms.saturating_add(apart_ms));
         self.next_probe_ms = self.next_probe_ms.min(soon_ms);
     }
 
-    /// It has told its role.
+    /// Records that the server has reported its role.
     pub(super) fn told_role(&mut self, now_ms: u64) {
         self.told_role_ms = now_ms;
         self.role_problem = None;
     }
 
-    /// It has not told its role for so long that what it said counts no more, though it lives.
+    /// Returns whether the last role report is too old to count, although the server is alive.
     pub(super) fn hides_its_role(&self, now_ms: u64) -> bool {
         let times = self.watch.times();
         let patience_ms = (3 * times.interval_ms).max(2 * times.timeout_ms);
@@ -287,7 +289,8 @@ impl ManagedServer {
         self.drain.is_none() && self.health.state().takes_clients()
     }
 
-    /// Nobody can be asked before the name has its first answer: no sign of a dead server.
+    /// Returns whether the host name was never resolved. Until then no server can be probed, and
+    /// that is no sign of a dead server.
     fn awaits_name(&self) -> bool {
         self.resolving && self.server.endpoints().is_empty()
     }
@@ -309,7 +312,8 @@ impl ManagedServer {
             .min(drain.map_or(u64::MAX, |drain| drain.until_ms))
     }
 
-    /// The next probe is due: the asker and its time limit. Without an asker time itself is a sign.
+    /// Returns the probe that is due, with its time limit in milliseconds. Without a prober, only
+    /// time passes for the health state.
     pub(super) fn due_probe(&mut self, now_ms: u64) -> DueProbe {
         if self.asking || self.awaits_name() || now_ms < self.next_probe_ms {
             return DueProbe::NotYet;
@@ -328,7 +332,8 @@ impl ManagedServer {
         }
     }
 
-    /// `is_busy`: it answered clients while the probe waited.
+    /// Processes a probe's result. `is_busy`: the server responded to clients while the probe
+    /// waited.
     pub(super) fn notice_probe(
         &mut self,
         seen: Observation,
@@ -378,7 +383,7 @@ impl ManagedServer {
         sign: PassiveFailure,
         last: bool,
     ) -> Option<Change> {
-        // Clients that were served since the last sign break a row of bad ones.
+        // Clients served since the last failure end a series of consecutive failures.
         let served = self.server.counters.served.get();
         if std::mem::replace(&mut self.served_seen, served) != served {
             self.health.served(now_ms);
@@ -401,7 +406,7 @@ impl ManagedServer {
     }
 }
 
-/// What is to be done about a server's next probe.
+/// Next step for a server's probe.
 pub(super) enum DueProbe {
     NotYet,
     Ask(Arc<Prober>, u64),
@@ -410,7 +415,7 @@ pub(super) enum DueProbe {
 
 type HealthOutcome = evenkeel_policy::health::ProbeOutcome;
 
-/// The endpoint of an address that needs no resolving.
+/// Returns the endpoint of an address that needs no name resolution.
 fn fixed_endpoint(address: &Address) -> Option<Endpoint> {
     match address {
         Address::Unix(path) => Some(Endpoint::Unix(path.clone())),

@@ -1,4 +1,4 @@
-//! One service in the control plane: its plan, its listeners, what commands have changed.
+//! Manages one service in the control plane: its plan, its listeners and its changes by command.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,35 +20,35 @@ use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::rules;
 use crate::status;
 
-/// All workers know a new plan by then.
+/// Time after which all workers use a new plan.
 const UNTOLD_US: u64 = 500_000;
 
-/// A service and everything that belongs to it alone.
+/// A service and the state that belongs to it alone.
 pub(super) struct ManagedService {
     pub(super) plan: ServicePlan,
     pub(super) service: Arc<Service>,
     pub(super) cursor: Arc<RotationCursor>,
     pub(super) listening: Vec<Listening>,
-    /// Weights set by command, which outlive reloads.
+    /// Weights set by command, which survive reloads.
     pub(super) weights: BTreeMap<Address, u32>,
-    /// As the data plane knows them, in the order of the plan's servers.
+    /// Eligibility as published to the data plane, in the order of the plan's servers.
     pub(super) fits: Vec<Eligibility>,
     pub(super) next_ramp_ms: Option<u64>,
     pub(super) history: History,
     pub(super) refusals: RejectionLog,
     pub(super) state: status::ServiceState,
     pub(super) state_since_ms: u64,
-    /// What its sessions know of the servers, if it speaks PostgreSQL.
+    /// Server information for sessions. `None` for a service without a database protocol.
     pub(super) knowledge: Option<Arc<ServerInfo>>,
-    /// Since when its sessions note what they write, so that their reads see it; zero: always.
+    /// Time since when sessions record their writes, so that their reads see them. Zero: always.
     pub(super) noted_since_us: u64,
-    /// TLS towards its clients.
+    /// TLS settings towards clients. `None`: off.
     pub(super) acceptor: Option<Arc<Acceptor>>,
-    /// What its plan wants done with some statements.
+    /// Statement rules of the plan. `None`: there are none.
     pub(super) rules: Option<Arc<RuleBook>>,
-    /// The tasks that find it out.
+    /// Tasks that query the servers for `knowledge`.
     pub(super) learning: Option<MonitorTasks>,
-    /// Who took its writes when its sessions were told last, drained or not.
+    /// Primary of the last published roles, drained or not.
     pub(super) primary: Option<u64>,
 }
 
@@ -60,7 +60,8 @@ impl ManagedService {
             .any(|server| server.address == *address)
     }
 
-    /// Before a new plan in which reads must see what was written: sessions did not note it before.
+    /// Prepares for a new plan in which reads must see earlier writes: until then, sessions did not
+    /// record their writes. Call before the plan is replaced.
     pub(super) fn note_writes_for(&mut self, plan: &ServicePlan) {
         let begins = tracks(plan) && !tracks(&self.plan);
         if let (true, Some(knowledge)) = (begins, &self.knowledge) {
@@ -69,7 +70,7 @@ impl ManagedService {
         }
     }
 
-    /// A certificate that was renewed is used for the next clients.
+    /// Loads the TLS settings of the plan. A renewed certificate is used for new clients.
     pub(super) fn adopt_tls(&mut self) {
         let plan = self
             .plan
@@ -88,7 +89,7 @@ impl ManagedService {
         }
     }
 
-    /// The rules of a new plan; those that stay go on counting.
+    /// Loads the rules of the plan. Remaining rules keep their hit counts.
     pub(super) fn adopt_rules(&mut self) {
         let plan = self.plan.database.as_ref();
         let plan = plan.filter(|plan| !plan.rules.is_empty());

@@ -16,7 +16,7 @@ use crate::control_plane::probing::MonitorEvent;
 /// terminated.
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// Time limit for the terminations: no terminated session may receive a write's acknowledgement
+/// Longest wait for terminated sessions to end their work. No write may be acknowledged to them
 /// after the next primary's first response.
 const CUT_LIMIT: Duration = Duration::from_millis(100);
 

@@ -1,4 +1,5 @@
-//! Looks logins up at the servers: each asked for after the session came, equal ones together.
+//! Looks up logins on the servers. Each lookup starts after its session arrived; sessions of the
+//! same user share one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
@@ -15,22 +16,22 @@ use tokio::task::JoinSet;
 
 use super::membership::{Membership, MonitoredServer};
 
-/// Questions at once.
+/// Most lookups in progress concurrently.
 const UNDER_WAY_MAX: usize = 32;
 
-/// Sessions that may wait; who comes then is told so.
+/// Most sessions that may wait. Further requests are rejected with that reason.
 const WAITING_MAX: usize = 10_000;
 
-/// For one server to answer while there is another one to ask, and for a login in all.
+/// Time limits of one server's response while another server can be queried, and of a whole lookup.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(10);
 
 type Answer<A> = Result<A, LookupError>;
 type Reply<A> = oneshot::Sender<Answer<A>>;
 
-/// What a server has of a user.
+/// Authentication record of a user, as a server stores it.
 pub(super) trait AuthRecord: Clone + Debug + Send + Sync + 'static {
-    /// The next session that wants to know.
+    /// Waits for the next session that requests a lookup.
     fn next(knowledge: &ServerInfo) -> impl Future<Output = LookupRequest<Self>> + Send;
 }
 
@@ -46,14 +47,14 @@ impl AuthRecord for MysqlAuthRecords {
     }
 }
 
-/// Who knows logins.
+/// Source of authentication records.
 pub(super) trait AuthDirectory: Send + Sync + 'static {
     type Of: AuthRecord;
 
     fn look_up(&self, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
 }
 
-/// Answers the sessions of a service; never ends.
+/// Answers the lookups of a service's sessions. Never returns.
 pub(super) async fn answer<K: AuthDirectory>(knowledge: Arc<ServerInfo>, knows: Arc<K>) {
     let mut book = PendingLookups::<K::Of>::default();
     let mut asking: JoinSet<(String, Answer<K::Of>)> = JoinSet::new();
@@ -83,11 +84,11 @@ fn too_late() -> LookupError {
     ))
 }
 
-/// Who waits for whom.
+/// Sessions that wait, by the user that they look up.
 #[derive(Debug)]
 struct PendingLookups<A> {
     users: BTreeMap<String, Waiting<A>>,
-    /// Users to be asked for, in the order in which they came.
+    /// Users to look up, in order of arrival.
     turn: VecDeque<String>,
     under_way: usize,
     waiting: usize,
@@ -95,9 +96,10 @@ struct PendingLookups<A> {
 
 #[derive(Debug)]
 struct Waiting<A> {
-    /// For the answer to the question that is under way, if one is.
+    /// Sessions that wait for the lookup in progress. `None`: there is none.
     under_way: Option<Vec<Reply<A>>>,
-    /// They came after it was sent: a password that was changed before they came counts.
+    /// Sessions that arrived after that lookup was sent. They need a new one: the password may have
+    /// changed before they arrived.
     next: Vec<Reply<A>>,
 }
 
@@ -126,7 +128,7 @@ impl<A: Clone> PendingLookups<A> {
         let LookupRequest { user, reply } = request;
         if self.waiting >= WAITING_MAX {
             let why = format!("too many user lookups pending ({WAITING_MAX})");
-            // A session that left needs no answer.
+            // A disconnected session needs no reply.
             let _ = reply.send(Err(LookupError::Unavailable(why)));
             return;
         }
@@ -138,7 +140,7 @@ impl<A: Clone> PendingLookups<A> {
         waiting.next.push(reply);
     }
 
-    /// The next user to ask for; none while enough questions are under way.
+    /// Returns the next user to look up. `None` also while `UNDER_WAY_MAX` lookups are in progress.
     fn next(&mut self) -> Option<String> {
         if self.under_way >= UNDER_WAY_MAX {
             return None;
@@ -169,7 +171,7 @@ impl<A: Clone> PendingLookups<A> {
     }
 }
 
-/// Asks one server.
+/// Queries one server for a user's authentication record.
 pub(super) trait AuthBackend: Send + Sync + 'static {
     type Of: AuthRecord;
 
@@ -202,11 +204,11 @@ impl AuthBackend for MysqlAuthQuery {
     }
 }
 
-/// The servers of a service: the primary, or else whoever lives.
+/// Servers of a service. The primary is queried first, then the other live servers.
 pub(super) struct Servers<A> {
     pub(super) askers: Vec<(MonitoredServer, A)>,
     pub(super) roster: watch::Receiver<Membership>,
-    /// How long a login waits while no server lives.
+    /// Longest time that a login waits while no server is live.
     pub(super) wait: Duration,
 }
 
@@ -223,7 +225,8 @@ impl<A: AuthBackend> AuthDirectory for Servers<A> {
         let mut answer = Err(LookupError::Unavailable("no server available".to_owned()));
         let last = order.len().saturating_sub(1);
         for (index, id) in order.into_iter().enumerate() {
-            // A server that is merely busy is waited for if there is no other one.
+            // The last server gets the full limit: if no other server is left, a busy one is worth
+            // waiting for.
             let limit = if index == last { LIMIT } else { ANSWER_LIMIT };
             answer = tokio::select! {
                 answer = self.ask(id, user, limit) => answer,
@@ -238,8 +241,8 @@ impl<A: AuthBackend> AuthDirectory for Servers<A> {
 }
 
 impl<A: AuthBackend> Servers<A> {
-    /// Whom to ask, one after the other. While nobody lives a login waits, as work for a primary
-    /// does; nobody: it has waited in vain.
+    /// Returns the servers to query, in order. While no server is live the login waits, like
+    /// statements that need a primary. Empty if the wait was unsuccessful.
     async fn order(&self) -> Vec<u64> {
         let mut roster = self.roster.clone();
         let somebody = roster.wait_for(|roster| !roster.up.is_empty());
@@ -249,8 +252,8 @@ impl<A: AuthBackend> Servers<A> {
         }
     }
 
-    /// Ends when a server is the primary no longer, or not up: one that stops may take connections
-    /// for a second yet without a word.
+    /// Returns when a server is no longer the primary, or not up: a stopping server may accept
+    /// connections for another second without responding.
     async fn steps_down(&self, server_id: u64) {
         let mut roster = self.roster.clone();
         let was_primary = roster.borrow().primary == Some(server_id);
@@ -259,7 +262,7 @@ impl<A: AuthBackend> Servers<A> {
             !is_up || (was_primary && roster.primary != Some(server_id))
         });
         if steps_down.await.is_err() {
-            // Nobody tells any more.
+            // The control plane has dropped the sender: no further changes arrive.
             std::future::pending::<()>().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Reads the catalogs of the databases that sessions are in, now and then and after changes.
+//! Reads the catalogs of the databases that sessions use, periodically and after changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,23 +12,25 @@ use tokio::sync::watch;
 
 use super::membership::{Membership, MonitoredServer};
 
-/// Others change catalogs too, without our seeing it.
+/// Interval between two readings: other clients change catalogs too, without passing through
+/// Evenkeel.
 const INTERVAL_MS: u64 = 60_000;
 
-/// After a change that a session of ours has made: several come together.
+/// Delay after a change made by a session of Evenkeel: several changes usually come together.
 const CHANGED_INTERVAL_MS: u64 = 1_000;
 
-/// After a server did not answer.
+/// Interval after a server did not respond.
 const AWAY_INTERVAL_MS: u64 = 5_000;
 
-/// A reading that takes long is repeated less often, by this factor of what it took.
+/// Minimum rest after a reading, as a multiple of its duration, so that slow readings are repeated
+/// less often.
 const REST: u64 = 20;
 const CHANGED_REST: u64 = 5;
 
-/// For one reading.
+/// Time limit of one reading.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Reads one database after the other.
+/// Task that reads the catalogs of one service, one database after the other.
 pub(super) struct CatalogTask {
     pub(super) service: String,
     pub(super) servers: Vec<MonitoredServer>,
@@ -37,24 +39,24 @@ pub(super) struct CatalogTask {
     pub(super) roster: watch::Receiver<Membership>,
 }
 
-/// One database's readings.
+/// Reading state of one database.
 #[derive(Default)]
 struct DatabaseReadState {
     turn: ReadSchedule,
-    /// No server was there to be asked.
+    /// True if the last reading failed because no server was reachable.
     is_away: bool,
     asker: Option<(u64, CatalogReader)>,
-    /// The problem that was told.
+    /// Last reported problem.
     problem: Option<String>,
 }
 
-/// When a database is read next.
+/// Schedule of a database's next reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum ReadSchedule {
-    /// When somebody uses it, or is in it.
+    /// The database is read once a session uses it, or is connected to it.
     #[default]
     Dormant,
-    /// It was read, or not, until then; it took so long.
+    /// The last attempt, successful or not, ended at `since_ms` and took `took_ms`.
     Rests {
         since_ms: u64,
         interval_ms: u64,
@@ -83,7 +85,8 @@ impl ReadSchedule {
         }
     }
 
-    /// It is not there: sessions of it may stay, and come to the next one of that name.
+    /// Returns the schedule for a missing database. Its sessions may stay, and use the next
+    /// database of that name.
     fn after_absence(now_ms: u64) -> ReadSchedule {
         ReadSchedule::Rests {
             since_ms: now_ms,
@@ -92,7 +95,7 @@ impl ReadSchedule {
         }
     }
 
-    /// When it is to be looked at; `None`: not before somebody uses it.
+    /// Returns the time of the next reading. `None`: not before a session uses the database.
     fn due_ms(self, is_wanted: bool, is_changed: bool) -> Option<u64> {
         match self {
             ReadSchedule::Dormant => is_wanted.then_some(0),
@@ -109,7 +112,7 @@ impl ReadSchedule {
 }
 
 impl CatalogTask {
-    /// Ends when the service is gone.
+    /// Runs until the service is removed.
     pub(super) async fn go_on(mut self) {
         let mut shelves: BTreeMap<String, DatabaseReadState> = BTreeMap::new();
         let mut epoch = self.roster.borrow().epoch;
@@ -136,15 +139,15 @@ impl CatalogTask {
             }
             let now = self.roster.borrow_and_update().epoch;
             if std::mem::replace(&mut epoch, now) != now {
-                // Another primary may have lost what the former had.
+                // The new primary may lack changes that its predecessor had.
                 let all = self.knowledge.databases().all();
                 all.iter().for_each(|database| database.changed());
             }
         }
     }
 
-    /// The database whose turn is next, and when. The others are not held on to: one that nobody
-    /// uses may have to make room.
+    /// Returns the database to read next, and its due time. Drops the references to the others: an
+    /// unused database may have to be evicted.
     fn next_due(
         &self,
         shelves: &mut BTreeMap<String, DatabaseReadState>,
@@ -154,7 +157,7 @@ impl CatalogTask {
         let due = |database: Arc<Database>| {
             let left_until_ms = database.left_until_ms();
             let shelf = shelves.get(database.name());
-            // Of another one than before nothing is known.
+            // Nothing is known about a new database of the same name.
             let shelf = shelf.filter(|shelf| shelf.is_away || !database.is_awaited());
             let turn = shelf.map(|shelf| shelf.turn);
             let turn = turn.unwrap_or_default();
@@ -172,7 +175,7 @@ impl CatalogTask {
         }
         database.begin_reading();
         if !database.is_known() {
-            // What an asker has seen may be of another one of that name.
+            // The reader's results may be from a previous database of that name.
             shelf.asker = None;
         }
         let (began_ms, began_us) = (now_ms(), now_us());
@@ -180,7 +183,7 @@ impl CatalogTask {
             read = self.read_or_leave(database, shelf) => read,
             () = database.leave() => {
                 shelf.asker = None;
-                // When it is left alone again, see `next_due`.
+                // `next_due` schedules the reading again once `leave_until` has passed.
                 database.changed();
                 return;
             }
@@ -194,14 +197,15 @@ impl CatalogTask {
                 shelf.turn = ReadSchedule::after_reading(now_ms(), took_ms);
             }
             Err(WatchError::NoDatabase(_)) => {
-                // It was dropped, and is no trouble to anybody but its clients, who hear of it.
+                // The database was dropped. That affects only its clients, which receive the
+                // server's error.
                 put_away(database, shelf);
                 shelf.turn = ReadSchedule::after_absence(now_ms());
             }
             Err(error) => {
                 let has_failed_before = shelf.problem.is_some();
                 shelf.turn = ReadSchedule::after_failure(now_ms(), &error, has_failed_before);
-                // Whoever may not look must not go by what was there once.
+                // Without permission to read the catalog, the old catalog must not be used.
                 if forgets(&error, has_failed_before) {
                     database.learn(None);
                 }
@@ -216,7 +220,8 @@ impl CatalogTask {
         }
     }
 
-    /// Unless another server is to be asked meanwhile: this one may be frozen, and logins wait.
+    /// Reads the catalog, but stops if another server becomes preferred meanwhile: this one may be
+    /// frozen, and logins wait.
     async fn read_or_leave(
         &self,
         database: &Database,
@@ -228,7 +233,7 @@ impl CatalogTask {
         tokio::select! {
             read = self.read(first, database, shelf) => read,
             _ = other => {
-                // It was in the middle of an answer.
+                // The reader was in the middle of a response.
                 shelf.asker = None;
                 Err(WatchError::Away("switched to another server".to_owned()))
             }
@@ -261,7 +266,8 @@ impl CatalogTask {
         Ok(())
     }
 
-    /// What the last reading found holds for the same server only.
+    /// Returns the reader for a server. The results of the last reading hold for the same server
+    /// only.
     fn asker<'a>(
         &self,
         listed: &MonitoredServer,
@@ -284,7 +290,7 @@ impl CatalogTask {
         Ok(&mut shelf.asker.insert(asker).1)
     }
 
-    /// To the status, and to the log what is new.
+    /// Reports a problem in the status, and logs it if it is new.
     fn tell(&self, database: &Database, shelf: &mut DatabaseReadState, why: &str) {
         let problem = format!(
             "cannot read the catalog of database '{}', so statements that call functions go to the \
@@ -299,8 +305,8 @@ impl CatalogTask {
     }
 }
 
-/// Whether what was known holds no more: a question that fails once, by a time limit or a conflict
-/// with replay, is asked again soon.
+/// Returns whether the known catalog must be discarded. A query that fails once, because of a time
+/// limit or a conflict with replay, is repeated soon instead.
 fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
     match error {
         WatchError::Away(_) => false,
@@ -309,28 +315,29 @@ fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
     }
 }
 
-/// Servers have come and gone: perhaps there is one to be asked.
+/// Schedules unreachable databases immediately after a change of the servers: one may be reachable
+/// now.
 fn try_again(shelves: &mut BTreeMap<String, DatabaseReadState>) {
     for shelf in shelves.values_mut().filter(|shelf| shelf.is_away) {
         shelf.turn = ReadSchedule::Dormant;
     }
 }
 
-/// It is read again when somebody uses it.
+/// Discards the catalog. It is read again when a session uses the database.
 fn put_away(database: &Database, shelf: &mut DatabaseReadState) {
     *shelf = DatabaseReadState::default();
     database.forget();
 }
 
-/// A session that has been silent for long goes by what is known when it speaks again: that is not
-/// to be older than for the others.
+/// Returns whether a session is connected to the database. An idle session relies on the known
+/// catalog when it continues, so that catalog must not become outdated.
 fn has_sessions(database: &Arc<Database>) -> bool {
-    /// The list of all, and the reader's own.
+    /// References to a database without sessions: that of the list, and the reader's own.
     const WITHOUT_SESSIONS: usize = 2;
     Arc::strong_count(database) > WITHOUT_SESSIONS
 }
 
-/// Of databases that had to make room for others.
+/// Drops the state of evicted databases.
 fn forget_others(all: &[Arc<Database>], shelves: &mut BTreeMap<String, DatabaseReadState>) {
     if shelves.len() > all.len() {
         let names: BTreeSet<&str> = all.iter().map(|database| database.name()).collect();

@@ -1,4 +1,4 @@
-//! The statements of a service, for the status.
+//! Converts the statement digests of a service for the status.
 
 use std::cmp::Reverse;
 
@@ -9,10 +9,10 @@ use crate::control_plane::report::unix_ms;
 use crate::control_plane::service::ManagedService;
 use crate::status::{DigestStatus, WorkStatus};
 
-/// Those that found no room.
+/// Name of the digest that counts the statements beyond `digests_max`.
 const OTHER: &str = "other";
 
-/// All of a service, those that took most time first.
+/// Returns all digests of a service, by total time in descending order.
 pub(in crate::control_plane) fn all(offer: &ManagedService) -> Vec<DigestStatus> {
     let shared = offer.service.database.as_ref();
     let digests = shared.and_then(|shared| shared.digests().clone());

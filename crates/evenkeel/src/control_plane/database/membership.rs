@@ -1,4 +1,4 @@
-//! Who is what among a service's servers, as those who ask them need to know it.
+//! Describes the roles of a service's servers for the tasks that query them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use evenkeel_proxy::probe::{Target, Tls};
 
 use crate::control_plane::probing::target;
 
-/// A server that can be asked.
+/// A server that can be queried, and its TLS settings.
 #[derive(Debug, Clone)]
 pub(super) struct MonitoredServer {
     pub(super) server: Arc<Server>,
@@ -20,35 +20,35 @@ impl MonitoredServer {
         self.server.id
     }
 
-    /// Where it is, if its name is resolved.
+    /// Returns the server's address. `None` while its host name is not resolved.
     pub(super) fn target(&self) -> Option<Target> {
         self.server.endpoints().first().map(target)
     }
 }
 
-/// The picture at a moment.
+/// Roles of a service's servers at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Membership {
-    /// The time of the primary.
+    /// Epoch of the primary.
     pub(super) epoch: u64,
     pub(super) primary: Option<u64>,
-    /// Those that live.
+    /// Live replicas.
     pub(super) replicas: Vec<u64>,
-    /// Those that live and were not refused, in the order of the configuration.
+    /// Live servers that the cluster has not rejected, in the order of the configuration.
     pub(super) up: Vec<u64>,
-    /// Reads go to replicas, and must see something.
+    /// True if reads go to replicas and must see earlier writes.
     pub(super) tracks: bool,
 }
 
-/// What is asked of a server about its position.
+/// Position query that a server needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PositionTask {
     Nothing,
-    /// What it has written, while it is the primary.
+    /// Queries what the primary has written.
     Sample {
         epoch: u64,
     },
-    /// How far it has come.
+    /// Queries up to which position a replica has applied.
     Follow,
 }
 
@@ -59,12 +59,13 @@ impl Membership {
             Some(_) if !self.tracks || self.replicas.is_empty() => PositionTask::Nothing,
             Some(primary) if primary == server_id => PositionTask::Sample { epoch: self.epoch },
             Some(_) if is_replica => PositionTask::Follow,
-            // Without a primary nobody writes what a replica would have to catch up with.
+            // Without a primary there are no writes that a replica would have to apply.
             _ => PositionTask::Nothing,
         }
     }
 
-    /// Whom to ask what all of them know: the primary first, then who follows it.
+    /// Returns the servers in the order in which to query what all of them know: the primary, then
+    /// its replicas, then the others.
     pub(super) fn by_preference(&self) -> Vec<u64> {
         let mut all = self.up.clone();
         all.sort_by_key(|id| (self.primary != Some(*id), !self.replicas.contains(id)));
@@ -72,12 +73,12 @@ impl Membership {
     }
 }
 
-/// Counts the times of primaries.
+/// Counts the epochs of primaries.
 #[derive(Debug, Default)]
 pub(super) struct EpochCounter {
-    /// The timeline that each server told last.
+    /// Timeline that each server reported last, by server id.
     timelines: BTreeMap<u64, u32>,
-    /// Whose time it is, and on which timeline.
+    /// Primary of the current epoch, and its timeline.
     seat: Option<(u64, u32)>,
 }
 
@@ -86,7 +87,8 @@ impl EpochCounter {
         self.timelines.insert(server_id, timeline);
     }
 
-    /// Says whether a time begins: another server is the primary, or the same on another timeline.
+    /// Records the primary and returns whether a new epoch begins: another server is the primary,
+    /// or the same one is on another timeline.
     pub(super) fn begins_with(&mut self, primary: Option<u64>) -> bool {
         let Some(primary) = primary else { return false };
         let timeline = self.timelines.get(&primary).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Asks for positions, while sessions have written what a replica may not have yet: the primary
-//! soon after each write, for all who wrote; the replicas until they have what it told.
+//! Queries positions while replicas may lack writes of sessions: the primary soon after each write,
+//! for all sessions that wrote; the replicas until they have applied that position.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,40 +12,44 @@ use tokio::sync::watch;
 
 use super::membership::{Membership, MonitoredServer, PositionTask};
 
-/// Between two questions to the primary. On one that only writes they would be a tenth of its work.
+/// Intervals between two queries to the primary. On a primary that only writes, the queries would
+/// be a tenth of its work.
 const SAMPLES: causality::SampleIntervals = causality::SampleIntervals {
     wanted_us: 2_000,
     unwanted_us: 100_000,
 };
 
-/// Between two questions to a replica that catches up.
+/// Interval between two queries to a replica that catches up.
 const FOLLOW_INTERVAL_MS: u64 = 5;
 
-/// To one that was asked a moment after the write.
+/// Interval for a replica that was queried a moment after the write.
 const FOLLOW_INTERVAL_MS_MIN: u64 = 2;
 
-/// To one that has not moved for more than so many answers.
+/// Longest interval, for a replica whose position has not changed for more than `PATIENT_ANSWERS`
+/// responses.
 const FOLLOW_INTERVAL_MS_MAX: u64 = 100;
 const PATIENT_ANSWERS: u32 = 8;
 
-/// After a question without an answer.
+/// Interval after a failed query.
 const FAILED_INTERVAL_MS: u64 = 100;
 
-/// A server that does not answer in this time is asked anew.
+/// Time limit of a query, after which it is repeated.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Less than this is waited for without a timer, which counts in milliseconds.
+/// Waits up to this length are spent without a timer, since timers have a resolution of
+/// milliseconds.
 const SPIN_US_MAX: u64 = 50;
 
-/// Who tells where a server is.
+/// Source of a server's position.
 pub(super) trait PositionSource: Send {
     fn ask(&mut self) -> impl Future<Output = Result<ServerPosition, WatchError>> + Send;
 
-    /// Is over once it has applied what was acknowledged before its time as the primary.
+    /// Waits until the server has applied everything that was acknowledged before it became the
+    /// primary.
     fn catch_up(&mut self) -> impl Future<Output = Result<(), WatchError>> + Send;
 }
 
-/// A server, asked over a connection that is kept.
+/// A server that is queried over a persistent connection.
 pub(super) struct MonitoredPosition {
     pub(super) listed: MonitoredServer,
     pub(super) asker: PositionQuery,
@@ -71,18 +75,18 @@ fn not_resolved() -> WatchError {
     WatchError::Away("host name not resolved".to_owned())
 }
 
-/// Does one server's part.
+/// Task that queries one server's position.
 pub(super) struct PositionFollower<T> {
     pub(super) server_id: u64,
     pub(super) tells: T,
     pub(super) knowledge: Arc<ServerInfo>,
     pub(super) roster: watch::Receiver<Membership>,
-    /// How many samples there were, for the followers of one service.
+    /// Number of samples so far, shared by the followers of one service.
     pub(super) samples: watch::Sender<u64>,
 }
 
 impl<T: PositionSource> PositionFollower<T> {
-    /// Ends when the service is gone.
+    /// Runs until the service is removed.
     pub(super) async fn go_on(mut self) {
         let mut roster = self.roster.clone();
         loop {
@@ -107,7 +111,7 @@ impl<T: PositionSource> PositionFollower<T> {
 
     async fn sample(&mut self, epoch: u64) -> std::convert::Infallible {
         let mut sampler = Sampler::new(SAMPLES);
-        // What sessions wrote at a primary before is among the first sample.
+        // The first sample must include what sessions wrote on a previous primary.
         while self.tells.catch_up().await.is_err() {
             self.give_pause().await;
         }
@@ -134,7 +138,7 @@ impl<T: PositionSource> PositionFollower<T> {
                 position: place.written?,
             })
         });
-        // What it said as the primary of another time does not count, and asking goes on.
+        // A response for another epoch of the primary does not count, and the queries continue.
         let sample = sample.filter(|sample| self.knowledge.track().sampled(sample));
         sampler.answered(sample.as_ref());
         match sample {
@@ -149,7 +153,7 @@ impl<T: PositionSource> PositionFollower<T> {
         loop {
             samples.mark_unchanged();
             if self.knowledge.positions().has_last_sample(self.server_id) {
-                // The sender is one of our own.
+                // The task holds a sender itself, so this cannot fail.
                 let _ = samples.changed().await;
                 pace.hurry();
             }
@@ -168,19 +172,20 @@ impl<T: PositionSource> PositionFollower<T> {
         track.applied(self.server_id, applied, place.asked_us, Some(place.wait));
     }
 
-    /// It is not what it was thought to be, or away: that is for those to find out who watch roles.
+    /// Requests a role check and pauses: the server has another role than assumed, or is
+    /// unreachable, and the role monitor decides which.
     async fn give_pause(&self) {
         self.knowledge.request_role_check(self.server_id);
         tokio::time::sleep(Duration::from_millis(FAILED_INTERVAL_MS)).await;
     }
 }
 
-/// How often a replica is asked: again at once if it may have it any moment, and less and less
-/// while it does not move.
+/// Interval between queries to a replica: short while it may apply the position at any moment,
+/// longer and longer while its position does not change.
 struct PollInterval {
     asked: Option<Instant>,
     at: Option<Position>,
-    /// Answers in a row that told the same.
+    /// Consecutive responses with an unchanged position.
     unmoved: u32,
 }
 
@@ -219,7 +224,8 @@ impl PollInterval {
         self.at = Some(at.clone());
     }
 
-    /// It had come as far as was known: there is no reason to think that it stands still.
+    /// Resets the interval: the replica had applied the last sample, so it is not known to be
+    /// stuck.
     fn hurry(&mut self) {
         self.unmoved = 0;
     }

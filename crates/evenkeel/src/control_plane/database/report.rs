@@ -1,4 +1,4 @@
-//! The status of a service that speaks a database's protocol.
+//! Builds the status of a service with a database protocol.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,14 @@ use crate::status::{
     PinCauseStatus, PoolStatus, RuleStatus, UsageStatus,
 };
 
-/// So many statements are in every status; the others are asked for.
+/// Number of digests in every status. Others are available on request.
 const DIGESTS_SHOWN: usize = 20;
 
-/// Statements that pin clients, in every status.
+/// Number of statements in every status that pinned clients.
 const PIN_CAUSES_SHOWN: usize = 10;
 
-/// None: it does not speak a database's protocol.
+/// Returns the database part of a service's status. `None` for a service without a database
+/// protocol.
 pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<DatabaseStatus> {
     let plan = offer.plan.database.as_deref()?;
     let shared = offer.service.database.as_ref()?;
@@ -81,7 +82,7 @@ fn rules(plan: &DatabasePlan, offer: &ManagedService) -> Vec<RuleStatus> {
     .collect()
 }
 
-/// What a rule does, in words.
+/// Describes the action of a rule.
 fn action(rule: &RulePlan, plan: &ServicePlan) -> String {
     if let Some(words) = &rule.reject {
         return format!("reject: {words}");
@@ -144,7 +145,7 @@ fn pools(plan: &ServicePlan, shared: &DatabaseService) -> Vec<PoolStatus> {
     pools
 }
 
-/// The data plane knows servers by their addresses.
+/// Returns the name of a server, which the data plane knows by its address.
 fn name_of(plan: &ServicePlan, address: &str) -> String {
     let listed = plan.servers.iter();
     let mut named = listed.filter(|server| server.address.to_string() == address);
@@ -178,7 +179,7 @@ fn top_digests(offer: &ManagedService) -> Vec<DigestStatus> {
     all
 }
 
-/// Histograms of the same bounds as one.
+/// Adds up histograms with the same bounds.
 fn total(parts: impl Iterator<Item = Histogram>) -> Histogram {
     parts
         .reduce(|mut sum, part| {
@@ -192,7 +193,7 @@ fn total(parts: impl Iterator<Item = Histogram>) -> Histogram {
         .unwrap_or_default()
 }
 
-/// What the workers have told of a service.
+/// Merges the workers' reports about a service's connections.
 pub(in crate::control_plane) fn connections(
     plan: &ServicePlan,
     told: Vec<Described>,

@@ -1,4 +1,5 @@
-//! Reads what a MySQL service's routines, views and tables do, now and then and after changes.
+//! Reads the definitions of a MySQL service's routines, views and tables, periodically and after
+//! changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,36 +12,39 @@ use tokio::time::{Instant, timeout_at};
 
 use super::membership::{Membership, MonitoredServer};
 
-/// Others change them too, without our seeing it.
+/// Interval between two readings: other clients change definitions too, without passing through
+/// Evenkeel.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// After a change that a session of ours has made: several come together.
+/// Delay after a change made by a session of Evenkeel: several changes usually come together.
 const CHANGED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// After a server did not answer; sooner when another one is the primary.
+/// Intervals after a failed reading: regular, and the shortest one, if there is a new primary or a
+/// change.
 const AWAY_INTERVAL: Duration = Duration::from_secs(2);
 const AWAY_PAUSE: Duration = Duration::from_millis(100);
 
-/// A reading that takes long is repeated less often, by this factor of what it took.
+/// Minimum rest after a reading, as a multiple of its duration, so that slow readings are repeated
+/// less often.
 const REST: u32 = 20;
 
-/// For one reading.
+/// Time limit of one reading.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Reads them from one server after the other.
+/// Task that reads the definitions from the preferred server.
 pub(super) struct RoutineTask {
     pub(super) service: String,
     pub(super) askers: Vec<(MonitoredServer, RoutineReader)>,
     pub(super) knowledge: Arc<ServerInfo>,
     pub(super) roster: watch::Receiver<Membership>,
-    /// Reads are to go to replicas.
+    /// True if reads may go to replicas.
     pub(super) matters: bool,
-    /// The problems that were told.
+    /// Problems reported last.
     pub(super) problems: Vec<String>,
 }
 
 impl RoutineTask {
-    /// Ends when the service is gone.
+    /// Runs until the service is removed.
     pub(super) async fn go_on(mut self) {
         loop {
             let began = Instant::now();
@@ -50,7 +54,7 @@ impl RoutineTask {
                     (CHANGED_INTERVAL.max(took), INTERVAL.max(took))
                 }
                 Err(error) => {
-                    // Whoever may not look must not go by what was there once.
+                    // Without permission to read the definitions, old ones must not be used.
                     if !matches!(error, WatchError::Away(_)) {
                         self.knowledge.learn_routines(None);
                         let problem = self.matters.then(|| not_known(&error.to_string()));
@@ -66,7 +70,8 @@ impl RoutineTask {
         }
     }
 
-    /// Until then, or until something has changed, or another server is the primary.
+    /// Waits until a time, a change of the definitions, or another primary. Fails once the service
+    /// is removed.
     async fn wait(&mut self, until: Instant) -> Result<(), watch::error::RecvError> {
         let epoch = self.roster.borrow_and_update().epoch;
         loop {
@@ -101,14 +106,14 @@ impl RoutineTask {
         );
         self.tell(self.lacks(&routines));
         let known = self.knowledge.routines();
-        // What was concluded from the same stays good.
+        // Analyses based on identical definitions stay valid.
         if known.is_none_or(|known| !known.says_the_same_as(&routines)) {
             self.knowledge.learn_routines(Some(Arc::new(routines)));
         }
         Ok(())
     }
 
-    /// What the account may not see.
+    /// Returns the problems caused by missing permissions of the account.
     fn lacks(&self, routines: &Routines) -> Vec<String> {
         let (_, tables) = routines.count();
         let mut lacks = Vec::new();
@@ -131,7 +136,7 @@ impl RoutineTask {
         lacks
     }
 
-    /// To the status, and to the log what is new.
+    /// Reports the problems in the status, and logs the new ones.
     fn tell(&mut self, problems: Vec<String>) {
         self.knowledge.set_problems(problems.clone());
         for problem in &problems {

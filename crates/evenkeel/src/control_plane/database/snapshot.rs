@@ -1,5 +1,5 @@
-//! What the data plane is told of a service that speaks a database's protocol: who writes, who
-//! reads, within which limits, who may log in.
+//! Builds the snapshot of a database service for the data plane: which servers take writes and
+//! reads, within which limits, and which users may log in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::control_plane::cluster::asks_roles;
 use crate::control_plane::server::MonitorConfig;
 use crate::control_plane::service::ManagedService;
 
-/// Connections that the last sessions of a service have not used for so long close.
+/// Idle limit of server connections that remain for the last sessions of a service.
 const IDLE_MS_AT_THE_END: u64 = 1_000;
 
-/// What the workers of a new service share.
+/// Returns the state that the workers of a new service share.
 pub(in crate::control_plane) fn shared(
     (protocol, plan): (Protocol, &DatabasePlan),
     workers: usize,
@@ -72,7 +72,7 @@ fn lending_settings(plan: &DatabasePlan) -> connection_pool::PoolSettings {
         lifetime_ms: pool.lifetime_ms,
         wait_ms: pool.wait_ms,
         queue_length: usize::try_from(pool.queue_length).unwrap_or(usize::MAX),
-        // Moving a connection between workers costs more than some milliseconds of waiting.
+        // Moving a connection between workers costs more than a few milliseconds of waiting.
         cross_worker_wait_ms: 5,
         ..connection_pool::PoolSettings::default()
     }
@@ -87,7 +87,7 @@ fn waiting_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
     }
 }
 
-/// A service to which nobody new comes here keeps no connection that its last sessions do not use.
+/// Closes unused server connections soon, for a service that accepts no new clients.
 pub(in crate::control_plane) fn lend_sparingly(service: &ManagedService) {
     let plan = service.plan.database.as_deref();
     if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
@@ -101,7 +101,7 @@ pub(in crate::control_plane) fn lend_sparingly(service: &ManagedService) {
 }
 
 impl ControlPlane {
-    /// The part of a service's view that only a database's has; `members` are the view's own.
+    /// Builds the database part of a service's snapshot. `members` are those of the snapshot.
     pub(in crate::control_plane) fn database_view(
         &self,
         service: &ManagedService,
@@ -169,7 +169,7 @@ impl ControlPlane {
         })
     }
 
-    /// Whether the servers' parts are other than the data plane was told.
+    /// Returns whether the servers' roles differ from those published to the data plane.
     pub(in crate::control_plane) fn cast_has_changed(&self, index: usize) -> bool {
         let service = &self.services[index];
         let (Some(plan), view) = (service.plan.database.as_deref(), service.service.snapshot())
@@ -187,7 +187,7 @@ impl ControlPlane {
         (told.primary, &told.replicas, &told.spares) != (cast.primary, &cast.replicas, &cast.spares)
     }
 
-    /// What each server does for a service, in its order.
+    /// Returns each server's role in a service, in the order of the configuration.
     fn parts(&self, service: &ManagedService, plan: &DatabasePlan) -> Vec<AssignedRole> {
         let listed = service.plan.servers.iter();
         let part = |address| self.part(service, address, plan.split.lag_ms_max);
@@ -201,7 +201,7 @@ impl ControlPlane {
         lag_ms_max: Option<u64>,
     ) -> AssignedRole {
         let Some(cluster) = self.cluster_of(address) else {
-            // Nobody asks the only server of a service for its role.
+            // A service's only server is not queried for its role.
             return match service.plan.servers.len() {
                 1 => AssignedRole::Primary,
                 _ => AssignedRole::None,
@@ -217,14 +217,14 @@ impl ControlPlane {
             {
                 AssignedRole::Replica
             }
-            // Nobody knows how far behind it is.
+            // The lag of a spare is unknown.
             Role::Spare(_) if lag_ms_max.is_none() => AssignedRole::Spare,
             _ => AssignedRole::None,
         }
     }
 
-    /// How the servers are spoken to, also those that leave and whose last statements may have to
-    /// be cancelled.
+    /// Returns how connections to each server are encrypted, including removed servers, on which
+    /// the last statements may have to be canceled.
     fn towards(&self, service: &ManagedService) -> HashMap<u64, ServerEncryption> {
         let listed = service.plan.servers.iter();
         let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
@@ -235,15 +235,15 @@ impl ControlPlane {
         towards.collect()
     }
 
-    /// Where nobody asks the servers for their roles nobody says that one is there again: who
-    /// waits for it tries from time to time.
+    /// Publishes the primary of services whose servers are not queried for their roles: no report
+    /// announces its return, so waiting sessions retry periodically.
     pub(in crate::control_plane) fn tell_turns_unasked(&self) {
         for unasked in self.services.iter().filter(|one| !asks_roles(&one.plan)) {
             tell_turn(&unasked.service);
         }
     }
 
-    /// A changed plan reaches what is not in the view.
+    /// Applies the parts of a changed plan that are not in the snapshot.
     pub(in crate::control_plane) fn adopt_database_plan(&self, service: &ManagedService) {
         let plan = service.plan.database.as_deref();
         if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
@@ -256,7 +256,7 @@ impl ControlPlane {
     }
 }
 
-/// Tells the data plane whether there is a primary: who waits for one goes on.
+/// Notifies the data plane whether there is a primary. Sessions that wait for one continue.
 pub(in crate::control_plane) fn tell_turn(service: &Service) {
     let Some(shared) = &service.database else {
         return;
@@ -272,32 +272,33 @@ pub(in crate::control_plane) fn tell_turn(service: &Service) {
     });
 }
 
-/// A rule may want reads at the primary that gets no others: the data plane sees to that.
+/// Returns whether a rule may send reads to a primary that otherwise serves none. The data plane
+/// limits those to the rule.
 fn may_name_primary(plan: &DatabasePlan) -> bool {
     let names = |rule: &RulePlan| matches!(rule.to, Some(RuleTo::Any | RuleTo::Servers(_)));
     plan.rules.iter().any(names)
 }
 
-/// What a server does for a service.
+/// Role of a server in a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AssignedRole {
     Primary,
     Replica,
-    /// It would read, but is behind the others.
+    /// A replica that serves reads only if no other replica can, since it lags.
     Spare,
     None,
 }
 
-/// Who writes and who reads, by the servers' places.
+/// Assignment of writes and reads, by index of the server.
 struct RoleAssignment {
     primary: Option<usize>,
-    /// Spares that are wanted are among them.
+    /// Replicas that serve reads, including spares in use.
     replicas: Vec<bool>,
     spares: Vec<bool>,
 }
 
 impl RoleAssignment {
-    /// `members` are the service's, in the same order.
+    /// Assigns the roles. `members` are the service's, in the same order.
     fn of(parts: &[AssignedRole], members: &[Member]) -> RoleAssignment {
         let pairs = || parts.iter().copied().zip(members);
         let playing =
@@ -308,7 +309,7 @@ impl RoleAssignment {
             .collect();
         let replicas = playing(AssignedRole::Replica).zip(&spares);
         RoleAssignment {
-            // One that is drained takes no new work, be it the primary.
+            // A drained server takes no new work, even if it is the primary.
             primary: pairs().position(|(part, of)| part == AssignedRole::Primary && of.accepting),
             replicas: replicas.map(|(is, is_spare)| is || *is_spare).collect(),
             spares,
@@ -320,7 +321,7 @@ fn is_in(member: &Member) -> bool {
     member.accepting && member.weight > 0
 }
 
-/// TLS towards clients.
+/// Returns the TLS settings towards clients. `None`: off.
 pub(in crate::control_plane) fn acceptor(
     plan: Option<&TlsPlan>,
 ) -> Result<Option<Arc<Acceptor>>, SetupError> {
@@ -351,7 +352,7 @@ fn towards(plan: &ServicePlan, server: &Server) -> ServerEncryption {
     }
 }
 
-/// TLS towards a server; `None`: it is off.
+/// Returns the TLS settings towards a server. `None`: off.
 pub(in crate::control_plane) fn connector_to(
     plan: &ServicePlan,
     address: &Address,
