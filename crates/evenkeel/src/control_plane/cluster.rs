@@ -127,8 +127,8 @@ impl ControlPlane {
         }
     }
 
-    /// Marks members as down whose health checks failed before their first role report, so that no
-    /// decision waits for that report.
+    /// Marks members as down that are down before their first role report, so that no decision
+    /// waits for that report.
     pub(super) fn mark_dead_members(&mut self) {
         let states = self.servers.values();
         let dead = states.filter(|state| state.health.state() == HealthState::Down);

@@ -197,7 +197,7 @@ fn is_called(service: &ServicePlan, server: &ServerPlan, wanted: &str) -> bool {
     names.iter().any(is_called)
 }
 
-/// A server, and the services for which it was named.
+/// A server, and the indexes of the services that it was found in.
 struct Found {
     address: Address,
     services: Vec<usize>,

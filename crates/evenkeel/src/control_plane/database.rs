@@ -1,5 +1,4 @@
-//! Runs the tasks that query database servers for their services, and notifies them of role
-//! changes.
+//! Runs the tasks that query the servers of database services, and notifies them of roles.
 
 mod auth_lookup;
 mod catalogs;

@@ -1,4 +1,4 @@
-//! Whether a server's role fits what a service wants.
+//! Decides whether a server's role meets the requirements of a service.
 
 use evenkeel_policy::cluster::Role;
 
@@ -7,22 +7,22 @@ use super::service::ManagedService;
 use crate::config::Address;
 use crate::config::plan::{self, Fallback};
 
-/// A replica that was out for its lag comes back when it has this part of the limit to spare.
+/// Fraction (one fifth) of the lag limit by which a replica must stay below it to be used again.
 const LAG_MARGIN: u64 = 5;
 
-/// What a service does with a server that is up.
+/// Use of a live server by a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Eligibility {
-    /// Sends clients to it.
+    /// The server receives clients.
     Serves,
-    /// Sends clients to it while nobody else can take them.
+    /// The server receives clients only while no other server can.
     Reserve,
-    /// Sends nobody, for this reason.
+    /// The server receives no clients, for this reason.
     Unused(String),
 }
 
 impl ControlPlane {
-    /// For each server of a service, in its order.
+    /// Returns the eligibility of each server of a service, in their order.
     pub(super) fn eligibilities(&self, service: &ManagedService) -> Vec<Eligibility> {
         let listed = service.plan.servers.iter().enumerate();
         listed
@@ -30,7 +30,7 @@ impl ControlPlane {
                 let fit = self.fit(service.plan.role, &server.address);
                 let was_out = matches!(service.fits.get(index), Some(Eligibility::Unused(_)));
                 match self.crowds_the_limit(service.plan.role, &server.address) {
-                    // Or it would come and go with every look.
+                    // Otherwise the replica would be added and removed with every role report.
                     Some(why) if was_out && fit == Eligibility::Serves => Eligibility::Unused(why),
                     _ => fit,
                 }
@@ -38,7 +38,7 @@ impl ControlPlane {
             .collect()
     }
 
-    /// What a service does with a server now.
+    /// Returns the published eligibility of a server in a service.
     pub(super) fn fit_in(&self, service: &ManagedService, address: &Address) -> Eligibility {
         let mut listed = service.plan.servers.iter();
         let index = listed.position(|server| server.address == *address);
@@ -48,7 +48,7 @@ impl ControlPlane {
             .unwrap_or_else(|| self.fit(service.plan.role, address))
     }
 
-    /// A lag within the limit, but near it.
+    /// Returns the reason to keep a replica out whose lag is within the limit, but near it.
     fn crowds_the_limit(&self, wanted: plan::Role, address: &Address) -> Option<String> {
         let plan::Role::Replica {
             lag_ms_max: Some(max_ms),
@@ -67,8 +67,8 @@ impl ControlPlane {
         }
     }
 
-    /// Whether a service counts on a server, as things are: one that is down, or of whose role
-    /// nothing is known, should serve; the primary need not serve reads, nor a replica writes.
+    /// Returns whether a service currently depends on a server. That includes servers that are down
+    /// or whose role is unknown, but neither the primary for reads nor replicas for writes.
     pub(super) fn should_serve(&self, service: &ManagedService, address: &Address) -> bool {
         let cluster = self.cluster_of(address);
         let primary = cluster.and_then(|cluster| cluster.verdict.primary);
@@ -112,7 +112,7 @@ fn primary_fits(wanted: plan::Role) -> Eligibility {
     }
 }
 
-/// Nobody knows how far behind it is.
+/// A spare's lag is unknown, so it is used only without a lag limit.
 fn spare_fits(wanted: plan::Role, why: &str) -> Eligibility {
     match wanted {
         plan::Role::Replica {
@@ -134,7 +134,8 @@ fn replica_fits(wanted: plan::Role, lag_ms: Option<u64>) -> Eligibility {
             ..
         } => match lag_ms {
             Some(lag_ms) if lag_ms <= max_ms => Eligibility::Serves,
-            // Without the figure, which changes with every look: a reason is told when it changes.
+            // The lag itself is left out, since it changes with every report, and changed reasons
+            // are reported.
             Some(_) => Eligibility::Unused(format!("lag exceeds {max_ms} ms")),
             None => Eligibility::Unused("lag unknown".to_owned()),
         },

@@ -1,4 +1,4 @@
-//! Where a statement would go now: what is known of the servers and of the catalog decides.
+//! Explains the routing of a statement, based on the current roles and the known catalog.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl ControlPlane {
     }
 }
 
-/// One reading is of all schemas.
+/// Explains a statement of MySQL. One reading covers the routines of all schemas.
 fn explain_mysql(
     service: &ManagedService,
     question: &Question,
@@ -60,7 +60,7 @@ fn explain_mysql(
     explain(question, cast, &known)
 }
 
-/// The catalog of the database that is meant, or why there is none.
+/// Returns the name and the catalog of the selected database, or the reason why there is none.
 fn seen(databases: &Databases, wanted: Option<&str>) -> Result<(String, Arc<Catalog>), String> {
     let all = databases.all();
     let name = match (wanted, all.as_slice()) {
@@ -71,7 +71,7 @@ fn seen(databases: &Databases, wanted: Option<&str>) -> Result<(String, Arc<Cata
             return Err("several databases are in use, choose one with --database".to_owned());
         }
     };
-    // From now on it is read, as if a client were there.
+    // From now on the catalog is read, as if a client used the database.
     let catalog = databases
         .want(&name)
         .and_then(|database| database.catalog());

@@ -1,4 +1,4 @@
-//! The last minute, a point a second: rates from counters that only grow.
+//! Records the last minute, one point per second, with rates computed from counters.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use evenkeel_proxy::{Server, Service};
 use super::ControlPlane;
 use crate::status::{HistoryPoint, Rates};
 
-/// A minute of points.
+/// Number of points in a minute.
 const POINTS_MAX: usize = 60;
 
 /// Counters at one moment.
@@ -40,7 +40,7 @@ impl Totals {
     }
 }
 
-/// The last minute of a service or a server.
+/// Points of a service or a server of the last minute.
 #[derive(Debug, Default)]
 pub(super) struct History {
     points: VecDeque<HistoryPoint>,
@@ -49,7 +49,8 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Goes on with another process's last minute; `now` is not of this second.
+    /// Continues the history of another process. `now` holds the totals so far, so that the next
+    /// rates do not include them.
     pub(super) fn resume(&mut self, points: Vec<HistoryPoint>, now: Totals) {
         self.points = points.into();
         self.last = now;

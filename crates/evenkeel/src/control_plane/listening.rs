@@ -1,4 +1,4 @@
-//! A `listen` of a service: one or two sockets, kept over reloads.
+//! Manages the sockets of one `listen` of a service. There are one or two, kept over reloads.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::config::Listen;
 use crate::upgrade::predecessor::InheritedSockets;
 use crate::upgrade::state::Purpose;
 
-/// The sockets of one `listen`, accepting for a service.
+/// Sockets of one `listen` that accept clients for a service.
 pub(super) struct Listening {
     pub(super) listen: Listen,
     sockets: Vec<(Listener, u64)>,
@@ -38,7 +38,7 @@ impl Listening {
         })
     }
 
-    /// The addresses it has; port 0 has become a real one.
+    /// Returns the actual addresses: port 0 is replaced by the assigned port.
     pub(super) fn addresses(&self) -> impl Iterator<Item = String> {
         self.sockets
             .iter()
@@ -49,14 +49,15 @@ impl Listening {
         self.sockets.iter().map(|(listener, _)| listener)
     }
 
-    /// Accepts nobody; clients wait in the kernel until [`Self::resume`], here or elsewhere.
+    /// Stops accepting. Clients wait in the kernel until [`Self::resume`], or until another process
+    /// accepts.
     pub(super) fn pause(&self, engine: &Engine) {
         for (_, id) in &self.sockets {
             engine.unlisten(*id);
         }
     }
 
-    /// Whether an accept is still under way.
+    /// Returns whether an accept is still in progress.
     pub(super) fn is_accepting(&self, engine: &Engine) -> bool {
         self.sockets.iter().any(|(_, id)| engine.is_accepting(*id))
     }
@@ -68,7 +69,7 @@ impl Listening {
         Ok(())
     }
 
-    /// Of clients that come from now on.
+    /// Applies keepalive settings to clients accepted from now on.
     pub(super) fn keep_alive(&self, keepalive: &Keepalive) {
         for listener in self.listeners() {
             if let Err(error) = listener.keep_alive(keepalive) {
@@ -77,22 +78,24 @@ impl Listening {
         }
     }
 
-    /// The sockets that were taken over from another process end with this one from now on.
+    /// Marks sockets that were inherited from another process as owned by this one, so that they
+    /// are closed with it.
     pub(super) fn make_own(&mut self) {
         for (listener, _) in &mut self.sockets {
             listener.make_own();
         }
     }
 
-    /// Another process has the sockets, and may serve with them even if this one ends badly.
+    /// Marks the sockets as shared with another process, which may serve with them even if this one
+    /// fails.
     pub(super) fn lend(&mut self) {
         for (listener, _) in &mut self.sockets {
             listener.lend();
         }
     }
 
-    /// Accepts nobody any more; another process goes on with the sockets that it has taken.
-    /// Those are left, until [`Self::resume`].
+    /// Stops accepting. Keeps the sockets taken by another process, until [`Self::resume`]; the
+    /// others are closed. `None`: no socket was taken.
     pub(super) fn leave(
         mut self,
         engine: &Engine,
@@ -115,7 +118,8 @@ impl Listening {
         }
     }
 
-    /// Free for another service; accepts for the former one until then, so that no client is lost.
+    /// Frees the sockets for another service. Until then they accept for this one, so that no
+    /// client is lost.
     pub(super) fn release(self) -> Bound {
         let sockets = self.sockets.into_iter();
         Bound {
@@ -125,15 +129,15 @@ impl Listening {
     }
 }
 
-/// Sockets that wait for their service: new ones, or those another service had.
+/// Sockets that are not assigned to a service yet: new ones, or those of another service.
 pub(super) struct Bound {
     pub(super) listen: Listen,
-    /// With the engine's id where clients are still accepted.
+    /// Listeners, with the engine's id if they still accept clients.
     sockets: Vec<(Listener, Option<u64>)>,
 }
 
 impl Bound {
-    /// Binds what the process before this one does not pass on.
+    /// Binds the sockets of a `listen`, except those inherited from the predecessor process.
     pub(super) fn bind(
         listen: &Listen,
         keepalive: &Keepalive,
@@ -147,7 +151,7 @@ impl Bound {
             };
             match opened {
                 Ok(listener) => sockets.push((listener, None)),
-                // A machine without IPv6 is no reason to refuse `*:port`.
+                // `*:port` must work on a machine without IPv6.
                 Err(ListenError::NotOurs(_) | ListenError::Other(..)) if optional => {}
                 Err(error) => return Err(error),
             }
@@ -158,7 +162,7 @@ impl Bound {
         })
     }
 
-    /// Nobody wants it any more.
+    /// Closes sockets that no service uses.
     pub(super) fn close(self, engine: &Engine) {
         for (_, id) in &self.sockets {
             id.iter().for_each(|id| engine.unlisten(*id));

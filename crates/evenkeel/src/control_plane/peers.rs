@@ -1,5 +1,5 @@
-//! Where the other Evenkeels are that `[peers]` names: requests to cancel that reach this one, and
-//! are for clients of theirs, go there.
+//! Resolves the addresses of the other Evenkeel instances in `[peers]`. Cancel requests for their
+//! clients that reach this instance are forwarded to them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use super::probing::resolve;
 use crate::config::Address;
 
-/// A name is resolved again this often.
+/// Interval between two resolutions of a name.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// As the file has them.
+/// Peers of the configuration.
 #[derive(Default)]
 pub(super) struct Peers {
     known: BTreeMap<u16, (Address, Arc<Server>)>,
@@ -24,7 +24,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Takes the addresses of a new file over.
+    /// Applies the addresses of a new configuration.
     pub(super) fn adopt(&mut self, addresses: &BTreeMap<u16, Address>, engine: &Engine) {
         let same = |(number, address): (&u16, &Address)| {
             let known = self.known.get(number);
@@ -59,7 +59,7 @@ impl Peers {
             loop {
                 match resolve(&host, port).await {
                     Ok(endpoints) => server.set_endpoints(endpoints),
-                    // The former answer stays in use.
+                    // The previous addresses stay in use.
                     Err(error) => tracing::debug!("peer {}: {error}", server.name),
                 }
                 tokio::time::sleep(RESOLVE_INTERVAL).await;
@@ -67,7 +67,7 @@ impl Peers {
         }));
     }
 
-    /// By number, for the data plane.
+    /// Returns the peers by number, for the data plane.
     pub(super) fn servers(&self) -> HashMap<u16, Arc<Server>> {
         let known = self.known.iter();
         known

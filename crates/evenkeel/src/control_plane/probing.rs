@@ -1,4 +1,4 @@
-//! Starts probes and name look-ups when they are due, and takes their answers.
+//! Starts probes and name resolutions when they are due, and processes their results.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use crate::config::Address;
 use crate::config::plan::OnServerDown;
 use crate::status::{EventKind, Severity};
 
-/// An answer that came from outside.
+/// Result of a task outside of the control plane.
 #[derive(Debug)]
 pub(super) enum MonitorEvent {
-    /// What a probe saw, and whether the server answered clients while it waited.
+    /// Result of a probe, and whether the server responded to clients while the probe waited.
     Probed(Address, Observation, bool),
     Resolved(Address, Result<Vec<Endpoint>, String>),
     Said(Address, Result<cluster::RoleReport, WatchError>),
-    /// It does not answer over a new connection.
+    /// Server that does not respond over a new connection.
     FellSilent(Address),
-    /// What is under way at a former primary has had its time.
+    /// Switchover whose time limit for active work has passed.
     Overstays(Switchover),
-    /// It has ended.
+    /// Switchover whose active work has ended.
     Left(Switchover),
-    /// Sessions have seen something that does not fit the roles of these servers.
+    /// Servers whose roles contradict what sessions have observed.
     Doubted(BTreeSet<u64>),
 }
 
@@ -58,7 +58,7 @@ impl ControlPlane {
             let (address, reports) = (address.clone(), reports.clone());
             tokio::spawn(async move {
                 let answer = resolve(&host, port).await;
-                // The world is gone only when the process ends.
+                // The receiver is dropped only when the process ends.
                 let _ = reports.send(MonitorEvent::Resolved(address, answer)).await;
             });
         }
@@ -87,7 +87,7 @@ impl ControlPlane {
     pub(super) fn take_report(&mut self, report: MonitorEvent) {
         match report {
             MonitorEvent::Probed(address, seen, is_busy) => {
-                // A server that left the configuration meanwhile is nobody's concern.
+                // A server that was removed meanwhile is ignored.
                 let Some(state) = self.servers.get_mut(&address) else {
                     return;
                 };
@@ -105,14 +105,15 @@ impl ControlPlane {
         }
     }
 
-    /// Draws the consequences of a change of standing: log, new views, cuts.
+    /// Applies a change of the health state: publishes services, terminates sessions, reports the
+    /// change.
     pub(super) fn follow(&mut self, address: &Address, change: Option<Change>) {
         let Some(change) = change else { return };
         if let Some(state) = self.servers.get_mut(address) {
             state.note_return(Some(&change));
         }
         if change.to != HealthState::Down {
-            // If it is the primary its time begins before anybody is sent there.
+            // If the server is the primary, its epoch must begin before clients are sent to it.
             self.brief();
         }
         self.publish_all_with(address);
@@ -140,7 +141,7 @@ impl ControlPlane {
         self.tell(news.cut(cuts, queued));
     }
 
-    /// What people call it: its name in the first service that lists it.
+    /// Returns a server's name in the first service that lists it.
     pub(super) fn name_of(&self, address: &Address) -> &str {
         let mut listed = self
             .services
@@ -150,7 +151,8 @@ impl ControlPlane {
         found.map_or("a server", |server| &server.name)
     }
 
-    /// A client that had picked a server just before its verdict settles on it just after.
+    /// Terminates sessions on servers that are down. A client that chose a server just before it
+    /// went down may connect just after.
     pub(super) fn cut_sessions_on_dead_servers(&self) {
         for (address, state) in &self.servers {
             if state.health.state() == HealthState::Down && state.server.load.active() > 0 {
@@ -183,7 +185,7 @@ pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, Stri
     if endpoints.is_empty() {
         return Err(format!("host name {host} has no address"));
     }
-    // Round-robin DNS shuffles its answers: the same set must not look like a change.
+    // Round-robin DNS shuffles its responses: the same set must not look like a change.
     endpoints.sort_by_key(ToString::to_string);
     endpoints.dedup();
     Ok(endpoints)

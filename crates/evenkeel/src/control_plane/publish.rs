@@ -1,4 +1,4 @@
-//! Makes the views that the data plane serves by, whenever something about a service has changed.
+//! Builds and publishes the snapshots that the data plane uses, whenever a service changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl ControlPlane {
         }
     }
 
-    /// Publishes the services whose slow start has come to its next step.
+    /// Publishes the services whose slow start has reached its next step.
     pub(super) fn climb_ramps(&mut self, now_ms: u64) {
         for index in 0..self.services.len() {
             if self.services[index]
@@ -42,7 +42,7 @@ impl ControlPlane {
         }
     }
 
-    /// Replaces what the data plane sees of one service.
+    /// Publishes a new snapshot of one service to the data plane.
     pub(super) fn publish(&mut self, index: usize) {
         let now_ms = now_ms();
         let fits = self.eligibilities(&self.services[index]);
@@ -52,7 +52,7 @@ impl ControlPlane {
         service.fits = fits;
         service.next_ramp_ms = next_ramp_ms;
         self.engine.publish(&service.service, view);
-        // The primary may be one that was drained, or is no more.
+        // The primary may have been drained or removed.
         tell_turn(&self.services[index].service);
         let state = self.state_of(index);
         if self.services[index].state != state {
@@ -81,7 +81,8 @@ impl ControlPlane {
         self.record_after(news);
     }
 
-    /// A replica that leaves a service for its lag, or comes back, keeps its role: told here.
+    /// Reports replicas that a service stops or resumes using because of their lag. Their role
+    /// stays the same, so no role change reports that.
     fn tell_fits(&mut self, index: usize, fits: &[Eligibility]) {
         let offer = &self.services[index];
         let listed = offer.plan.servers.iter().zip(offer.fits.iter().zip(fits));
@@ -119,7 +120,7 @@ impl ControlPlane {
         }
     }
 
-    /// The last sessions of a service that left find nobody any more who takes their writes.
+    /// Publishes a removed service without a primary: its last sessions can no longer write.
     pub(super) fn publish_without_primary(&self, departed: &ManagedService) {
         let (mut view, _) = self.view(departed, &self.eligibilities(departed), now_ms());
         if let Some(database) = &mut view.database {
@@ -135,7 +136,7 @@ impl ControlPlane {
         self.engine.publish(&service.service, view);
     }
 
-    /// The view of a service, and when its next ramp step is due.
+    /// Builds the snapshot of a service. Also returns when its next slow-start step is due.
     fn view(
         &self,
         service: &ManagedService,
@@ -180,7 +181,8 @@ impl ControlPlane {
         )
     }
 
-    /// How a service fares: up while all its servers take clients, down when none does.
+    /// Returns the state of a service: up while all eligible servers take clients, down when none
+    /// does.
     fn state_of(&self, index: usize) -> State {
         let service = &self.services[index];
         let listed = service
@@ -199,7 +201,7 @@ impl ControlPlane {
             reserve |= serves && !should;
         }
         match taking {
-            // The primary stands in for the replicas: it serves, but all is not well.
+            // The primary replaces the replicas: the service works, but is degraded.
             0 if reserve => State::Degraded,
             0 => State::Down,
             _ if taking < all => State::Degraded,
@@ -208,19 +210,20 @@ impl ControlPlane {
     }
 }
 
-/// How long a server has been back; one that was never away needs no slow start.
+/// Returns the time since the server recovered. A server that was never down needs no slow start.
 fn up_for_ms(state: &ManagedServer, now_ms: u64) -> u64 {
     state
         .back_since_ms
         .map_or(u64::MAX, |since_ms| now_ms.saturating_sub(since_ms))
 }
 
-/// The same for the same address in every process, so that `source` agrees between balancers.
+/// Returns an id that is equal for one address in every process, so that `source` agrees between
+/// load balancers.
 fn identity(address: &Address) -> u64 {
     key_of(address.to_string().as_bytes())
 }
 
-/// A plan's settings as the data plane wants them.
+/// Converts a plan to the data plane's settings.
 pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
     ServiceSettings {
         max_connections: plan.max_connections,

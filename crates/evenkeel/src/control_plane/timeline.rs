@@ -1,4 +1,4 @@
-//! The timeline: every change is told once, to the log and to those who ask later.
+//! Records every change once, in the log and for later requests.
 
 use std::collections::VecDeque;
 
@@ -9,21 +9,21 @@ use super::ControlPlane;
 use super::report::now_unix_ms;
 use crate::status::{EventKind, Severity, TimelineEvent};
 
-/// What is kept: some failovers of a large installation.
+/// Most events kept, enough for several failovers of a large installation.
 const EVENTS_MAX: usize = 512;
 
-/// The status itself carries the last ones.
+/// Number of latest events in the status.
 const EVENTS_IN_STATUS: usize = 32;
 
-/// Workers carry out a cut within this; then its count is final.
+/// Time within which workers terminate sessions. Their count is final afterwards.
 const CUT_LIMIT_MS: u64 = 100;
 
-/// The events so far; the oldest are forgotten.
+/// Events so far. The oldest are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     events: VecDeque<Kept>,
     last_id: u64,
-    /// What follows from the events of this turn, told behind them.
+    /// Consequences of the current events, recorded after them.
     later: Vec<NewEvent>,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Timeline {
 struct Kept {
     event: TimelineEvent,
     cuts: Vec<CutCount>,
-    /// When the log is to say how many sessions were cut; none when it has, or need not.
+    /// Time to log the number of terminated sessions. `None` once logged, or if no session could be
+    /// terminated.
     tell_cuts_at_ms: Option<u64>,
 }
 
@@ -45,7 +46,7 @@ impl Kept {
     }
 }
 
-/// A new event, as those who tell it write it.
+/// A new event without id and time.
 #[derive(Debug)]
 pub(super) struct NewEvent {
     event: TimelineEvent,
@@ -79,7 +80,7 @@ impl NewEvent {
         self
     }
 
-    /// Its consequence: sessions cut, and clients left waiting.
+    /// Sets the event's consequences: terminated sessions, and waiting clients.
     pub(super) fn cut(mut self, cuts: Vec<CutCount>, queued: u64) -> Self {
         self.cuts = cuts;
         self.event.queued = queued;
@@ -105,7 +106,8 @@ impl Timeline {
         });
     }
 
-    /// The story that another process began goes on with what this one has told.
+    /// Continues the timeline of another process: its events come before those of this one, which
+    /// are renumbered.
     pub(super) fn resume(&mut self, earlier: Vec<TimelineEvent>) {
         self.last_id = earlier.last().map_or(0, |event| event.id);
         let own = std::mem::take(&mut self.events);
@@ -125,7 +127,7 @@ impl Timeline {
         }
     }
 
-    /// The events after this one, oldest first.
+    /// Returns the events after this id, oldest first.
     pub(super) fn after(&self, id: u64) -> Vec<TimelineEvent> {
         let later = self.events.iter().filter(|kept| kept.event.id > id);
         later.map(Kept::event).collect()
@@ -161,12 +163,12 @@ impl ControlPlane {
         self.timeline.record(news);
     }
 
-    /// Tells something that follows from what is being told now: the cause comes first.
+    /// Records a consequence of the current events after them, so that the cause comes first.
     pub(super) fn record_after(&mut self, news: NewEvent) {
         self.timeline.later.push(news);
     }
 
-    /// What is due of the telling: consequences, and counts that are final now.
+    /// Records pending consequences, and logs counts that are final now.
     pub(super) fn tell_what_is_due(&mut self, now_ms: u64) {
         for news in std::mem::take(&mut self.timeline.later) {
             self.timeline.record(news);

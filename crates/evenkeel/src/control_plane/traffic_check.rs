@@ -1,11 +1,12 @@
-//! Whether clients get answers from a server that does not answer us: then it is busy, not dead.
+//! Checks whether clients receive responses from a server that does not respond to the monitor:
+//! such a server is busy, not down.
 
 use std::time::Duration;
 
 use evenkeel_proxy::Server;
 
-/// Asks, and says whether the server answered clients in the last half of `limit`, while we
-/// still waited for it.
+/// Awaits `asking`. Also returns whether clients received bytes from the server after half of
+/// `limit`, while `asking` was pending.
 pub(super) async fn with_traffic_check<T>(
     server: &Server,
     limit: Duration,
@@ -21,7 +22,8 @@ pub(super) async fn with_traffic_check<T>(
     (answer, server.counters.bytes.to_clients() > before)
 }
 
-/// Ends when no client has got anything from the server for the last half of `limit`.
+/// Returns once clients have received nothing from the server for half of `limit`, not before
+/// `limit` has passed.
 pub(super) async fn gives_nothing(server: &Server, limit: Duration) {
     tokio::time::sleep(limit / 2).await;
     loop {

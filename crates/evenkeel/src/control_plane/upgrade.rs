@@ -1,5 +1,5 @@
-//! An upgrade as the world lives through it: hands over to a new process, or takes over from an
-//! old one whose sessions count against our limits until they have ended.
+//! Controls upgrades: hands over to a new process, or takes over from an old one. The old one's
+//! sessions count against the limits until they have ended.
 
 mod clusters;
 mod counters;
@@ -28,19 +28,19 @@ use crate::upgrade::state::{DrainReport, Purpose};
 use crate::upgrade::successor::{Successor, SuccessorCommand, SuccessorEvent};
 use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
 
-/// How often it is looked whether the last accept is over, before the new process may begin.
+/// Interval between checks whether the last accept has ended, before the new process may begin.
 const LOOK_INTERVAL_MS: u64 = 1;
 
-/// How often the new process hears of our sessions, and we look whether we may end.
+/// Interval between reports to the new process, and between checks whether this process may exit.
 const REPORT_INTERVAL_MS: u64 = 50;
 
-/// What is counted is told less often than what is taken of the limits.
+/// Interval between reports that include counters. Permits are reported more often.
 const COUNTS_INTERVAL_MS: u64 = 1_000;
 
-/// In a container this is the process whose end is the end of all others.
+/// Process id of a container's first process, whose exit ends all others.
 const FIRST_PROCESS: u32 = 1;
 
-/// What upgrades add to a world.
+/// State of upgrades in the control plane.
 pub(super) struct Upgrades {
     pub(super) from_successor: (
         mpsc::UnboundedSender<SuccessorEvent>,
@@ -55,8 +55,8 @@ pub(super) struct Upgrades {
     under_way: Option<PendingUpgrade>,
     heir: Option<ActiveSuccessor>,
     predecessor: Option<Predecessor>,
-    /// Places of each server, by id, that are enough for those who only borrow connections: half of
-    /// what we had.
+    /// Permits of each server, by id, that suffice for sessions of pooled services: half of this
+    /// process's share.
     shares: BTreeMap<u64, u32>,
 }
 
@@ -75,32 +75,34 @@ impl Default for Upgrades {
     }
 }
 
-/// A take-over that may still fail.
+/// A takeover that may still fail.
 struct PendingUpgrade {
     successor: Successor,
     answer: oneshot::Sender<Reply>,
-    /// The new process waits for the state.
+    /// True if the new process waits for the state.
     is_wanted: bool,
-    /// Services near their limit: they accept nobody until the new process does, or has failed.
+    /// Services near their limit. They accept no clients until the new process does, or has failed.
     paused: Vec<String>,
-    /// Servers of which we keep half of what was free, by id; of the others nothing.
+    /// Ids of servers of which this process keeps half of the free permits. Of the others it keeps
+    /// none.
     halved: BTreeSet<u64>,
-    /// We are told to stop: this comes to its end first.
+    /// True if this process received a stop signal. The upgrade ends first.
     is_given_up: bool,
 }
 
-/// The process that serves instead of us.
+/// The process that serves instead of this one.
 struct ActiveSuccessor {
     successor: Successor,
     told: DrainReport,
     next_report_ms: u64,
     next_counts_ms: u64,
-    /// A manager that stops the service tells all its processes; we are stopping anyway.
+    /// True if a stop signal has arrived since the takeover. A service manager sends it to all
+    /// processes of the service, and this one is stopping anyway.
     told_to_stop: bool,
 }
 
 impl ControlPlane {
-    /// Starts an upgrade, or refuses it; the answer comes when that is decided.
+    /// Starts an upgrade, or rejects it. The reply is sent when the outcome is known.
     pub(super) fn upgrade(&mut self, wanted: Wanted) {
         if let Some(why) = self.no_upgrade_because() {
             wanted.fail(why);
@@ -134,8 +136,8 @@ impl ControlPlane {
         }
     }
 
-    /// What one session must see of all others' writes (`consistency = "global"`) may have been
-    /// written through another process.
+    /// Sets whether another process writes too. With `consistency = "global"`, sessions must see
+    /// those writes.
     fn share_writes(&self) {
         let upgrades = &self.upgrades;
         let is_successor = upgrades.under_way.is_some() || upgrades.heir.is_some();
@@ -152,7 +154,7 @@ impl ControlPlane {
 
     fn no_upgrade_because(&self) -> Option<String> {
         if let Some(name) = self.paused_service() {
-            // Its clients would wait for a process that nobody can tell to go on.
+            // Clients would wait in the old process, which no command reaches after the upgrade.
             return Some(format!(
                 "cannot upgrade while {name} is paused: run `evenkeel resume {name}` first"
             ));
@@ -200,7 +202,7 @@ impl ControlPlane {
         self.share_writes();
     }
 
-    /// Nobody serves: this process does again, unless that is how it was meant.
+    /// Serves again after the new process has exited, unless a stop was intended.
     fn take_back(&mut self, was_stopped: bool) {
         let is_meant = was_stopped || self.is_over();
         let heir = &mut self.upgrades.heir;
@@ -228,8 +230,8 @@ impl ControlPlane {
         self.tell(news.cause("the new process exited"));
     }
 
-    /// Ends an upgrade that is under way, because this process is told to stop; whether there is
-    /// one. Its outcome comes within milliseconds, and the stop with it.
+    /// Aborts an upgrade in progress, because this process received a stop signal. Returns whether
+    /// there is one. Its outcome, and with it the stop, follows within milliseconds.
     pub(super) fn give_upgrade_up(&mut self) -> bool {
         let Some(under_way) = &mut self.upgrades.under_way else {
             return false;
@@ -242,7 +244,7 @@ impl ControlPlane {
         true
     }
 
-    /// The new process serves already: it was meant as well.
+    /// Forwards the stop signal to the new process, which already serves.
     fn stop_heir(&mut self, pid: u32) {
         if let Some(heir) = &mut self.upgrades.heir {
             heir.told_to_stop = true;
@@ -273,7 +275,7 @@ impl ControlPlane {
         }
     }
 
-    /// The new process has failed: this one has all its limits again.
+    /// Continues to serve with all limits, because the new process has failed.
     fn go_on(&mut self, why: &str) {
         let Some(under_way) = self.upgrades.under_way.take() else {
             return;
@@ -289,7 +291,7 @@ impl ControlPlane {
         let _ = under_way.answer.send(reply);
     }
 
-    /// The new process serves: what is left here are sessions that finish.
+    /// Begins to drain, because the new process serves.
     fn retire(&mut self, new_pid: u32, taken: &[Purpose]) {
         let Some(under_way) = self.upgrades.under_way.take() else {
             return;
@@ -342,7 +344,8 @@ impl ControlPlane {
         self.upgrades.under_way.is_some()
     }
 
-    /// Whether an order to stop says nothing new: the first one after another process took over.
+    /// Returns whether a stop signal can be ignored: it is the first one since another process took
+    /// over.
     pub(super) fn is_stopping_already(&mut self) -> bool {
         let heir = self.upgrades.heir.as_mut();
         heir.is_some_and(|heir| !std::mem::replace(&mut heir.told_to_stop, true))

@@ -1,4 +1,4 @@
-//! What the service manager shows of us, once a second.
+//! Sends the status text to the service manager, once a second.
 
 use super::ControlPlane;
 use crate::notify;

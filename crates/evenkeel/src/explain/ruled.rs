@@ -1,4 +1,4 @@
-//! What the rules of a service say of a statement, and of one rule that is tried on it.
+//! Applies the rules of a service to a statement, and tests a single rule on it.
 
 use evenkeel_policy::rules::{Destination, RuleOutcome};
 use evenkeel_proxy::rules::{RuleBook, Said};
@@ -10,18 +10,18 @@ use crate::config::plan::Protocol;
 use crate::rules::rules;
 use crate::status::{Explanation, Question, RuleFit};
 
-/// Somebody of whom no rule speaks: no name is empty.
+/// User that matches no rule, since no name is empty.
 const NOBODY: &str = "";
 
 const OF_ANYBODY: &str = "a user and a database that no rule mentions: set them with --user and \
                           --database";
 
-/// What the rules say.
+/// Result of the rules.
 pub(super) struct Ruled {
     book: RuleBook,
     verdict: RuleOutcome,
     dialect: Dialect,
-    /// A rule asks for what the question leaves open.
+    /// True if a rule depends on a user or database that the question leaves open.
     assumes: bool,
 }
 
@@ -62,7 +62,7 @@ impl Ruled {
         self.book.destination(&self.verdict)
     }
 
-    /// The servers that are left to choose from.
+    /// Returns the context with only the replicas that the rules allow.
     pub(super) fn cast<'c>(&self, cast: &ExplainContext<'c>) -> ExplainContext<'c> {
         let is_among = |index: &usize| self.destination().is_none_or(|to| to.group.has(*index));
         let replicas = cast.replicas.iter().copied();
@@ -74,7 +74,7 @@ impl Ruled {
         }
     }
 
-    /// Adds what the rules say to what is explained.
+    /// Adds the results of the rules to an explanation.
     pub(super) fn tell(&self, question: &Question, explanation: &mut Explanation) {
         let text = question.sql.as_bytes();
         explanation.digest = digest(text, self.dialect).to_string();
@@ -96,7 +96,7 @@ impl Ruled {
         }
     }
 
-    /// What came of one rule.
+    /// Describes the result of a single rule.
     fn tried(&self, rule: &str, question: &Question) -> String {
         let mut fitting = self.book.fitting(&self.verdict);
         if fitting.any(|(name, _)| name == rule) {

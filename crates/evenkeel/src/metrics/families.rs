@@ -1,4 +1,4 @@
-//! The list of metrics: name, meaning, unit, kind, and where in the status the value is.
+//! Lists the metrics: name, help, unit, kind, and the value's source in the status.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::status::{RoleName, ServerState, ServerStatus, ServiceState, ServiceSt
 /// A value and the kind of its family.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
-    /// Only rises.
+    /// Counter.
     Count(u64),
-    /// Only rises, in fractions.
+    /// Counter with fractions.
     Sum(f64),
-    /// As it is now.
+    /// Gauge.
     Now(f64),
 }
 use Value::{Count, Now};
 
-/// Receives each sample: labels beyond those of the object, and the value.
+/// Receives each sample: labels in addition to those of the object, and the value.
 pub(super) type Emit<'a> = &'a mut dyn FnMut(&[(&str, &str)], Value) -> fmt::Result;
 
 type Samples<T> = fn(&T, Emit) -> fmt::Result;
 
 /// A metric of an object `T`.
 pub(super) struct Family<T> {
-    /// Without the unit and without `_total`; the encoder appends both.
+    /// Name without the unit and `_total`, which the encoder appends.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) unit: Option<Unit>,
@@ -65,7 +65,7 @@ pub(super) const fn gauge<T>(
     }
 }
 
-/// Of the process.
+/// Metrics of the process.
 pub(super) static PROCESS: &[Family<Status>] = &[
     gauge(
         "evenkeel_cluster_has_primary",
@@ -114,7 +114,7 @@ pub(super) static PROCESS: &[Family<Status>] = &[
     ),
 ];
 
-/// Of each service; every sample also bears the label `service`.
+/// Metrics of each service. Every sample also has the label `service`.
 pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     gauge(
         "evenkeel_service_state",
@@ -204,7 +204,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
 ];
 
-/// Of each server; every sample also bears the labels `service` and `server`.
+/// Metrics of each server. Every sample also has the labels `service` and `server`.
 pub(super) static SERVER: &[Family<ServerStatus>] = &[
     gauge(
         "evenkeel_server_state",

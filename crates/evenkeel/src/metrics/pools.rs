@@ -1,4 +1,4 @@
-//! The metrics of services that pool server connections; absent for the others.
+//! Lists the metrics of services that pool server connections. They are absent for other services.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{BYTES, SECONDS};
 use crate::status::{DatabaseStatus, PoolStatus, ServiceStatus, UsageStatus};
 use Value::{Count, Now};
 
-/// Of each service; every sample also bears the label `service`.
+/// Metrics of each service. Every sample also has the label `service`.
 pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     gauge(
         "evenkeel_service_clients_current",

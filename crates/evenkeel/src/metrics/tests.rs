@@ -1,4 +1,4 @@
-//! Metrics parse, keep their names, and never vanish.
+//! Tests that metrics parse, keep their names, and never vanish.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::admin::sample;
 use crate::metrics::render;
 use crate::status::{ServerStatus, Status, WorkStatus};
 
-/// What a scraper understands of a page.
+/// A metrics page as a scraper reads it.
 #[derive(Default)]
 struct Page {
     types: BTreeMap<String, String>,
@@ -75,7 +75,7 @@ impl Page {
     }
 }
 
-/// Series and value: the last space that is outside of quotes parts them.
+/// Splits a line at the last space outside of quotes, into series and value.
 fn split_sample(line: &str) -> (&str, &str) {
     let (mut quoted, mut escaped, mut cut) = (false, false, 0);
     for (at, byte) in line.bytes().enumerate() {
@@ -91,7 +91,7 @@ fn split_sample(line: &str) -> (&str, &str) {
     (&line[..cut], &line[cut + 1..])
 }
 
-/// The family a sample belongs to, by the suffixes its type allows.
+/// Returns the family that a sample belongs to, by the suffixes that its type allows.
 fn family_of<'a>(page: &'a Page, series: &str) -> (&'a str, &'a str) {
     let name = series.split('{').next().unwrap();
     let suffixes = |kind: &str| match kind {

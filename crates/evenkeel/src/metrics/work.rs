@@ -1,4 +1,4 @@
-//! The metrics of what was run: for users, at servers, of statements.
+//! Lists the metrics of executed statements: by user, by server, and by digest.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::pools::{of, users};
 use crate::status::{ServerStatus, ServiceStatus, WorkStatus};
 use Value::{Count, Now, Sum};
 
-/// The same families for each object that bears such figures.
+/// Defines the families that are identical for each kind of object.
 macro_rules! families {
     ($object:literal, $whose:literal, $each:path) => {
         [

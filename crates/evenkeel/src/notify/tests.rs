@@ -1,8 +1,8 @@
-//! What a service manager hears, on sockets of the tests' own.
+//! Tests the messages to a service manager, on sockets of the tests' own.
 
 use super::*;
 
-/// A manager that the tests read, and the messages that it got.
+/// A service manager's socket that the tests read, and the sender to it.
 struct Ear {
     socket: UnixDatagram,
     manager: Manager,
@@ -22,7 +22,7 @@ impl Ear {
         Ear { socket, manager }
     }
 
-    /// What has been said since the last time; a datagram is there once it is sent.
+    /// Returns the messages since the last call. A datagram is available once it is sent.
     fn heard(&self) -> Vec<String> {
         let mut bytes = [0; 512];
         std::iter::from_fn(|| {

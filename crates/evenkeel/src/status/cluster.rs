@@ -1,60 +1,60 @@
-//! What is known of clusters: who is primary, who replicates and how far behind.
+//! Status of clusters: the primary, and the role and lag of each server.
 
 use serde::{Deserialize, Serialize};
 
-/// The servers that services with a role list together.
+/// Servers that services with a role list together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterStatus {
-    /// The services that it serves, by name.
+    /// Names of the services that the cluster serves.
     pub services: Vec<String>,
-    /// The name of the server that takes writes; none while nobody may.
+    /// Name of the server that takes writes. `None`: no server may.
     pub primary: Option<String>,
-    /// Since when the primary is what it is.
+    /// Time since when the primary is unchanged.
     pub since_unix_ms: u64,
-    /// The server that an operator has named (`evenkeel primary`), while that holds.
+    /// Server that an operator has set as the primary (`evenkeel primary`), while that holds.
     pub operator_override: Option<String>,
-    /// What an operator should know: why there is no primary, who was refused.
+    /// Problems for the operator, such as the reason for a missing primary, or rejected servers.
     pub problems: Vec<String>,
 }
 
-/// What a server is in its cluster.
+/// Role of a server in its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoleStatus {
-    /// The role.
+    /// Role of the server.
     pub role: RoleName,
-    /// Why it has none, or could not tell; empty when there is nothing to say.
+    /// Reason why the server has no role, or could not report it. Empty if there is none.
     pub reason: String,
-    /// How far a replica is behind; none is unknown.
+    /// Lag of a replica in milliseconds. `None`: unknown.
     pub lag_ms: Option<u64>,
-    /// The same in bytes of WAL, of PostgreSQL.
+    /// Lag in bytes of WAL (PostgreSQL). `None`: unknown.
     pub lag_bytes: Option<u64>,
-    /// When it came into this role.
+    /// Time when the server got this role.
     pub since_unix_ms: u64,
 }
 
-/// The role of a server.
+/// Role of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoleName {
-    /// Not asked yet, or down.
+    /// The server has not been queried yet, or is down.
     #[default]
     Unknown,
-    /// Takes writes.
+    /// The server takes writes.
     Primary,
-    /// Follows the primary.
+    /// The server replicates from the primary.
     Replica,
-    /// Alive, and to be used as neither.
+    /// The server is alive, but may be used neither for writes nor for reads.
     #[serde(rename = "unusable")]
     Unfit,
 }
 
 impl RoleName {
-    /// Every role, for those who list them.
+    /// All roles.
     pub const ALL: [Self; 4] = [Self::Unknown, Self::Primary, Self::Replica, Self::Unfit];
 
-    /// The word used in JSON, metrics and on the page.
+    /// Returns the word used in JSON, in metrics and on the page.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",

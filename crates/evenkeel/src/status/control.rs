@@ -1,4 +1,4 @@
-//! How the running process is asked and told: what the admin door hands to the world.
+//! Defines the requests and commands that the admin endpoints send to the control plane.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,96 +10,95 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Connections, DigestStatus, Explanation, Problem, Question, Status, TimelineEvent};
 
-/// Something to change in the running process.
+/// Command that changes the running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read the config file again; a wrong file changes nothing.
+    /// Reads the config file again. An invalid file changes nothing.
     Reload,
-    /// No new clients for a server; old ones may finish within the limit (the file's when none).
+    /// Stops sending new clients to a server. Existing sessions may finish within the limit.
     Drain {
         /// Name or address, optionally `service/server`.
         server: String,
-        /// How long old sessions may go on.
+        /// Time for existing sessions to finish. `None`: the limit of the config file.
         limit_ms: Option<u64>,
     },
-    /// Take new clients again.
+    /// Sends new clients to a server again.
     Undrain {
         /// Name or address, optionally `service/server`.
         server: String,
     },
-    /// Another weight until it is undone or the process ends.
+    /// Sets a server's weight until it is changed again or the process exits.
     Weight {
         /// Name or address, optionally `service/server`.
         server: String,
-        /// 0..=256.
+        /// Weight from 0 to 256.
         weight: u32,
     },
-    /// Name the server that takes a cluster's writes, where that cannot be told; none: take it
-    /// back.
+    /// Sets the primary of a cluster in which it cannot be determined, or clears that setting.
     Primary {
         /// Name or address, optionally `service/server`.
         server: String,
-        /// Take the name back instead.
+        /// True if the setting is to be cleared.
         clear: bool,
     },
-    /// Clients of a service wait, and its server connections close.
+    /// Makes new transactions of a service's clients wait, and closes its server connections.
     Pause {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// One database; none: all.
+        /// Database to pause. `None`: all.
         database: Option<String>,
     },
-    /// They wait no more.
+    /// Ends a pause.
     Resume {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// One database; none: every pause.
+        /// Database to resume. `None`: every pause of the service.
         database: Option<String>,
     },
-    /// Server connections are opened anew when nobody uses them.
+    /// Closes server connections once they are free. New ones are opened when needed.
     Reconnect {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// One database; none: all.
+        /// Database. `None`: all.
         database: Option<String>,
     },
-    /// Cancel what clients do, and end them.
+    /// Cancels the statements of clients, and terminates the clients.
     Kill {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// Which of its clients.
+        /// Clients to terminate.
         which: KillWhich,
     },
 }
 
-/// Which clients of a service are meant.
+/// Selection of a service's clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KillWhich {
-    /// The one with this id.
+    /// Client with this id.
     Client(u64),
-    /// The one that has the connection to this process of a server.
+    /// Client that uses the connection to this process of a server.
     ServerPid(u32),
-    /// All of a database; none: of all.
+    /// Clients of a database. `None`: of all.
     Database(Option<String>),
 }
 
-/// The answer to a [`Command`], and the JSON body of every answer to a POST.
+/// Reply to a [`Command`], and JSON body of the response to every POST.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {
-    /// Whether it was done.
+    /// True if the command was executed.
     pub ok: bool,
-    /// What was done, or why not and what to do.
+    /// Result, or the reason for the failure and what to do.
     pub message: String,
-    /// The faults of the config file, after a reload.
+    /// Problems of the config file, after a reload.
     pub problems: Vec<Problem>,
-    /// It was so before, by somebody else's command.
+    /// True if an earlier command had already had this effect.
     #[serde(skip)]
     pub unchanged: bool,
 }
 
 impl Reply {
-    /// An answer that something was not done.
+    /// Returns a reply for a command that failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -107,7 +106,7 @@ impl Reply {
         }
     }
 
-    /// An answer that something was done.
+    /// Returns a reply for a command that was executed.
     pub fn done(message: impl Into<String>) -> Self {
         Self {
             ok: true,
@@ -117,64 +116,65 @@ impl Reply {
     }
 }
 
-/// What the admin server asks of the control plane; the channel's receiver answers each.
+/// Request of the admin server to the control plane, which replies to each.
 #[derive(Debug)]
 pub enum Request {
-    /// The status now.
+    /// Requests the current status.
     Status(oneshot::Sender<Arc<Status>>),
-    /// The timeline from an event on.
+    /// Requests the events after a given one.
     Events {
-        /// Only events with a higher id.
+        /// Id after which events are returned.
         after: u64,
-        /// Takes them, oldest first.
+        /// Receives the events, oldest first.
         answer: oneshot::Sender<Vec<TimelineEvent>>,
     },
-    /// The clients and server connections of a service.
+    /// Requests the clients and server connections of a service.
     Connections {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// Takes them, or why there are none.
+        /// Receives the connections, or the reason why there are none.
         answer: oneshot::Sender<Result<Connections, String>>,
     },
-    /// The statements of a service.
+    /// Requests the statement digests of a service.
     Digests {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// Takes them, those that took most time first; or why there are none.
+        /// Receives the digests, by total time in descending order, or the reason why there are
+        /// none.
         answer: oneshot::Sender<Result<Vec<DigestStatus>, String>>,
     },
-    /// Where a statement would go, and why.
+    /// Requests the routing of a statement, with reasons.
     Explain {
-        /// The statement.
+        /// Statement and its circumstances.
         question: Question,
-        /// Takes the explanation, or why there is none.
+        /// Receives the explanation, or the reason why there is none.
         answer: oneshot::Sender<Result<Explanation, String>>,
     },
-    /// How many server connections of a service are open.
+    /// Requests the number of a service's open server connections.
     Open {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// One database; none: all.
+        /// Database. `None`: all.
         database: Option<String>,
-        /// Takes the number.
+        /// Receives the number.
         answer: oneshot::Sender<Result<u64, String>>,
     },
-    /// Have a new process take over.
+    /// Starts an upgrade to a new process.
     Upgrade {
-        /// Its program; none: this process's own, as its path says now.
+        /// Program of the new process. `None`: this process's own, as its path resolves now.
         binary: Option<PathBuf>,
-        /// From its start to its first client; none: the default.
+        /// Time limit from its start to its first client. `None`: the default.
         limit_ms: Option<u64>,
-        /// Whether the sessions of a process that still drains are terminated first.
+        /// True if the sessions of a draining process are terminated first.
         end_draining: bool,
-        /// Takes the outcome.
+        /// Receives the outcome.
         answer: oneshot::Sender<Reply>,
     },
-    /// Change something.
+    /// Executes a command.
     Command(Command, oneshot::Sender<Reply>),
 }
 
-/// The control plane no longer answers: the process is ending.
+/// Error of a request to a control plane that has ended, since the process is exiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -186,20 +186,21 @@ impl fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-/// Asks the control plane; cheap to clone.
+/// Sends requests to the control plane. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControlHandle {
     requests: mpsc::Sender<Request>,
 }
 
-/// How often it is looked whether a pause has come about.
+/// Interval between checks whether a pause is complete.
 const PAUSE_LOOK_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Questions that may wait at once. The admin port has 64 connections at most, so none waits long.
+/// Most requests that may wait concurrently. The admin port has at most 64 connections, so none
+/// waits long.
 const REQUESTS_WAITING_MAX: usize = 64;
 
 impl ControlHandle {
-    /// A handle, and the receiver whose owner answers.
+    /// Returns a handle, and the receiver of its requests.
     pub fn channel() -> (Self, mpsc::Receiver<Request>) {
         let (requests, receiver) = mpsc::channel(REQUESTS_WAITING_MAX);
         (Self { requests }, receiver)
@@ -215,19 +216,19 @@ impl ControlHandle {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// The status now.
+    /// Returns the current status.
     pub async fn status(&self) -> Result<Arc<Status>, Stopped> {
         self.ask(Request::Status).await
     }
 
-    /// The clients and server connections of a service, or why there are none.
+    /// Returns the clients and server connections of a service, or the reason why there are none.
     pub async fn connections(&self, service: &str) -> Result<Result<Connections, String>, Stopped> {
         let service = service.to_owned();
         self.ask(|answer| Request::Connections { service, answer })
             .await
     }
 
-    /// The statements of a service, those that took most time first; or why there are none.
+    /// Returns the digests of a service by total time in descending order, or the reason for none.
     pub async fn digests(
         &self,
         service: &str,
@@ -237,7 +238,7 @@ impl ControlHandle {
             .await
     }
 
-    /// Where a statement would go, or why that cannot be said.
+    /// Returns the routing of a statement, or the reason why it cannot be determined.
     pub async fn explain(
         &self,
         question: Question,
@@ -246,7 +247,7 @@ impl ControlHandle {
             .await
     }
 
-    /// Pauses each of these services as [`Self::pause`] does, or none of them.
+    /// Pauses each of these services like [`Self::pause`], or none of them.
     pub async fn pause_all(
         &self,
         services: &[String],
@@ -270,8 +271,8 @@ impl ControlHandle {
         Ok(Reply::done(said.join("; ")))
     }
 
-    /// Pauses, and waits until no server connection is open; if that takes longer than the limit,
-    /// the pause is taken back, unless somebody else has begun it.
+    /// Pauses, and waits until no server connection is open. If that exceeds the limit, the pause
+    /// is undone, unless it existed before.
     pub async fn pause(
         &self,
         service: &str,
@@ -333,7 +334,7 @@ impl ControlHandle {
         .await
     }
 
-    /// Has a new process take over; the answer comes when that is decided.
+    /// Starts an upgrade to a new process. Returns once the outcome is known.
     pub async fn upgrade(
         &self,
         binary: Option<PathBuf>,
@@ -349,12 +350,12 @@ impl ControlHandle {
         .await
     }
 
-    /// The events after this id, oldest first.
+    /// Returns the events after this id, oldest first.
     pub async fn events(&self, after: u64) -> Result<Vec<TimelineEvent>, Stopped> {
         self.ask(|answer| Request::Events { after, answer }).await
     }
 
-    /// Has something changed.
+    /// Executes a command.
     pub async fn command(&self, command: Command) -> Result<Reply, Stopped> {
         self.ask(|answer| Request::Command(command, answer)).await
     }
@@ -364,8 +365,8 @@ impl ControlHandle {
 mod tests {
     use super::*;
 
-    /// What was commanded while these were paused: clients never leave `busy`, and `paused` was
-    /// paused before.
+    /// Returns the reply to pausing these services, and the commands sent. Clients never leave
+    /// `busy`, and `paused` was paused before.
     async fn commands(services: &[&str]) -> (Reply, Vec<Command>) {
         let (control, mut requests) = ControlHandle::channel();
         let world = tokio::spawn(async move {

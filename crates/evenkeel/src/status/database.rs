@@ -1,64 +1,64 @@
-//! What a service that speaks a database's protocol says of its pools, its users and its clients.
+//! Status of a database service: its pools, users, statements and clients.
 
 use serde::{Deserialize, Serialize};
 
 use super::Histogram;
 
-/// The part of a service's status that only those have.
+/// Part of a service's status that only database services have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DatabaseStatus {
-    /// `transaction` or `session`.
+    /// Pool mode: `transaction` or `session`.
     pub pool_mode: String,
-    /// At most so many server connections in a pool.
+    /// Most server connections in one pool.
     pub pool_size: u64,
-    /// Idle connections that a pool in use keeps.
+    /// Number of idle connections that a pool in use keeps.
     pub pool_min_idle: u64,
-    /// One for each user in a database at a server.
+    /// Pools, one for each user, database and server.
     pub pools: Vec<PoolStatus>,
-    /// What each user did in each database since the start.
+    /// Usage of each user in each database since the start.
     pub users: Vec<UsageStatus>,
-    /// The statements that took most time, that first; all of them are asked for apart.
+    /// Digests with the highest total time, in descending order. All are available separately.
     pub digests: Vec<DigestStatus>,
-    /// Different statements that are counted apart, at most; 0: none are.
+    /// Most digests that are counted separately. 0: none.
     pub digests_max: u64,
-    /// What clients do now: one entry for each word, in the order of their lives.
+    /// Number of clients in each state, in the order of a session's states.
     pub clients: Vec<CountStatus>,
-    /// How many clients are bound to their server connection, by reason; reasons without any are
+    /// Number of clients pinned to their server connection, by reason. Reasons without clients are
     /// left out.
     pub pins: Vec<CountStatus>,
-    /// Statements that have pinned clients to a server connection since the start, the most
-    /// frequent first; at most ten.
+    /// Statements that have pinned clients to a server connection since the start, by frequency. At
+    /// most ten.
     pub pin_causes: Vec<PinCauseStatus>,
-    /// What the servers do not let Evenkeel's account know, and what to do about it.
+    /// Information that Evenkeel's account may not read on the servers, and how to fix that.
     pub problems: Vec<String>,
-    /// The rules for statements, in order.
+    /// Statement rules, in order.
     pub rules: Vec<RuleStatus>,
-    /// Every database is paused.
+    /// True if every database is paused.
     pub all_paused: bool,
-    /// Databases that are paused.
+    /// Paused databases.
     pub paused: Vec<String>,
-    /// Clients that wait for a primary.
+    /// Number of clients that wait for a primary.
     pub waiting_for_primary: u64,
-    /// Queries and batches answered.
+    /// Queries and batches completed.
     pub queries_total: u64,
-    /// Transactions ended.
+    /// Transactions completed.
     pub transactions_total: u64,
-    /// Queries and batches that replicas have answered.
+    /// Queries and batches completed on replicas.
     pub on_replicas_total: u64,
-    /// Queries and batches run again elsewhere after a server had failed or refused them.
+    /// Queries and batches retried on another server after a server had failed or refused them.
     pub retried_total: u64,
-    /// Clients that waited for a server connection in vain.
+    /// Clients that timed out while waiting for a server connection.
     pub wait_timeouts_total: u64,
-    /// Transactions lost with their server.
+    /// Transactions lost because their server failed.
     pub lost_transactions_total: u64,
-    /// Logins that were refused.
+    /// Failed logins.
     pub failed_logins_total: u64,
-    /// Waits for a server connection, in microseconds.
+    /// Wait times for a server connection, in microseconds.
     pub wait_us: Histogram,
-    /// From a query's first byte to the end of its answer, in microseconds.
+    /// Times from a query's first byte to the end of its response, in microseconds.
     pub query_us: Histogram,
-    /// Transactions, in microseconds.
+    /// Durations of transactions, in microseconds.
     pub transaction_us: Histogram,
 }
 
@@ -66,40 +66,40 @@ pub struct DatabaseStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolStatus {
-    /// The user, as clients call it.
+    /// User, as clients log in.
     pub user: String,
-    /// The database.
+    /// Database.
     pub database: String,
-    /// The server's name.
+    /// Name of the server.
     pub server: String,
-    /// Connections, those that open and close among them.
+    /// Number of connections, including those being opened or closed.
     pub connections: u64,
-    /// Of these, idle.
+    /// Number of idle connections.
     pub idle: u64,
-    /// Of these, opening.
+    /// Number of connections being opened.
     pub opening: u64,
-    /// Clients that wait for one.
+    /// Number of clients that wait for a connection.
     pub waiting: u64,
-    /// How long the first of them has waited.
+    /// Wait time of the client that has waited longest.
     pub longest_wait_ms: u64,
 }
 
-/// What a user did in a database.
+/// Usage of a user in a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageStatus {
-    /// The user.
+    /// User.
     pub user: String,
-    /// The database.
+    /// Database.
     pub database: String,
-    /// What was run for it.
+    /// Executed statements.
     #[serde(flatten)]
     pub work: WorkStatus,
-    /// Transactions.
+    /// Transactions completed.
     pub transactions_total: u64,
-    /// Bytes from its clients.
+    /// Bytes received from clients.
     pub from_clients: u64,
-    /// Bytes to them.
+    /// Bytes sent to clients.
     pub to_clients: u64,
 }
 
@@ -107,19 +107,19 @@ pub struct UsageStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinCauseStatus {
-    /// The reason.
+    /// Reason for the pin.
     pub reason: String,
-    /// The setting, function, table or other object that pins; empty: the statement names it.
+    /// Setting, function, table or other object that pins. Empty: the statement shows it.
     pub object: String,
-    /// The statement without its literals; empty: the login, or a text that was not read.
+    /// Statement without its literals. Empty: the login, or a text that was not analyzed.
     pub statement: String,
-    /// How often it has pinned a client since the start; not given for one client.
+    /// Number of clients pinned since the start. `None` in the list of one client's causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned_total: Option<u64>,
 }
 
 impl PinCauseStatus {
-    /// The statement, or what stands for it.
+    /// Returns the statement, or a description of what stands for it.
     pub fn text(&self) -> &str {
         match self.statement.is_empty() {
             true => "the login or a text that was not read",
@@ -127,7 +127,7 @@ impl PinCauseStatus {
         }
     }
 
-    /// The reason, with the object in brackets.
+    /// Returns the reason, with the object in parentheses.
     pub fn described(&self) -> String {
         match self.object.is_empty() {
             true => self.reason.clone(),
@@ -136,40 +136,40 @@ impl PinCauseStatus {
     }
 }
 
-/// A rule for statements.
+/// A statement rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RuleStatus {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
-    /// One that is not active is counted, and does nothing.
+    /// True if the rule is applied. An inactive rule only counts.
     pub active: bool,
-    /// What it does, in words.
+    /// Description of the rule's action.
     pub action: String,
-    /// Statements that it fitted, of those that no active rule before it did.
+    /// Number of statements that the rule matched, of those that no earlier active rule matched.
     pub hits_total: u64,
 }
 
-/// What was run: for a user, at a server, of a statement.
+/// Executed statements of a user, on a server, or of a digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkStatus {
     /// Queries and batches.
     pub queries_total: u64,
-    /// Of these, failed.
+    /// Failed queries and batches.
     pub errors_total: u64,
-    /// Rows that servers sent.
+    /// Rows that servers returned.
     pub rows_sent_total: u64,
-    /// Rows that were changed.
+    /// Rows changed.
     pub rows_affected_total: u64,
-    /// Time in which a server worked for it, in microseconds.
+    /// Server time used, in microseconds.
     pub busy_us_total: u64,
-    /// Of a hundred, 95 took no longer, in microseconds; read off a histogram.
+    /// 95th percentile of the duration in microseconds, estimated from a histogram.
     pub p95_us: u64,
 }
 
 impl WorkStatus {
-    /// The mean time of a query, in microseconds.
+    /// Returns the mean duration of a query, in microseconds.
     pub fn mean_us(&self) -> u64 {
         self.busy_us_total
             .checked_div(self.queries_total)
@@ -177,33 +177,32 @@ impl WorkStatus {
     }
 }
 
-/// Statements that differ in their literals only
-/// (`GET /api/v1/services/{name}/digests`).
+/// Statements that differ only in their literals (`GET /api/v1/services/{name}/digests`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DigestStatus {
-    /// 16 hexadecimal digits; `other` is all for which there was no room.
+    /// Digest with 16 hexadecimal digits. `other` combines the statements beyond `digests_max`.
     pub digest: String,
-    /// The text without literals.
+    /// Text without literals.
     pub statement: String,
-    /// What was run.
+    /// Executed statements.
     #[serde(flatten)]
     pub work: WorkStatus,
-    /// How often on a replica.
+    /// Executions on replicas.
     pub on_replicas_total: u64,
-    /// When it was seen first.
+    /// Time of the first execution.
     pub first_seen_unix_ms: u64,
-    /// And last.
+    /// Time of the last execution.
     pub last_seen_unix_ms: u64,
 }
 
-/// How many there are of something.
+/// A count with its label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CountStatus {
-    /// Of what.
+    /// Label.
     pub what: String,
-    /// How many.
+    /// Count.
     pub count: u64,
 }
 
@@ -211,11 +210,11 @@ pub struct CountStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Connections {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// Its clients, the oldest first; those that are still logging in are not among them.
+    /// Clients, oldest first. Clients that are still logging in are not included.
     pub clients: Vec<ClientStatus>,
-    /// Its idle server connections; the others are those of clients.
+    /// Idle server connections. The others are listed with their clients.
     pub idle: Vec<IdleStatus>,
 }
 
@@ -223,32 +222,32 @@ pub struct Connections {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientStatus {
-    /// Names it as long as the process lives.
+    /// Id, unique for the lifetime of the process.
     pub id: u64,
-    /// The user.
+    /// User.
     pub user: String,
-    /// The database.
+    /// Database.
     pub database: String,
-    /// Where it comes from; `unix` for a Unix socket.
+    /// Address of the client. `unix` for a Unix socket.
     pub peer: String,
-    /// What it does.
+    /// State of the client.
     pub state: String,
-    /// How long it has been there.
+    /// Time since the client connected.
     pub age_ms: u64,
-    /// How long it has done that.
+    /// Time in this state.
     pub state_for_ms: u64,
-    /// The server whose connection it has.
+    /// Server whose connection the client uses.
     pub server: Option<String>,
-    /// The process there, as `pg_stat_activity` or SHOW PROCESSLIST calls it.
+    /// Process id on the server, as in `pg_stat_activity` or SHOW PROCESSLIST.
     pub server_pid: Option<u32>,
-    /// What binds it to that connection.
+    /// Reasons that pin the client to its server connection.
     pub pins: Vec<String>,
-    /// Statements that did, the first one first; none for what ends with the transaction or the
-    /// next statement.
+    /// Statements that pinned the client, the first one first. Empty for pins that end with the
+    /// transaction or the next statement.
     pub pinned_by: Vec<PinCauseStatus>,
-    /// Bytes from it.
+    /// Bytes received from the client.
     pub from_client: u64,
-    /// Bytes to it.
+    /// Bytes sent to the client.
     pub to_client: u64,
 }
 
@@ -273,14 +272,14 @@ impl ClientStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleStatus {
-    /// The user, as clients call it.
+    /// User, as clients log in.
     pub user: String,
-    /// The database.
+    /// Database.
     pub database: String,
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// The process there, as `pg_stat_activity` or SHOW PROCESSLIST calls it.
+    /// Process id on the server, as in `pg_stat_activity` or SHOW PROCESSLIST.
     pub server_pid: Option<u32>,
-    /// How long it has been open.
+    /// Time since the connection was opened.
     pub age_ms: u64,
 }

@@ -1,82 +1,83 @@
-//! Where a statement would go (`POST /api/v1/explain`, `evenkeel explain`).
+//! Routing of a statement (`POST /api/v1/explain`, `evenkeel explain`).
 
 use serde::{Deserialize, Serialize};
 
-/// Where a statement would go, why, and what was taken for granted.
+/// Routing of a statement, with reasons and assumptions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Explanation {
-    /// The service that was asked.
+    /// Service that was selected.
     pub service: String,
-    /// The database whose catalog was looked at; none: nothing is known of functions and tables.
+    /// Database whose catalog was used. `None`: functions and tables are unknown.
     pub database: Option<String>,
-    /// What kind of server.
+    /// Kind of server.
     pub target: String,
-    /// The servers that may be chosen now, by name.
+    /// Names of the servers that may be chosen now.
     pub servers: Vec<String>,
-    /// Why, in a sentence.
+    /// Reason, in a sentence.
     pub why: String,
-    /// Everything that keeps it from a replica.
+    /// Everything that keeps the statement from a replica.
     pub obstacles: Vec<String>,
-    /// What each of its statements is.
+    /// Classification of each statement of the text.
     pub statements: Vec<StatementStatus>,
-    /// Whether it may write: the session's reads wait for that afterwards.
+    /// True if the text may write. The session's later reads wait for that write.
     pub may_write: bool,
-    /// Its digest: that of all texts that differ from it in literals only.
+    /// Digest, which is the same for all texts that differ only in literals.
     pub digest: String,
-    /// What all of these look like.
+    /// Text without literals.
     pub normalized: String,
-    /// The rules that fit, in order: those that are not active, then the one that decides; of
-    /// several statements, those of each.
+    /// Matching rules, in order: inactive ones, then the deciding one. For several statements,
+    /// those of each.
     pub rules: Vec<RuleFit>,
-    /// What the client is told instead, if a rule refuses it.
+    /// Error that the client receives if a rule rejects the text.
     pub refused: Option<String>,
-    /// How long a rule lets it run; 0 = as long as it likes.
+    /// Time limit set by a rule. 0: no limit.
     pub timeout_ms: Option<u64>,
-    /// What came of the rule that was to be tried.
+    /// Result of the rule that was tested.
     pub rule_test: Option<String>,
-    /// What binds the session to its server connection when this has run.
+    /// Reasons that pin the session to its server connection after the text was executed.
     pub pins: Vec<String>,
-    /// What was taken for granted.
+    /// Assumptions.
     pub assumed: Vec<String>,
 }
 
-/// A rule that fits.
+/// A matching rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RuleFit {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
-    /// One that is not does nothing.
+    /// True if the rule is applied. An inactive rule does nothing.
     pub active: bool,
 }
 
-/// What is known of one statement.
+/// Classification of one statement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatementStatus {
-    /// `read`, `write`, `ddl`, …
+    /// Kind of the statement: `read`, `write`, `ddl`, …
     pub kind: String,
-    /// The worst that it calls or reads from: `none`, `immutable`, `stable`, `volatile`, `unknown`.
+    /// Highest volatility of what it calls or reads from: `none`, `immutable`, `stable`,
+    /// `volatile`, `unknown`.
     pub calls: String,
 }
 
-/// What to explain.
+/// Statement to explain, with its circumstances.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// The text, as a client would send it.
+    /// Text, as a client would send it.
     pub sql: String,
-    /// The service; none: the only one that routes statements.
+    /// Service. `None`: the only one that routes statements.
     #[serde(default)]
     pub service: Option<String>,
-    /// The database; none: the only one in use.
+    /// Database. `None`: the only one in use.
     #[serde(default)]
     pub database: Option<String>,
-    /// Who sends it; none: somebody of whom no rule speaks.
+    /// User that sends it. `None`: a user that no rule mentions.
     #[serde(default)]
     pub user: Option<String>,
-    /// A rule that is to be tried as if it were active.
+    /// Rule to test as if it were active.
     #[serde(default)]
     pub rule: Option<String>,
 }

@@ -1,60 +1,60 @@
-//! The timeline: every change of state, role, primary and config, so that a failover reads as a
-//! story.
+//! Timeline of all changes of state, role, primary and configuration, from which the course of a
+//! failover can be read.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that changed.
+/// A change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TimelineEvent {
-    /// Rises by one with each event of the process.
+    /// Id, which increases by one with each event of the process.
     pub id: u64,
-    /// When it happened.
+    /// Time of the change.
     pub at_unix_ms: u64,
-    /// What kind of change it is.
+    /// Kind of the change.
     pub kind: EventKind,
-    /// How much it matters.
+    /// Severity of the change.
     pub severity: Severity,
-    /// The server it is about.
+    /// Server concerned.
     pub server: Option<String>,
-    /// The service it is about.
+    /// Service concerned.
     pub service: Option<String>,
-    /// What changed.
+    /// Description of the change.
     pub what: String,
-    /// Why; empty when nobody knows more.
+    /// Cause of the change. Empty if unknown.
     pub cause: String,
-    /// Sessions that were cut because of it; none when none could be.
+    /// Number of sessions terminated as a consequence. `None` if none could be.
     pub sessions_terminated: Option<u64>,
-    /// Clients that waited for a server at that moment, in the services concerned.
+    /// Number of clients that waited for a server at that time, in the services concerned.
     pub queued: u64,
 }
 
-/// What kind of change an event is.
+/// Kind of an event's change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// A server came up, went down, or is tried again; a service came or went with it.
+    /// A server went up or down, or is being retried. A service changed its state with it.
     #[default]
     State,
     /// A server changed its role.
     Role,
     /// A cluster has another primary, or none.
     Primary,
-    /// Something that an operator should look at, or its end.
+    /// A problem that needs an operator, or its resolution.
     Problem,
-    /// The config was read again, or refused.
+    /// The configuration was reloaded, or rejected.
     Config,
     /// An operator's command.
     Command,
     /// The process started, stops, or hands over.
     Process,
-    /// One that another version knows and this one does not.
+    /// A kind that only another version knows.
     #[serde(other)]
     Other,
 }
 
 impl EventKind {
-    /// The word used in JSON and on the page.
+    /// Returns the word used in JSON and on the page.
     pub fn name(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -69,16 +69,16 @@ impl EventKind {
     }
 }
 
-/// How much an event matters: the level of its line in the log.
+/// Severity of an event, and level of its log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// Information.
     #[default]
     Info,
-    /// Needs somebody soon.
+    /// Needs attention soon.
     Warning,
-    /// Needs somebody now; also a severity that only another version knows.
+    /// Needs attention now. Also used for a severity that only another version knows.
     #[serde(other)]
     Error,
 }

@@ -1,23 +1,23 @@
-//! After an upgrade: the old process as long as it drains.
+//! Status of an upgrade: the old process while it drains.
 
 use serde::{Deserialize, Serialize};
 
-/// A process that this one has taken over from. Its sessions count in those of services and
+/// A process that this one has taken over from. Its sessions are included in those of services and
 /// servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UpgradeStatus {
-    /// Its process id.
+    /// Process id.
     pub draining_pid: u32,
-    /// Sessions that it still has.
+    /// Number of its remaining sessions.
     pub sessions_left: u64,
-    /// Age of the oldest of them.
+    /// Age of its oldest session in milliseconds. `None` without a session.
     pub oldest_session_ms: Option<u64>,
-    /// Then the rest of them is terminated.
+    /// Time in milliseconds until the remaining sessions are terminated.
     pub left_ms: u64,
 }
 
-/// Writes a time for people, in two units at most.
+/// Formats a duration with up to two units.
 pub fn age(age_ms: u64) -> String {
     let seconds = age_ms / 1_000;
     match seconds {

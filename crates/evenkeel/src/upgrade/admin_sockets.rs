@@ -1,4 +1,4 @@
-//! The admin door of a process as the next one gets it: the sockets, and how to stop answering.
+//! Holds the admin sockets of a process for the next one, and stops and resumes serving them.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::state::Purpose;
 
-/// What the world needs to hand the admin door over. The control socket's file is removed with it,
-/// unless another process answers there.
+/// Admin sockets that can be handed over. Dropping this removes the control socket's file, unless
+/// another process serves it.
 pub(crate) struct AdminSockets {
-    /// The sockets once more, so that they can be passed on.
+    /// Duplicates of the sockets, to be passed on.
     pub(crate) sockets: Vec<(Purpose, OwnedFd)>,
     closing: watch::Sender<bool>,
     opening: mpsc::UnboundedSender<Vec<(Purpose, OwnedFd)>>,
@@ -18,7 +18,7 @@ pub(crate) struct AdminSockets {
 }
 
 impl AdminSockets {
-    /// What is sent to `opening` is to be served once more.
+    /// Creates the holder. Sockets sent to `opening` are served again.
     pub(crate) fn new(
         sockets: Vec<(Purpose, OwnedFd)>,
         closing: watch::Sender<bool>,
@@ -32,12 +32,13 @@ impl AdminSockets {
         }
     }
 
-    /// From now on the control socket's file ends with us.
+    /// Sets the control socket's file, which is removed together with this process's admin sockets.
     pub(crate) fn own_file(&mut self, path: PathBuf) {
         self.file = Some(path);
     }
 
-    /// Answers nobody new; what is being answered is finished. `taken` belongs to another process.
+    /// Stops accepting requests; those in progress are finished. The sockets in `taken` belong to
+    /// another process.
     pub(crate) fn close(&mut self, taken: &[Purpose]) {
         self.closing.send_replace(true);
         self.sockets.retain(|(purpose, _)| taken.contains(purpose));
@@ -49,7 +50,7 @@ impl AdminSockets {
 }
 
 impl AdminSockets {
-    /// Answers again, because the process that had them is gone.
+    /// Serves again after the process that took the sockets has exited.
     pub(crate) fn reopen(&mut self) {
         let mut sockets = Vec::new();
         for (purpose, socket) in &self.sockets {
@@ -62,7 +63,7 @@ impl AdminSockets {
             }
         }
         self.closing.send_replace(false);
-        // Without a receiver the process is about to end.
+        // Without a receiver this process is about to exit.
         let _ = self.opening.send(sockets);
     }
 }
@@ -71,7 +72,7 @@ impl Drop for AdminSockets {
     fn drop(&mut self) {
         self.closing.send_replace(true);
         if let Some(path) = &self.file {
-            // Gone already is as good.
+            // A missing file is not an error.
             let _ = std::fs::remove_file(path);
         }
     }

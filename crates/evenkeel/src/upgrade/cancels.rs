@@ -1,5 +1,5 @@
-//! Cancel requests for clients of the old process: they reach the new one, which forwards all that
-//! it cannot match over a socket of their own. The old process finds the client, if it has it.
+//! Forwards cancel requests for clients of the old process. They reach the new process, which
+//! forwards all unknown ones over a socket; the old process finds the client, if it has it.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -7,12 +7,13 @@ use std::os::unix::net::UnixStream;
 
 use tokio::io::AsyncReadExt;
 
-/// One request: the length of the secret, the process number, the secret, and zeros. So short that
-/// it is written as a whole or not at all.
+/// Size of a request: the length of the secret, the process number, the secret, and zeros. A
+/// request of this size is written completely or not at all.
 const FRAME_BYTES: usize = 64;
 const SECRET_AT: usize = 5;
 
-/// Two ends: what is sent into the descriptor comes out of the other one.
+/// Returns the two ends of the socket. Requests sent to the descriptor are received at the other
+/// end.
 pub(crate) fn pair() -> io::Result<(Receiving, OwnedFd)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -20,11 +21,11 @@ pub(crate) fn pair() -> io::Result<(Receiving, OwnedFd)> {
     Ok((Receiving(ours), theirs.into()))
 }
 
-/// The end of the old process.
+/// End of the old process.
 pub(crate) struct Receiving(tokio::net::UnixStream);
 
 impl Receiving {
-    /// Hands on each request until the new process is gone.
+    /// Passes each request to `hand_on` until the new process has closed its end.
     pub(crate) async fn each(mut self, hand_on: impl Fn(u32, &[u8])) {
         let mut frame = [0; FRAME_BYTES];
         while self.0.read_exact(&mut frame).await.is_ok() {
@@ -35,7 +36,7 @@ impl Receiving {
     }
 }
 
-/// The end of the new process.
+/// End of the new process.
 pub(crate) struct Sending(UnixStream);
 
 impl Sending {
@@ -45,13 +46,13 @@ impl Sending {
         Ok(Sending(stream))
     }
 
-    /// Forwards a request: the process number and the secret. Returns whether the old process is
-    /// there to take it.
+    /// Forwards a request with its process number and secret. Returns whether it could be sent to
+    /// the old process.
     pub(crate) fn send(&self, process: u32, secret: &[u8]) -> bool {
         let Some(frame) = frame(process, secret) else {
             return false;
         };
-        // A cancel request has no answer: the client does not learn of an error.
+        // A cancel request has no reply: the client cannot be notified of an error.
         let sent = (&self.0).write_all(&frame).inspect_err(|error| {
             tracing::debug!("cannot forward cancel request to the old process: {error}");
         });

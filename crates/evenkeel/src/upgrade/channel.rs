@@ -1,4 +1,4 @@
-//! The socket between two processes: messages with a length in front, and descriptors.
+//! Exchanges length-prefixed messages and descriptors between two processes over a socket.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -15,15 +15,16 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The state of ten thousand servers stays far below; more is no state.
+/// Largest message. The state of ten thousand servers is far smaller, so a larger message is
+/// invalid.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 const LENGTH_BYTES: usize = 4;
 
-/// Before it serves, a peer that reads nothing for so long is given up.
+/// Time limit of a send before the new process serves, if the peer reads nothing.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 
-/// The next message of what has come so far, if it is whole; it is taken out.
+/// Removes and returns the next message from the received bytes, if it is complete.
 pub(crate) fn next_in<T: DeserializeOwned>(bytes: &mut Vec<u8>) -> io::Result<Option<T>> {
     let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
@@ -37,7 +38,7 @@ pub(crate) fn next_in<T: DeserializeOwned>(bytes: &mut Vec<u8>) -> io::Result<Op
     Ok(Some(message))
 }
 
-/// With its length in front.
+/// Serializes a message, prefixed by its length.
 pub(crate) fn message(content: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(content)?;
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
@@ -55,7 +56,7 @@ fn body_bytes(length: [u8; LENGTH_BYTES]) -> io::Result<usize> {
     }
 }
 
-/// One end of the conversation. Blocking, with a deadline for each message.
+/// One end of the socket. Blocking, with a deadline for each message.
 pub(crate) struct Channel {
     stream: UnixStream,
 }
@@ -67,7 +68,7 @@ impl Channel {
         Ok(Channel { stream })
     }
 
-    /// From now on a peer that reads nothing is waited for as long as it lives.
+    /// Removes the time limit of sends: from now on they wait as long as the peer lives.
     pub(crate) fn be_patient(&self) -> io::Result<()> {
         self.stream.set_write_timeout(None)
     }
@@ -80,7 +81,7 @@ impl Channel {
         self.stream.write_all(&self::message(message)?)
     }
 
-    /// The next message; without a deadline it waits as long as the peer lives.
+    /// Receives the next message. Without a deadline this waits as long as the peer lives.
     pub(crate) fn receive<T: DeserializeOwned>(&mut self, by: Option<Instant>) -> io::Result<T> {
         let mut length = [0; LENGTH_BYTES];
         self.read_exact(&mut length, by)?;
@@ -89,7 +90,7 @@ impl Channel {
         Ok(serde_json::from_slice(&body)?)
     }
 
-    /// Sends a descriptor, with one byte that carries it.
+    /// Sends a descriptor, attached to a single byte.
     pub(crate) fn pass(&mut self, descriptor: &impl AsFd) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -131,8 +132,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Looks at the socket whatever the time is: who did not get to run for a while must not take
-    /// what has come meanwhile for silence.
+    /// Waits until the socket is readable. Polls it even after the deadline: a process that was not
+    /// scheduled for a while must not mistake arrived data for silence.
     fn wait_until(&self, by: Option<Instant>) -> io::Result<()> {
         let left = by.map(|by| by.saturating_duration_since(Instant::now()));
         let left = left.map(Timespec::try_from).transpose();

@@ -1,19 +1,20 @@
-//! Between the old process and the new one stands a third until the new one serves: then it ends,
-//! and the new one is a child of the first process, as a service manager wants the main process of
-//! a service. As long as it is somebody else's child, systemd would not wait for its end.
+//! Starts the new process through an intermediate one, which ends once the new one serves. The new
+//! process is then a child of the first process, as service managers expect of a main process.
+//! systemd would not wait for the exit of another process's child.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// What a shell says of a process that a signal has ended, should the signal not end us.
+/// Offset that shells add to a signal's number in the exit status. Used if the signal does not end
+/// this process.
 const SIGNAL_BASE: i32 = 128;
 
-/// Without the system call that closes all: so many.
+/// Number of descriptors to close one by one if the system has no `close_range`.
 const DESCRIPTORS_MAX: i32 = 65_536;
 
-/// Starts the command as a grandchild. The child waits for it and ends as it does; or is killed,
-/// and lets it go.
+/// Starts the command as a grandchild. The child waits for it and exits with the same status, or is
+/// killed to detach it.
 pub(super) fn start(mut command: Command) -> io::Result<(Child, u32)> {
     let (mut told, mut tell) = io::pipe()?;
     #[expect(unsafe_code, reason = "std has no other way to fork once more")]
@@ -22,7 +23,7 @@ pub(super) fn start(mut command: Command) -> io::Result<(Child, u32)> {
         command.pre_exec(move || stay_behind(&mut tell));
     }
     let child = command.spawn()?;
-    // With its end of the pipe, and the new process's end of the conversation.
+    // Closes the copies of the pipe's end and of the new process's end of the socket.
     drop(command);
     let pid = read_pid(&mut told)?;
     Ok((child, pid))
@@ -34,7 +35,7 @@ fn read_pid(told: &mut PipeReader) -> io::Result<u32> {
     Ok(i32::from_ne_bytes(pid).cast_unsigned())
 }
 
-/// Returns in the new process only.
+/// Forks again. Returns in the new process only: the intermediate one waits for it.
 fn stay_behind(tell: &mut PipeWriter) -> io::Result<()> {
     #[expect(unsafe_code, reason = "std has no fork")]
     // SAFETY: fork without a stack of its own; what follows in both is system calls only.
@@ -56,9 +57,9 @@ fn stay_behind(tell: &mut PipeWriter) -> io::Result<()> {
 fn wait_for(pid: i32, is_known: bool) -> ! {
     // SAFETY: system calls with numbers, and one with a live integer.
     unsafe {
-        // It ends with the thread that started it: with the old process, above all.
+        // Ends this process together with the thread that started it, and so with the old process.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // Everything the old process has open: sessions, sockets, the conversation.
+        // Closes everything that the old process has open: sessions, sockets, the upgrade socket.
         if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) < 0 {
             (0..DESCRIPTORS_MAX).for_each(|descriptor| {
                 libc::close(descriptor);

@@ -1,4 +1,4 @@
-//! The new process's side: finds the old one, asks for its sockets, takes over.
+//! Takes over from the old process on the side of the new one: receives its sockets and its state.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,46 +16,46 @@ use super::process::Process;
 use super::state::{NewProcessMessage, OldProcessMessage, Purpose, UpgradeState};
 use super::{LIMIT_MS_MAX, PREDECESSOR, VERSION};
 
-/// Why nothing is taken over. The old process goes on.
+/// Reason why the takeover failed. The old process continues to serve.
 #[derive(Debug, Error)]
 pub enum TakeOverError {
-    /// Started by hand, or by a wrapper that stays in between.
+    /// The process was started by hand, or by a wrapper that stays in between.
     #[error(
         "{PREDECESSOR}={0} is set, but that process did not start this one: unset it (a wrapper \
          around evenkeel must use exec)"
     )]
     NotStarted(String),
-    /// The two programs do not understand each other.
+    /// The two programs use different versions of the upgrade protocol.
     #[error(
         "the running evenkeel {program} uses upgrade protocol {theirs}, this one ({}) uses \
          {VERSION}: stop the running one and start this one",
         env!("CARGO_PKG_VERSION")
     )]
     Version {
-        /// The running program.
+        /// Version of the running program.
         program: String,
-        /// Its version of the conversation.
+        /// Version of its upgrade protocol.
         theirs: u32,
     },
-    /// The conversation broke off.
+    /// The communication with the old process failed.
     #[error("cannot take over from process {pid}: {step}: {cause}")]
     Broken {
-        /// The old process.
+        /// Process id of the old process.
         pid: u32,
-        /// What was being done.
+        /// Step that failed.
         step: &'static str,
-        /// What went wrong.
+        /// Cause of the failure.
         cause: io::Error,
     },
 }
 
-/// Who has hung up has ended, or does so within this.
+/// Time within which a process that closed the socket has exited.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
-/// The process that serves now.
+/// Connection to the process that serves now.
 pub struct Predecessor {
     pid: u32,
-    /// Told from a later one with the same id.
+    /// Handle of the process, not confused with a later process of the same id.
     process: Process,
     channel: Channel,
     by: Instant,
@@ -63,7 +63,7 @@ pub struct Predecessor {
 }
 
 impl Predecessor {
-    /// The process that started this one to be taken over from, if one did.
+    /// Returns the process that started this one for a takeover. `None`: this is no upgrade.
     pub fn find() -> Result<Option<Predecessor>, TakeOverError> {
         let Some(told) = std::env::var_os(PREDECESSOR) else {
             return Ok(None);
@@ -83,13 +83,14 @@ impl Predecessor {
             pid,
             process: Process::find(pid),
             channel: Channel::new(stream)?,
-            // The old one knows the real limit, and ends us when it is over.
+            // The old process knows the actual limit, and terminates this one at its end.
             by: Instant::now() + Duration::from_millis(LIMIT_MS_MAX),
             generation: 0,
         })
     }
 
-    /// Asks for the sockets: from here on only what is said with these may fail.
+    /// Requests and receives the sockets of the old process. Fails if that uses another protocol
+    /// version, or did not start this process directly.
     pub fn ask(&mut self) -> Result<InheritedSockets, TakeOverError> {
         let by = Some(self.by);
         let hello = self.channel.receive(by);
@@ -131,13 +132,13 @@ impl Predecessor {
         Ok(inherited)
     }
 
-    /// Which of the processes that followed each other it is, once it was asked.
+    /// Returns the old process's number in the series of upgrades. Valid after [`Self::ask`].
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Says that nothing is left that can fail, and returns the state of the old process: an empty
-    /// one if that process has exited, since this one has its sockets and must serve.
+    /// Reports that no further step can fail, and returns the state of the old process. The state
+    /// is empty if that process has exited, since this one has its sockets and must serve.
     pub(crate) fn ready(&mut self) -> Result<UpgradeState, TakeOverError> {
         let state = self.channel.send(&NewProcessMessage::Ready);
         let state = state.and_then(|()| self.channel.receive(Some(self.by)));
@@ -152,7 +153,8 @@ impl Predecessor {
         }
     }
 
-    /// Whether the old process has hung up because it is no more: then we go on alone.
+    /// Returns whether the old process closed the socket because it has exited. Then this one
+    /// continues alone.
     fn is_orphaned(&self, cause: &io::Error) -> bool {
         let is_gone = is_end(cause) && self.process.ends_within(END_LIMIT);
         if is_gone {
@@ -161,7 +163,7 @@ impl Predecessor {
         is_gone
     }
 
-    /// Says that clients are accepted here. From now on the old process accepts nobody.
+    /// Reports that this process accepts clients. From now on the old process accepts none.
     pub(crate) fn serving(&mut self, taken: Vec<Purpose>) -> Result<(), TakeOverError> {
         match self.channel.send(&NewProcessMessage::Serving(taken)) {
             Err(cause) if !self.is_orphaned(&cause) => {
@@ -171,7 +173,7 @@ impl Predecessor {
         }
     }
 
-    /// What it says from now on.
+    /// Returns the link that receives the old process's reports from now on.
     pub(crate) fn line(
         self,
         heard: mpsc::UnboundedSender<PredecessorEvent>,
@@ -198,7 +200,7 @@ impl Predecessor {
     }
 }
 
-/// The sockets of the old process; those that nobody takes are closed here and nowhere else.
+/// Sockets of the old process. Unused ones are closed in this process only.
 #[derive(Default)]
 pub struct InheritedSockets {
     sockets: BTreeMap<Purpose, Vec<OwnedFd>>,
@@ -206,20 +208,20 @@ pub struct InheritedSockets {
 }
 
 impl InheritedSockets {
-    /// The socket for this purpose, if the old process has one.
+    /// Takes a socket for this purpose, if the old process has passed one.
     pub(crate) fn take(&mut self, purpose: Purpose) -> Option<OwnedFd> {
         let socket = self.sockets.get_mut(&purpose)?.pop()?;
         self.taken.push(purpose);
         Some(socket)
     }
 
-    /// All that were taken.
+    /// Returns the purposes of all sockets taken.
     pub(crate) fn taken(&self) -> Vec<Purpose> {
         self.taken.clone()
     }
 
-    /// From here on our log goes where the old process's goes, though that one may end. What comes
-    /// back is our own standard error, on which the old process listens until we serve.
+    /// Redirects the log to the destination of the old process, even after that has exited. Returns
+    /// the previous standard error, which the old process reads until this one serves.
     pub(crate) fn take_log(&mut self) -> Option<OwnedFd> {
         let log = self.take(Purpose::Log)?;
         let own = rustix::stdio::stderr().try_clone_to_owned();
@@ -242,7 +244,7 @@ fn is_end(cause: &io::Error) -> bool {
     )
 }
 
-/// Moves the socket away from descriptor 0, which something might read.
+/// Takes the socket from descriptor 0, which other code might read, and replaces it by `/dev/null`.
 fn standard_input_of(pid: u32) -> io::Result<UnixStream> {
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
     let peer = rustix::net::sockopt::socket_peercred(&socket)?;

@@ -17,9 +17,9 @@ use super::state::{DrainReport, NewProcessMessage, OldProcessMessage};
 /// A message of the draining process.
 #[derive(Debug)]
 pub(crate) enum PredecessorEvent {
-    /// Its sessions, places and counters.
+    /// Report of its sessions, permits and counters.
     Report(Box<DrainReport>),
-    /// It has exited.
+    /// Exit of the process.
     Gone,
 }
 
@@ -54,12 +54,12 @@ impl PredecessorLink {
         }
     }
 
-    /// Asks the process to terminate its sessions now.
+    /// Requests that the process terminate its sessions now.
     pub(crate) fn end_draining(&self) -> io::Result<()> {
         self.say(&NewProcessMessage::EndDraining)
     }
 
-    /// Fails if the process reads nothing and the socket's buffer is full.
+    /// Sends a message. Fails if the process reads nothing and the socket's buffer is full.
     fn say(&self, what: &NewProcessMessage) -> io::Result<()> {
         let bytes = message(what)?;
         match self.stream.try_write(&bytes)? {
@@ -78,13 +78,14 @@ impl Drop for PredecessorLink {
 async fn listen(pid: u32, stream: Arc<UnixStream>, heard: mpsc::UnboundedSender<PredecessorEvent>) {
     let mut unread = Vec::new();
     while stream.readable().await.is_ok() && hear(pid, &stream, &mut unread, &heard).is_ok() {}
-    // Its sessions have their places as long as it lives, whether its reports are read or not.
+    // The process's sessions hold their permits until it exits, whether its reports can be read or
+    // not.
     end_of(pid).await;
-    // The world is gone only when the process ends.
+    // The receiver is dropped only when this process ends.
     let _ = heard.send(PredecessorEvent::Gone);
 }
 
-/// At once where the system cannot tell.
+/// Waits until a process has exited. Returns immediately if the system cannot report that.
 async fn end_of(pid: u32) {
     let Some(process) = Process::find(pid).into_descriptor() else {
         return;
@@ -93,7 +94,7 @@ async fn end_of(pid: u32) {
     // SAFETY: the descriptor is this value's own, and stays open and the same as long as it lives.
     let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
     if let Ok(process) = process {
-        // An error is a system that cannot tell.
+        // An error means that the system cannot report the exit.
         let _ = process.readable().await;
     }
 }
@@ -117,7 +118,7 @@ fn hear(
     };
     while let Some(message) = next_in(unread).inspect_err(not_understood)? {
         if let OldProcessMessage::Report(report) = message {
-            // As above.
+            // The receiver is dropped only when this process ends.
             let _ = heard.send(PredecessorEvent::Report(report));
         }
     }

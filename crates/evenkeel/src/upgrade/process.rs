@@ -1,4 +1,4 @@
-//! Another process, never mistaken for a later one with the same id.
+//! Identifies another process, without confusing it with a later one of the same id.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process as it was when it was found.
+/// A process, identified when it was found.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// None if it had ended then.
+    /// `None` if the process had already exited when it was found.
     descriptor: Option<OwnedFd>,
 }
 
@@ -23,12 +23,12 @@ impl Process {
         }
     }
 
-    /// Readable once the process has ended.
+    /// Returns a descriptor that becomes readable when the process exits.
     pub(crate) fn into_descriptor(self) -> Option<OwnedFd> {
         self.descriptor
     }
 
-    /// Whether it ends, or has ended, within this time.
+    /// Returns whether the process exits within this time, or has exited already.
     pub(crate) fn ends_within(&self, limit: Duration) -> bool {
         let Some(descriptor) = &self.descriptor else {
             return true;
@@ -38,7 +38,7 @@ impl Process {
         poll(&mut ended, limit.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
-    /// Nothing if it has ended.
+    /// Sends a signal. Does nothing if the process had already exited when it was found.
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
         match &self.descriptor {
             Some(descriptor) => Ok(pidfd_send_signal(descriptor, signal)?),

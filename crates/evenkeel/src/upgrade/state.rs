@@ -1,6 +1,6 @@
-//! What one process tells the next: everything that the config file does not say.
+//! Defines the messages between two processes: everything that the config file does not contain.
 //!
-//! Every field has a default, so that a process may be told less, or more, than it knows of.
+//! Every field has a default, so that a process may receive fewer or more fields than it knows.
 
 use std::collections::BTreeMap;
 
@@ -8,120 +8,121 @@ use serde::{Deserialize, Serialize};
 
 use crate::status::{HistoryPoint, LastProbe, TimelineEvent};
 
-/// What the old process says.
+/// Message of the old process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum OldProcessMessage {
-    /// The first word; its form never changes.
+    /// First message. Its format never changes.
     Hello {
         /// [`super::VERSION`] of the old process.
         version: u32,
-        /// Its program's version, for people.
+        /// Version of its program, for error messages.
         program: String,
-        /// The process that it has started.
+        /// Process id of the process that it has started.
         #[serde(default)]
         pid: u32,
-        /// Tells its keys of cancel requests from those of other processes.
+        /// Distinguishes its keys of cancel requests from those of other processes.
         #[serde(default)]
         generation: u32,
     },
-    /// What the sockets are that follow, in their order.
+    /// Purposes of the sockets that follow, in their order.
     Sockets(Vec<Purpose>),
-    /// The last word before the new process serves.
+    /// State of the old process, its last message before the new process serves.
     State(Box<UpgradeState>),
-    /// While the old process drains.
+    /// Report that the old process sends while it drains.
     Report(Box<DrainReport>),
 }
 
-/// What the new process says.
+/// Message of the new process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum NewProcessMessage {
-    /// It likes its config and its engine, and asks for the sockets.
+    /// Request for the sockets, sent after the configuration and the engine were found usable.
     Asks,
-    /// It is ready to serve.
+    /// Notice that the new process is ready to serve.
     Ready,
-    /// It serves. These sockets it has taken; the others are the old one's to close.
+    /// Notice that the new process serves, with the sockets that it has taken. The old process
+    /// closes the others.
     Serving(Vec<Purpose>),
-    /// It received a stop signal: no process is to serve in its place.
+    /// Notice that the new process received a stop signal: no process is to serve in its place.
     Stopping,
-    /// The old process is to terminate its sessions now, as at the end of its drain.
+    /// Request that the old process terminate its sessions now, as at the end of its drain.
     EndDraining,
 }
 
-/// What a socket is for.
+/// Purpose of a socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Purpose {
-    /// Clients connect here; the address is as the config has it.
+    /// Socket for clients, by its address in the configuration.
     Clients(String),
-    /// The status page.
+    /// Socket of the status page, by its address.
     Admin(String),
-    /// The control socket, by its path.
+    /// Control socket, by its path.
     Control(String),
-    /// The console for PostgreSQL's clients.
+    /// Console for PostgreSQL clients.
     Console(String),
-    /// The console for MySQL's clients.
+    /// Console for MySQL clients.
     MySqlConsole(String),
-    /// Cancel requests for clients of the old process go there.
+    /// Socket for cancel requests that concern clients of the old process.
     Cancels,
     /// Standard error.
     Log,
 }
 
-/// Everything that changed since the old process read its file, and what it has counted.
+/// Changes since the old process read its config file, and its counters.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct UpgradeState {
     pub(crate) pid: u32,
     pub(crate) services: Vec<ServiceHandover>,
     pub(crate) servers: Vec<ServerHandover>,
-    /// Servers that an operator has named as the primary.
+    /// Addresses of servers that an operator has set as the primary.
     pub(crate) named: Vec<String>,
-    /// What is known of clusters, one entry for each, told by addresses.
+    /// State of each cluster. Servers are identified by their addresses.
     pub(crate) clusters: Vec<ClusterHandover>,
-    /// The timeline so far.
+    /// Timeline so far.
     pub(crate) events: Vec<TimelineEvent>,
-    /// How it stands, as in the reports that follow.
+    /// State of the drain, as in the reports that follow.
     pub(crate) report: DrainReport,
 }
 
-/// What the servers of a cluster cannot tell again.
+/// Cluster state that the servers cannot report again.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClusterHandover {
-    /// The servers' addresses.
+    /// Addresses of the servers.
     pub(crate) members: Vec<String>,
-    /// The address of the primary.
+    /// Address of the primary.
     pub(crate) primary: Option<String>,
-    /// See `policy::cluster::Memory`.
+    /// See `policy::cluster::HandoverState`.
     pub(crate) identity: Option<String>,
     pub(crate) timelines: Vec<(u64, u32, String)>,
-    /// What is known of the one that [`Handover::named`] has of them.
+    /// True if this cluster's server in [`UpgradeState::named`] has claimed since it was set.
     pub(crate) name_held: bool,
     pub(crate) overruled: Option<u32>,
 }
 
-/// One service, known by its name.
+/// One service, identified by its name.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServiceHandover {
     pub(crate) name: String,
-    /// Weights set by command, by address.
+    /// Weights set by command, by server address.
     pub(crate) weights: BTreeMap<String, u32>,
     pub(crate) history: Vec<HistoryPoint>,
 }
 
-/// One server, known by its address.
+/// One server, identified by its address.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerHandover {
     pub(crate) address: String,
-    /// What its name resolved to.
+    /// Endpoints that its name resolved to.
     pub(crate) resolved: Vec<String>,
-    /// The verdict: `starting`, `up` or `down`.
+    /// Health state: `starting`, `up` or `down`.
     pub(crate) standing: String,
     pub(crate) standing_for_ms: u64,
     pub(crate) reason: String,
     pub(crate) last_probe: Option<LastProbe>,
-    /// For its slow start.
+    /// Time since the server recovered, for its slow start. `None`: it was never down.
     pub(crate) back_for_ms: Option<u64>,
     pub(crate) drain: Option<DrainHandover>,
     pub(crate) history: Vec<HistoryPoint>,
@@ -135,27 +136,27 @@ pub(crate) struct DrainHandover {
     pub(crate) left_ms: u64,
 }
 
-/// How a process that hands over, or has, stands: numbers that have not changed are left out.
+/// Report of a process that hands over, or drains. Unchanged numbers are left out.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct DrainReport {
     pub(crate) sessions: u64,
-    /// Start of the oldest of them on the wall clock, in milliseconds. None without a session, and
-    /// for up to 500 ms after the first one has begun.
+    /// Start of the oldest session, in milliseconds since the Unix epoch. `None` without a session,
+    /// and for up to 500 ms after the first one has begun.
     pub(crate) oldest_unix_ms: Option<u64>,
-    /// Then the rest of them is cut.
+    /// Time left until the remaining sessions are terminated.
     pub(crate) left_ms: u64,
-    /// Places of each service that the next process must count as taken.
+    /// Permits of each service that the next process must count as in use.
     pub(crate) services: BTreeMap<String, u32>,
-    /// Places of each server, by address.
+    /// Permits of each server, by address.
     pub(crate) servers: BTreeMap<String, u32>,
-    /// Everything counted by each service since the very first process.
+    /// Totals of each service since the first process of the series.
     pub(crate) service_counts: BTreeMap<String, CounterTotals>,
-    /// The same of each server.
+    /// Totals of each server since the first process of the series, by address.
     pub(crate) server_counts: BTreeMap<String, CounterTotals>,
 }
 
-/// Counters by name: one that the other process does not know is not lost in between.
+/// Counters by name, so that the two processes may know different ones. Unknown ones are ignored.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CounterTotals {
@@ -166,7 +167,7 @@ pub(crate) struct CounterTotals {
 }
 
 impl CounterTotals {
-    /// What was counted after `before`.
+    /// Returns the counts added since `before`.
     pub(crate) fn since(&self, before: &CounterTotals) -> CounterTotals {
         let tally = |(name, now): (&String, &u64)| {
             let then = before.tallies.get(name).copied().unwrap_or(0);
@@ -189,7 +190,7 @@ impl CounterTotals {
 }
 
 impl DrainReport {
-    /// Takes over what a later report says; what it leaves out stays.
+    /// Applies a later report. Numbers that it leaves out are kept.
     pub(crate) fn follow(&mut self, later: DrainReport) {
         self.sessions = later.sessions;
         self.oldest_unix_ms = later.oldest_unix_ms;
@@ -200,7 +201,7 @@ impl DrainReport {
         self.server_counts.extend(later.server_counts);
     }
 
-    /// What of this one is not said by `earlier`.
+    /// Returns the part of this report that differs from `earlier`.
     pub(crate) fn news(&self, earlier: &DrainReport) -> DrainReport {
         DrainReport {
             sessions: self.sessions,
@@ -214,7 +215,7 @@ impl DrainReport {
     }
 }
 
-/// Who is no longer there has none.
+/// Returns the changed permits. A removed entry has zero.
 fn changed_places(
     now: &BTreeMap<String, u32>,
     before: &BTreeMap<String, u32>,

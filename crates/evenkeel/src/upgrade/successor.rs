@@ -1,5 +1,5 @@
-//! The old process's side: starts the new one, and leads it through the take-over on a thread of
-//! its own.
+//! Starts the new process on the side of the old one, and controls the takeover on a thread of its
+//! own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -22,60 +22,62 @@ use super::process::Process;
 use super::state::{DrainReport, NewProcessMessage, OldProcessMessage, Purpose, UpgradeState};
 use super::{PREDECESSOR, VERSION};
 
-/// Of what a process says before it fails, the end is what matters.
+/// Most bytes kept of the new process's output. The last ones explain a failure best.
 const WORDS_BYTES_MAX: usize = 2_000;
 
-/// A process that has hung up is about to end, and its last words are on their way.
+/// Time limit for a process that closed the socket to exit, and for its last output to arrive.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
 
-/// From the state, with which it has everything, to its first client.
+/// Time limit from sending the state to the first client: the new process has all it needs.
 const SERVING_LIMIT: Duration = Duration::from_secs(1);
 
-/// At our end, for the last report.
+/// Time limit of sending the last report before this process exits.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
-/// How often an ending process is looked at.
+/// Interval between checks whether a process has exited.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What the thread asks of the world.
+/// Event that the thread reports to the control plane.
 #[derive(Debug)]
 pub(crate) enum SuccessorEvent {
-    /// The new process wants the sockets.
+    /// The new process requests the sockets.
     Asks,
-    /// The new process is ready: it wants the state.
+    /// The new process is ready, and requests the state.
     Ready,
     /// The new process serves, with these sockets.
     Serving { pid: u32, taken: Vec<Purpose> },
-    /// The new process serves, and wants the sessions of this one terminated now.
+    /// The new process serves, and requests that this one terminate its sessions now.
     EndDraining,
-    /// There is none; why not.
+    /// The upgrade failed, for this reason.
     Failed(String),
-    /// It served, and neither it nor any process after it is left. Whether it was told to stop.
+    /// The new process has served, and neither it nor a successor of it is left. `was_stopped`: it
+    /// had received a stop signal.
     Lost { was_stopped: bool },
 }
 
-/// What the world tells the thread.
+/// Command of the control plane to the thread.
 #[derive(Debug)]
 pub(crate) enum SuccessorCommand {
     Sockets(Vec<(Purpose, OwnedFd)>),
     State(Box<UpgradeState>),
     Report(Box<DrainReport>),
-    /// There is nothing to take over.
+    /// The upgrade is aborted.
     GiveUp,
 }
 
-/// A new process on its way, or one that has taken over. Dropped before that, it is ended.
+/// A new process that is starting or has taken over. Dropping this before the takeover terminates
+/// it.
 pub(crate) struct Successor {
     orders: flume::Sender<SuccessorCommand>,
-    /// Our end of the conversation once more: shut down, it ends.
+    /// Duplicate of this process's end of the socket. Shutting it down ends the communication.
     stream: UnixStream,
     is_given_up: Arc<AtomicBool>,
-    /// Without a sender when the thread has ended.
+    /// Disconnected once the thread has ended.
     ended: flume::Receiver<()>,
 }
 
 impl Successor {
-    /// Starts `program`, or this process's own one again, with the arguments of this process.
+    /// Starts `program`, or the program of this process, with the arguments of this process.
     pub(crate) fn start(
         program: Option<PathBuf>,
         (limit, generation): (Duration, u32),
@@ -113,35 +115,36 @@ impl Successor {
         })
     }
 
-    /// Ends a new process that does not serve yet; what comes of it is said as ever.
+    /// Terminates a new process that does not serve yet. The outcome is reported as usual.
     pub(crate) fn give_up(&self) {
         self.is_given_up.store(true, SeqCst);
-        // Whoever waits for the other one waits no longer.
+        // Ends the thread's wait for the new process.
         let _ = self.stream.shutdown(Shutdown::Both);
         self.tell(SuccessorCommand::GiveUp);
     }
 
     pub(crate) fn tell(&self, order: SuccessorCommand) {
-        // A thread that has ended has said why.
+        // A thread that has ended has reported why.
         let _ = self.orders.send(order);
     }
 
-    /// Whether everything told so far is on its way.
+    /// Returns whether the thread has taken all commands sent so far.
     pub(crate) fn is_idle(&self) -> bool {
         self.orders.is_empty()
     }
 
-    /// Sends what is left and lets go. A new process that does not listen is not waited for: it
-    /// learns from our end what there is to know.
+    /// Sends the remaining commands and ends the thread. Waits at most `GOODBYE_LIMIT` for a new
+    /// process that does not read: it detects this process's exit anyway.
     pub(crate) fn finish(self) {
         drop(self.orders);
-        // Nothing is ever sent.
+        // The channel carries no values: this waits for the thread's end.
         let _ = self.ended.recv_timeout(GOODBYE_LIMIT);
     }
 }
 
-/// As this process was started, followed anew: the file may be another one by now. Without a slash
-/// the shell has looked for it; then it is the file that runs here, or what has replaced it.
+/// Returns the program's path as this process was started, resolved again, since the file may have
+/// been replaced. A name without a slash was found by the shell: then the result is the running
+/// file, or its replacement.
 fn own_program(name: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return Some(name.into());
@@ -219,7 +222,7 @@ impl Start {
             error.kind(),
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
         );
-        // Whichever side notices first.
+        // The kind depends on which side notices first.
         let hung_up = matches!(
             error.kind(),
             io::ErrorKind::UnexpectedEof
@@ -247,17 +250,19 @@ impl Start {
     }
 }
 
-/// The new process, as long as it depends on us.
+/// The new process while it depends on this one.
 struct NewProcess {
-    /// Our child; it waits for the new process, its own child, and ends as that one does.
+    /// Child of this process, which waits for the new process, its own child, and exits with the
+    /// same status.
     intermediate: Child,
     pid: u32,
-    /// Ours: the new one's is the next.
+    /// Generation of this process. That of the new one is the next.
     generation: u32,
     process: Process,
     words: StartupOutput,
     channel: Channel,
-    /// Services near their limits accept nobody until it serves.
+    /// True once the state was sent. Services near their limits accept no clients until the new
+    /// process serves.
     has_state: bool,
 }
 
@@ -308,7 +313,7 @@ impl NewProcess {
         }
     }
 
-    /// From here on it is a child of the first process.
+    /// Detaches the new process, which becomes a child of the first process.
     fn detach(&mut self) {
         let gone = self
             .intermediate
@@ -319,8 +324,8 @@ impl NewProcess {
         }
     }
 
-    /// Until the world has nothing more to say; or until nobody who serves is left to hear it:
-    /// then, whether the last one was told to stop.
+    /// Sends reports until the control plane has no more; then returns `None`. If no serving
+    /// process is left to receive them, returns whether the last one received a stop signal.
     fn report(
         mut self,
         orders: &flume::Receiver<SuccessorCommand>,
@@ -343,15 +348,15 @@ impl NewProcess {
         None
     }
 
-    /// Passes on what the new process has sent meanwhile. Returns whether it received a stop
-    /// signal.
+    /// Processes messages that the new process has sent meanwhile. Returns whether it received a
+    /// stop signal.
     fn hear(&mut self, said: &mpsc::UnboundedSender<SuccessorEvent>) -> bool {
         let (now, mut was_stopped) = (Some(Instant::now()), false);
         while let Ok(heard) = self.channel.receive::<NewProcessMessage>(now) {
             match heard {
                 NewProcessMessage::Stopping => was_stopped = true,
                 NewProcessMessage::EndDraining => {
-                    // A world that is gone has no sessions.
+                    // A control plane that has ended has no sessions.
                     let _ = said.send(SuccessorEvent::EndDraining);
                 }
                 _ => {}
@@ -379,13 +384,13 @@ fn pass_sockets(channel: &mut Channel, sockets: Vec<(Purpose, OwnedFd)>) -> io::
     sockets.iter().try_for_each(|socket| channel.pass(socket))
 }
 
-/// The world drops its end when it is told to stop meanwhile.
+/// Returns the error of a control plane that ended because of a stop signal.
 fn world_gone() -> io::Error {
     io::Error::other("this process is shutting down")
 }
 
-/// What the new process writes before it has our standard error: it goes there all the same, and
-/// the end of it is kept.
+/// Output of the new process before it uses this process's standard error. Copied to that, and its
+/// end is kept.
 struct StartupOutput {
     tail: Arc<Mutex<Vec<u8>>>,
     ended: flume::Receiver<()>,
@@ -400,7 +405,7 @@ impl StartupOutput {
             let Some(mut source) = source else { return };
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = source.read(&mut bytes) {
-                // Nobody is left to be told when stderr is gone.
+                // A missing stderr cannot be reported anywhere.
                 let _ = io::stderr().write_all(&bytes[..count]);
                 let mut tail = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 tail.extend(&bytes[..count]);
@@ -413,9 +418,10 @@ impl StartupOutput {
         Ok(StartupOutput { tail, ended })
     }
 
-    /// Until nobody can write any more; a child of the new process may hold on to it.
+    /// Waits until the output is closed, up to `LAST_WORDS_LIMIT`: a child of the new process may
+    /// keep it open.
     fn wait(&self) {
-        // Either way there is nothing to receive.
+        // The channel carries no values.
         let _ = self.ended.recv_timeout(LAST_WORDS_LIMIT);
     }
 

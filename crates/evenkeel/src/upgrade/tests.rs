@@ -1,4 +1,4 @@
-//! The conversation between two processes, without the processes.
+//! Tests the communication between two processes, without the processes.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use super::state::{
     CounterTotals, DrainReport, NewProcessMessage, OldProcessMessage, Purpose, UpgradeState,
 };
 
-/// An old process that says these, and one that hears it.
+/// Returns the sending end of an old process, and the connection of a new one to it.
 fn pair() -> (Channel, Predecessor) {
     let (old, new) = UnixStream::pair().unwrap();
     (Channel::new(old).unwrap(), Predecessor::on(7, new).unwrap())
@@ -108,7 +108,7 @@ fn a_report_says_only_what_is_new_and_the_two_together_say_all() {
     assert_eq!(news.services, places(&[("b", 3)]));
     told.follow(news);
     assert_eq!(told, now);
-    // A server that has left has no places any more; that is said once.
+    // A removed server has no permits any more. That is reported once.
     let later = DrainReport {
         services: places(&[("a", 1)]),
         ..DrainReport::default()

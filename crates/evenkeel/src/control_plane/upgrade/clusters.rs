@@ -1,4 +1,4 @@
-//! What is known of clusters, given to the next process and taken from the one before.
+//! Hands over the state of clusters to the next process, and restores that of the previous one.
 
 use evenkeel_policy::cluster::{HandedOverOverride, HandoverState};
 
@@ -25,8 +25,8 @@ impl ControlPlane {
             .collect()
     }
 
-    /// The cluster of today that has one of its members remembers what it was. `named`: whom an
-    /// operator named, of all clusters.
+    /// Restores the state of the cluster that has one of the same members. `named`: servers that an
+    /// operator has set as the primary, of all clusters.
     pub(super) fn recall_cluster(&mut self, known: &ClusterHandover, named: &[String]) {
         let is_member = |address: &Address| known.members.contains(&address.to_string());
         let same = |members: &Vec<Address>| members.iter().any(is_member);

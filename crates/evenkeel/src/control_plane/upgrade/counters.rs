@@ -1,4 +1,4 @@
-//! Counters on their way from one process to the next.
+//! Converts counters for the handover to the next process, and adds those of the previous one.
 
 use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, ServiceCounters, SharedCounter};
 

@@ -1,5 +1,5 @@
-//! The draining process as the new one sees it: refuses an upgrade while it runs, or ends its drain
-//! first.
+//! Handles the draining process on the side of the new one: rejects an upgrade while it runs, or
+//! ends its drain first.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::upgrade::state::DrainReport;
 /// Time that the draining process has to exit after the request to end its drain.
 const END_LIMIT_MS: u64 = 5_000;
 
-/// How often the world checks whether it has exited.
+/// Interval between checks whether it has exited.
 const LOOK_INTERVAL_MS: u64 = 10;
 
-/// An upgrade as a client of the control socket asks for it.
+/// An upgrade requested over the control socket.
 pub(in crate::control_plane) struct Wanted {
-    /// The new program. None: the program of this process.
+    /// Program of the new process. `None`: the program of this process.
     pub(in crate::control_plane) binary: Option<PathBuf>,
-    /// From the start of the new process to its first client. None: the default.
+    /// Time limit from the start of the new process to its first client. `None`: the default.
     pub(in crate::control_plane) limit_ms: Option<u64>,
-    /// Whether the sessions of the draining process are terminated first.
+    /// True if the sessions of the draining process are terminated first.
     pub(in crate::control_plane) end_draining: bool,
     pub(in crate::control_plane) answer: oneshot::Sender<Reply>,
 }
 
 impl Wanted {
     pub(super) fn fail(self, why: String) {
-        // A client that waits no longer is no error.
+        // A client that no longer waits is not an error.
         let _ = self.answer.send(Reply::failed(why));
     }
 }
@@ -48,8 +48,8 @@ pub(super) struct Waiting {
 pub(super) struct Predecessor {
     pub(super) pid: u32,
     pub(super) report: DrainReport,
-    /// None before this process serves, and where the connection failed: then `report` counts until
-    /// this process exits, or an upgrade finds that the other one has.
+    /// Connection to that process. `None` before this process serves, or if the connection failed.
+    /// Then `report` counts until this process exits, or an upgrade detects the other one's exit.
     pub(super) line: Option<PredecessorLink>,
     process: Process,
 }
@@ -133,14 +133,14 @@ impl ControlPlane {
         });
     }
 
-    /// Starts the upgrade that waits, once no process drains; or refuses it at its limit.
+    /// Starts the waiting upgrade once no process is draining, or rejects it at its limit.
     pub(super) fn upgrade_when_alone(&mut self, now_ms: u64) {
         let Some(waiting) = self.upgrades.waiting.take() else {
             return;
         };
         let is_late = now_ms >= waiting.by_ms;
         let draining = self.upgrades.predecessor.as_ref();
-        // Without a connection no message says that the process has exited.
+        // Without a connection no message reports that the process has exited.
         if draining.is_some_and(|one| (is_late || one.line.is_none()) && one.has_exited()) {
             self.hear_predecessor(PredecessorEvent::Gone);
         }
@@ -158,7 +158,7 @@ impl ControlPlane {
         waiting.map(|waiting| waiting.by_ms.min(now_ms() + LOOK_INTERVAL_MS))
     }
 
-    /// The draining process must not serve in place of this one.
+    /// Reports a stop signal to the draining process, which must not serve in place of this one.
     pub(in crate::control_plane) fn tell_predecessor_of_stop(&self) {
         let draining = self.upgrades.predecessor.as_ref();
         if let Some(line) = draining.and_then(|draining| draining.line.as_ref()) {
@@ -166,7 +166,7 @@ impl ControlPlane {
         }
     }
 
-    /// The new process wants this one to exit: the limit of the drain is over.
+    /// Ends the drain of this process at the request of the new one.
     pub(super) fn end_draining(&mut self) {
         if self.upgrades.heir.is_some() {
             tracing::info!("the new process ends the drain of this one");

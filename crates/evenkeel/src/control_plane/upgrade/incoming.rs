@@ -1,4 +1,5 @@
-//! The new process's part: begins with what the old one knows, and counts its sessions.
+//! Takes over on the side of the new process: restores the old one's state, and counts its
+//! sessions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,15 +23,15 @@ use crate::upgrade::state::{
     CounterTotals, DrainReport, ServerHandover, ServiceHandover, UpgradeState,
 };
 
-/// A cluster without a primary does not hold an upgrade up for longer.
+/// Longest time that an upgrade waits for the roles of clusters.
 const ROLES_LIMIT_MS: u64 = 3_000;
 
-/// Between two looks, if nobody says anything.
+/// Interval between two checks while no report arrives.
 const LOOK_AT_ROLES_MS: u64 = 20;
 
 impl ControlPlane {
-    /// Serves this plan with the sockets and the knowledge of an old process, which stops accepting
-    /// then. An error leaves the old process as it was.
+    /// Starts serving a plan with the sockets and the state of an old process, which then stops
+    /// accepting. After an error the old process continues unchanged.
     pub(in crate::control_plane) async fn take_over(
         &mut self,
         plan: Plan,
@@ -44,7 +45,8 @@ impl ControlPlane {
         let state = predecessor.ready()?;
         let pid = state.pid;
         self.resume(state);
-        // Limits and views first: nobody is let in before what the old process knows is known.
+        // Limits and snapshots come first: no client is accepted before the old process's state is
+        // restored.
         self.listen_at(bound);
         self.check_all_listen()?;
         predecessor.serving(inherited.taken())?;
@@ -53,7 +55,8 @@ impl ControlPlane {
         match (line, &mut self.upgrades.predecessor) {
             (Ok(line), Some(known)) => known.line = Some(line),
             (Err(error), _) => {
-                // Its sessions count as they are until we end: too many rather than too few.
+                // The old process's sessions count unchanged until this process exits: too many
+                // rather than too few.
                 tracing::error!(
                     "cannot receive the session counts of draining process {pid}: {error}"
                 );
@@ -65,8 +68,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Services with a role have nobody to send clients to before roles are known: the old process
-    /// serves meanwhile.
+    /// Waits for the roles of servers: before, services with a role cannot send clients anywhere.
+    /// The old process serves meanwhile.
     async fn learn_roles(&mut self) {
         let until_ms = now_ms() + ROLES_LIMIT_MS;
         while now_ms() < until_ms && !self.knows_roles() {
@@ -112,14 +115,14 @@ impl ControlPlane {
         for known in &state.clusters {
             self.recall_cluster(known, &state.named);
         }
-        // Not before old primaries are fenced.
+        // Marked only now, after old primaries have been fenced.
         self.mark_dead_members();
         for index in 0..self.services.len() {
             self.publish(index);
         }
     }
 
-    /// The admin door, for the next process.
+    /// Stores the admin sockets for the next process.
     pub(crate) fn keep_doors(&mut self, doors: AdminSockets) {
         self.upgrades.doors = Some(doors);
     }
@@ -162,7 +165,7 @@ impl ControlPlane {
         self.count_elsewhere();
     }
 
-    /// What other processes have of each limit, anew.
+    /// Recomputes how many permits of each limit other processes use.
     pub(in crate::control_plane) fn count_elsewhere(&self) {
         self.share_writes();
         for state in &self.services {
@@ -181,7 +184,7 @@ impl ControlPlane {
         places.copied().unwrap_or(0)
     }
 
-    /// Totals go on growing with what the old process counts to its end.
+    /// Adds the counts of the old process since its last report to the totals.
     fn add_counts(&self, report: &DrainReport) {
         let Some(known) = &self.upgrades.predecessor else {
             return;
@@ -220,14 +223,14 @@ fn resume_service(state: &mut ManagedService, known: &ServiceHandover, report: &
 
 fn resume_server(state: &mut ManagedServer, known: &ServerHandover, report: &DrainReport) {
     let now_ms = now_ms();
-    // Our clock begins with our process: what was before it is at its zero.
+    // The clock starts with the process: earlier times are at zero.
     let ago = |age_ms: u64| now_ms.saturating_sub(age_ms);
     let standing = match known.standing.as_str() {
         "up" => HealthState::Up,
         "down" => HealthState::Down,
         _ => HealthState::Starting,
     };
-    // What our own probes have found meanwhile is newer.
+    // Results of this process's own probes are newer.
     let own = state.health.state();
     if own == HealthState::Starting || own == standing {
         let since_ms = ago(known.standing_for_ms);
@@ -244,7 +247,7 @@ fn resume_server(state: &mut ManagedServer, known: &ServerHandover, report: &Dra
         cut_again_ms: None,
     });
     if state.server.endpoints().is_empty() {
-        // Until our own look-up has an answer.
+        // Used until this process has resolved the name.
         let resolved = known.resolved.iter().filter_map(|text| endpoint(text));
         state.server.set_endpoints(resolved.collect());
     }

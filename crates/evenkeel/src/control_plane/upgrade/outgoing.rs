@@ -1,4 +1,4 @@
-//! The old process's part: what it hands over, and what it still says afterwards.
+//! Hands over on the side of the old process, and reports to the new one while draining.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -20,13 +20,13 @@ use crate::upgrade::state::{
 };
 use crate::upgrade::successor::SuccessorCommand;
 
-/// Both processes accept for some milliseconds. Where fewer places are free than a burst of clients
-/// may take in that time, services pause instead: nobody is turned away by half a limit, or waits
-/// for a place here when there is one there.
+/// Fewest free permits with which both processes accept concurrently for some milliseconds. With
+/// fewer, a burst of clients could be rejected at half a limit, or wait here although the other
+/// process has permits; such services pause instead.
 const FREE_PLACES_MIN: u32 = 512;
 
 impl ControlPlane {
-    /// Every listening socket of this process once more, and its standard error.
+    /// Returns duplicates of all listening sockets of this process, and of its standard error.
     pub(super) fn sockets_to_pass(&self) -> Vec<(Purpose, OwnedFd)> {
         let mut sockets = Vec::new();
         let listening = self.services.iter().flat_map(|s| &s.listening);
@@ -34,7 +34,7 @@ impl ControlPlane {
             let address = listener.asked_for().to_string();
             match listener.descriptor() {
                 Ok(socket) => sockets.push((Purpose::Clients(address), socket)),
-                // The new process will not be able to bind it, and say so.
+                // The new process will fail to bind the address, and report that.
                 Err(error) => tracing::error!(
                     "cannot pass the socket of {address} to the new process: {error}"
                 ),
@@ -64,7 +64,8 @@ impl ControlPlane {
         sockets
     }
 
-    /// Whether the new process may be the one to go on with them.
+    /// Marks the sockets as shared with the new process, which may continue with them, or as owned
+    /// by this one.
     pub(super) fn lend_sockets(&mut self, is_lent: bool) {
         let listening = self.services.iter_mut().flat_map(|s| &mut s.listening);
         for listening in listening {
@@ -75,7 +76,8 @@ impl ControlPlane {
         }
     }
 
-    /// Gives half of what is free of each limit away; services with little left stop accepting.
+    /// Releases half of the free permits of each limit. Services with few free permits stop
+    /// accepting.
     pub(super) fn lend_permits(&mut self) {
         let servers = self.known_servers();
         let halves = servers.iter().map(|one| (one.id, half(one)));
@@ -113,7 +115,7 @@ impl ControlPlane {
         }
     }
 
-    /// Sends the state once the services that pause have accepted their last client.
+    /// Sends the state once the paused services have accepted their last client.
     pub(super) fn send_state_when_due(&mut self) {
         let Some(under_way) = &self.upgrades.under_way else {
             return;
@@ -132,7 +134,7 @@ impl ControlPlane {
             state.service.places.keep_taken_and(seekers.not_admitted);
         }
         for server in self.known_servers() {
-            // Services that have not paused go on with their half.
+            // Services that are not paused continue with their half.
             if !under_way.halved.contains(&server.id) {
                 self.keep_for(&seekers, &server);
             }
@@ -144,9 +146,10 @@ impl ControlPlane {
         self.tell_candidate(SuccessorCommand::State(state));
     }
 
-    /// Who may still take a place on any server.
+    /// Counts the sessions that may still acquire a permit of any server.
     fn without_place(&self) -> PendingPermits {
-        // In this order: who ends in between is counted once too often, not once too little.
+        // Sessions are counted first: one that ends in between is counted once too often, not too
+        // rarely.
         let sessions = u32::try_from(self.sessions()).unwrap_or(u32::MAX);
         let services = self.known_services();
         let admitted: u32 = services.iter().map(|service| service.active()).sum();
@@ -167,8 +170,8 @@ impl ControlPlane {
         }
     }
 
-    /// Keeps the places of a server that are taken, and those that may still be needed: whoever
-    /// borrows connections can wait for one that is open.
+    /// Keeps the permits of a server that are in use, and those that may still be needed. Sessions
+    /// of pooled services need no more than half, since they can wait for an open connection.
     fn keep_for(&self, seekers: &PendingPermits, server: &Server) {
         let places = &server.load.places;
         let share = self.upgrades.shares.get(&server.id).copied();
@@ -177,7 +180,7 @@ impl ControlPlane {
         places.keep_taken_and(seekers.seeking.saturating_add(borrowed));
     }
 
-    /// This process has all its limits again.
+    /// Restores all limits of this process.
     pub(super) fn take_places_back(&mut self) {
         for service in self.known_services() {
             service.places.take_back();
@@ -203,8 +206,8 @@ impl ControlPlane {
         }
     }
 
-    /// Those that the new process has taken go on, and are kept in case it ends; the others are
-    /// closed.
+    /// Stops accepting. Sockets that the new process has taken are kept in case it exits; the
+    /// others are closed.
     pub(super) fn leave_sockets(&mut self, taken: &[Purpose]) {
         for state in &mut self.services {
             let is_taken = |address: String| taken.contains(&Purpose::Clients(address));
@@ -232,7 +235,7 @@ impl ControlPlane {
         }
     }
 
-    /// The last report; the new process has it when this returns.
+    /// Sends the last report. The new process has received it when this returns.
     pub(in crate::control_plane) fn say_goodbye(&mut self) {
         self.lower_claims();
         self.tell_heir(true);
@@ -250,7 +253,8 @@ impl ControlPlane {
         }
     }
 
-    /// Nobody is accepted any more: what is not taken, and will not be, is the new process's.
+    /// Leaves permits that are neither in use nor needed to the new process, once no accept is in
+    /// progress.
     fn lower_claims(&self) {
         if self.engine.is_accepting_any() {
             return;
@@ -317,7 +321,7 @@ impl ControlPlane {
             let name = service.name.to_string();
             *report.services.entry(name.clone()).or_default() += service.places.claimed();
             if with_counts {
-                // The one in the configuration comes first: a former one of its name may leave.
+                // The configured service comes first: a removed one of the same name may follow.
                 let counts = report.service_counts.entry(name);
                 counts.or_insert_with(|| counted_by_service(&service.counters));
             }
@@ -334,23 +338,23 @@ impl ControlPlane {
     }
 }
 
-/// Sessions that may still take a place on a server.
+/// Sessions that may still acquire a permit of a server.
 struct PendingPermits {
-    /// No service has counted them yet.
+    /// Sessions that no service has counted yet.
     not_admitted: u32,
-    /// Clients that must have one of their own, with those.
+    /// Clients that need a server connection of their own, including `not_admitted`.
     seeking: u32,
-    /// Clients that borrow connections.
+    /// Clients of pooled services, which share server connections.
     borrowing: u32,
 }
 
-/// Of the places of a server that are ours.
+/// Returns half of this process's share of a server's permits.
 fn half(server: &Server) -> u32 {
     let places = &server.load.places;
     places.free().saturating_add(places.in_use()) / 2
 }
 
-/// Connections that services have opened to lend them.
+/// Returns the number of server connections that the pools of services have opened.
 fn lent(pooled: &[&Arc<Service>]) -> u32 {
     let shared = pooled.iter().filter_map(|one| one.database.as_ref());
     let open: u64 = shared.map(|one| one.open_connections(None)).sum();

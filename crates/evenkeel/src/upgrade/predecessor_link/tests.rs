@@ -1,4 +1,4 @@
-//! Lines to processes that say what they should, or anything.
+//! Tests connections to processes that send valid or invalid messages.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use crate::upgrade::channel::Channel;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A process that lives, its end of the line, and ours.
+/// A running process, its end of the connection, and this process's end.
 struct Talk {
     process: Child,
     theirs: UnixStream,
@@ -53,7 +53,7 @@ impl Talk {
         }
     }
 
-    /// Lets every other task do what it can.
+    /// Returns whether no event arrives while other tasks run.
     async fn is_silent(&mut self) -> bool {
         let pause = Duration::from_millis(50);
         timeout(pause, self.heard.recv()).await.is_err()

@@ -1,4 +1,4 @@
-//! Who is asked for together, and who is not.
+//! Tests which lookups are combined, and which are not.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -22,7 +22,7 @@ fn login(can_login: bool) -> Answer<PostgresAuthRecord> {
     })
 }
 
-/// Answers when it is let to, with what held when it was asked.
+/// Directory that answers when permitted, with the state at the time of the request.
 struct Slow {
     asked: Mutex<Vec<String>>,
     at_once: AtomicUsize,
@@ -150,7 +150,7 @@ fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
     assert_eq!((book.waiting, book.under_way), (0, 0));
 }
 
-/// Answers after so long.
+/// Backend that answers after this time.
 struct After(Duration);
 
 impl AuthBackend for After {
@@ -165,7 +165,7 @@ impl AuthBackend for After {
     }
 }
 
-/// Servers that answer after so many seconds each, none of them up yet.
+/// Returns servers that answer after these numbers of seconds, none of them up yet.
 fn servers(answer_s: &[u64], wait_ms: u64) -> (watch::Sender<Membership>, Servers<After>) {
     let listed = |index: usize| {
         let server = Server::new(index as u64, "db".into(), Arc::new(Load::new(None)), 1);

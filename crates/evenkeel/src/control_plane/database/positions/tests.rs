@@ -1,4 +1,4 @@
-//! The loops against servers that are made up.
+//! Tests the polling loops against simulated servers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -10,15 +10,15 @@ const PRIMARY: u64 = 1;
 const REPLICA: u64 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The log that both servers share, and how often each was asked.
+/// Log shared by both servers, and the number of queries to each.
 #[derive(Default)]
 struct World {
     written: AtomicU64,
     replayed: AtomicU64,
-    /// The replica replays whatever is written.
+    /// True if the replica replays all writes.
     keeps_up: AtomicBool,
     is_away: AtomicBool,
-    /// The primary has not applied yet what another one acknowledged.
+    /// True if the primary has not yet applied what another one acknowledged.
     is_behind: AtomicBool,
     samples: AtomicU64,
     looks: AtomicU64,
@@ -109,7 +109,7 @@ impl Rig {
         });
     }
 
-    /// A read that finds no replica that has what it must see.
+    /// Simulates a read that finds no replica with the required position.
     fn read(&self) {
         self.knowledge.track().want(now_us());
     }
@@ -121,7 +121,7 @@ impl Rig {
         now_us
     }
 
-    /// A sample that covers a write, and a replica that has it.
+    /// Returns whether a sample covers a write and the replica has applied it.
     fn is_settled(&self, wrote_us: u64) -> bool {
         let positions = self.knowledge.positions();
         let sample = positions.sample.as_ref();
@@ -152,7 +152,7 @@ async fn a_write_is_sampled_and_followed_and_then_nobody_is_asked_any_more() {
         until("the write is everywhere", || rig.is_settled(wrote_us)).await;
     }
     let asked = rig.asked();
-    // Long enough for both to be asked many times over.
+    // Long enough for both to be queried many times.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(rig.asked(), asked, "at rest");
     assert!(
