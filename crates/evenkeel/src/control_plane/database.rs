@@ -461,8 +461,8 @@ pub(super) fn tracks(plan: &ServicePlan) -> bool {
     })
 }
 
-/// Returns the position up to which reads on a server see writes. `None` for a Galera node, which
-/// synchronizes when queried.
+/// Returns the position that reads on a server see, from its role report. A Galera node reports it
+/// to position queries only.
 fn applied(said: &ReplicationState) -> Option<Position> {
     match said {
         ReplicationState::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {

@@ -96,8 +96,8 @@ impl RoleMonitorTask {
         }
     }
 
-    /// Records that another server claims the role: the next response must arrive within `VETO_MS`
-    /// to count.
+    /// Records that another server claims the role: silence at the next query is then reported
+    /// after `VETO_MS`.
     pub(super) fn contest(&self) {
         self.pace.contested.store(true, Relaxed);
     }

@@ -90,7 +90,7 @@ impl Predecessor {
     }
 
     /// Requests and receives the sockets of the old process. Fails if that uses another protocol
-    /// version, or did not start this process directly.
+    /// version, or did not start this process.
     pub fn ask(&mut self) -> Result<InheritedSockets, TakeOverError> {
         let by = Some(self.by);
         let hello = self.channel.receive(by);

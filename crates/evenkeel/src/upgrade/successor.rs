@@ -405,7 +405,7 @@ impl StartupOutput {
             let Some(mut source) = source else { return };
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = source.read(&mut bytes) {
-                // A missing stderr cannot be reported anywhere.
+                // Without stderr the error cannot be logged.
                 let _ = io::stderr().write_all(&bytes[..count]);
                 let mut tail = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 tail.extend(&bytes[..count]);

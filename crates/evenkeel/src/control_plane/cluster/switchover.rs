@@ -16,8 +16,8 @@ use crate::control_plane::probing::MonitorEvent;
 /// terminated.
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// Longest wait for terminated sessions to end their work. No write may be acknowledged to them
-/// after the next primary's first response.
+/// Longest wait for terminated sessions to end their work, so that no write is acknowledged to them
+/// after the next primary's first response. After this limit the next primary serves anyway.
 const CUT_LIMIT: Duration = Duration::from_millis(100);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -284,7 +284,7 @@ fn may_name_primary(plan: &DatabasePlan) -> bool {
 enum AssignedRole {
     Primary,
     Replica,
-    /// A replica that serves reads only if no other replica can, since it lags.
+    /// A replica that serves reads only if no other replica can, since it may lag.
     Spare,
     None,
 }

@@ -223,7 +223,7 @@ fn resume_service(state: &mut ManagedService, known: &ServiceHandover, report: &
 
 fn resume_server(state: &mut ManagedServer, known: &ServerHandover, report: &DrainReport) {
     let now_ms = now_ms();
-    // The clock starts with the process: earlier times are at zero.
+    // The clock starts with the process: earlier times count as its zero.
     let ago = |age_ms: u64| now_ms.saturating_sub(age_ms);
     let standing = match known.standing.as_str() {
         "up" => HealthState::Up,

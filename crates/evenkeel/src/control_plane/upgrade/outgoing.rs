@@ -235,7 +235,7 @@ impl ControlPlane {
         }
     }
 
-    /// Sends the last report. The new process has received it when this returns.
+    /// Sends the last report. Returns once it is sent, or after a time limit.
     pub(in crate::control_plane) fn say_goodbye(&mut self) {
         self.lower_claims();
         self.tell_heir(true);
