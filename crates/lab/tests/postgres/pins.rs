@@ -1,5 +1,5 @@
-//! Tests that state which cannot be moved pins its client to one server connection until it ends,
-//! and is removed with the client.
+//! Tests that state that cannot be moved pins its client to one server connection until the state
+//! ends, and is removed with the client.
 
 use evenkeel_lab::eventually;
 
@@ -29,7 +29,7 @@ fn notifications_reach_who_listens_while_it_is_idle() {
         sender.run("notify news, 'third'");
         let mut other = stage.client();
         let _taken = other.query("begin");
-        // The client is no longer pinned: two others can have both connections.
+        // The client is no longer pinned: two other clients can have both connections.
         sender.run("begin");
         sender.run("commit");
         other.run("commit");
@@ -163,7 +163,7 @@ fn a_lock_of_a_statement_that_failed_binds_in_spite_of_the_release_before_it() {
         client.run("rollback to s");
         client.run("commit");
         client.vanish(false);
-        // Reset on its way, for what it was bound by.
+        // The server connection was reset on release, because the client was pinned.
         assert_eq!(
             other.value("select count(*) from pg_locks where locktype = 'advisory'"),
             "0",
@@ -305,7 +305,8 @@ fn what_another_session_drew_from_a_sequence_is_nobody_elses() {
             (Script::new().query("select 1").query("select lastval()"), 2),
             (extended.clone(), 1),
         ] {
-            // Until somebody asks, drawing binds nobody: the one connection goes on to the next.
+            // Until a session reads the last value, `nextval()` does not pin: the next client gets
+            // the only connection.
             let stage = TestBed::set(io, ONE);
             let (mut client, mut other) = (stage.client(), stage.client());
             client.run("select nextval('drawn')");
@@ -384,7 +385,7 @@ fn a_portal_that_a_bind_in_vain_has_not_replaced_leaves_behind_what_it_was_bound
 #[test]
 fn a_portal_of_an_earlier_batch_leaves_behind_what_it_was_bound_to() {
     for io in DRIVERS {
-        // Its client keeps its connection: SQL could fetch from the portal, too.
+        // The client keeps its connection, because SQL can fetch from the portal, too.
         let setup = Setup {
             pool: "size = 2",
             ..ONE
@@ -438,7 +439,7 @@ fn what_another_session_drew_is_told_to_nobody_who_drew_from_another_sequence_or
     }
 }
 
-/// The text is read by settings that are only about to change when it comes.
+/// When the text arrives, the settings that decide its meaning are about to change.
 #[test]
 fn a_lock_in_a_text_that_a_setting_sent_just_before_it_reveals_goes_with_its_client() {
     const BACKSLASH: &[u8] = b"select 'x\\'', pg_advisory_lock(4713) --'\0";

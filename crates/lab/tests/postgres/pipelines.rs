@@ -1,4 +1,5 @@
-//! Many requests at once, large ones, COPY, function calls: all replies come, in order, whole.
+//! Tests of pipelined requests, large requests, COPY and function calls: all replies arrive
+//! complete and in order.
 
 use evenkeel_lab::eventually;
 
@@ -20,7 +21,7 @@ fn an_error_in_a_pipeline_ends_its_batch_and_no_other() {
         let mut client = Client::connect(address);
         let mut heard = Vec::new();
         for number in 0..5 {
-            // Divided when it runs, not when it is planned.
+            // The division takes place during execution, not during planning.
             let by = "case when random() < 2 then $1::int end";
             let (name, text) = (format!("s{number}"), format!("select {number} / {by}"));
             heard.extend(client.ask(&prepare(&name, &text), 1));
@@ -154,7 +155,7 @@ fn portals_go_on_where_they_were_suspended() {
         heard.extend(client.ask(&script, 1));
         heard.extend(client.ask(&Script::new().execute_of("p", 2).sync(), 1));
         heard.extend(client.query("rollback"));
-        // Outside a transaction it ends with the Sync.
+        // Outside a transaction the portal ends with the Sync.
         let script = Script::new().bind("g", &[]).execute_of("", 2).sync();
         heard.extend(client.ask(&script, 1));
         heard.extend(client.ask(&Script::new().execute_of("", 2).sync(), 1));
@@ -221,7 +222,7 @@ fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
         heard.extend(client.query("select count(*) from copied"));
         let failing = Script::new().query(copy).copy_data(rows(9_000).as_bytes());
         heard.extend(client.ask(&failing.copy_fail(), 1));
-        // The server refuses it in the middle, and what still comes is for nobody.
+        // The server rejects the data in the middle; the rest of the data gets no reply.
         let refused = Script::new()
             .query(copy)
             .copy_data(b"1\ttwice\n")
@@ -235,7 +236,7 @@ fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
             .copy_done();
         heard.extend(client.ask(&not_begun, 1));
         heard.extend(client.query("select 1"));
-        // The server flushes nothing while it reads; Sync stands behind the data.
+        // The server flushes nothing while it reads; Sync follows the data.
         let extended = Script::new()
             .parse("", copy)
             .bind("", &[])
@@ -297,18 +298,18 @@ fn a_copy_that_fails_behind_an_early_sync_leaves_its_session_as_it_was() {
             heard.extend((0..3).map(|_| client.hear()));
             heard.extend(client.ask(&rest(data), 1));
             heard.extend(client.ask(&execute("s0", &[]), 1));
-            // What is prepared and run in batches that follow each other at once.
+            // Batches without a pause that prepare a statement and execute it.
             let script = Script::new().close("s0").parse("s0", "select 's0'").sync();
             let script = script.bind("s0", &[]).execute().sync();
             heard.extend(client.ask(&script, 2));
         }
-        // A trigger refuses it before the first Sync is read: both are answered.
+        // A trigger rejects the data before the first Sync is read: the server replies to both.
         client.tell(&copy("never"));
         heard.extend((0..3).map(|_| client.hear()));
         let script = rest(b"1\n").bind("s0", &[]).execute().sync();
         heard.extend(client.ask(&script, 3));
         heard.extend(client.query("select count(*) from early"));
-        // In a transaction, and one that does well.
+        // In a transaction: one that succeeds, and one that fails.
         heard.extend(client.query("begin"));
         client.tell(&copy("early"));
         heard.extend((0..3).map(|_| client.hear()));
@@ -329,7 +330,7 @@ fn a_copy_of_which_nobody_can_tell_what_is_answered_ends_its_session() {
         let stage = TestBed::set(io, FEW);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("drop table if exists blind; create table blind (a int)");
-        // All of it is sent before the server can say that it copies.
+        // All of it is sent before the server can report that it copies.
         let script = Script::new().parse("", "copy blind from stdin");
         let script = script.bind("", &[]).execute().sync();
         client.tell(&script.copy_data(b"x\n").copy_done().sync());
@@ -377,7 +378,7 @@ fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
             client.vanish(by_reset);
             assert_eq!(other.value("select count(*) from half"), "0");
         }
-        // Both connections of the pool are as good as new.
+        // Both connections of the pool are usable again.
         let stuck = "select count(*) from pg_stat_activity where datname = 'sbtest' \
                      and query like '%half%' and state <> 'idle' and pid <> pg_backend_pid()";
         let waited = eventually(LIMIT, "servers that are rid of it", || {
@@ -471,9 +472,10 @@ fn batches_that_wait_for_the_one_before_go_on() {
     });
 }
 
-/// What a session needs anew behind RESET ALL waits for its end, and that end for the data.
+/// The settings that a session needs again after RESET ALL wait for the end of the text, and that
+/// end waits for the data.
 ///
-/// TO SEE THIS RED: let data wait as well.
+/// TO SEE THIS RED: let the data wait as well.
 #[test]
 fn data_is_copied_in_one_text_with_what_takes_settings_and_statements_away() {
     same_as_direct(FEW, |address| {
@@ -483,7 +485,7 @@ fn data_is_copied_in_one_text_with_what_takes_settings_and_statements_away() {
         let copy = "copy copied from stdin";
         for before in ["reset all", "deallocate all"] {
             for text in [format!("{before}; {copy}"), format!("{copy}; {before}")] {
-                // All at once, and behind CopyInResponse.
+                // All in one write, and then with the data after CopyInResponse.
                 let query = Script::new().query(&text);
                 let data = Script::new().copy_data(b"1\n").copy_done();
                 let whole = Script([query.0.clone(), data.0.clone()].concat());

@@ -1,5 +1,5 @@
-//! What was prepared before a table changed: who prepares the same text behind that gets it as it
-//! is now, on whichever server connection.
+//! Tests that a text prepared after a change of its table uses the new table on any server
+//! connection.
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
@@ -13,7 +13,7 @@ const THREE: Setup<'static> = Setup {
     workers: 2,
 };
 
-/// So many clients, each on a server connection of its own.
+/// Starts this number of clients, each with its own server connection.
 fn together(stage: &TestBed, many: usize) -> Vec<Client> {
     let mut clients: Vec<Client> = (0..many).map(|_| stage.client()).collect();
     clients.iter_mut().for_each(|client| client.run("begin"));
@@ -97,7 +97,7 @@ fn a_temporary_table_hides_the_one_of_its_name_from_whoever_prepares_behind_it()
         let mut other = Client::connect(address);
         other.run("drop table if exists hidden; create table hidden (a int)");
         other.run("insert into hidden values (1)");
-        // Of a temporary table that is gone, its connection keeps an empty schema.
+        // After the end of a temporary table, its connection keeps an empty schema.
         other.run("create temp table gone (a int)");
         other.run("discard temp");
         heard.extend(other.ask(&prepare("o", text), 1));

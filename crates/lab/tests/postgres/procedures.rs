@@ -1,5 +1,5 @@
-//! Procedures that commit: not all servers take a batch for one transaction there, and then what
-//! came before is kept, whatever comes behind.
+//! Tests of procedures that commit: on some servers this ends the transaction of a batch, so that
+//! earlier statements are kept even if a later one fails.
 
 use super::client::Client;
 use super::script::Script;
@@ -13,7 +13,7 @@ const MADE: &str = "
     create or replace procedure sets_and_fails() language plpgsql as $$
       begin perform set_config('work_mem', '123MB', false); commit; raise 'no'; end $$;";
 
-/// Who is bound leaves one to the other.
+/// A pinned client leaves one connection to the other client.
 const TWO: Setup<'static> = Setup {
     pool: "size = 2",
     service: "",
@@ -21,7 +21,7 @@ const TWO: Setup<'static> = Setup {
     workers: 1,
 };
 
-/// As one batch, each in a portal of its own.
+/// Returns one batch, with a separate portal for each text.
 fn batch(texts: &[&str]) -> Script {
     let mut script = Script::new();
     for (number, text) in texts.iter().enumerate() {
@@ -32,7 +32,7 @@ fn batch(texts: &[&str]) -> Script {
     script.sync()
 }
 
-/// TO SEE THIS RED: let nothing be in doubt behind a procedure.
+/// TO SEE THIS RED: treat no state as uncertain after a procedure.
 #[test]
 fn what_a_procedure_commits_of_a_batch_that_fails_is_its_client_s_alone() {
     admin().query(MADE);
@@ -63,7 +63,7 @@ fn what_a_procedure_commits_of_a_batch_that_fails_is_its_client_s_alone() {
     }
 }
 
-/// TO SEE THIS RED: let only what fails be in doubt.
+/// TO SEE THIS RED: treat only failed statements as uncertain.
 #[test]
 fn what_a_procedure_takes_back_of_a_batch_is_not_taken_for_done() {
     admin().query(MADE);

@@ -1,5 +1,5 @@
-//! Conversations by chance: what the server answers to a client of its own, it answers to one of a
-//! pool, message by message.
+//! Tests random conversations: a client of the pool receives the same messages as a direct client
+//! of the server.
 
 use super::client::Client;
 use super::script::Script;
@@ -7,7 +7,7 @@ use super::stage::{Setup, TestBed, shared};
 use crate::harness::DRIVERS;
 use crate::harness::rng::TestRng;
 
-/// Conversations per driver, and what each consists of.
+/// Number of conversations per driver, of scripts in each, and of messages in each script.
 const CONVERSATIONS: u64 = 40;
 const SCRIPTS: u64 = 12;
 const MESSAGES: u64 = 14;
@@ -60,7 +60,7 @@ fn script(dice: &mut TestRng) -> Script {
     script
 }
 
-/// All that is said up to the answer of a last query.
+/// Returns all messages up to the reply to a final query.
 fn converse(client: &mut Client, script: &Script, number: u64) -> Vec<String> {
     client.tell(script);
     let mark = format!("select 'mark {number}'");
@@ -106,7 +106,7 @@ fn conversations_by_chance_go_as_at_the_server() {
             for number in 0..SCRIPTS {
                 let script = script(&mut dice);
                 let sent = String::from_utf8_lossy(&script.0);
-                // Shown when it fails.
+                // Printed only if the test fails.
                 println!("{io}, seed {seed}, script {number}: {sent:?}");
                 let expected = converse(&mut direct, &script, number);
                 let heard = converse(&mut client, &script, number);

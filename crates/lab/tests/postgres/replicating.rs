@@ -1,4 +1,4 @@
-//! PostgreSQL's own programs and subscriptions replicate through Evenkeel.
+//! Tests that PostgreSQL's own programs and subscriptions replicate through Evenkeel.
 
 use std::fs::Permissions;
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ const SETUP: Setup<'static> = Setup {
     workers: 2,
 };
 
-/// As programs and subscriptions connect through it.
+/// Returns the connection string of programs and subscriptions.
 fn connection(address: SocketAddr) -> String {
     let (host, port) = (address.ip(), address.port());
     format!("host={host} port={port} user=replica password=replica dbname=postgres")
 }
 
-/// Where the servers' user may write.
+/// Creates a directory that the user of the servers may write to.
 fn room() -> TempDir {
     let room = tempfile::tempdir().unwrap();
     std::fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
@@ -40,7 +40,7 @@ fn run(command: &mut Command) -> String {
     said
 }
 
-/// A program that runs until it is told to end.
+/// A program that runs until it is stopped.
 struct Program(Child);
 
 impl Program {
@@ -48,11 +48,11 @@ impl Program {
         Program(command.stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// As by Ctrl-C; what it said.
+    /// Interrupts the program as Ctrl-C does, and returns its output.
     fn stop(mut self) -> String {
         let pid = i32::try_from(self.0.id()).unwrap();
         #[expect(unsafe_code, reason = "the standard library sends no SIGINT")]
-        // SAFETY: the process is our child, and nobody has waited for it yet.
+        // SAFETY: the process is our child, and has not been waited for yet.
         unsafe {
             libc::kill(pid, libc::SIGINT)
         };
@@ -70,7 +70,7 @@ impl Drop for Program {
     }
 }
 
-/// Ends the segment that is written, and waits for it; its name.
+/// Ends the current WAL segment, waits until it is received, and returns its name.
 fn next_segment(into: &Path) -> String {
     let mut admin = admin();
     let segment = admin.value("select pg_walfile_name(pg_current_wal_lsn())");
@@ -175,7 +175,7 @@ fn a_base_backup_is_a_standby_that_follows() {
         let data = room.path().join("data");
         let mut copy = postgres::command("pg_basebackup").unwrap();
         copy.arg(format!("--dbname={}", connection(stage.address)));
-        // Slow enough to pass the limit of a query.
+        // Slow enough to exceed the limit of a query.
         copy.args([
             "--wal-method=stream",
             "--checkpoint=fast",

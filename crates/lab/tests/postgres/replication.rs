@@ -1,5 +1,5 @@
-//! Clients that replicate are told what the server itself would tell them, over a connection that
-//! is theirs alone, at the primary.
+//! Tests that clients that replicate receive the server's own replies, over a dedicated connection
+//! to the primary.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::stage::{ONE, Setup, TestBed, admin, own, same_as_direct, shared};
 use crate::harness::certificates::write_private;
 use crate::harness::{DRIVERS, LIMIT, loopback, wait_until};
 
-/// `replication=true`: no database, no SQL.
+/// Physical replication, `replication=true`: no database, no SQL.
 const PHYSICAL: &[(&str, &str)] = &[
     ("replication", "true"),
     ("application_name", "walsender"),
@@ -20,7 +20,7 @@ const PHYSICAL: &[(&str, &str)] = &[
     ("options", "-c work_mem=7MB"),
 ];
 
-/// `replication=database`.
+/// Logical replication, `replication=database`.
 const LOGICAL: &[(&str, &str)] = &[
     ("replication", "database"),
     ("application_name", "walsender"),
@@ -41,7 +41,7 @@ fn walsender(address: SocketAddr, settings: &[(&str, &str)]) -> Client {
     entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
 }
 
-/// Without what differs from moment to moment: positions, and what was streamed.
+/// Removes what varies between runs: positions, and streamed data.
 fn shape(heard: Vec<String>) -> Vec<String> {
     let told = heard.into_iter().filter(|line| !line.starts_with('d'));
     let masked = told.map(|line| match line.starts_with("D ") && line.contains('/') {
@@ -51,14 +51,14 @@ fn shape(heard: Vec<String>) -> Vec<String> {
     masked.collect()
 }
 
-/// Where a stream can begin now.
+/// Returns the command that streams from the current position.
 fn start(client: &mut Client) -> String {
     let row = client.value("IDENTIFY_SYSTEM");
     let columns: Vec<&str> = row.split('|').collect();
     format!("START_REPLICATION {} TIMELINE {}", columns[2], columns[1])
 }
 
-/// Begins to stream.
+/// Starts streaming.
 fn stream(client: &mut Client) {
     let start = start(client);
     client.run_later(&start);
@@ -142,7 +142,7 @@ fn who_reads_slowly_is_waited_for() {
         client.run_later(BACKUP);
         std::thread::sleep(Duration::from_millis(1_500));
         let more_kb = stage.balancer.memory_kb().saturating_sub(before_kb);
-        // The backup has more than 20 MB.
+        // The size of the backup is more than 20 MB.
         assert!(more_kb < 8_000, "{io}: {more_kb} kB");
         assert_eq!(client.reply().last().unwrap(), "Z Idle", "{io}");
     }
@@ -195,7 +195,7 @@ fn a_stream_ends_however_its_client_wants_it() {
         stream(&mut client);
         client.cancel();
         heard.extend(shape(client.reply()));
-        // It did not know that the stream is over.
+        // The client sent this before it noticed the end of the stream.
         let late = Script::new().copy_data(b"r").copy_done();
         client.tell(&late);
         heard.extend(shape(client.query("SHOW work_mem")));
@@ -214,7 +214,7 @@ fn what_is_written_reaches_who_streams_wherever_messages_are_cut() {
         let mut writer = stage.client();
         for _ in 0..3 {
             writer.run("select pg_logical_emit_message(true, 'evenkeel', repeat('news', 100000))");
-            // The answer to who asks for one, in pieces.
+            // A status update that requests a reply, sent byte by byte.
             let mut status = vec![b'r'];
             status.extend_from_slice(&[0; 32]);
             status.push(1);
@@ -271,7 +271,7 @@ fn who_streams_and_leaves_leaves_no_walsender_behind() {
             let settings = [
                 ("replication", "true"),
                 ("application_name", &name),
-                // Else the server soon gives up by itself.
+                // Otherwise, the server soon times out.
                 ("options", "-c wal_sender_timeout=0"),
             ];
             let mut client = walsender(stage.address, &settings);
@@ -317,7 +317,7 @@ fn what_comes_too_late_for_its_login_is_closed() {
             "{io}"
         );
         let activity = "select count(*) from pg_stat_activity where backend_type = 'walsender'";
-        // Long enough for the server to let it in.
+        // Long enough for the server to accept the login.
         std::thread::sleep(Duration::from_secs(1));
         let waited = eventually(LIMIT, "no walsender", || {
             Ok((server.sql(activity)? == "0").then_some(()))
@@ -370,7 +370,7 @@ fn limits_of_connections_count_it() {
         let stage = TestBed::set(io, setup);
         let mut normal = stage.client();
         normal.run("select 1");
-        // Its idle connection makes room.
+        // The idle connection of the normal client is closed to free capacity.
         let replicas = [PHYSICAL, LOGICAL].map(|kind| walsender(stage.address, kind));
         let refused = Client::enter(stage.address, &login(PHYSICAL))
             .err()

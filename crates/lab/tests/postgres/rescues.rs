@@ -1,5 +1,5 @@
-//! What a server did not do is run again where nobody has seen any of it; what it may have done
-//! never is.
+//! Tests that statements that a server did not execute are retried if the client has received no
+//! part of the reply, and that statements that may have been executed never are.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::harness::intercepting_proxy::{Between, Blow, MARK};
 use crate::harness::storm::{Storm, storm};
 use crate::harness::{DRIVERS, LIMIT};
 
-/// What is known to read may be run again.
+/// With this setup, statements that are known to only read may be retried.
 const READING: Setup<'static> = Setup {
     pool: "size = 2",
     service: "",
@@ -26,7 +26,7 @@ const PLAIN: Setup<'static> = Setup {
     ..READING
 };
 
-/// A pool in front of the shared server, with somebody in between.
+/// Starts a pool in front of the shared server, with an intercepting proxy between them.
 fn behind(io: &str, setup: Setup<'_>, command: &'static str, blow: Blow) -> TestBed {
     let mut server = shared().clone();
     server.address = Between::start(server.address, command, blow).address;
@@ -48,10 +48,11 @@ fn run(text: &str) -> Script {
 
 const INSERTED: &str = "INSERT 0 1";
 
-/// So many bytes of a long message are with the server when it goes.
+/// Number of bytes of a long message that the server has received when the connection ends.
 const FIRST: usize = 8_000;
 
-/// A Bind whose value holds, where so many bytes are left of it, a Query and what passes for data.
+/// Returns a Bind whose value contains a Query and the header of data, placed where `FIRST` bytes
+/// remain.
 fn bind_with_a_query_in_it() -> Script {
     let mut query = Vec::new();
     build::query(&mut query, b"insert into shifted_in values ('smuggled')");
@@ -59,7 +60,7 @@ fn bind_with_a_query_in_it() -> Script {
     query.push(b'd');
     query.extend_from_slice(&left.to_be_bytes());
     let mut value = vec![b'v'; 100_000];
-    // Two more bytes behind the value say how results come.
+    // The value is followed by two more bytes, the number of result formats.
     let from = value.len() + 2 - FIRST;
     value[from..from + query.len()].copy_from_slice(&query);
     let mut body = b"\0\0\0\x01\0\x01\0\x01".to_vec();
@@ -135,7 +136,7 @@ fn a_write_behind_a_flush_makes_its_batch_one_that_is_not_run_again() {
     for io in DRIVERS {
         let read = format!("select 'read' as {MARK}");
         let write = || run("insert into flushed_once values ('once')").sync();
-        // All at once, and what was flushed first by itself.
+        // All in one write, and with the flushed part sent first.
         let together = Script([run(&read).flush().0, write().0].concat());
         let alone = Script::new().parse("s", &read).describe("s").flush();
         for parts in [vec![alone, write()], vec![together]] {
@@ -183,7 +184,7 @@ fn a_batch_without_its_sync_is_run_again_at_once() {
             pool: "size = 1",
             ..PLAIN
         };
-        // Its body does not tell that it takes statements away.
+        // The body of this function does not show that it removes statements.
         admin().run(
             "create or replace function takes_away_unseen() returns void language plpgsql as \
              $$ begin execute 'deallocate ' || 'all'; end $$",
@@ -227,7 +228,7 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
     }
 }
 
-/// TO SEE THIS RED: let a batch without its Sync not count.
+/// TO SEE THIS RED: do not count a batch without its Sync.
 #[test]
 fn who_loses_its_server_with_half_a_batch_is_not_let_go_on_with_the_other_half() {
     for io in DRIVERS {
@@ -246,7 +247,7 @@ fn who_loses_its_server_with_half_a_batch_is_not_let_go_on_with_the_other_half()
     }
 }
 
-/// TO SEE THIS RED: go by the status from before the COMMIT.
+/// TO SEE THIS RED: use the transaction status from before the COMMIT.
 #[test]
 fn who_loses_its_server_while_it_commits_is_not_told_to_do_it_again() {
     let commit = format!("commit -- {MARK}");
@@ -280,8 +281,8 @@ fn a_read_whose_server_warned_before_it_went_is_run_again() {
     }
 }
 
-/// Sets and reads; what was answered instead. A connection is made fit before each read, as every
-/// session has another name.
+/// Sets a variable and reads in a loop; returns the replies if they are wrong. Each read needs a
+/// restore of session state first, as every session has another name.
 fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
     let name = format!("storm {number}");
     let mut client = Client::with(stage.address, &[("application_name", &name)]);
@@ -298,7 +299,7 @@ fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>>
     None
 }
 
-/// TO SEE THIS RED: pass on what the server says last while a connection is made fit.
+/// TO SEE THIS RED: forward the server's final error while session state is restored.
 #[test]
 fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
     let mut admin = admin();
@@ -315,8 +316,8 @@ fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
     }
 }
 
-/// A function of users may write by way of a connection of its own, as dblink does; of a sequence
-/// nothing is taken back either. TO SEE THIS RED: let what calls such functions be run again.
+/// A user-defined function may write over its own connection, as dblink does; a change of a
+/// sequence is not rolled back either. TO SEE THIS RED: retry statements that call such functions.
 #[test]
 fn what_may_have_acted_outside_of_its_transaction_is_not_run_again() {
     let mut own = admin();

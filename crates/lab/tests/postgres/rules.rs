@@ -1,5 +1,4 @@
-//! Ordered rules: what they refuse, outside of transactions and within, and how long they let
-//! things run.
+//! Tests of ordered rules: rejections, outside transactions and inside, and time limits.
 
 use std::time::Instant;
 
@@ -22,7 +21,7 @@ const REFUSING: &str = "\
     [[service.rule]]\nname = 'drop'\nmatch = '^drop'\nreject = \"it's $not$ here\"\n\
     [[service.rule]]\nname = 'others'\nuser = 'somebody'\nreject = 'not you'\n";
 
-/// How often a rule has fitted.
+/// Returns the number of statements that a rule matched.
 fn hits(stage: &TestBed, rule: &str) -> u64 {
     let status = stage.status();
     let rules = status["database"]["rules"].as_array().unwrap().iter();
@@ -73,7 +72,7 @@ fn what_is_refused_within_a_transaction_ends_it_as_an_error_of_the_server_does()
         assert_eq!(refused, ["E 42501", "Z Failed"], "{io}");
         assert_eq!(client.refusal("select 1"), "25P02", "{io}");
         client.run("rollback");
-        // The reason why is told by the server, with our words.
+        // The server reports the error, with the text that we put into it.
         for name in ["", "named"] {
             client.run("begin");
             let script = prepared(name, "drop table nothing");
@@ -89,7 +88,7 @@ fn what_is_refused_within_a_transaction_ends_it_as_an_error_of_the_server_does()
             let close = Script::new().close(name).sync();
             assert_eq!(client.ask(&close, 1), ["3", "Z Idle"], "{io}");
         }
-        // Sent without waiting in between: what was not refused is run, in its order.
+        // Sent without waiting in between: statements that are not rejected are executed in order.
         let script = Script::new()
             .query("select 'first'")
             .query("drop table nothing")
@@ -169,7 +168,7 @@ fn a_rule_meets_what_comes_behind_a_flush_and_what_an_earlier_batch_prepared_wit
     }
 }
 
-/// Whether it ended early.
+/// Returns whether the statement was canceled early.
 fn is_cut(client: &mut Client, ask: impl Fn(&mut Client) -> Vec<String>) -> bool {
     let begun = Instant::now();
     let reply = ask(client);

@@ -1,4 +1,4 @@
-//! What a client says, message by message.
+//! Builder for the messages that a client sends.
 
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::frontend::Target;
@@ -33,7 +33,7 @@ impl Script {
         self
     }
 
-    /// To the unnamed portal.
+    /// Appends a Bind of the unnamed portal.
     pub(crate) fn bind(self, name: &str, values: &[&str]) -> Script {
         self.bind_to("", name, values)
     }
@@ -55,7 +55,7 @@ impl Script {
         self
     }
 
-    /// The unnamed portal, all of it.
+    /// Appends an Execute of the unnamed portal without a row limit.
     pub(crate) fn execute(self) -> Script {
         self.execute_of("", 0)
     }
@@ -98,7 +98,7 @@ impl Script {
         self
     }
 
-    /// Without its last bytes.
+    /// Removes the last `by` bytes.
     pub(crate) fn cut_short(mut self, by: usize) -> Script {
         self.0.truncate(self.0.len() - by);
         self
@@ -118,12 +118,12 @@ impl Script {
     }
 }
 
-/// A statement of this name, in a batch of its own.
+/// Prepares a statement of this name in a separate batch.
 pub(crate) fn prepare(name: &str, text: &str) -> Script {
     Script::new().parse(name, text).sync()
 }
 
-/// What was prepared is run with these values, in a batch of its own.
+/// Executes a prepared statement with these values in a separate batch.
 pub(crate) fn execute(name: &str, values: &[&str]) -> Script {
     Script::new().bind(name, values).execute().sync()
 }

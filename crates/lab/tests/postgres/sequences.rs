@@ -1,4 +1,4 @@
-//! What one session drew from sequences is told to no other.
+//! Tests that a session never reads the sequence values of another session.
 
 use super::script::Script;
 use super::stage::{ONE, TestBed, admin};
@@ -49,7 +49,8 @@ fn what_an_insert_drew_is_told_in_its_transaction_and_behind_it_once_somebody_ha
     }
 }
 
-/// An INSERT that gives the number itself draws none, which its text does not tell.
+/// An INSERT that supplies the number itself does not call `nextval()`, which its text does not
+/// show.
 #[test]
 fn who_asks_first_behind_what_only_may_have_drawn_is_told_nothing_of_others() {
     admin().run(DRAWING);

@@ -1,4 +1,4 @@
-//! Settings follow their client, and nobody else.
+//! Tests that settings follow their client and affect no other client.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::harness::DRIVERS;
 
 /// Evenkeel sets nothing for itself on a server connection.
 ///
-/// TO SEE THIS RED: have each server connection begin with `jit = off`.
+/// TO SEE THIS RED: start each server connection with `jit = off`.
 #[test]
 fn a_new_client_reads_of_every_setting_what_it_reads_at_the_server() {
     same_as_direct(ONE, |address| {
@@ -19,7 +19,7 @@ fn a_new_client_reads_of_every_setting_what_it_reads_at_the_server() {
     });
 }
 
-/// Clients that share one server connection, each with something else set.
+/// Each of the clients that share one server connection has different settings.
 #[test]
 fn clients_of_one_server_connection_never_see_each_other_s_settings() {
     let settings: [(&str, [&str; 3]); 8] = [
@@ -56,7 +56,7 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
                 assert_eq!(shown, values[index], "{io} {name}");
             }
         }
-        // None is left to who comes next.
+        // The next client gets none of these settings.
         let mut stranger = stage.client();
         let mut direct = Client::connect(super::stage::shared().address);
         for (name, _) in &settings[..7] {
@@ -341,8 +341,8 @@ fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
     });
 }
 
-/// Its own setting cannot be put in place while the catalog of tablespaces is locked, which takes
-/// longer than the other one's statements may take.
+/// The client's own setting cannot be restored while the catalog of tablespaces is locked. That
+/// takes longer than the `statement_timeout` of the other client.
 #[test]
 fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() {
     for io in DRIVERS {
@@ -364,8 +364,8 @@ fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() 
     }
 }
 
-/// Some drivers always ask for one row when one value is wanted: the portal has more, for all that
-/// it tells.
+/// Some drivers always fetch one row when they need one value: the portal may have more, as far as
+/// its reply shows.
 #[test]
 fn what_a_portal_has_set_that_has_more_rows_to_give_follows_its_client_alone() {
     for io in DRIVERS {

@@ -1,5 +1,5 @@
-//! How many connections a service keeps: after a reload, when it or its server leaves, and where
-//! others want them.
+//! Tests of the number of connections that a service keeps: after a reload, after the removal of
+//! the service or a server, and when other services need connections.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use super::client::{Client, Login};
 use super::stage::{KIND, Setup, TestBed, admin, shared};
 use crate::harness::{DRIVERS, done, loopback, pool, server, wait_until};
 
-/// Another config in which `from` is `to`.
+/// Reloads the config with `from` replaced by `to`.
 fn reload(stage: &TestBed, from: &str, to: &str) {
     let config = stage.balancer.config();
     assert!(config.contains(from), "{config}");
     stage.balancer.reload(&config.replace(from, to)).unwrap();
 }
 
-/// Server connections of its pools.
+/// Returns the number of server connections in the pools of the service.
 fn open(stage: &TestBed) -> u64 {
     let pools = stage.status()["database"]["pools"].clone();
     let pools = pools.as_array().into_iter().flatten();
     pools.filter_map(|pool| pool["connections"].as_u64()).sum()
 }
 
-/// Clients that have had a connection each, all at the same time.
+/// Returns clients that each had a server connection, all at the same time.
 fn busy(address: std::net::SocketAddr, name: &str, count: usize) -> Vec<Client> {
     let parameters = [("application_name", name)];
     let mut clients: Vec<Client> = (0..count)
@@ -32,7 +32,7 @@ fn busy(address: std::net::SocketAddr, name: &str, count: usize) -> Vec<Client> 
     clients
 }
 
-/// Connections at the server that were last used by that name.
+/// Waits until no server connection was last used under that name.
 fn until_none_of(stage: &TestBed, name: &str) {
     let mut admin = admin();
     let count = format!(

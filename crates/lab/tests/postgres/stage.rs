@@ -1,4 +1,4 @@
-//! A PostgreSQL server that all tests share, and a pool of their own in front of it.
+//! Shared PostgreSQL server of the tests, and a separate pool in front of it for each test.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -10,10 +10,10 @@ use crate::harness::pool;
 
 pub(crate) use crate::harness::pool::{Setup, TestBed};
 
-/// Who asks the server is its superuser.
+/// User and password of the monitor: the superuser of the server.
 pub(crate) const KIND: (&str, &str) = ("postgres", "postgres");
 
-/// With one server connection: what one client leaves behind, the next one meets.
+/// A pool with one server connection: the next client finds any leftover state.
 pub(crate) const ONE: Setup<'static> = Setup {
     pool: "size = 1",
     service: "",
@@ -26,14 +26,14 @@ impl TestBed {
         TestBed::before(shared(), io, setup)
     }
 
-    /// In front of a server of the test's own.
+    /// Starts a pool in front of a server that belongs to this test.
     pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> TestBed {
         let config = |address| pool::config(KIND, server, address, io, setup);
         let login = superuser("postgres");
         TestBed::start(config, |stage| stage.lets_in(&login))
     }
 
-    /// As [`TestBed::set`], where that is who may log in.
+    /// Like [`TestBed::set`], with another login that the server accepts.
     pub(crate) fn set_as(io: &str, setup: Setup<'_>, login: &Login<'_>) -> TestBed {
         TestBed::ready_when(io, setup, |stage| stage.lets_in(login))
     }
@@ -55,7 +55,8 @@ impl TestBed {
         Client::connect(self.address)
     }
 
-    /// Sees to it that the client's next statement runs on another server connection.
+    /// Makes the client's next statement run on another server connection. Returns the clients that
+    /// hold the other connections.
     pub(crate) fn elsewhere(&self, client: &mut Client) -> Vec<Client> {
         let here = client.backend();
         let mut others = Vec::new();
@@ -80,20 +81,20 @@ fn superuser(database: &str) -> Login<'_> {
     }
 }
 
-/// The server of all tests that do it no harm; it ends with the tests.
+/// Returns the shared server of all tests that do not harm it; it ends with the tests.
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
     let (_, server) = SHARED.get_or_init(own);
     server
 }
 
-/// The superuser at that server.
+/// Connects to that server as the superuser.
 pub(crate) fn admin() -> Client {
     let login = superuser(Login::default().database);
     Client::enter(shared().address, &login).unwrap_or_else(|told| panic!("{told}"))
 }
 
-/// A server for one test.
+/// Starts a server for one test.
 pub(crate) fn own() -> (Lab, Server) {
     own_with(PostgresOptions::default())
 }
@@ -104,7 +105,7 @@ pub(crate) fn own_with(options: PostgresOptions) -> (Lab, Server) {
     (lab, cluster.primary)
 }
 
-/// What a conversation is like at the server, and that it is the same through each driver.
+/// Runs a conversation at the server, and checks that it is the same through each driver.
 pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<String>) {
     let direct = talk(shared().address);
     pool::same_as(&direct, |io| TestBed::set(io, setup), talk);

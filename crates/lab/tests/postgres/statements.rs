@@ -1,4 +1,4 @@
-//! Prepared statements: names are the client's own, whichever server connection they meet.
+//! Tests of prepared statements: names belong to the client, whichever server connection it gets.
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
@@ -127,7 +127,7 @@ fn closed_and_deallocated_names_are_gone() {
     });
 }
 
-/// The end of what was sent before it says nothing of what takes the statements away.
+/// The reply to an earlier query does not end the query that removes the statements.
 #[test]
 fn a_name_is_free_behind_a_deallocation_that_was_sent_behind_something_else() {
     let one = Setup {
@@ -170,7 +170,7 @@ fn more_statements_than_a_server_connection_keeps_all_work() {
             });
             heard.extend(client.ask(&script.sync(), 1));
         }
-        // An error in the middle undoes what was to be closed and parsed behind it.
+        // An error in the middle undoes the Close and Parse messages that follow it.
         let broken = Script::new()
             .bind("s0", &[])
             .execute()
@@ -193,7 +193,8 @@ fn the_unnamed_statement_lasts_over_syncs_to_the_next_parse_or_query() {
     for io in DRIVERS {
         let stage = TestBed::set(io, Setup::default());
         let mut client = stage.client();
-        // Moves make queries of their own, which end the unnamed statement: others move it.
+        // A move sends its own queries, which end the unnamed statement; here, other clients cause
+        // the move.
         client.ask(&prepare("", "select $1::int * 2"), 1);
         let mut others: Vec<Client> = (0..3).map(|_| stage.client()).collect();
         for (round, other) in others.iter_mut().enumerate() {
@@ -385,7 +386,8 @@ fn a_statement_too_long_to_be_read_works_named_and_unnamed() {
     });
 }
 
-/// Our own SETs behind a RESET end the unnamed statement, and the older one must not come back.
+/// Evenkeel's own SETs after a RESET end the unnamed statement, and the older statement must not
+/// come back.
 #[test]
 fn an_unnamed_statement_too_long_to_be_kept_is_never_the_one_before_it() {
     for io in DRIVERS {
@@ -425,7 +427,7 @@ fn a_plan_whose_result_has_changed_is_refused_once_and_can_be_prepared_anew() {
         client.ask(&prepare("s", "select * from changing"), 1);
         let heard = client.ask(&execute("s", &[]), 1);
         assert_eq!(heard, ["2", "D 1|NULL", "C SELECT 1", "Z Idle"], "{io}");
-        // A stranger who prepares the same text must not meet the old plan either.
+        // Another client that prepares the same text must not get the old plan either.
         let mut stranger = stage.client();
         stranger.ask(&prepare("x", "select * from changing"), 1);
         let heard = stranger.ask(&execute("x", &[]), 1);
@@ -494,7 +496,7 @@ fn statements_that_a_function_has_taken_away_are_prepared_anew() {
         let described = Script::new().describe("s").sync();
         let heard = mine.ask(&described, 1);
         assert_eq!(heard, ["t", "T ?column?", "Z Idle"], "{io}");
-        // In a transaction the error is the client's, once.
+        // In a transaction the client receives the error, once.
         mine.run("begin; select takes_away()");
         assert_eq!(mine.ask(&execute("s", &[]), 1), ["E 26000", "Z Failed"]);
         mine.run("rollback");

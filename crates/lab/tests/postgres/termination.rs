@@ -1,5 +1,5 @@
-//! A client that says goodbye in the middle of something: what it was owed comes, and nothing of it
-//! stays.
+//! Tests of clients that send Terminate while requests are pending: they receive the pending
+//! replies, and no state is left.
 
 use super::client::Client;
 use super::script::Script;
@@ -32,7 +32,7 @@ fn who_leaves_without_the_end_of_its_batch_or_its_data_leaves_its_connection() {
         ] {
             let mut leaving = stage.client();
             leaving.tell(&script);
-            // Its connection is the only one.
+            // There is only one server connection.
             assert_eq!(
                 stage.client().value("select count(*) from copied"),
                 "0",

@@ -1,16 +1,17 @@
-//! Functions that statements run without naming them: what they leave behind is nobody else's.
+//! Tests of functions that statements call without naming them: their leftover state reaches no
+//! other client.
 
 use super::client::{Client, Login};
 use super::stage::{ONE, TestBed, shared};
 use crate::harness::DRIVERS;
 
-/// What a session has of its own.
+/// Returns the state that belongs to the session.
 const LEFT: &str = "select concat(coalesce(current_setting('app.tenant', true), ''), \
     (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()))";
 
 const NOTHING: &str = "0";
 
-/// They say that they change nothing, as indexes and generated columns want it.
+/// These functions are declared immutable, as indexes and generated columns require.
 const FUNCTIONS: &str = "
     create function enters(int) returns int language plpgsql immutable as
       $$ begin perform set_config('app.tenant', '7', false); return $1; end $$;
@@ -20,7 +21,7 @@ const FUNCTIONS: &str = "
       $$ begin perform pg_advisory_lock(4711); return $1; end $$;
     create table plain (a int); insert into plain values (1);";
 
-/// A database of its own: what it has binds everybody in it.
+/// Creates a separate database, as its functions and tables pin every client in it.
 pub(crate) fn database(name: &'static str, functions: &str, rest: &str) -> Login<'static> {
     let superuser = |database| {
         let login = Login {
@@ -46,7 +47,7 @@ pub(crate) fn database(name: &'static str, functions: &str, rest: &str) -> Login
     login
 }
 
-/// Every text leaves something behind for who runs it, and for nobody else: those that do not.
+/// Returns the texts that leave no state for their client, or leave some for another one.
 fn wrong(login: &Login<'_>, texts: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for io in DRIVERS {
@@ -71,7 +72,7 @@ fn check(login: &Login<'_>, texts: &[&str]) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// None of the texts keeps its client on the server connection.
+/// Checks that none of the texts pins its client to the server connection.
 fn check_free(login: &Login<'_>, texts: &[&str]) {
     for io in DRIVERS {
         let stage = TestBed::set_as(io, ONE, login);

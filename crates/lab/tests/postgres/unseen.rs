@@ -1,11 +1,11 @@
-//! What is set, made or asked where a text does not show it: by functions, views, portals, and in
-//! texts that nobody can read.
+//! Tests of effects that a text does not show: of functions, views, portals, and texts that cannot
+//! be parsed.
 
 use super::client::Client;
 use super::script::{Script, prepare};
 use super::stage::{ONE, Setup, admin, same_as_direct};
 
-/// Who is bound leaves one to the other.
+/// A pinned client leaves one connection to the other client.
 const TWO: Setup<'static> = Setup {
     pool: "size = 2",
     service: "",
@@ -26,7 +26,8 @@ const MADE: &str = "
     create sequence if not exists unseen_numbers;
     grant all on unseen_numbers to sbtest;";
 
-/// TO SEE THIS RED: let what drops its table with the transaction hide nothing.
+/// TO SEE THIS RED: assume that a table that is dropped at the end of its transaction hides no
+/// other table.
 #[test]
 fn what_a_function_makes_for_a_transaction_stands_before_what_others_have_prepared() {
     admin().query(MADE);
@@ -51,7 +52,7 @@ fn what_a_function_makes_for_a_transaction_stands_before_what_others_have_prepar
     });
 }
 
-/// TO SEE THIS RED: let only what outlives the transaction be looked for in bodies.
+/// TO SEE THIS RED: search bodies only for effects that outlast the transaction.
 #[test]
 fn what_a_function_sets_for_a_transaction_is_in_nobody_elses_statements() {
     admin().query(MADE);
@@ -70,7 +71,7 @@ fn what_a_function_sets_for_a_transaction_is_in_nobody_elses_statements() {
     }
 }
 
-/// TO SEE THIS RED: let the view's own rule not be looked at.
+/// TO SEE THIS RED: do not check the view's own rule.
 #[test]
 fn what_is_set_by_way_of_a_view_is_its_client_s_alone() {
     admin().query(MADE);
@@ -90,7 +91,7 @@ fn what_is_set_by_way_of_a_view_is_its_client_s_alone() {
     }
 }
 
-/// TO SEE THIS RED: let a portal count only where Execute runs it.
+/// TO SEE THIS RED: consider a portal only when Execute runs it.
 #[test]
 fn what_a_portal_sets_that_sql_fetches_is_its_client_s_alone() {
     for sets in [
@@ -111,7 +112,8 @@ fn what_a_portal_sets_that_sql_fetches_is_its_client_s_alone() {
     }
 }
 
-/// TO SEE THIS RED: let only who certainly asks not be told what others drew.
+/// TO SEE THIS RED: hide the values of other sessions only from statements that certainly read
+/// them.
 #[test]
 fn what_others_drew_is_told_to_nobody_however_it_is_asked() {
     admin().query(MADE);
@@ -123,7 +125,7 @@ fn what_others_drew_is_told_to_nobody_however_it_is_asked() {
             .bind("", &[])
             .execute()
             .sync(),
-        // lastval
+        // `lastval()` by a function call message.
         Script::new().message(b'F', b"\0\0\x09\xff\0\0\0\0\0\0"),
     ] {
         same_as_direct(ONE, |address| {
@@ -148,7 +150,7 @@ fn what_others_drew_is_told_to_nobody_however_it_is_asked() {
     });
 }
 
-/// Nothing that it could say would be run: not even what sets another one.
+/// The session could execute no statement, not even one that sets another role.
 #[test]
 fn a_session_whose_role_is_gone_is_ended_and_not_refused_for_ever() {
     let mut own = admin();
