@@ -1,4 +1,4 @@
-//! Bytes, ends and resets through the balancer: what one side does the other must see.
+//! Tests of bytes, ends and resets through the balancer: each side sees what the other side does.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -16,7 +16,7 @@ use matrix::Run;
 use pair::{Lane, payload};
 use peer::{Kind, LIMIT, descriptors, end_of, end_sending, receive, reset, send, stays, until};
 
-/// Runs at the same time; each has a service and a server of its own.
+/// Number of concurrent runs; each has a separate service and server.
 const LANES: usize = 12;
 
 on_both_drivers! {
@@ -33,8 +33,8 @@ on_both_drivers! {
     more_busy_clients_than_the_ring_has_buffers_all_get_their_answers
 }
 
-/// Both drivers together: over 1,000 runs. To see it red: let `Direction::end` do nothing, or do
-/// not call `reset_on_close`.
+/// The two drivers together do over 1,000 runs. TO SEE THIS RED: let `Direction::end` do nothing,
+/// or do not call `reset_on_close`.
 fn what_one_side_does_in_a_thousand_runs_the_other_sees(io: &str) {
     let kinds = [Kind::V4, Kind::V6, Kind::Unix];
     let lanes: Vec<Vec<Lane>> = (0..LANES)
@@ -82,8 +82,8 @@ fn assert_nothing_left(balancer: &Balancer, descriptors_before: usize) {
     });
 }
 
-/// The balancer finds both when it goes on, and nothing else happens that could wake its worker. To
-/// see it red: let `Receiving::must_wait` say yes always.
+/// The balancer finds both when it resumes, and no other event wakes its worker. TO SEE THIS RED:
+/// let `Receiving::must_wait` always return true.
 fn the_last_answer_and_the_end_that_come_together_are_passed_on_at_once(io: &str) {
     const TIMES: usize = 20;
     for kind in [Kind::V4, Kind::Unix] {
@@ -110,7 +110,7 @@ fn the_last_answer_and_the_end_that_come_together_are_passed_on_at_once(io: &str
     }
 }
 
-/// The sweeper looks for resets twice a second, and must not take two ends for one.
+/// The sweeper checks for resets twice a second, and must not treat two ends as a reset.
 fn an_answer_that_is_read_late_arrives_although_both_sides_have_ended(io: &str) {
     for kind in [Kind::V4, Kind::Unix] {
         let lane = Lane::new(kind);
@@ -123,7 +123,7 @@ fn an_answer_that_is_read_late_arrives_although_both_sides_have_ended(io: &str) 
         let answer = payload(0, 1 << 20);
         std::thread::scope(|scope| {
             scope.spawn(move || send(&server, answer));
-            // Slowly, so that the server is gone while we are still owed its last bytes.
+            // Slowly, so that the server has closed before the client has received the last bytes.
             let read = pair::read_slowly(&client, answer.len(), Duration::from_secs(3));
             assert!(read == answer, "{} of {} bytes", read.len(), answer.len());
         });
@@ -155,8 +155,8 @@ fn a_client_that_does_not_read_costs_no_memory_and_stalls_the_server(io: &str) {
     assert!(grown_kb < 2_048, "{grown_kb} kB more after {SENT} bytes");
 }
 
-/// io_uring tells a poll for room of the peer's end too, again and again. To see it red: let
-/// `Socket::writable` believe that.
+/// Each poll of io_uring for writability also completes for the peer's end, repeatedly. TO SEE THIS
+/// RED: let `Socket::writable` treat that as writable.
 fn a_half_closed_client_that_does_not_read_costs_no_processor_time(io: &str) {
     const SENT: usize = 64 << 20;
     let lane = Lane::new(Kind::V4);
@@ -180,13 +180,13 @@ fn a_half_closed_client_that_does_not_read_costs_no_processor_time(io: &str) {
     });
 }
 
-/// TCP_USER_TIMEOUT is about peers that do not answer; one that answers "not now" is alive.
+/// TCP_USER_TIMEOUT is meant for peers that do not reply; a peer with a zero window is alive.
 fn a_client_that_pauses_longer_than_the_user_timeout_is_not_cut(io: &str) {
     let lane = Lane::new(Kind::V4);
     let keepalive = "[service.keepalive]\nuser_timeout_ms = 1000\n";
     let balancer = peer::balancer(io, &lane.service_with(keepalive));
     let (client, server) = lane.pair();
-    // The balancer sets its options at the first sweep.
+    // The balancer sets its socket options at the first sweep.
     send(&client, b"!");
     receive(&server, 1);
     let answer = payload(0, 8 << 20);
@@ -196,7 +196,7 @@ fn a_client_that_pauses_longer_than_the_user_timeout_is_not_cut(io: &str) {
             pair::send_counted(&server, 8 << 20, sent);
         });
         pair::wait_until_stalled(sent, usize::MAX);
-        // The kernel's probes of a closed window come ever more seldom: long enough for several.
+        // The kernel probes a closed window at growing intervals; this time covers several probes.
         let time = Duration::from_millis(6_000);
         stays("the client is not cut", time, || {
             client.take_error().unwrap().is_none()
@@ -212,7 +212,7 @@ fn a_client_that_answers_nothing_is_cut_after_the_user_timeout(io: &str) {
     let keepalive = "[service.keepalive]\nuser_timeout_ms = 1000\n";
     let balancer = peer::balancer(io, &lane.service_with(keepalive));
     let (client, server) = lane.talk();
-    // A filter that lets nothing in: as if the cable was cut.
+    // A filter that drops every packet, as if the cable were unplugged.
     let nothing = socket2::SockFilter::new(0x06, 0, 0, 0);
     client.attach_filter(&[nothing]).unwrap();
     send(&server, b"an answer that never arrives");
@@ -222,7 +222,7 @@ fn a_client_that_answers_nothing_is_cut_after_the_user_timeout(io: &str) {
     });
 }
 
-/// With a clean end it would take the part that it has for the whole.
+/// After a clean end the client would consider the partial answer complete.
 fn an_idle_timeout_while_a_client_is_owed_bytes_is_a_reset(io: &str) {
     let lane = Lane::new(Kind::V4);
     let balancer = peer::balancer(io, &lane.service_with("idle_timeout_ms = 500\n"));
@@ -245,8 +245,8 @@ fn an_idle_timeout_while_a_client_is_owed_bytes_is_a_reset(io: &str) {
     assert_eq!(service["errors"]["idle_timeout"], 1, "{service}");
 }
 
-/// It reads so little at a time that for seconds we can send nothing more: the kernel has room
-/// for us again only when a third of what it holds is gone.
+/// The client reads so slowly that for seconds no data can be sent: the kernel accepts more only
+/// after a third of its buffer has been read.
 fn a_slow_reader_is_not_idle(io: &str) {
     let lane = Lane::new(Kind::V4);
     let _balancer = peer::balancer(io, &lane.service_with("idle_timeout_ms = 800\n"));
@@ -294,8 +294,8 @@ fn idle_connections_cost_little_memory_and_no_processor_time(io: &str) {
     drop((warm, idle));
 }
 
-/// The ring of a worker has 128 buffers; without one a session must still move its bytes. All
-/// come at once, with their requests already sent.
+/// The ring of a worker has 128 buffers; a session without one must still transfer its bytes. All
+/// clients connect before the balancer resumes, with their requests already sent.
 fn more_busy_clients_than_the_ring_has_buffers_all_get_their_answers(io: &str) {
     let lane = Lane::new(Kind::V4);
     let balancer = peer::balancer(io, &lane.service());

@@ -1,5 +1,5 @@
-//! Services with a role in front of real clusters: primaries change, replicas come and go, reads
-//! never fail, and nobody writes to two servers.
+//! Tests of services with a role in front of real clusters: primaries change, replicas fail and
+//! rejoin, reads never fail, and no client writes to two servers.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 

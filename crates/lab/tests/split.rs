@@ -1,5 +1,5 @@
-//! `protocol = "postgres"` in front of a real primary with replicas: where statements run, what
-//! reads see, and what clients notice when servers go.
+//! Tests of `protocol = "postgres"` in front of a real primary with replicas: where statements run,
+//! what reads see, and what clients notice when servers fail.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 

@@ -1,4 +1,5 @@
-//! Upgrades: a new process takes over the sockets, nobody is turned away, limits hold over both.
+//! Tests of upgrades: a new process takes over the sockets, no client is refused, and limits hold
+//! for both processes together.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -32,11 +33,11 @@ on_both_drivers! {
 
 const UPGRADES: usize = 20;
 
-/// Upgrades with a run of sysbench each.
+/// Number of upgrades, with a run of sysbench each.
 const RUNS: usize = 5;
 const VISITORS: usize = 6;
 
-/// The `[engine]` lines; sessions of an old process may finish for so long.
+/// Returns the `[engine]` lines; sessions of an old process may continue for `shutdown_limit_ms`.
 fn engine(io: &str, shutdown_limit_ms: u64) -> String {
     format!("[engine]\nio = {io:?}\nworkers = 2\nshutdown_limit_ms = {shutdown_limit_ms}\n")
 }
@@ -45,7 +46,7 @@ fn first_service(balancer: &Balancer) -> Value {
     balancer.status().unwrap()["services"][0].clone()
 }
 
-/// Waits until only the youngest process is left.
+/// Waits until only the newest process is left.
 #[track_caller]
 fn until_alone(balancer: &Balancer) {
     until("the end of the old processes", || {
@@ -56,7 +57,7 @@ fn until_alone(balancer: &Balancer) {
     });
 }
 
-/// Short HTTP connections, one after the other from each of some threads.
+/// Short HTTP connections, in sequence on each of several threads.
 struct Visitors {
     ended: Arc<AtomicBool>,
     visits: Arc<AtomicU64>,
@@ -92,7 +93,7 @@ impl Visitors {
         until("visits", || self.visits.load(SeqCst) >= goal);
     }
 
-    /// How many there were; none may have failed.
+    /// Returns the number of visits; none may have failed.
     #[track_caller]
     fn finish(self) -> u64 {
         self.ended.store(true, SeqCst);
@@ -110,8 +111,8 @@ impl Visitors {
     }
 }
 
-/// Red when the new process binds its own sockets (SO_REUSEPORT) instead of taking the old ones',
-/// or when an accept under way is dropped as the old process stops accepting.
+/// TO SEE THIS RED: let the new process bind its own sockets (SO_REUSEPORT) instead of taking the
+/// old ones, or drop an accept in progress when the old process stops accepting.
 fn twenty_upgrades_under_short_http_connections_lose_none(io: &str) {
     let lab = Lab::new("upgrade-http").unwrap();
     let servers = lab.web(2).unwrap();
@@ -166,7 +167,8 @@ fn upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer(io: &str) {
     println!("{io}: {RUNS} upgrades, {attempts} newcomers, {seconds} s of queries");
 }
 
-/// Runs sysbench, and an upgrade during it; the seconds that sysbench had queries.
+/// Runs sysbench and an upgrade during it; returns the number of seconds in which sysbench had
+/// queries.
 fn sysbench_over_an_upgrade(balancer: &Balancer, address: SocketAddr) -> usize {
     let run = Sysbench {
         threads: 4,
@@ -197,7 +199,7 @@ fn sysbench_over_an_upgrade(balancer: &Balancer, address: SocketAddr) -> usize {
     so_far.seconds.len()
 }
 
-/// Whether both ends of a session still hear each other.
+/// Returns whether both ends of a session still receive each other's data.
 fn is_alive(client: &socket2::Socket) -> bool {
     send(client, b"hello");
     receive(client, 5) == b"hello"

@@ -60,7 +60,7 @@ fn script(dice: &mut TestRng) -> Script {
     script
 }
 
-/// Returns all messages up to the reply to a final query.
+/// Sends a script, and returns all messages up to the reply to a final query.
 fn converse(client: &mut Client, script: &Script, number: u64) -> Vec<String> {
     client.tell(script);
     let mark = format!("select 'mark {number}'");

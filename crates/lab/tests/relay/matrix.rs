@@ -1,4 +1,4 @@
-//! The matrix: who ends first, how much is sent, how fast it is read, over what, who resets when.
+//! Matrix of relay runs: which side ends first, sizes, reading speed, kind of socket, and resets.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -18,16 +18,16 @@ pub(crate) enum Who {
     Server,
 }
 
-/// How a run goes.
+/// The sequence of events of a run.
 #[derive(Clone, Copy, Debug)]
 enum Story {
-    /// One side sends and ends; the other, having seen the end, sends and ends.
+    /// One side sends and ends; after that end, the other side sends and ends.
     EndsFirst(Who),
-    /// Both send and end their sending at once.
+    /// Both sides send and end their sending concurrently.
     BothEnd,
-    /// Both send, nobody ends until everything has arrived; then the client closes.
+    /// Both sides send, and neither ends before everything has arrived; then the client closes.
     NobodyEnds,
-    /// One side sends and closes at once, without a look back.
+    /// One side sends and closes immediately, without reading.
     SendsAndCloses(Who),
     /// One side closes with a reset.
     Resets(Who, When),
@@ -52,7 +52,7 @@ pub(crate) struct Run {
     slow: bool,
 }
 
-/// Every combination that means something.
+/// Returns every meaningful combination.
 pub(crate) fn all_runs(kinds: &[Kind]) -> Vec<Run> {
     let mut runs = Vec::new();
     for &kind in kinds {
@@ -91,7 +91,7 @@ fn ends() -> [Story; 6] {
     ]
 }
 
-/// A Unix socket cannot send a reset: there only what a close with unread bytes does is a reset.
+/// A Unix socket cannot send a reset: only a close with unread bytes has this effect there.
 fn resets(kind: Kind) -> Vec<Story> {
     let whens = [
         When::BeforeAnyByte,
@@ -107,7 +107,7 @@ fn resets(kind: Kind) -> Vec<Story> {
 }
 
 impl Run {
-    /// Does what the story says and checks what the other side sees.
+    /// Runs the story and checks the events on the other side.
     pub(crate) fn carry_out(&self, lane: &Lane) {
         let started = Instant::now();
         let (client, server) = lane.pair();
@@ -149,7 +149,7 @@ impl Run {
         ]
     }
 
-    /// Sends all of it, does the last thing, and the other side reads all of it and an end.
+    /// Sends all bytes and calls `last`, while the other side reads all bytes and an end.
     fn flow(&self, from: &Socket, to: &Socket, bytes: &'static [u8], last: fn(&Socket)) {
         let sent = &AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -198,7 +198,7 @@ impl Run {
         });
     }
 
-    /// `one` resets; `other` must see a reset, and nothing that looks like a whole answer.
+    /// Resets `one`; `other` must see a reset, and never a complete answer.
     fn reset(&self, one: Socket, other: Socket, when: When) {
         let [bytes, from_other] = self.payloads();
         match when {
@@ -210,7 +210,7 @@ impl Run {
             When::AfterItsOwnEnd => {
                 self.flow(&one, &other, bytes, end_sending);
                 reset(one);
-                // After an end a reset is no longer read; the socket knows of it (EPIPE).
+                // After an end a reset is no longer read; the socket still reports it (EPIPE).
                 until("the reset", || {
                     other.take_error().unwrap().is_some_and(|e| is_reset(&e))
                 });
@@ -225,7 +225,8 @@ impl Run {
         }
     }
 
-    /// Fast: the other side has read a half. Slow: nobody reads and both are stuck in sending.
+    /// Resets after half of the bytes were read or, if slow, while no side reads and both are
+    /// blocked in sending.
     fn reset_in_the_middle(&self, one: Socket, other: &Socket) {
         let [bytes, from_other] = self.payloads();
         if !self.slow {
@@ -237,7 +238,7 @@ impl Run {
             reset(one);
             return assert_reset(other, &[]);
         }
-        // Without a byte it could be a failed connect yet, which is tried again.
+        // Without a byte the balancer could still treat this as a failed connect, and retry.
         send(&one, &bytes[..1]);
         assert_eq!(crate::peer::receive(other, 1), bytes[..1]);
         let sent = &AtomicUsize::new(0);
@@ -247,7 +248,7 @@ impl Run {
             reset(one);
             let refused = writer.join().unwrap();
             let seen = pair::read_against(other, &[]);
-            // Whoever asks first is told of the reset, whoever asks then of an end.
+            // The first call after the reset returns the error, later calls return an end.
             assert!(refused || seen.error.is_some(), "{seen:?}");
         });
     }
@@ -259,7 +260,7 @@ impl Run {
     }
 }
 
-/// While the balancer still connects this is a failed connect, which it tries again.
+/// While the balancer still connects, a reset is a failed connect, which it retries.
 fn reset_at_once(lane: &Lane, client: &Socket, server: Socket) {
     reset(server);
     let mut again = None;
@@ -277,7 +278,7 @@ fn send_in_pieces(from: &Socket, bytes: &[u8], sent: &AtomicUsize) {
     assert!(!try_to_send(from, bytes, sent), "the sender is reset");
 }
 
-/// True if the peer is gone.
+/// Returns true if the peer has disconnected.
 fn try_to_send(mut from: &Socket, bytes: &[u8], sent: &AtomicUsize) -> bool {
     use std::io::Write;
     for piece in bytes.chunks(64 * 1024) {

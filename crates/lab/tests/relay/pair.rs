@@ -1,4 +1,4 @@
-//! A client and the server connection that the balancer gave it, both in the test's hands.
+//! A client and the server connection of its session, both controlled by the test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::OnceLock;
@@ -9,7 +9,8 @@ use socket2::Socket;
 
 use crate::peer::{self, Kind, LIMIT, Listening};
 
-/// Payloads are pieces of this; it repeats in no short cycle, so that a swap is seen.
+/// Size of the pattern that payloads are taken from; it has no short cycle, so swapped bytes are
+/// detected.
 const PATTERN_BYTES: usize = 16 << 20;
 
 /// A service with one server, for one run at a time.
@@ -20,7 +21,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(kind: Kind) -> Lane {
-        // The client's side has the kind too, so that every kind is seen on both.
+        // Both sides have the same kind of socket, so that every kind is tested on both.
         Lane {
             listen: peer::own_address(kind),
             listening: Listening::new(kind),
@@ -41,7 +42,7 @@ impl Lane {
         name[name.len().saturating_sub(60)..].to_owned()
     }
 
-    /// A new connection through the balancer: the client's end and the server's.
+    /// Opens a connection through the balancer, and returns the sockets of client and server.
     pub(crate) fn pair(&self) -> (Socket, Socket) {
         (self.client(), self.server())
     }
@@ -50,18 +51,19 @@ impl Lane {
         peer::connect(&self.listen)
     }
 
-    /// A pair whose client's kernel takes few bytes that it does not read.
+    /// Opens a pair whose client's kernel buffers few unread bytes.
     pub(crate) fn pair_with_little_room(&self) -> (Socket, Socket) {
         let client = peer::connect_with_room(&self.listen, 64 * 1024);
         (client, self.server())
     }
 
-    /// The server's end for a client that waits for it.
+    /// Accepts the server connection for a client that waits for it.
     pub(crate) fn server(&self) -> Socket {
         self.listening.accept()
     }
 
-    /// The connection that the balancer tries instead of one that the server reset at once.
+    /// Accepts the connection that the balancer opens after the server reset the first one
+    /// immediately.
     pub(crate) fn accept_now(&self) -> Option<Socket> {
         self.listening.socket.set_nonblocking(true).unwrap();
         let accepted = self.listening.socket.accept();
@@ -69,7 +71,7 @@ impl Lane {
         accepted.ok().map(|(socket, _)| socket)
     }
 
-    /// A pair after a request and an answer.
+    /// Returns a pair after a request and an answer.
     pub(crate) fn talk(&self) -> (Socket, Socket) {
         let (client, server) = self.pair();
         peer::send(&client, b"SELECT 1");
@@ -82,14 +84,14 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // A killed balancer leaves the file of its socket.
+        // A killed balancer leaves its socket file.
         if let Some(file) = self.listen.strip_prefix("unix:") {
             let _ = std::fs::remove_file(file);
         }
     }
 }
 
-/// So many bytes that differ from those of another seed.
+/// Returns `bytes` bytes that differ from those of another seed.
 pub(crate) fn payload(seed: usize, bytes: usize) -> &'static [u8] {
     let start = seed * 7_919 % (PATTERN_BYTES - bytes);
     &pattern()[start..start + bytes]
@@ -109,7 +111,7 @@ fn pattern() -> &'static [u8] {
     })
 }
 
-/// Sends the pattern again and again, and lets others see how far it is.
+/// Sends the pattern repeatedly, and publishes the number of bytes sent.
 pub(crate) fn send_counted(mut socket: &Socket, bytes: usize, sent: &AtomicUsize) {
     let mut at = 0;
     while at < bytes {
@@ -137,7 +139,7 @@ pub(crate) fn receive_checked(mut socket: &Socket, bytes: usize) {
     }
 }
 
-/// Reads to the end, evenly over this time if so many bytes come.
+/// Reads to the end, spread evenly over `time` if `bytes` bytes arrive.
 pub(crate) fn read_slowly(mut socket: &Socket, bytes: usize, time: Duration) -> Vec<u8> {
     const PIECE_BYTES: usize = 8 * 1024;
     let pause = time / u32::try_from(bytes / PIECE_BYTES + 1).unwrap();
@@ -153,7 +155,8 @@ pub(crate) fn read_slowly(mut socket: &Socket, bytes: usize, time: Duration) -> 
     }
 }
 
-/// Waits until the sender has come no further for a while, or has sent all; says how far it is.
+/// Waits until the sender makes no progress for a while, or has sent all bytes. Returns the number
+/// of bytes sent.
 pub(crate) fn wait_until_stalled(sent: &AtomicUsize, all: usize) -> usize {
     const STALL: Duration = Duration::from_millis(60);
     let (mut last, mut since) = (sent.load(SeqCst), Instant::now());
@@ -172,7 +175,7 @@ pub(crate) fn wait_until_stalled(sent: &AtomicUsize, all: usize) -> usize {
     last
 }
 
-/// What a reader saw.
+/// Result of a reader.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) count: usize,
@@ -180,7 +183,7 @@ pub(crate) struct Seen {
     pub(crate) error: Option<ErrorKind>,
 }
 
-/// Reads until an end or an error; what came must be a beginning of `expected`.
+/// Reads until an end or an error; the bytes must be a prefix of `expected`.
 pub(crate) fn read_against(mut socket: &Socket, expected: &[u8]) -> Seen {
     let mut buffer = vec![0; 64 * 1024];
     let mut seen = Seen::default();
@@ -207,7 +210,7 @@ pub(crate) fn read_against(mut socket: &Socket, expected: &[u8]) -> Seen {
     }
 }
 
-/// Raises our own limit of descriptors as far as it goes, and says how far.
+/// Raises our own limit of descriptors to its maximum, and returns it.
 pub(crate) fn raise_descriptor_limit() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

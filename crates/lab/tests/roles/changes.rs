@@ -1,4 +1,4 @@
-//! A planned change and a death of the primary, in every kind of cluster.
+//! Tests of a planned change and a failure of the primary, in every kind of cluster.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,10 +7,10 @@ use evenkeel_lab::{ClusterKind, Server};
 
 use crate::test_bed::{TestBed, assert_all_read};
 
-/// What an asynchronous primary acknowledged so shortly before its death may have died with it.
+/// Writes that an asynchronous primary acknowledged within this time before it died may be lost.
 const NOT_REPLICATED: Duration = Duration::from_secs(1);
 
-/// What a change of primary may cost.
+/// Limit for the interruption by a change of primary.
 const SUCCESSION_LIMIT: Duration = Duration::from_secs(1);
 
 #[test]
@@ -28,7 +28,7 @@ fn the_ports_follow_the_primary_of_postgres() {
     changes(ClusterKind::Postgres);
 }
 
-/// At once: both wait some seconds until they give up a member that died.
+/// Both kinds run concurrently, as both take some seconds to expel a dead member.
 #[test]
 fn the_ports_follow_the_writers_of_galera_and_of_a_replication_group() {
     std::thread::scope(|scope| {
@@ -38,7 +38,7 @@ fn the_ports_follow_the_writers_of_galera_and_of_a_replication_group() {
     });
 }
 
-/// That it hides its role is settled two seconds after its last word only.
+/// The frozen server's role counts as unknown only two seconds after its last reply.
 #[test]
 fn a_promoted_server_takes_the_place_of_a_primary_that_stands_still() {
     for kind in [ClusterKind::Mariadb, ClusterKind::Mysql] {
@@ -79,7 +79,7 @@ fn changes(kind: ClusterKind) {
     let mut seen = log.verify(&last).unwrap();
     let died_with_it = |id: &u64| {
         let attempt = log.attempts.iter().find(|one| one.id == *id).unwrap();
-        // Later ones were acknowledged by the new primary, which must have them.
+        // Later writes were acknowledged by the new primary, which must have them.
         (before_death - NOT_REPLICATED..succession.writable_at).contains(&attempt.ended)
     };
     if !matches!(kind, ClusterKind::Galera | ClusterKind::GroupReplication) {
@@ -90,7 +90,7 @@ fn changes(kind: ClusterKind) {
     assert_all_read(reader);
 }
 
-/// Waits until another server is the primary; gives the old one, and the instants.
+/// Waits until another server is the primary; returns the old one, and the timestamps.
 fn change(stage: &TestBed, how: How) -> (Server, Change) {
     let old = stage
         .scene

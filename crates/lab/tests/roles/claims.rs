@@ -1,4 +1,5 @@
-//! Two claim to be the primary: the right one is used, or nobody, and the message says why.
+//! Tests of two servers that claim to be the primary: the right one is used, or none, and the
+//! message gives the reason.
 
 use evenkeel_lab::scenario::Wanted;
 use evenkeel_lab::{Balancer, ClusterKind, Lab, PostgresOptions, RingOptions, Server};
@@ -123,7 +124,7 @@ fn in_a_ring_nobody_writes_until_one_is_named() {
     );
 }
 
-/// The primary dies, another is promoted, and the old one comes back as it was.
+/// Kills the primary, promotes another server, and starts the old one unchanged.
 fn die_and_return(stage: &TestBed) -> (Server, Server) {
     let old = stage.server(0).clone();
     old.kill().unwrap();
@@ -144,7 +145,7 @@ fn balance(probe: &str, servers: &[Server]) -> Balancer {
     Balancer::start(&wanted.toml(probe, servers)).unwrap()
 }
 
-/// The balancer ends a connection that it can give to nobody.
+/// Returns whether the balancer closes the connection, as it does without a suitable server.
 fn is_closed(mut stream: std::net::TcpStream) -> bool {
     use std::io::Read;
     stream

@@ -1,4 +1,4 @@
-//! What operators set, forget and look at.
+//! Tests of operators' commands and of the status page.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn sessions_on_an_old_primary_are_cut_or_left_as_configured_and_the_story_is_tol
     let mut hasty = open(&stage.balancer, "writes", stage.writes);
     let mut left = open(&stage.balancer, "patient", patient);
     for stream in [&mut hasty, &mut left] {
-        // The server's greeting, so that there is nothing but the end to read.
+        // The server's greeting is read first, so that only the end remains.
         let mut greeting = [0; 512];
         let _ = stream.read(&mut greeting).unwrap();
     }
@@ -157,7 +157,7 @@ fn a_cluster_formed_while_a_member_is_down_has_a_primary_and_keeps_it_over_an_up
     });
 }
 
-/// As a browser on this machine asks.
+/// Requests a page as a browser on this machine does.
 fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request =

@@ -1,4 +1,4 @@
-//! Replicas lag, freeze, stop, die and rejoin; reads go on.
+//! Tests of replicas that lag, freeze, stop, die and rejoin, while reads continue.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use evenkeel_lab::{ClusterKind, ReadProbe, Server};
 use crate::harness::service;
 use crate::test_bed::{TestBed, assert_all_read};
 
-/// At once: they mostly wait.
+/// Both kinds run concurrently, as the tests mostly wait.
 #[test]
 fn replicas_of_mariadb_and_postgres_leave_and_come_back_and_no_read_fails() {
     std::thread::scope(|scope| {
@@ -19,7 +19,7 @@ fn replicas_of_mariadb_and_postgres_leave_and_come_back_and_no_read_fails() {
 
 fn comings_and_goings(kind: ClusterKind) {
     let stage = TestBed::set_with(kind, "lag_ms_max = 900").unwrap();
-    // A lag shows only while something is written.
+    // A lag shows only while a client writes.
     let (writer, reader) = (stage.writer(), stage.reader());
     let [_, one, other] = &stage.scene.servers[..] else {
         panic!("three servers")
@@ -50,7 +50,7 @@ fn comings_and_goings(kind: ClusterKind) {
     );
     let log = writer.finish();
     assert!(log.verify(stage.server(0)).unwrap().is_faultless());
-    // Those who spoke with it when it died.
+    // A read that was at the replica when it died may fail.
     let readings = reader.finish();
     let failed = readings.iter().filter(|one| one.outcome.is_err()).count();
     assert!(failed <= 1, "{failed} of {}", readings.len());

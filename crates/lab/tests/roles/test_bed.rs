@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::harness::{done, loopback, service, wait_until};
 
 pub(crate) struct TestBed {
-    // In the order in which they end.
+    // In the order in which they are stopped.
     pub(crate) balancer: Balancer,
     pub(crate) writes: SocketAddr,
     pub(crate) reads: SocketAddr,
@@ -20,12 +20,13 @@ pub(crate) struct TestBed {
 }
 
 impl TestBed {
-    /// Default settings; `None`, and a line that says so, where the servers are missing.
+    /// Starts with default settings; if the servers are not installed, prints the reason and
+    /// returns `None`.
     pub(crate) fn set(kind: ClusterKind) -> Option<TestBed> {
         TestBed::set_with(kind, "")
     }
 
-    /// With further lines for the service of reads.
+    /// Starts with further lines for the service of reads.
     pub(crate) fn set_with(kind: ClusterKind, of_reads: &str) -> Option<TestBed> {
         if let Some(why) = kind.missing() {
             println!("skipped: {why}");
@@ -73,7 +74,7 @@ impl TestBed {
         self.wait(&what, || self.primary().as_ref() == Some(&server.name));
     }
 
-    /// What the server is to the cluster: its role, the lag, and why.
+    /// Returns the server's role in the cluster, with its lag and the reason.
     pub(crate) fn role(&self, server: &Server) -> Value {
         self.listed("reads", server)["role"].clone()
     }
@@ -100,7 +101,8 @@ impl TestBed {
         });
     }
 
-    /// One primary, everybody else a replica, and no complaint.
+    /// Waits until there is one primary, all other servers are replicas, and no problem is
+    /// reported.
     pub(crate) fn wait_whole(&self) {
         self.wait("a whole cluster", || {
             let status = self.balancer.status().unwrap();
@@ -118,7 +120,7 @@ impl TestBed {
         });
     }
 
-    /// Waits until the reader was answered by this server, or, for a while, was not.
+    /// Waits until this server has answered the reader.
     pub(crate) fn wait_read_by(&self, reader: &ReadProbe, server: &Server) {
         let since = SystemTime::now();
         self.wait(&format!("reads answered by {}", server.name), || {
@@ -144,7 +146,7 @@ impl TestBed {
         });
     }
 
-    /// The last events, as their `what`.
+    /// Returns the texts (`what`) of the last events.
     pub(crate) fn story(&self) -> Vec<String> {
         let text = done(&self.balancer, &["events", "--json"]);
         let events = text
@@ -160,7 +162,7 @@ impl TestBed {
     }
 }
 
-/// No read failed.
+/// Checks that no read failed.
 #[track_caller]
 pub(crate) fn assert_all_read(reader: ReadProbe) {
     let readings = reader.finish();

@@ -1,4 +1,4 @@
-//! Cancel requests across processes and Evenkeels.
+//! Tests of cancel requests across processes and Evenkeel instances.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn patient_engine(io: &str) -> String {
     format!("[engine]\nio = {io:?}\nshutdown_limit_ms = 60000\n")
 }
 
-/// Runs a query that lasts, cancels it as soon as a server works at it, and says how it ended.
+/// Runs a long query, cancels it as soon as a server executes it, and returns its result.
 fn cancelled(
     stage: &TestBed,
     client: &Client,
@@ -60,7 +60,7 @@ fn a_cancel_request_finds_the_process_that_has_the_client_after_an_upgrade_on_bo
             stage.balancer.upgrade(&[]).unwrap();
         });
         assert_eq!(state(ended), "57014", "{io}\n{}", stage.balancer.log());
-        // Who came later, perhaps to the same place of another process, is left alone.
+        // Later clients, which may have the same slot in another process, are not affected.
         let others: Vec<Client> = (0..4).map(|_| stage.client()).collect();
         thread::scope(|scope| {
             let sleeping: Vec<_> = others
@@ -90,10 +90,10 @@ fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one(
     wait_until(&other, "another balancer", || {
         Client::try_connect(second).is_ok()
     });
-    // Its name is looked up.
+    // The peer's name must be resolved first.
     thread::sleep(Duration::from_millis(200));
     for (own, foreign) in [(first, second), (second, first)] {
-        // Clients get there by an address that leads to either.
+        // Clients connect by an address that leads to either instance.
         let shared = first_here_then_there(own, foreign);
         let client = Client::connect(shared);
         let failed = cancelled(&stage, &client, || {}).unwrap_err();
@@ -102,7 +102,7 @@ fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one(
     }
 }
 
-/// An address whose first connection leads here, and all others there.
+/// Returns an address whose first connection leads to `here`, and all others to `there`.
 fn first_here_then_there(here: SocketAddr, there: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -120,7 +120,7 @@ fn first_here_then_there(here: SocketAddr, there: SocketAddr) -> SocketAddr {
 
 fn copy(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
-        // Whichever side ends: so does the other one.
+        // When either side ends, the other side ends, too.
         let _ = io::copy(&mut from, &mut to);
         let _ = to.shutdown(std::net::Shutdown::Both);
     });

@@ -1,4 +1,4 @@
-//! Reads never see less than their session has written.
+//! Tests that reads always see the writes of their session.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const SCHEMA: &str = "
     CREATE FUNCTION bump(which int, what bigint) RETURNS bigint LANGUAGE sql AS
         'UPDATE counters SET v = $2 WHERE id = $1 RETURNING v';";
 
-/// Each sets counter `$id` to `$v`, as text.
+/// Each statement sets counter `$id` to `$v`, as text.
 const WRITES: &[&str] = &[
     "UPDATE counters SET v = $v WHERE id = $id",
     "BEGIN; UPDATE counters SET v = $v WHERE id = $id; COMMIT",
@@ -55,7 +55,7 @@ fn write(client: &Client, id: i32, v: i64, rounds: i64) {
     }
 }
 
-/// What a session reads of a counter, and where.
+/// Returns the value that a session reads of a counter, and the port of the server.
 fn read(client: &Client, id: i32, rounds: i64) -> (i64, i32) {
     if rounds % 3 == 0 {
         let sql = "SELECT v, inet_server_port() FROM counters WHERE id = $1";
@@ -68,7 +68,7 @@ fn read(client: &Client, id: i32, rounds: i64) -> (i64, i32) {
     (v.parse().unwrap(), port.parse().unwrap())
 }
 
-/// Writes and reads in turn; says how many reads were at the primary, and elsewhere.
+/// Alternates writes and reads; returns the number of reads at the primary, and at other servers.
 fn write_and_read(stage: &TestBed, rounds: i64, sessions: i32) -> (usize, usize) {
     let primary = stage.port_of_primary();
     let all = thread::scope(|scope| {
@@ -80,7 +80,8 @@ fn write_and_read(stage: &TestBed, rounds: i64, sessions: i32) -> (usize, usize)
                     for round in 1..=rounds {
                         let v = round + 1_000_000 * i64::from(id);
                         write(&client, id, v, round + i64::from(id));
-                        // The first one at once, others when replicas may have it.
+                        // The first read follows immediately, the others when replicas may have the
+                        // write.
                         for _ in 0..3 {
                             let (seen, port) = read(&client, id, round);
                             assert_eq!(seen, v, "round {round} of session {id}, at {port}");
@@ -108,7 +109,7 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
         let [first, second] = two(&stage);
         write_and_read(&stage, 200, 4);
         wait_for_replica(&stage);
-        // One does not get on at all, the other one late.
+        // One replica receives nothing, the other one is late.
         first.stop_replication().unwrap();
         second.lag(Duration::from_millis(30)).unwrap();
         let (here, _) = write_and_read(&stage, 200, 4);
@@ -259,7 +260,7 @@ fn a_session_reads_what_it_wrote_across_a_change_of_the_primary() {
     }
 }
 
-/// Without further writes a session's last one is at the replica soon, and so are its reads.
+/// Waits until reads reach a replica: without further writes, a replica soon has the last one.
 fn wait_for_replica(stage: &TestBed) {
     let primary = stage.port_of_primary();
     let client = stage.client();
@@ -279,7 +280,7 @@ fn two(stage: &TestBed) -> [Server; 2] {
 
 /// Sessions of both processes write and read.
 ///
-/// TO SEE THIS RED: let a process know of its own writes only.
+/// TO SEE THIS RED: let a process consider only its own writes.
 #[test]
 fn with_global_consistency_a_session_reads_what_another_process_wrote_in_an_upgrade() {
     let split = "[service.split]\nreads = true\nconsistency = \"global\"";
@@ -302,9 +303,10 @@ fn with_global_consistency_a_session_reads_what_another_process_wrote_in_an_upgr
     }
 }
 
-/// A role is looked up where it is set, and again wherever the session goes.
+/// A role is verified at the server where it is set, and at each other server that the session
+/// uses.
 ///
-/// TO SEE THIS RED: tell what a replica says of it.
+/// TO SEE THIS RED: forward a replica's error about the role.
 #[test]
 fn who_has_a_role_that_has_not_come_to_the_replicas_yet_reads_at_the_primary() {
     let stage = stage("auto", "read-your-writes");

@@ -1,4 +1,4 @@
-//! The primary goes, comes back, is drained or promoted elsewhere.
+//! Tests of a primary that fails, returns, is drained, or is replaced.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -12,7 +12,7 @@ use crate::stage::{Client, TestBed, WHERE};
 
 fn stage() -> TestBed {
     let stage = TestBed::set("auto", "primary_reads = false");
-    // What is acknowledged is on a replica.
+    // Each acknowledged write is on a replica, too.
     stage.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
     stage.sql("SELECT pg_reload_conf()");
     let direct = stage.direct();
@@ -47,7 +47,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
     thread::sleep(Duration::from_millis(300));
     old.kill().unwrap();
     thread::sleep(Duration::from_millis(200));
-    // Somebody who comes while there is none waits.
+    // A client that writes while there is no primary waits.
     let waiting = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             session.run("INSERT INTO things VALUES (2, 'waited')");
@@ -73,14 +73,14 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
         .iter()
         .filter(|one| !one.is_acknowledged())
         .collect();
-    // At most the one whose answer was lost.
+    // At most the one attempt whose answer was lost.
     assert!(failed.len() <= 1, "{failed:#?}");
     let verified = log.verify(&new).unwrap();
     assert!(verified.is_faultless(), "{verified:?}");
     let ids = "/* evenkeel: primary */ SELECT id FROM things ORDER BY id";
     assert_eq!(stage.client().text(ids).unwrap(), ["2"]);
 
-    // The old one returns, and thinks that it is the primary: nobody is sent there.
+    // The old primary returns and considers itself the primary: no session is routed there.
     old.start().unwrap();
     let port = i32::from(new.address.port());
     for _ in 0..100 {
@@ -137,7 +137,7 @@ fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
         stage.scene.lab.fail_over(&old).unwrap();
         writing.join().unwrap()
     });
-    // It was sent to the frozen one, whose answer never came, or it waited for the new one.
+    // The write was sent to the frozen primary, which never replied, or waited for the new primary.
     if let Err(failed) = written {
         assert_eq!(failed.state, "08007", "{failed:?}");
     }
@@ -169,7 +169,7 @@ fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
         let waiting = scope.spawn(|| waiter.run("INSERT INTO things VALUES (2, 'waited')"));
         stage.scene.lab.fail_over(&old).unwrap();
         wait_primary(&stage, &stage.primary());
-        // It takes writes as before, and what is written there is lost.
+        // The old primary accepts writes as before, but they would be lost.
         old.thaw().unwrap();
         waiting.join().unwrap();
     });
@@ -184,7 +184,8 @@ fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_o
         stage.scene.wait_caught_up().unwrap();
         let (writers, readers) = ([(); 2], [(); 2]);
         let writers = writers.map(|()| begun(&stage, "BEGIN", "INSERT INTO things VALUES (1)"));
-        // One at each replica: by its weight the primary is the least busy from now on.
+        // One reader at each replica: the weight makes the primary the least busy server from here
+        // on.
         let readers = readers.map(|()| begun(&stage, "BEGIN READ ONLY", WHERE));
         let primary = stage.primary();
         done(&stage.balancer, &["weight", &primary.name, "100"]);
@@ -195,7 +196,7 @@ fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_o
         }
         assert!(since.elapsed() < Duration::from_secs(10), "{io}");
         writers.iter().for_each(|client| client.run("ROLLBACK"));
-        // Its server is first asked what the transactions have left there.
+        // Evenkeel first checks the server for leftover state of the transactions.
         wait_until(&stage.balancer, "reads at the primary again", || {
             reader.port(WHERE) == port
         });
@@ -248,7 +249,7 @@ fn a_read_that_waits_at_the_primary_goes_to_a_replica_that_is_back() {
     writer.run("ROLLBACK");
 }
 
-/// A client in a transaction of which the server has seen something.
+/// Opens a client in a transaction that has sent a statement to the server.
 fn begun(stage: &TestBed, begin: &str, first: &str) -> Client {
     let client = stage.client();
     client.run(begin);
@@ -268,7 +269,7 @@ fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
         let waiting = scope.spawn(|| client.run("INSERT INTO things VALUES (21, 'waited')"));
         thread::sleep(Duration::from_millis(500));
         assert!(!waiting.is_finished());
-        // Reads go on, and so does what has begun.
+        // Reads continue, and so do open transactions.
         let reads = stage.client();
         assert!(reads.port("SELECT inet_server_port()") > 0);
         busy.run("INSERT INTO things VALUES (22, 'still')");
@@ -295,7 +296,8 @@ fn a_transaction_on_a_drained_primary_ends_once_another_server_is_the_primary() 
     stage.wait("its end", || busy.text("SELECT 1").is_err());
 }
 
-/// Reads as they are balanced, also on the primary, while this is done to that; the longest.
+/// Runs balanced reads, also on the primary, while `disturb` is applied to it. Returns the longest
+/// time.
 fn longest_read(stage: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
     stage.wait_split(&stage.client());
     let is_over = AtomicBool::new(false);
@@ -324,7 +326,7 @@ fn longest_read(stage: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
 #[test]
 fn reads_that_the_primary_takes_its_part_of_go_on_without_it() {
     let stage = TestBed::set("auto", "");
-    // Nobody is promoted: who waits for a primary waits for long.
+    // No replica is promoted: a session that waits for a primary waits long.
     let longest = longest_read(&stage, |primary| primary.kill().unwrap());
     assert!(longest < Duration::from_secs(2), "{longest:?}");
 }
@@ -378,7 +380,7 @@ fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_conne
     }
 }
 
-/// TO SEE THIS RED: have whoever finds the primary gone again stand in line anew.
+/// TO SEE THIS RED: queue a session again at the end if the primary has failed again.
 #[test]
 fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
     let further = "[service.pool]\nsize = 1\nwait_ms = 20000\n\
@@ -397,7 +399,7 @@ fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
         thread::sleep(Duration::from_millis(300));
         let waiting = scope.spawn(|| waiter.text("INSERT INTO things VALUES (1)"));
         thread::sleep(Duration::from_millis(300));
-        // The first one has the only connection, so that the second one waits for that.
+        // The first session has the only connection, and the second one waits for it.
         ["undrain", "drain", "undrain"].into_iter().for_each(tell);
         waiting.join().unwrap().unwrap();
     });
@@ -453,7 +455,7 @@ fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
 fn one_server_alone_needs_no_monitor() {
     let stage = stage();
     let primary = stage.primary();
-    // Those who probe it may notice that it was away, or not.
+    // Health probes may or may not notice the failure.
     for (round, further) in ["", "[service.health]\nfall = 100"].into_iter().enumerate() {
         let listen = loopback();
         let servers = std::slice::from_ref(&primary);
@@ -472,10 +474,10 @@ fn one_server_alone_needs_no_monitor() {
         };
         client.run("BEGIN");
         client.run(&insert(0));
-        // Nobody takes it for a former primary.
+        // The reload must not make it a former primary.
         balancer.reload(&config).unwrap();
         client.run("COMMIT");
-        // It is restarted: who comes meanwhile waits.
+        // The server restarts: a client that writes meanwhile waits.
         primary.kill().unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| client.text(&insert(1)));
@@ -496,7 +498,7 @@ fn a_server_that_was_promoted_is_not_doubted_for_a_session_that_wants_to_read_on
     stage.scene.wait_caught_up().unwrap();
     let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
     stage.wait_split(&clients[0]);
-    // Connections of a time when the server was a replica.
+    // Connections that were opened while the server was a replica.
     clients
         .iter()
         .for_each(|client| client.run("BEGIN READ ONLY; SELECT 1"));

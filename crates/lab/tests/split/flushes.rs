@@ -1,5 +1,5 @@
-//! Batches whose clients want answers before their Sync: where they run, and what becomes of what
-//! they say behind that.
+//! Tests of batches whose clients need replies before the Sync: where they run, and where later
+//! messages run.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn a_write_behind_a_flush_runs_on_the_primary_with_what_is_before_it() {
         assert_eq!(heard[2], primary, "{io}: {heard:?}");
         let reply = client.ask(&run(INSERT).sync(), 1);
         assert_eq!(reply, ["1", "2", "C INSERT 0 1", "Z Idle"], "{io}");
-        // A batch that is over with its Sync is a read as any other.
+        // A batch that has ended with its Sync is a read like any other.
         let reply = client.ask(&joined([read(), Script::new().sync()]), 1);
         assert_ne!(reply[2], primary, "{io}: {reply:?}");
     }
@@ -69,7 +69,7 @@ fn a_write_behind_a_flush_that_has_no_answer_yet_takes_its_batch_to_the_primary(
         let slow = "/* evenkeel: replica */ SELECT inet_server_port(), pg_sleep(0.5)";
         client.tell(&run(slow).flush());
         assert!(client.is_silent_for(Duration::from_millis(100)), "{io}");
-        // A replica would do it, where nobody else looks for the lock.
+        // A replica would accept the lock, but no other session checks for it there.
         let lock = "SELECT inet_server_port(), pg_advisory_xact_lock(5)";
         let reply = client.ask(&run(lock).sync(), 1);
         let rows: Vec<_> = reply.iter().filter(|line| line.starts_with('D')).collect();
@@ -137,7 +137,7 @@ fn what_a_replica_refuses_before_its_sync_runs_on_the_primary_at_once() {
         );
         maker.run("CREATE FUNCTION known() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1'");
         stage.scene.wait_caught_up().unwrap();
-        // What nobody has read yet binds who calls it.
+        // A function that has not been read from the catalog yet pins its caller.
         stage.wait("functions that are known", || {
             let port = stage.client().port("SELECT inet_server_port(), known()");
             port != stage.port_of_primary()

@@ -1,14 +1,14 @@
-//! What a server is asked beside its clients' statements: little, as it is its work too.
+//! Tests that Evenkeel's own queries put little load on a server.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::stage::{Client, TestBed};
 
-/// So long counts a read that wanted positions.
+/// Time for which a read that needed positions counts.
 const FORGOTTEN: Duration = Duration::from_millis(1_500);
 
-/// How often the primary is asked where it is, in two seconds or a little more.
+/// Counts the queries for the primary's position, during two seconds or a little more.
 const COUNT: &str = "CREATE FUNCTION asked() RETURNS int LANGUAGE plpgsql AS $$ \
     DECLARE count int := 0; last timestamptz; begun timestamptz; \
     BEGIN FOR look IN 1..200 LOOP \
@@ -30,7 +30,7 @@ fn write_for(client: &Client, time: Duration) {
     }
 }
 
-/// TO SEE THIS RED: want positions for whatever is decided, not for reads alone.
+/// TO SEE THIS RED: query positions for every decision, not for reads alone.
 #[test]
 fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
     let stage = TestBed::set("auto", "primary_reads = false");
@@ -43,6 +43,6 @@ fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
         stage.sql("SELECT asked()")
     });
     let asked: u32 = asked.trim().parse().unwrap();
-    // Now and then it is asked anyway, some times a second.
+    // The position is still queried a few times a second.
     assert!(asked < 40, "{asked} times");
 }

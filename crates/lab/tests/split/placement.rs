@@ -1,4 +1,4 @@
-//! Where each kind of statement runs, sent as text and prepared.
+//! Tests of where each kind of statement runs, sent as text and prepared.
 
 use evenkeel_lab::eventually;
 
@@ -21,7 +21,7 @@ const SCHEMA: &str = "
     CREATE VIEW harmful AS SELECT vol() AS one;
     CREATE VIEW over_harmful AS SELECT * FROM harmful;";
 
-/// Each tells where it ran in the first column of its last row.
+/// Each reports the port of its server in the first column of its last row.
 const PRIMARY: &[&str] = &[
     "SELECT inet_server_port() FROM things WHERE id = 1 FOR UPDATE",
     "SELECT inet_server_port() FROM things WHERE id = 1 FOR KEY SHARE",
@@ -70,7 +70,7 @@ const REPLICA: &[&str] = &[
     "SELECT inet_server_port() WHERE EXISTS (SELECT FROM things)",
 ];
 
-/// Only as text: several statements, or such as cannot be prepared.
+/// Sent as text only: several statements, or statements that cannot be prepared.
 const PRIMARY_TEXT: &[&str] = &[
     "SELECT 1; UPDATE things SET what = 'y' WHERE id = 3; SELECT inet_server_port()",
     "SELECT inet_server_port() AS x INTO into_a; SELECT x FROM into_a; DROP TABLE into_a",
@@ -122,7 +122,7 @@ fn statements_run_where_they_belong_as_text_and_prepared_on_both_drivers() {
         };
         for (list, at_primary) in [(PRIMARY, true), (REPLICA, false)] {
             for sql in list {
-                // One that nothing has bound to a server.
+                // A new client, which is not pinned to a server.
                 client = stage.client();
                 check("text", sql, of_text(&client, sql), at_primary);
                 let prepared = client
@@ -149,7 +149,7 @@ fn statements_run_where_they_belong_as_text_and_prepared_on_both_drivers() {
 fn of_text(client: &Client, sql: &str) -> Result<i32, String> {
     let rows = client.text(sql).map_err(|failed| format!("{failed:?}"))?;
     let numbers: Vec<i32> = rows.iter().filter_map(|row| row.parse().ok()).collect();
-    // Of several statements, the one that tells a port.
+    // Of several statements, the one that returns a port.
     let port = numbers.into_iter().find(|number| *number > 1_000);
     port.ok_or_else(|| format!("{rows:?}"))
 }
@@ -207,7 +207,8 @@ fn temporary_tables_locks_and_defaults_of_a_session_keep_its_reads_on_the_primar
     third.run("BEGIN");
     assert_ne!(third.port(WHERE), primary);
     third.run("COMMIT");
-    // It is the session's own: no other client notices, and this one is told at once.
+    // The setting belongs to the session: other clients are not affected, and this one gets the
+    // error immediately.
     let refused = third
         .text("INSERT INTO things VALUES (600, 'no')")
         .unwrap_err();
@@ -264,14 +265,14 @@ fn functions_are_known_soon_after_somebody_made_them_and_catalogs_never_too_old(
     let sql = "SELECT inet_server_port(), later()";
     assert_eq!(client.port(sql), primary, "the session's own function");
     stage.scene.wait_caught_up().unwrap();
-    // Who calls it before it is known is bound from then on.
+    // A client that calls the function before it is known is pinned from then on.
     stage.wait("a new function at a replica", || {
         stage.client().port(sql) != primary
     });
     let other = stage.client();
     client.run("CREATE OR REPLACE FUNCTION later() RETURNS int LANGUAGE sql AS 'SELECT vol()'");
     assert_eq!(client.port(sql), primary, "it writes now");
-    // What others think of it is old for a moment: they are rescued.
+    // Evenkeel's catalog is outdated for a moment: the statements are retried on the primary.
     assert_eq!(other.port(sql), primary);
     assert_eq!(other.port_prepared(sql), primary);
     let seen = "SELECT inet_server_port() FROM pg_class WHERE relname = 'made_just_now'";
@@ -295,7 +296,7 @@ fn hints_name_servers() {
     let write = format!("/* evenkeel: server={replica} */ INSERT INTO things VALUES (700, 'x')");
     client.run(&write);
     let named = format!("/* evenkeel: server={replica} */ {WHERE}");
-    // It is gone, and nobody has noticed yet.
+    // The replica has failed, and Evenkeel has not noticed yet.
     stage.replicas()[0].kill().unwrap();
     assert_eq!(client.port(&named), stage.port_of_primary());
     assert_eq!(client.port_prepared(&named), stage.port_of_primary());
@@ -388,9 +389,10 @@ fn rules_send_reads_where_they_say_and_nothing_else() {
     ] {
         assert_eq!(client.port(sql), primary, "{sql}");
     }
-    // Somebody vouches for functions, rightly or not: a replica that refuses one has the last word.
+    // `assume_read` makes functions count as reads, rightly or not: a replica that rejects one
+    // decides.
     assert_eq!(client.port("SELECT claims()"), primary);
-    // Nobody has read it: it has bound who called it.
+    // The function has not been read from the catalog: it has pinned its caller.
     let client = stage.client();
     let vouched = "SELECT inet_server_port(), vol() /* vouched */";
     assert_eq!(client.port(vouched), primary);

@@ -1,4 +1,4 @@
-//! Reads that a replica refuses, loses or never answers.
+//! Tests of reads that a replica rejects, loses or never answers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,7 +18,7 @@ const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);
         $$ DECLARE much text := repeat('x', 30000000);
         BEGIN PERFORM pg_catalog.txid_current(); RETURN inet_server_port(); END $$;";
 
-/// Works for a second or more before it sends anything, and tells where it ran.
+/// Runs for a second or more before it sends anything, and returns the port of its server.
 const LONG: &str = "SELECT inet_server_port() FROM things, \
     (SELECT count(*) AS n FROM generate_series(1, 8000000)) AS x WHERE id = 1 AND n > 0";
 
@@ -33,7 +33,7 @@ fn stage(io: &str) -> TestBed {
     stage
 }
 
-/// Runs the long read; this is done to the server that works at it.
+/// Runs the long read, and applies `disturb` to the server that executes it.
 fn disturbed(
     stage: &TestBed,
     prepared: bool,
@@ -46,7 +46,7 @@ fn disturbed(
                 true => client.port_prepared(LONG),
                 false => client.port(LONG),
             };
-            // The session is as good as before.
+            // The session is still usable.
             assert!(!client.is_closed());
             client.run("INSERT INTO written VALUES (1)");
             let again: i32 = client.value(WHERE, &[]).unwrap();
@@ -180,7 +180,7 @@ fn what_was_answered_is_not_run_again_with_what_was_sent_behind_it() {
         let end = "SELECT pg_terminate_backend(pg_backend_pid())";
         let mut second = pin!(client.client.simple_query(end));
         let (mut done, mut ended) = (None, None);
-        // Both are on their way before either is answered.
+        // Both are sent before either is answered.
         client.wait(poll_fn(|context| {
             if done.is_none() {
                 done = ready(first.as_mut().poll(context));
@@ -222,7 +222,7 @@ fn a_write_whose_backend_is_ended_by_an_operator_is_run_once() {
     }
     let count = "/* evenkeel: primary */ SELECT count(*) FROM written";
     assert_eq!(client.text(count).unwrap(), ["60"]);
-    // In a transaction there is one error, and the session is over, as it is without Evenkeel.
+    // In a transaction there is one error, and the session ends, as it does without Evenkeel.
     client.run("BEGIN");
     client.run("INSERT INTO written VALUES (1)");
     stage.sql(end_all);
@@ -238,10 +238,10 @@ fn what_was_set_and_committed_before_a_replica_refused_the_rest_stays_with_its_c
         let (client, other) = (stage.client(), stage.client());
         let primary = stage.port_of_primary();
         for round in 0..3 {
-            // What is thrown away with the rest lets its end come apart from the error.
+            // The discarded reply may arrive separately from the error.
             let text = "BEGIN READ ONLY; SET work_mem TO '7MB'; COMMIT; SELECT asks()";
             assert_eq!(client.port(text), primary, "round {round}");
-            // At each replica.
+            // This reads at each replica.
             for _ in 0..4 {
                 let seen = other.text("SELECT current_setting('work_mem')").unwrap();
                 assert_eq!(seen, ["4MB"], "round {round}");

@@ -1,4 +1,4 @@
-//! A primary with two replicas, a service that splits reads before it, and clients.
+//! A primary with two replicas, a service in front of it that splits reads, and clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,21 +12,22 @@ use crate::harness::{engine, loopback};
 
 pub(crate) use crate::harness::cluster::TestBed;
 
-/// What a statement that wants to know asks for.
+/// Query for the port of the server that executes it.
 pub(crate) const WHERE: &str = "SELECT inet_server_port()";
 
 impl TestBed {
-    /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
+    /// Starts with reads on replicas only, unless the further lines of `[service.split]` change
+    /// that.
     pub(crate) fn set(io: &str, further: &str) -> TestBed {
         TestBed::set_with(io, &format!("[service.split]\nreads = true\n{further}"))
     }
 
-    /// With these lines behind those of `[[service]]`.
+    /// Starts with these lines after those of `[[service]]`.
     pub(crate) fn set_with(io: &str, further: &str) -> TestBed {
         TestBed::start(&engine(io), further)
     }
 
-    /// With these lines before them as well.
+    /// Starts with these lines before them as well.
     pub(crate) fn start(head: &str, further: &str) -> TestBed {
         TestBed::start_at(loopback(), head, further)
     }
@@ -44,30 +45,30 @@ impl TestBed {
         Client::connect(self.listen)
     }
 
-    /// As a superuser of the servers, who has no password: straight to the primary.
+    /// Runs SQL at the primary directly, as a superuser of the servers, who has no password.
     pub(crate) fn sql(&self, text: &str) -> String {
         self.primary().sql(text).unwrap()
     }
 
-    /// The sbtest database, as its owner, straight at the primary.
+    /// Connects to the sbtest database at the primary directly, as its owner.
     pub(crate) fn direct(&self) -> Client {
         Client::connect(self.primary().address)
     }
 
-    /// Waits until a plain read of this client goes to a replica: catalogs are read.
+    /// Waits until a plain read of this client runs on a replica, which needs the catalog.
     pub(crate) fn wait_split(&self, client: &Client) {
         let primary = self.port_of_primary();
         self.wait("a read at a replica", || client.port(WHERE) != primary);
     }
 }
 
-/// A client that waits for its answers.
+/// A client that waits for its replies.
 pub(crate) struct Client {
     runtime: Runtime,
     pub(crate) client: tokio_postgres::Client,
 }
 
-/// What failed: the SQLSTATE, and what was said.
+/// An error: its SQLSTATE and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) state: String,
@@ -106,7 +107,7 @@ impl Client {
         Ok(Client { runtime, client })
     }
 
-    /// Waits for something of the client's.
+    /// Waits for a future of the client, for at most 30 s.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(async {
             let limit = Duration::from_secs(30);
@@ -117,13 +118,13 @@ impl Client {
 
     pub(crate) fn is_closed(&self) -> bool {
         {
-            // It is looked at only while something is waited for.
+            // The connection is driven only while the client waits for something.
             self.wait(async { tokio::time::sleep(Duration::from_millis(20)).await });
             self.client.is_closed()
         }
     }
 
-    /// The rows of a text, in PostgreSQL's simple protocol: the first column of each.
+    /// Runs a text in PostgreSQL's simple protocol, and returns the first column of each row.
     pub(crate) fn text(&self, sql: &str) -> Result<Vec<String>, Failed> {
         let messages = self.wait(self.client.simple_query(sql))?;
         let rows = messages.into_iter().filter_map(|message| match message {
@@ -138,7 +139,7 @@ impl Client {
         run.unwrap_or_else(|failed| panic!("{sql}: {failed:?}"));
     }
 
-    /// The same prepared: the first value of the first row.
+    /// Runs a prepared statement, and returns the first value of the first row.
     pub(crate) fn value<T: FromSqlOwned>(
         &self,
         sql: &str,
@@ -149,7 +150,8 @@ impl Client {
         Ok(row.try_get(0)?)
     }
 
-    /// The port of the server that ran it; the text's first column is `inet_server_port()`.
+    /// Returns the port of the server that ran the text, whose first column is
+    /// `inet_server_port()`.
     pub(crate) fn port(&self, sql: &str) -> i32 {
         let rows = self.text(sql).unwrap();
         rows.last().unwrap().parse().unwrap()

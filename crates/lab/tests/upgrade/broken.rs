@@ -1,4 +1,5 @@
-//! New processes that do not start, hang, or do not like what they read: the old one goes on.
+//! Tests of new processes that do not start, hang, or reject their config: the old process
+//! continues.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +15,7 @@ on_both_drivers! {
     a_config_that_cannot_be_served_leaves_the_old_process_in_charge
 }
 
-/// What `evenkeel upgrade` said when it failed.
+/// Returns the error of a failed `evenkeel upgrade`.
 fn refused(balancer: &Balancer, arguments: &[&str]) -> String {
     let pid = balancer.pid();
     let Err(error) = balancer.upgrade(arguments) else {
@@ -77,7 +78,7 @@ fn a_program_that_cannot_take_over_leaves_the_old_process_in_charge(io: &str) {
     );
     let error = refused(&balancer, &["--binary", "/nowhere/evenkeel"]);
     assert!(error.contains("/nowhere/evenkeel"), "{error}");
-    // Nothing of it is left: all places are free, and the next good one takes over.
+    // Nothing of it is left: the full capacity is free, and the next working process takes over.
     assert!(client.iter().all(is_alive));
     drop(held(&listen, 2));
     balancer.upgrade(&[]).unwrap();

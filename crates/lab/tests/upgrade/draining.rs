@@ -1,4 +1,4 @@
-//! Upgrades while a process still drains: refused, or after the end of its drain.
+//! Tests of upgrades while a process still drains: refused, or after the end of its drain.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -58,7 +58,7 @@ fn signal(pid: u32, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// Red when a second generation of draining processes comes about.
+/// TO SEE THIS RED: allow a second generation of draining processes.
 fn an_upgrade_while_a_process_drains_is_refused_and_names_it(io: &str) {
     let stage = Draining::start(io, 2);
     let (old, listen, balancer) = (stage.old, &stage.listen, &stage.balancer);
@@ -86,7 +86,7 @@ fn an_upgrade_while_a_process_drains_is_refused_and_names_it(io: &str) {
     until_alone(balancer);
 }
 
-/// Red when the new sessions are terminated with the old ones, or a newcomer is refused meanwhile.
+/// TO SEE THIS RED: terminate the new sessions with the old ones, or refuse a new client meanwhile.
 fn end_draining_terminates_the_sessions_and_upgrades(io: &str) {
     let stage = Draining::start(io, 2);
     let (old, listen, balancer) = (stage.old, &stage.listen, &stage.balancer);
@@ -120,12 +120,12 @@ fn end_draining_terminates_the_sessions_and_upgrades(io: &str) {
     assert!(new_clients.iter().all(is_alive));
     drop(new_clients);
     until_alone(balancer);
-    // Without a draining process it is an upgrade as any other.
+    // Without a draining process the upgrade is an ordinary one.
     balancer.upgrade(&["--end-draining"]).unwrap();
     drop(held(listen, 1));
 }
 
-/// Red when the upgrade waits for a process that does nothing.
+/// TO SEE THIS RED: let the upgrade wait for a process that does nothing.
 fn end_draining_gives_a_frozen_process_up(io: &str) {
     let stage = Draining::start(io, 1);
     let (old, listen, balancer) = (stage.old, &stage.listen, &stage.balancer);
@@ -138,7 +138,7 @@ fn end_draining_gives_a_frozen_process_up(io: &str) {
     assert!(error.contains(&who) && error.contains(&then), "{error}");
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(held(listen, 2));
-    // It has the request, and exits as soon as it runs again.
+    // The process has received the request, and exits as soon as it resumes.
     signal(old, "-CONT");
     until("the end of the old process", || !runs(old));
     for client in &stage.clients {

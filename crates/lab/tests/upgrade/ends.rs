@@ -1,4 +1,4 @@
-//! Processes that end, or are told to, while one takes over from the other.
+//! Tests of processes that end, or are stopped, while one takes over from the other.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -21,7 +21,8 @@ on_both_drivers! {
     a_process_that_drains_does_not_serve_again_when_the_new_one_is_stopped
 }
 
-/// A service, and another one for which a new process asks for three seconds who the primary is.
+/// Starts a service, and another one for which a new process queries the servers' roles for three
+/// seconds.
 fn slow_to_upgrade(io: &str) -> (Scripted, String, Balancer) {
     let server = Scripted::echo(Kind::V4);
     let listen = peer::own_address(Kind::V4);
@@ -34,14 +35,15 @@ fn slow_to_upgrade(io: &str) -> (Scripted, String, Balancer) {
     (server, listen, Balancer::start(&config).unwrap())
 }
 
-/// Until the new process has its engine: it has the sockets a moment later, and learns then.
+/// Waits until the new process has its engine: it gets the sockets a moment later, and then queries
+/// the roles.
 fn until_two(balancer: &Balancer) {
     until("a new process", || {
         balancer.log().matches("data plane:").count() == 2
     });
 }
 
-/// Runs an upgrade, and this while it is under way; what the upgrade came to.
+/// Runs an upgrade, and `what` during it; returns the result of the upgrade.
 fn during_upgrade(
     balancer: &Balancer,
     arguments: &[&str],
@@ -54,7 +56,8 @@ fn during_upgrade(
     })
 }
 
-/// Red when the old process only closes its sockets, and the new one goes on to serve.
+/// TO SEE THIS RED: let the old process only close its sockets, so that the new one continues to
+/// serve.
 fn told_to_stop_during_an_upgrade_both_processes_end(io: &str) {
     let (_server, listen, balancer) = slow_to_upgrade(io);
     let client = held(&listen, 1);
@@ -91,12 +94,13 @@ fn told_to_stop_while_a_program_hangs_it_is_ended_too(io: &str) {
     assert!(try_connect(&listen).is_err());
 }
 
-/// Red when the new process gives up with the old one whose sockets it has.
+/// TO SEE THIS RED: let the new process exit with the old one whose sockets it has.
 fn killed_during_an_upgrade_the_old_process_leaves_one_that_serves(io: &str) {
     let (_server, listen, balancer) = slow_to_upgrade(io);
     let outcome = during_upgrade(&balancer, &[], || {
         until_two(&balancer);
-        // Those of the service, of the cluster and of the status page, and the control socket.
+        // The sockets of the service, of the cluster and of the status page, and the control
+        // socket.
         let old = sockets(balancer.pid());
         until("the sockets in both", || {
             let new = new_process(&balancer).map(sockets).unwrap_or_default();
@@ -115,7 +119,7 @@ fn killed_during_an_upgrade_the_old_process_leaves_one_that_serves(io: &str) {
     until("the end of the new one", || try_connect(&listen).is_err());
 }
 
-/// The sockets that a process has, by what /proc calls them.
+/// Returns the sockets that a process has, by their names in /proc.
 fn sockets(pid: u32) -> BTreeSet<PathBuf> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return BTreeSet::new();
@@ -126,21 +130,22 @@ fn sockets(pid: u32) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 fn parent(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
     line.trim().parse().ok()
 }
 
-/// The grandchild of the process that serves: between them stands one that waits.
+/// Returns the grandchild of the process that serves: an intermediate process waits between them.
 fn new_process(balancer: &Balancer) -> Option<u32> {
     let entries = fs::read_dir("/proc").ok()?;
     let mut pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.find(|pid| parent(*pid).and_then(parent) == Some(balancer.pid()))
 }
 
-/// Red when systemd would take it for a stranger, and not wait for its end.
+/// TO SEE THIS RED: start the new process as a child of the old one: systemd would not consider it its
+/// own child, and would not wait for its end.
 fn a_new_process_is_no_child_of_the_old_one(io: &str) {
     let server = Scripted::echo(Kind::V4);
     let listen = peer::own_address(Kind::V4);
@@ -160,7 +165,7 @@ fn a_new_process_is_no_child_of_the_old_one(io: &str) {
     assert!(client.iter().all(is_alive));
 }
 
-/// Red when nobody has the port until the drain's end.
+/// TO SEE THIS RED: let no process have the port until the end of the drain.
 fn a_process_that_drains_serves_again_when_the_new_one_is_killed(io: &str) {
     let (_server, listen, balancer) = super::echo_behind(io, "max_connections = 4\n");
     let old = balancer.pid();

@@ -1,4 +1,4 @@
-//! Limits hold over the old and the new process together.
+//! Tests that limits hold for the old and the new process together.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -68,7 +68,7 @@ fn a_place_that_the_old_process_frees_goes_to_a_client_who_waits_at_the_new_one(
     assert_eq!(server.highest(), 2);
 }
 
-/// Red when the new process does not count what the old one has.
+/// TO SEE THIS RED: let the new process ignore the connections of the old one.
 fn a_server_never_has_more_than_its_limit_over_upgrades_in_a_flood(io: &str) {
     let server = Scripted::echo(Kind::V4);
     let listen = peer::own_address(Kind::V4);
@@ -105,7 +105,7 @@ fn a_server_never_has_more_than_its_limit_over_upgrades_in_a_flood(io: &str) {
     assert_eq!(server.highest(), 4);
 }
 
-/// Red when what was halved is cut to nothing while its service accepts.
+/// TO SEE THIS RED: let a halved share become zero while its service accepts.
 fn clients_who_come_and_stay_find_a_place_below_the_limit_during_upgrades(io: &str) {
     let server = Scripted::echo(Kind::V4);
     let listen = peer::own_address(Kind::V4);

@@ -1,4 +1,4 @@
-//! What outlives an upgrade, and what a new config changes with one.
+//! Tests of state that outlives an upgrade, and of changes that a new config makes with one.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -77,7 +77,8 @@ fn what_operators_and_probes_have_found_outlives_an_upgrade(io: &str) {
         assert!(points(&after) >= points(&before));
         until_alone(&balancer);
     }
-    // A known dead one is not tried anew: without retries its client would be lost.
+    // A server that is known to be down is not tried again: without retries its client would be
+    // lost.
     for _ in 0..8 {
         assert_eq!(name_of(&connect(&listen)), "six");
     }
@@ -105,7 +106,7 @@ fn listeners_come_and_go_with_the_new_config(io: &str) {
         .iter()
         .flat_map(|listen| held(listen, 1))
         .collect();
-    // Another driver may come with it.
+    // The driver may change with an upgrade, too.
     let other = if io == "epoll" { "auto" } else { "epoll" };
     balancer
         .write_config(&config(other, &of("comes", &comes)))
@@ -169,7 +170,7 @@ fn descriptors_do_not_pile_up_over_upgrades(io: &str) {
     let (_server, listen, balancer) = echo_behind(io, "");
     let client = held(&listen, 1);
     let first = balancer.pid();
-    // What an old process has open must not reach the new one, sessions above all.
+    // The open descriptors of an old process must not reach the new one, sessions above all.
     balancer.upgrade(&[]).unwrap();
     until("the old one as it drains", || {
         balancer.pids() == [first, balancer.pid()]
@@ -188,7 +189,7 @@ fn descriptors_do_not_pile_up_over_upgrades(io: &str) {
     });
 }
 
-/// Red when the new process serves before it has asked the servers who is the primary.
+/// TO SEE THIS RED: let the new process serve before it has queried which server is the primary.
 #[test]
 fn a_service_that_follows_the_primary_knows_it_when_the_new_process_begins() {
     let lab = Lab::new("upgrade-roles").unwrap();
