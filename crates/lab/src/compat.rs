@@ -32,7 +32,7 @@ pub use known::Known;
 use verdict::Words;
 pub use verdict::{Case, Cases, Difference, Verdict};
 
-/// Whose tests.
+/// A suite of another project's tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
     /// PostgreSQL's regression tests, of Debian's source package.

@@ -170,7 +170,7 @@ impl Link {
         self.is_cut_off.load(Ordering::Relaxed)
     }
 
-    /// Removes an address that a program left behind, if present.
+    /// Removes an address that a program has not removed itself, if present.
     pub(crate) fn forget_address(&self, address: Ipv4Addr) {
         let name = self.name();
         let _ = run(

@@ -20,7 +20,7 @@ const MYSQL_GRANTS: &str = "\
     SELECT CONCAT('GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO ', QUOTE(User), '@', QUOTE(Host)) \
     FROM mysql.user WHERE User = 'monitor'";
 
-/// Which.
+/// Kind of a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum PoolerKind {
     /// No one: the first server.
@@ -39,7 +39,7 @@ pub enum PoolerKind {
     Pgpool,
 }
 
-/// When a server connection is given to another client.
+/// Condition for a server connection to be assigned to another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum PoolMode {
     /// After each transaction.

@@ -28,7 +28,7 @@ const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 /// Query for the number of PostgreSQL replicas that stream, on their primary.
 const FOLLOWING: &str = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
 
-/// What kind of cluster.
+/// Kind of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClusterKind {
     /// MariaDB, asynchronous replication; promotion is a script's.

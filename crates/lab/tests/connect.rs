@@ -266,7 +266,7 @@ fn is_answered(listen: &str, number: usize) -> bool {
     true
 }
 
-/// On epoll such a socket appears connected although it is not.
+/// A socket whose connect failed this way appears connected on epoll although it is not.
 fn a_unix_server_with_a_full_backlog_costs_a_delay_and_no_error(io: &str) {
     let full = Listening::with_backlog(Kind::Unix, 0);
     let path = full.address.strip_prefix("unix:").unwrap();

@@ -1,4 +1,5 @@
-//! The PROXY protocol in and out: who is believed, what reaches the server, what is refused.
+//! Tests of the PROXY protocol in both directions: trusted peers, bytes that reach the server, and
+//! rejections.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -100,7 +101,7 @@ impl TestBed {
     }
 }
 
-/// The line that a server sees first with `send_proxy = "v1"`.
+/// Returns the line that a server receives first with `send_proxy = "v1"`.
 fn header_line(server: &Socket) -> String {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
@@ -179,7 +180,7 @@ fn garbage_from_a_listed_peer_ends_the_connection_and_is_told(io: &str) {
         stage.assert_told(number, "PROXY header");
     }
     stage.assert_server_saw_nothing();
-    // Others are served as before.
+    // Other clients are served as before.
     let _client = stage.client_that_sends(&[V1, b"hello"].concat());
     assert_eq!(receive(&stage.server.accept(), 5), b"hello");
 }
@@ -231,7 +232,7 @@ fn a_strangers_header_byte_by_byte_never_reaches_the_server(io: &str) {
     stage.assert_told(2, "accept_proxy_from");
 }
 
-/// True if the connection ends, in whatever way, before a byte comes.
+/// Returns true if the connection ends, in whatever way, before a byte arrives.
 fn end_of_without_bytes(mut server: &Socket) -> bool {
     use std::io::Read;
     match server.read(&mut [0; 64]) {
@@ -246,7 +247,7 @@ fn a_stranger_without_a_header_is_served_also_when_the_server_speaks_first(io: &
     let server = stage.server.accept();
     send(&server, b"5.5.5-greeting");
     assert_eq!(receive(&client, 14), b"5.5.5-greeting");
-    // Begins like a header, but is none.
+    // These bytes begin like a header, but are none.
     send(&client, b"PRO");
     send(&client, b"POSAL");
     assert_eq!(receive(&server, 8), b"PROPOSAL");
@@ -255,7 +256,7 @@ fn a_stranger_without_a_header_is_served_also_when_the_server_speaks_first(io: &
     drop(server);
     assert_eq!(end_of(&client), End::Clean);
 
-    // All there is may look like the beginning of one.
+    // All bytes of the client may look like the beginning of a header.
     let client = stage.client_that_sends(b"PROXY");
     end_sending(&client);
     let server = stage.server.accept();
@@ -267,7 +268,8 @@ fn a_stranger_without_a_header_is_served_also_when_the_server_speaks_first(io: &
     });
 }
 
-/// One resets before the header is sent, while it is sent, or just after: all the same.
+/// Two servers reset before the header is sent, while it is sent, or just after: all must have the
+/// same effect.
 fn a_server_that_resets_on_the_header_costs_no_client(io: &str) {
     let resetting = [Kind::V4, Kind::Unix].map(|kind| {
         Scripted::start(kind, |client| {

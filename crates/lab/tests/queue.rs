@@ -1,4 +1,5 @@
-//! The queue in front of full servers: who waits, how long, and who comes next.
+//! Tests of the queue in front of servers without capacity: which clients wait, how long, and in
+//! which order.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -26,11 +27,11 @@ on_both_drivers! {
     clients_that_wait_are_turned_away_once_all_servers_are_down
 }
 
-/// For clients that are to wait until they are served: by default they are turned away after five
+/// For clients that must wait until they are served: by default they are rejected after five
 /// seconds, and a busy machine may stop for longer between two steps of a test.
 const PATIENT: &str = "[service.queue]\nwait_ms = 600000\n";
 
-/// One or two services in front of one server with one place.
+/// One or two services in front of one server with one permit.
 struct TestBed {
     listens: Vec<String>,
     server: Listening,
@@ -54,7 +55,7 @@ impl TestBed {
         }
     }
 
-    /// A client that has the place: its two ends.
+    /// Returns a client that holds the permit: the sockets of client and server.
     fn holder(&self) -> (Socket, Socket) {
         let client = self.client(0, b"!");
         let server = self.server.accept();
@@ -68,7 +69,7 @@ impl TestBed {
         client
     }
 
-    /// A client that the queue of its service knows of before this returns.
+    /// Starts a client, and returns after its service has queued it.
     fn waiting(&self, service: usize, words: &[u8]) -> Socket {
         let before = self.queued(service);
         let client = self.client(service, words);
@@ -129,7 +130,8 @@ fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
         drop(holder);
         let server = stage.server.accept();
         order.extend(receive(&server, 1));
-        // Whoever was served ends: the server's side decides, as we may hold another's client.
+        // The served client is dropped next: the server's side decides, as this client may not be
+        // the one that is served.
         holder = (client, server);
     }
     assert_eq!(String::from_utf8(order).unwrap(), "123456");
@@ -181,7 +183,7 @@ fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
     assert_eq!(receive(&patient, 3), b"yes");
 }
 
-/// Its request is whole and it waits for the answer: `printf … | nc -N` does that.
+/// The client has sent its whole request and waits for the answer, as `printf … | nc -N` does.
 fn a_client_that_half_closed_while_it_waited_is_served(io: &str) {
     let stage = TestBed::new(io, 1, PATIENT);
     let holder = stage.holder();
@@ -231,8 +233,8 @@ fn a_server_never_has_more_connections_than_its_limit(io: &str) {
     assert_eq!(status["services"][0]["queue"]["current"], 0);
 }
 
-/// One server is dead, the other full: who has tried the dead one must not block the queue for
-/// those who have not, once it is back.
+/// One server is down, the other full. After the first one has returned, a client that has tried it
+/// must not block the queue for clients that have not.
 fn a_client_whose_servers_have_all_failed_holds_up_nobody(io: &str) {
     let full = Listening::new(Kind::V4);
     let dead = peer::own_address(Kind::V4);
@@ -249,7 +251,7 @@ fn a_client_whose_servers_have_all_failed_holds_up_nobody(io: &str) {
     send(&stuck, b"stuck");
     let queued = || balancer.status().unwrap()["services"][0]["queue"]["current"].clone();
     until("the unlucky one in the queue", || queued() == 1);
-    // The dead one is back; newcomers may go there at once, or as soon as somebody looks.
+    // The failed server is back; new clients may reach it immediately, or after the next check.
     let back = Scripted::on(Listening::at(&dead), |client| {
         let word = receive(client, 4);
         send(client, &word);
@@ -265,7 +267,7 @@ fn a_client_whose_servers_have_all_failed_holds_up_nobody(io: &str) {
     );
 }
 
-/// As the next clients are: nobody of them waits for the limit.
+/// Later clients are rejected, too: none of them waits for the limit.
 fn clients_that_wait_are_turned_away_once_all_servers_are_down(io: &str) {
     let servers = [Scripted::named("aaa"), Scripted::named("bbb")];
     let entries = servers.each_ref().map(|s| limited(s.address(), 1));
@@ -299,7 +301,7 @@ fn clients_that_wait_are_turned_away_once_all_servers_are_down(io: &str) {
     peer::until_service(&balancer, "the counts", |service| {
         service["queue"]["current"] == 0 && service["errors"]["no_server"] == 7
     });
-    // Who is being served is left alone.
+    // Sessions in progress are not affected.
     for holder in &holders {
         assert!(holder.take_error().unwrap().is_none());
     }

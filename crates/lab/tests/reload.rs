@@ -1,4 +1,5 @@
-//! Reloads: what stays is not touched, what is wrong changes nothing, what leaves may finish.
+//! Tests of reloads: unchanged parts are not affected, an invalid config changes nothing, and
+//! sessions of removed parts may finish.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -17,7 +18,8 @@ use harness::{
     DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, open, plain, service, wait_until,
 };
 
-/// The nth of a series of configs that all serve `front` and `sql`, each unlike the one before.
+/// Returns the nth of a series of configs that all serve `front` and `sql`, each unlike its
+/// predecessor.
 fn variant(number: usize, io: &str, front: SocketAddr, sql: &Service, web: &[Server]) -> String {
     let shown = &web[number % 2..];
     let mut service = Service::new("front", front, "http", shown);

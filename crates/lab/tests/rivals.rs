@@ -1,6 +1,6 @@
-//! What runs in the rivals' root file system: MySQL, PostgreSQL 18, other balancers.
+//! Tests of the programs in the rivals' root file system: MySQL, PostgreSQL 18, other balancers.
 //!
-//! Where that is missing (`cargo xtask rivals` makes it, as root) each test says so and passes.
+//! If it is missing (`cargo xtask rivals` creates it, as root), each test prints that and passes.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -107,7 +107,7 @@ fn the_mysql_probe_logs_in_with_caching_sha2_password_in_plaintext_and_over_tls(
     wait_until(&balancer, "both monitors logged in", || {
         logins(primary, "monitor") > 1 && logins(replica, "monitor_tls") > 1
     });
-    // A server that starts remembers no login, so the next one is complete again.
+    // A restarted server has lost its password cache, so the next login needs the full exchange.
     primary.kill().unwrap();
     wait_state(&balancer, &format!("plain/{}", primary.name), "down");
     primary.start().unwrap();
@@ -199,7 +199,7 @@ fn postgres_18_streams_to_its_replica_and_rivals_answer_in_front() {
     });
 }
 
-/// Whether there is nothing to test here; says so.
+/// Returns whether the root file system is missing, and prints it.
 fn skipped() -> bool {
     let missing = rootfs::missing();
     if let Some(why) = &missing {
@@ -208,7 +208,7 @@ fn skipped() -> bool {
     missing.is_some()
 }
 
-/// A primary and a replica; `None` when they cannot be had here.
+/// Starts a primary and a replica; returns `None` if that is impossible here.
 fn mysql(name: &str) -> Option<(Lab, MysqlCluster)> {
     if skipped() {
         return None;
@@ -227,7 +227,7 @@ fn mysql(name: &str) -> Option<(Lab, MysqlCluster)> {
     Some((lab, cluster))
 }
 
-/// Whether one of these processes made System V shared memory that would stay when it is killed.
+/// Returns whether one of these processes created System V shared memory that would outlive a kill.
 fn makes_shared_memory_here(pids: &[u32]) -> bool {
     let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     let mut creators = segments
@@ -236,7 +236,8 @@ fn makes_shared_memory_here(pids: &[u32]) -> bool {
     creators.any(|creator| pids.contains(&creator))
 }
 
-/// How often this account has logged in since the server started; refusals do not count.
+/// Returns the number of logins of this account since the server started; rejected logins do not
+/// count.
 fn logins(server: &Server, user: &str) -> u32 {
     let count = format!(
         "SELECT COALESCE(SUM(total_connections), 0) FROM performance_schema.accounts \
@@ -245,7 +246,7 @@ fn logins(server: &Server, user: &str) -> u32 {
     server.sql(&count).unwrap().parse().unwrap()
 }
 
-/// Starts a rival, runs queries through it, and ends it.
+/// Starts a rival, runs queries through it, and stops it.
 fn answers<R>(name: &str, driver: Driver, start: impl Fn(SocketAddr) -> anyhow::Result<Option<R>>) {
     let listen = loopback();
     let Some(_rival) = start(listen).unwrap() else {

@@ -88,7 +88,7 @@ pub(crate) fn write(outcome: &Outcome, folder: &Path) -> Result<PathBuf> {
     Ok(page)
 }
 
-/// Reads a file that [`write`] or the runner has written.
+/// Reads a file that [`write()`] or the runner has written.
 pub(crate) fn read(path: &Path) -> Result<Outcome> {
     let path = &results(path);
     let text =

@@ -19,7 +19,7 @@ pub(crate) const MARK: &str = "meddle";
 pub(crate) enum Blow {
     /// The server's final error instead of ReadyForQuery.
     LastWord,
-    /// Nothing.
+    /// No part of it.
     Silence,
     /// Instead of the answer, a warning that the server shuts down, as after a crash of another
     /// server process.

@@ -29,9 +29,9 @@ use crate::harness::{DRIVERS, LIMIT, loopback};
 /// Position of the command under TLS.
 #[derive(Clone, Copy, Debug)]
 enum Record {
-    /// In the record of the login's last packet.
+    /// The record of the login's last packet.
     Same,
-    /// In the next record of the same write.
+    /// The next record of the same write.
     Next,
 }
 

@@ -410,7 +410,7 @@ fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_
     }
 }
 
-/// In latin1 it is a space. TO SEE THIS RED: treat it as part of a name.
+/// The byte is a space in latin1. TO SEE THIS RED: treat it as part of a name.
 #[test]
 fn a_blank_beyond_ascii_hides_nothing() {
     same_as_direct(ONE, |address| {

@@ -111,7 +111,7 @@ pub(crate) fn same_as_at(
     setup: Setup<'_>,
     talk: impl Fn(SocketAddr) -> Vec<String>,
 ) {
-    // A first run leaves the same state behind that later runs find.
+    // A first run leaves the same state that later runs find.
     talk(server.address);
     let direct = talk(server.address);
     pool::same_as(&direct, |io| TestBed::before(server, io, setup), talk);

@@ -448,7 +448,7 @@ fn what_is_known_of_a_database_is_not_taken_for_the_next_one_of_its_name() {
     }
 }
 
-/// On a replica, a RENAME ends no sessions: those in the database stay in it.
+/// A RENAME ends no sessions on a replica: those in the database stay in it.
 ///
 /// TO SEE THIS RED: keep the connections to replicas after a RENAME.
 #[test]

@@ -23,9 +23,9 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// Position of the command under TLS.
 #[derive(Clone, Copy, Debug)]
 enum Record {
-    /// In the record of the login's last message.
+    /// The record of the login's last message.
     Same,
-    /// In the next record of the same write.
+    /// The next record of the same write.
     Next,
 }
 

@@ -439,7 +439,7 @@ fn what_another_session_drew_is_told_to_nobody_who_drew_from_another_sequence_or
     }
 }
 
-/// When the text arrives, the settings that decide its meaning are about to change.
+/// The settings that decide the meaning of the text are about to change when it arrives.
 #[test]
 fn a_lock_in_a_text_that_a_setting_sent_just_before_it_reveals_goes_with_its_client() {
     const BACKSLASH: &[u8] = b"select 'x\\'', pg_advisory_lock(4713) --'\0";

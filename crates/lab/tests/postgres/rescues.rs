@@ -13,7 +13,7 @@ use crate::harness::intercepting_proxy::{Between, Blow, MARK};
 use crate::harness::storm::{Storm, storm};
 use crate::harness::{DRIVERS, LIMIT};
 
-/// With this setup, statements that are known to only read may be retried.
+/// A pool with read/write split: statements that are known to only read may be retried.
 const READING: Setup<'static> = Setup {
     pool: "size = 2",
     service: "",

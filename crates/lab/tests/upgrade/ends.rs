@@ -144,8 +144,8 @@ fn new_process(balancer: &Balancer) -> Option<u32> {
     pids.find(|pid| parent(*pid).and_then(parent) == Some(balancer.pid()))
 }
 
-/// TO SEE THIS RED: start the new process as a child of the old one: systemd would not consider it its
-/// own child, and would not wait for its end.
+/// TO SEE THIS RED: start the new process as a child of the old one: systemd would not consider it
+/// its own child, and would not wait for its end.
 fn a_new_process_is_no_child_of_the_old_one(io: &str) {
     let server = Scripted::echo(Kind::V4);
     let listen = peer::own_address(Kind::V4);

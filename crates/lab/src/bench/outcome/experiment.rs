@@ -45,11 +45,11 @@ pub(crate) struct Experiment {
 #[serde(default)]
 pub(crate) struct Study {
     pub(crate) year: u32,
-    /// Its question, as it continues "the question was": `whether ...`.
+    /// Question of the study, as it continues "the question was": `whether ...`.
     pub(crate) asked: String,
-    /// Its setup, in a sentence: programs, versions, machines.
+    /// Setup of the study, in a sentence: programs, versions, machines.
     pub(crate) setting: String,
-    /// Its result, in a sentence or two.
+    /// Result of the study, in a sentence or two.
     pub(crate) found: String,
     /// Differences of this repetition, and their reasons.
     pub(crate) differs: String,

@@ -67,7 +67,8 @@ pub(crate) enum Check {
         from: f64,
         until: f64,
     },
-    /// At the point `at`, `target`'s metric is at least this share of the best of its other points.
+    /// The value of `target`'s metric at the point `at` is at least this share of its best other
+    /// value.
     Keeps {
         load: String,
         #[serde(default)]

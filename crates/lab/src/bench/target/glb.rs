@@ -9,7 +9,8 @@ use crate::program::Program;
 use crate::rival::{Rival, WORKERS, files_max};
 use crate::tool;
 
-/// Its sample configuration: "It is always a good idea to have a few per CPU core."
+/// Number of threads; glb's sample configuration: "It is always a good idea to have a few per CPU
+/// core."
 const THREADS: u32 = 2 * WORKERS;
 
 /// Returns whether it is installed: Debian has no package, so it must be built manually.
