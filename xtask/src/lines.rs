@@ -1,4 +1,4 @@
-//! How many production lines each crate has.
+//! Counts the production lines of each crate.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use crate::repository;
 use crate::tidy::{Tree, production_lines};
 
-/// Lines of a crate, tests left out.
+/// Line counts of a crate, without tests.
 #[derive(Default)]
 struct Lines {
     files: usize,
-    /// With comments and blank lines.
+    /// Lines, including comments and blank lines.
     all: usize,
-    /// Without them.
+    /// Lines without comments and blank lines.
     code: usize,
 }
 
-/// Prints a table: a row for each crate and one for their sum.
+/// Prints a table with a row for each crate, and one for their sum.
 pub(crate) fn run() -> ExitCode {
     let tree = match Tree::read(repository()) {
         Ok(tree) => tree,
@@ -66,7 +66,7 @@ fn counted(tree: &Tree) -> BTreeMap<&str, Lines> {
     crates
 }
 
-/// The crate of a file, and its path in there.
+/// Returns the crate of a file, and the file's path in it.
 fn crate_of(path: &str) -> Option<(&str, &str)> {
     match path.strip_prefix("crates/") {
         Some(rest) => rest.split_once('/'),

@@ -1,4 +1,4 @@
-//! Chores of the repository, as `cargo xtask <chore>`.
+//! Tasks of the repository, run as `cargo xtask <task>`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ fn wrong_usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The repository that this program was built from.
+/// Returns the repository that this program was built from.
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

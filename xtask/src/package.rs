@@ -1,4 +1,4 @@
-//! `cargo xtask package`: the .deb, made with dpkg's own tools from what a build left.
+//! `cargo xtask package`: builds the .deb with dpkg's own tools from the results of a build.
 
 mod layout;
 mod licences;
@@ -13,13 +13,13 @@ use serde_json::Value;
 
 use layout::Layout;
 
-/// Of the packaging: counts when only that has changed.
+/// Revision of the packaging, increased when only the packaging has changed.
 const DEBIAN_REVISION: u32 = 1;
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// Packaged instead of a release build, which takes minutes.
+    /// Program to package; `None` packages a release build, which takes minutes.
     binary: Option<PathBuf>,
     out: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ impl Options {
     }
 }
 
-/// Builds the package and prints where it is.
+/// Builds the package and prints its path.
 pub(crate) fn run(words: &[&str]) -> ExitCode {
     let Some(options) = Options::read(words) else {
         return crate::wrong_usage();
@@ -109,7 +109,8 @@ fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or("cargo".into())
 }
 
-/// Seconds since 1970 of the last commit, so that the same commit makes the same package.
+/// Returns the time of the last commit in seconds since 1970, so that a commit always gives the
+/// same package.
 fn date(root: &Path) -> u64 {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok();
     let mut git = Command::new("git");
@@ -118,7 +119,7 @@ fn date(root: &Path) -> u64 {
     date.and_then(|date| date.parse().ok()).unwrap_or(0)
 }
 
-/// Runs a command that must succeed; its messages are seen.
+/// Runs a command that must succeed; its messages are visible.
 fn done(command: &mut Command) -> Result<()> {
     let name = name(command);
     let status = command.status().with_context(|| missing(&name))?;
@@ -128,7 +129,7 @@ fn done(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command prints, without the end of the line.
+/// Returns the output of a command, without the final newline.
 fn said(command: &mut Command) -> Result<String> {
     let name = name(command);
     let output = command.output().with_context(|| missing(&name))?;

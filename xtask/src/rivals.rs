@@ -1,7 +1,8 @@
-//! `cargo xtask rivals`: a root file system with the servers that Debian stable lacks.
+//! `cargo xtask rivals`: creates a root file system with the servers that Debian stable lacks.
 //!
-//! It is made from Debian unstable through the package mirror this machine is set up with. The lab
-//! runs the programs in it; nothing of it is installed on the machine itself.
+//! The packages come from Debian unstable, through the package mirror that this machine is
+//! configured for. The lab runs the programs in it; none of them is installed on the machine
+//! itself.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -14,12 +15,12 @@ mod step;
 
 use rootfs_dir::RootfsDir;
 
-/// Carries out `cargo xtask rivals [--check | --renew]`.
+/// Runs `cargo xtask rivals [--check | --renew]`.
 pub(crate) fn run(renew: bool) -> ExitCode {
     report(RootfsDir::of_this_machine().and_then(|place| make(&place, renew)))
 }
 
-/// Prints what is installed; fails when there is nothing whole.
+/// Prints the installed packages; fails if there is no complete root file system.
 pub(crate) fn check() -> ExitCode {
     let versions = RootfsDir::of_this_machine().and_then(|place| {
         place.versions().ok_or_else(|| {
@@ -37,7 +38,7 @@ fn make(place: &RootfsDir, renew: bool) -> Result<(), String> {
     }
     step::require_root_and_programs()?;
     let _lock = place.lock()?;
-    // Whoever held the lock may have made it meanwhile.
+    // The process that held the lock may have created it meanwhile.
     if !renew && place.versions().is_some() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The package's files: what lies where, with which mode, and what dpkg is told of it.
+//! Creates the package's files: their paths and modes, and dpkg's control files.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{done, said};
 
-/// From the repository, to the package.
+/// Files of the repository, and their paths in the package.
 const FILES: [(&str, &str); 18] = [
     (
         "packaging/evenkeel.service",
@@ -63,7 +63,7 @@ const FILES: [(&str, &str); 18] = [
     ),
 ];
 
-/// The completions as `evenkeel manual` names them, and where the shells look.
+/// The completions as `evenkeel manual` names them, and the paths where shells search for them.
 const COMPLETIONS: [(&str, &str); 3] = [
     (
         "evenkeel.bash",
@@ -76,7 +76,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("_evenkeel", "usr/share/zsh/vendor-completions/_evenkeel"),
 ];
 
-/// Kept as the administrator left it when a new version brings another.
+/// Configuration file, which dpkg keeps as the administrator left it when a new version has
+/// another.
 const CONFIG: &str = "etc/evenkeel/evenkeel.toml";
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
@@ -84,12 +85,12 @@ const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 const PROGRAM: &str = "usr/bin/evenkeel";
 const DOCUMENTS: &str = "usr/share/doc/evenkeel";
 
-/// The tree that becomes the package.
+/// The directory tree that becomes the package.
 pub(super) struct Layout<'a> {
     /// The repository.
     root: &'a Path,
     room: &'a Path,
-    /// Of every file and of the changelog, in seconds since 1970.
+    /// Time of every file and of the changelog, in seconds since 1970.
     date: u64,
 }
 
@@ -98,7 +99,7 @@ impl<'a> Layout<'a> {
         Self { root, room, date }
     }
 
-    /// Without its debug information, which is most of it.
+    /// Adds the program without its debug information, which is most of its size.
     pub(super) fn program(&self, binary: &Path) -> Result<()> {
         let stripped = self.place(PROGRAM)?;
         let mut strip = Command::new("strip");
@@ -123,7 +124,7 @@ impl<'a> Layout<'a> {
         self.gzip(&format!("{DOCUMENTS}/changelog.Debian"), &debian)
     }
 
-    /// Man pages and completions, by the program itself.
+    /// Adds man pages and completions, which the program itself generates.
     pub(super) fn manual(&self, binary: &Path) -> Result<()> {
         let room = self.room.with_extension("manual");
         let _ = fs::remove_dir_all(&room);
@@ -145,7 +146,8 @@ impl<'a> Layout<'a> {
         Ok(fs::remove_dir_all(room)?)
     }
 
-    /// Everything below DEBIAN/. The last step: it counts and sums up the others.
+    /// Adds the files of DEBIAN/. Must be the last step, as it needs the size and checksum of all
+    /// other files.
     pub(super) fn control(&self, version: &str, architecture: &str) -> Result<()> {
         let mut files = Vec::new();
         list(self.room, &mut files)?;
@@ -169,7 +171,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// All files belong to root, whoever builds.
+    /// Builds the package; all files belong to root, whichever user builds it.
     pub(super) fn pack(&self, package: &Path) -> Result<()> {
         let mut pack = Command::new("dpkg-deb");
         pack.args(["--root-owner-group", "--build"])
@@ -178,7 +180,7 @@ impl<'a> Layout<'a> {
         done(pack.arg(self.room).arg(package))
     }
 
-    /// A compressed file, to whose name `.gz` is added.
+    /// Adds a compressed file with the suffix `.gz`.
     pub(super) fn gzip(&self, to: &str, text: &str) -> Result<()> {
         let place = self.place(&format!("{to}.gz"))?;
         let mut gzip = Command::new("gzip");
@@ -201,7 +203,7 @@ impl<'a> Layout<'a> {
         set_mode(&place, 0o644)
     }
 
-    /// Where a file of the package goes; its directories are made.
+    /// Returns the path for a file of the package, and creates its directories.
     fn place(&self, to: &str) -> Result<PathBuf> {
         let mut directory = self.room.to_owned();
         fs::create_dir_all(&directory)?;
@@ -221,9 +223,9 @@ impl<'a> Layout<'a> {
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The packages that the program's libraries come from, with their versions.
+    /// Returns the packages that contain the program's libraries, with their versions.
     fn libraries(&self) -> Result<String> {
-        // It wants to be in a source package.
+        // dpkg-shlibdeps must run in a source package.
         let room = self.room.with_extension("shlibs");
         let _ = fs::remove_dir_all(&room);
         fs::create_dir_all(room.join("debian"))?;
@@ -271,7 +273,7 @@ fn size_kb(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.len().div_ceil(1024))
 }
 
-/// As a field of Debian's copyright format wants a text: indented, a dot for an empty line.
+/// Formats a text as a field of Debian's copyright file: indented, with a dot for each empty line.
 fn paragraphs(text: &str) -> String {
     let mut out = String::new();
     for line in text.trim_end().lines() {

@@ -1,4 +1,4 @@
-//! The licences of the libraries that are linked into the program: who they are, and their texts.
+//! Collects the licenses of the libraries that are linked into the program, with their texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const PROGRAM: &str = "evenkeel";
 
-/// How the names of files begin that a licence may want to be passed on.
+/// Prefixes of the names of files that a license may require to be distributed.
 const NAMES: [&str; 6] = [
     "LICENSE",
     "LICENCE",
@@ -20,7 +20,8 @@ const NAMES: [&str; 6] = [
     "UNLICENSE",
 ];
 
-/// All libraries with their licences, then each text once, with those it belongs to.
+/// Lists all libraries with their licenses, then each text once, with the libraries that it belongs
+/// to.
 pub(super) fn text(metadata: &Value) -> Result<String> {
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -48,7 +49,8 @@ pub(super) fn text(metadata: &Value) -> Result<String> {
     Ok(out)
 }
 
-/// The packages of others that the program is built from, without what only tests and builds need.
+/// Returns the external packages that the program is built from, without those that only tests and
+/// builds need.
 fn linked(metadata: &Value) -> Result<Vec<&Value>> {
     let packages = list_of(&metadata["packages"]);
     let by_id: BTreeMap<&str, &Value> = packages.iter().map(|p| (id(p), p)).collect();
@@ -74,7 +76,7 @@ fn linked(metadata: &Value) -> Result<Vec<&Value>> {
         }
     }
     let found = seen.iter().filter_map(|id| by_id.get(id).copied());
-    // Ours have no source but this repository.
+    // Packages of this workspace have no source.
     let mut linked: Vec<&Value> = found
         .filter(|package| !package["source"].is_null())
         .collect();

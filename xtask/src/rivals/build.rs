@@ -1,4 +1,4 @@
-//! The steps that make the root file system: the base, the packages, the leftovers.
+//! The steps that create the root file system: the base, the packages, the cleanup.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -12,15 +12,15 @@ use super::packages::{self, Outcome, Room};
 use super::rootfs_dir::RootfsDir;
 use super::step;
 
-/// No documentation, no translations, and no waiting for the disk at each file.
+/// Options of dpkg: no documentation, no translations, and no sync to the disk for each file.
 const SPARE: &str = "force-unsafe-io\n\
     path-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\n\
     path-exclude=/usr/share/info/*\npath-exclude=/usr/share/locale/*\n";
 
-/// Removed at the end: a proxy's address may hold a password.
+/// Settings of apt, removed at the end: a proxy's address may contain a password.
 const APT_SETTINGS: &str = "etc/apt/apt.conf.d/90evenkeel";
 
-/// Debian's minimal system.
+/// Creates Debian's minimal system.
 pub(crate) fn base(place: &RootfsDir, mirror: &Mirror) -> Result<(), String> {
     let workshop = place.workshop();
     write(&place.log(), "", 0o600)?;
@@ -44,7 +44,7 @@ pub(crate) fn base(place: &RootfsDir, mirror: &Mirror) -> Result<(), String> {
     Ok(())
 }
 
-/// The base again, below /opt, which has nothing of the base.
+/// Copies the base to a directory below /opt, which the base itself leaves empty.
 fn copy_base(workshop: &Path, room: &Path) -> Result<(), String> {
     let failed = |error| format!("cannot make {}: {error}", room.display());
     fs::create_dir_all(room).map_err(failed)?;
@@ -65,7 +65,7 @@ fn copy_base(workshop: &Path, room: &Path) -> Result<(), String> {
     }
 }
 
-/// What must be there before the first package.
+/// Creates the files that must exist before the first package is installed.
 fn prepare(workshop: &Path, mirror: &Mirror) -> Result<(), String> {
     // Exit code 101 means "action forbidden by policy": packages then start nothing.
     write(
@@ -85,7 +85,7 @@ fn prepare(workshop: &Path, mirror: &Mirror) -> Result<(), String> {
         settings.push_str(&format!("Acquire::http::Proxy \"{proxy}\";\n"));
     }
     write(&workshop.join(APT_SETTINGS), &settings, 0o600)?;
-    // The mirror may be known by the machine's hosts file, or speak TLS.
+    // The mirror's name may be in the machine's hosts file only, or the mirror may need TLS.
     for file in ["etc/hosts", "etc/ssl/certs/ca-certificates.crt"] {
         let target = workshop.join(file);
         if let Some(parent) = target.parent().filter(|_| !target.exists()) {
@@ -96,7 +96,7 @@ fn prepare(workshop: &Path, mirror: &Mirror) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wanted of each room.
+/// Installs the packages of each root file system.
 pub(crate) fn install(place: &RootfsDir) -> Result<Outcome, String> {
     let index = index(&place.workshop())?;
     let mut outcome = Outcome::default();
@@ -108,8 +108,8 @@ pub(crate) fn install(place: &RootfsDir) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// All packages at once; one by one when that does not work, to have most of them. The answer are
-/// those that cannot be installed.
+/// Installs all packages together; if that fails, one by one, so that most of them are installed.
+/// Returns the packages that cannot be installed.
 fn furnish(
     place: &RootfsDir,
     room: &Room,
@@ -140,7 +140,7 @@ fn apt_install(place: &RootfsDir, room: &Room, names: &[&str]) -> Result<(), Str
     step::run(command, &what, &place.log())
 }
 
-/// The list of packages that debootstrap has left.
+/// Returns the list of packages that debootstrap has left.
 fn index(workshop: &Path) -> Result<String, String> {
     let lists = workshop.join("var/lib/apt/lists");
     let entries = fs::read_dir(&lists).map_err(|error| format!("{}: {error}", lists.display()))?;
@@ -157,7 +157,7 @@ fn name_ends(path: &Path, end: &str) -> bool {
         .is_some_and(|name| name.ends_with(end))
 }
 
-/// Removes what only the making needed, and notes what is installed.
+/// Removes files that only the creation needed, and records the installed packages.
 pub(crate) fn tidy_up(place: &RootfsDir, outcome: &Outcome) -> Result<(), String> {
     let rooms = packages::ROOMS.each_ref();
     let rooms = rooms.map(|room| place.workshop().join(room.directory));
@@ -173,7 +173,7 @@ fn remove_leftovers(room: &Path) {
     let leftovers = [
         "var/lib/apt/lists",
         "var/cache/apt",
-        // The data of a server that nobody starts.
+        // The data of a server that is never started.
         "var/lib/mysql",
         "usr/share/locale",
         "usr/share/doc",
@@ -184,7 +184,7 @@ fn remove_leftovers(room: &Path) {
     }
 }
 
-/// Name, version and status of each package.
+/// Returns the name, version and status of each package.
 fn installed_in(room: &Path) -> Result<String, String> {
     let mut query = inside(room, "dpkg-query");
     query.args([

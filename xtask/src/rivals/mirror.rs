@@ -1,4 +1,4 @@
-//! Finds the Debian mirror that this machine's package manager is set up with.
+//! Finds the Debian mirror that this machine's package manager is configured for.
 
 use std::fs;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use super::rootfs_dir::RootfsDir;
 use super::step;
 
-/// Where Debian unstable is fetched from.
+/// The source of Debian unstable.
 pub(crate) struct Mirror {
     pub(crate) address: String,
-    /// The proxy that the package manager is told to use, if any.
+    /// The proxy that the package manager is configured for, if any.
     pub(crate) proxy: Option<String>,
 }
 
-/// Asks the package manager, which knows all the forms its configuration may take, and checks that
-/// the mirror answers.
+/// Queries the package manager, which supports all forms of its configuration, and checks that the
+/// mirror answers.
 pub(crate) fn find(place: &RootfsDir) -> Result<Mirror, String> {
     let format = "$(REPO_URI)|$(ORIGIN)|$(LABEL)";
     let targets = ask(&["apt-get", "indextargets", "--format", format])?;
@@ -31,7 +31,8 @@ pub(crate) fn find(place: &RootfsDir) -> Result<Mirror, String> {
 }
 
 impl Mirror {
-    /// `file` is used and removed; the package manager replaces it, so it is none of the machine's.
+    /// Checks that the mirror answers. `file` is used and removed; it must be no file of the
+    /// machine, as the package manager replaces it.
     fn answers(&self, file: &Path) -> Result<(), String> {
         let release = format!("{}/dists/sid/InRelease", self.address);
         let mut fetch = step::program("/usr/lib/apt/apt-helper");
@@ -58,7 +59,7 @@ impl Mirror {
     }
 }
 
-/// Debian's own archive; by its name where the lists have not been fetched yet.
+/// Returns Debian's own archive; recognized by its address if the lists have not been fetched yet.
 fn choose(targets: &str) -> Option<String> {
     let lines = || {
         targets.lines().filter_map(|line| {
@@ -72,7 +73,7 @@ fn choose(targets: &str) -> Option<String> {
     known.or_else(named).map(|(address, ..)| address)
 }
 
-/// Some images name a file that lists mirrors.
+/// Returns the first mirror of a file: some images configure a file that lists mirrors.
 fn first_of_a_list(address: &str) -> Result<String, String> {
     let Some(file) = address.strip_prefix("mirror+file:") else {
         return Ok(address.to_owned());

@@ -1,14 +1,14 @@
-//! Which packages are wanted, which of them Debian unstable has, and what was installed.
+//! Defines the requested packages, and records which of them were installed.
 
-/// A root file system and what is wanted in it: packages that can be installed together.
+/// A root file system and the packages requested in it, which can be installed together.
 pub(crate) struct Room {
-    /// Where it lies within the first one, which has no name.
+    /// Path within the first root file system; empty for the first one itself.
     pub(crate) directory: &'static str,
-    /// One that is not packaged is named and left out.
+    /// Requested packages; one that Debian does not have is reported and left out.
     pub(crate) wanted: &'static [&'static str],
 }
 
-/// The lab's servers and rivals. MySQL's packages and MariaDB's exclude one another.
+/// The lab's servers and rivals. The packages of MySQL and MariaDB conflict with each other.
 pub(crate) const ROOMS: [Room; 2] = [
     Room {
         directory: "",
@@ -31,25 +31,26 @@ pub(crate) const ROOMS: [Room; 2] = [
     },
 ];
 
-/// Several of them want "systemd or one of these"; these are small.
+/// Small packages for those that require "systemd or one of these".
 pub(crate) const INSTEAD_OF_SYSTEMD: [&str; 2] =
     ["systemd-standalone-sysusers", "systemd-standalone-tmpfiles"];
 
-/// First line of the stamp: another list of wishes makes the root file system anew.
+/// Returns the first line of the stamp: a different list of packages makes the root file system
+/// obsolete.
 pub(crate) fn wishes() -> String {
     let all: Vec<&str> = ROOMS.iter().flat_map(|room| room.wanted).copied().collect();
     all.join(" ")
 }
 
 impl Room {
-    /// Of a line of what is installed, if it was wanted.
+    /// Returns the version from a line of the installed packages, if the package was requested.
     fn version(&self, line: &str) -> Option<String> {
         let (name, rest) = line.strip_suffix(" installed")?.split_once(' ')?;
         let is_wanted = self.wanted.contains(&name);
         is_wanted.then(|| format!("{name} {rest}\n"))
     }
 
-    /// Splits the wanted packages into those which the index has, and the others.
+    /// Splits the requested packages into those that the index has, and the others.
     pub(crate) fn available(&self, index: &str) -> (Vec<&'static str>, Vec<&'static str>) {
         let named: Vec<&str> = index
             .lines()
@@ -59,18 +60,18 @@ impl Room {
     }
 }
 
-/// What became of the wanted packages.
+/// Requested packages that were not installed.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Not in the distribution at all.
+    /// Packages that the distribution lacks.
     pub(crate) not_packaged: Vec<&'static str>,
-    /// In the distribution, but today it cannot be installed.
+    /// Packages of the distribution that cannot be installed at present.
     pub(crate) broken: Vec<&'static str>,
 }
 
 impl Outcome {
-    /// The versions, a line each, and then what is missing. `installed` is, of each room,
-    /// `name version status`.
+    /// Returns the versions, one per line, followed by the missing packages. `installed` has the
+    /// lines `name version status` of each root file system.
     pub(crate) fn versions(&self, installed: &[String; ROOMS.len()]) -> String {
         let mut lines = String::new();
         for (room, installed) in ROOMS.iter().zip(installed) {

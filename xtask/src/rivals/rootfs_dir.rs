@@ -1,4 +1,4 @@
-//! Where the root file system lives: whole or not there, never half of it.
+//! Manages the directory of the root file system, which is complete or absent, never partial.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::{env, io};
 
 use super::packages;
 
-/// Outside `target`, so that `cargo clean` keeps it.
+/// Default path, outside `target`, so that `cargo clean` keeps it.
 const DEFAULT: &str = "/var/lib/evenkeel/rivals";
 
-/// Written last, so its presence says that all before it was done.
+/// File that is written last, so that its presence proves that all earlier steps are complete.
 const STAMP: &str = "etc/evenkeel-rivals";
 
 pub(crate) struct RootfsDir {
@@ -17,7 +17,7 @@ pub(crate) struct RootfsDir {
 }
 
 impl RootfsDir {
-    /// `EVENKEEL_RIVALS`, or the usual place.
+    /// Returns the directory `EVENKEEL_RIVALS`, or the default one.
     pub(crate) fn of_this_machine() -> Result<RootfsDir, String> {
         let path = env::var_os("EVENKEEL_RIVALS").map_or_else(|| DEFAULT.into(), PathBuf::from);
         RootfsDir::at(path)
@@ -37,17 +37,18 @@ impl RootfsDir {
         &self.path
     }
 
-    /// Where it is made; it moves to its place when it is whole.
+    /// Returns the directory in which it is created; it is renamed when it is complete.
     pub(crate) fn workshop(&self) -> PathBuf {
         self.path.with_extension("making")
     }
 
-    /// What the package manager said while it was made.
+    /// Returns the file with the package manager's output during the creation.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.with_extension("log")
     }
 
-    /// Packages with their versions, a line each; `None` unless it is whole and up to our wishes.
+    /// Returns the packages with their versions, one per line; `None` unless it is complete and has
+    /// the requested packages.
     pub(crate) fn versions(&self) -> Option<String> {
         let stamp = fs::read_to_string(self.path.join(STAMP)).ok()?;
         let (wishes, versions) = stamp.split_once('\n')?;
@@ -60,7 +61,8 @@ impl RootfsDir {
             .map_err(|error| format!("cannot write {}: {error}", stamp.display()))
     }
 
-    /// One maker at a time; released when the file is closed, however the process ends.
+    /// Locks out other processes that would create it; released when the file is closed, however
+    /// the process ends.
     pub(crate) fn lock(&self) -> Result<File, String> {
         let path = self.path.with_extension("lock");
         let parent = self.path.parent().unwrap_or(Path::new("/"));
@@ -70,13 +72,13 @@ impl RootfsDir {
         locked.map_err(|error| format!("cannot lock {}: {error}", path.display()))
     }
 
-    /// Removes what an interrupted run left.
+    /// Removes the files of an interrupted run.
     pub(crate) fn clear_half_made(&self) -> Result<(), String> {
         remove(&self.workshop())?;
         self.clear_old()
     }
 
-    /// Puts the finished one where the old one was.
+    /// Replaces the previous root file system by the new one.
     pub(crate) fn put_in_place(&self) -> Result<(), String> {
         if !is_empty(&self.path) && !self.path.join(STAMP).is_file() {
             return Err(format!(
@@ -105,7 +107,8 @@ fn is_empty(path: &Path) -> bool {
     fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none())
 }
 
-/// Never through a mount: somebody may have bound his own /dev or home into it.
+/// Removes a directory, unless a file system is mounted in it: a user may have mounted /dev or a
+/// home directory there.
 fn remove(path: &Path) -> Result<(), String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     if let Some(mount) = mount_below(path, &mounts) {

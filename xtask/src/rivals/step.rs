@@ -1,15 +1,15 @@
-//! Runs the programs that make the root file system, where what they mount is seen by nobody else.
+//! Runs the programs that create the root file system, in separate mount namespaces.
 
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A mirror that stops answering in the middle must not hold a build machine for ever.
+/// Limit in seconds: a mirror that stops answering must not block a build machine forever.
 const LIMIT_SECONDS: &str = "600";
 
 const DIRECTORIES: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What must be there, and the Debian package that brings it.
+/// Required programs, and the Debian package of each.
 const NEEDED: [(&str, &str); 5] = [
     ("debootstrap", "debootstrap"),
     ("unshare", "util-linux"),
@@ -42,7 +42,7 @@ pub(crate) fn require_root_and_programs() -> Result<(), String> {
     Ok(())
 }
 
-/// A program with a plain environment: messages in English, no questions.
+/// Returns a command with a plain environment: messages in English, no questions.
 pub(crate) fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     command
@@ -55,8 +55,9 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
-/// The same in mount and process namespaces of its own: what it mounts, and what it leaves
-/// running, ends with it. It ends with us, however we end, and after ten minutes.
+/// Returns a command that runs a program in separate mount and process namespaces: its mounts and
+/// its remaining processes end with it. It ends with this process, however that ends, and after ten
+/// minutes.
 pub(crate) fn apart(proc: &Path) -> Command {
     let mut command = program("setpriv");
     command.args(["--pdeathsig", "KILL"]);
@@ -66,7 +67,7 @@ pub(crate) fn apart(proc: &Path) -> Command {
     command
 }
 
-/// Runs it with its output going to the log, of which an error shows the end.
+/// Runs a command whose output goes to the log; an error contains the end of the log.
 pub(crate) fn run(mut command: Command, what: &str, log: &Path) -> Result<(), String> {
     let failed = |why: String| format!("{what}: {why}");
     let output = File::options().create(true).append(true).open(log);
