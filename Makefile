@@ -1,17 +1,18 @@
-# The commands of the project. `make` alone lists them.
+# Commands of the project. `make` alone lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup rivals build demo check test bench bench-quick compat chaos package docs
-# One step at a time, in the order written, whatever -j says.
+# One step at a time, in the order written, even with -j.
 .NOTPARALLEL:
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 STAY ?=
 export STAY
 
-# $(call step,what it is,the command): names the step, and if it fails says how to see it again.
+# $(call step,title,command): prints the title and runs the command; if it fails, prints the command
+# to run it again.
 define step
 @printf '\n== %s\n' '$(1)'; \
 $(2) || { printf '\nFAILED: %s. Again alone: %s\n' '$(1)' '$(2)' >&2; exit 1; }
