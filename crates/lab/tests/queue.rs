@@ -27,8 +27,8 @@ on_both_drivers! {
     clients_that_wait_are_turned_away_once_all_servers_are_down
 }
 
-/// For clients that must wait until they are served: by default they are rejected after five
-/// seconds, and a busy machine may stop for longer between two steps of a test.
+/// Lines of a service whose clients must wait until they are served: by default they are rejected
+/// after five seconds, and a busy machine may stop for longer between two steps of a test.
 const PATIENT: &str = "[service.queue]\nwait_ms = 600000\n";
 
 /// One or two services in front of one server with one permit.

@@ -83,7 +83,7 @@ fn assert_nothing_left(balancer: &Balancer, descriptors_before: usize) {
 }
 
 /// The balancer finds both when it resumes, and no other event wakes its worker. TO SEE THIS RED:
-/// let `Receiving::must_wait` always return true.
+/// let `MultishotReceive::must_wait` always return true.
 fn the_last_answer_and_the_end_that_come_together_are_passed_on_at_once(io: &str) {
     const TIMES: usize = 20;
     for kind in [Kind::V4, Kind::Unix] {

@@ -28,8 +28,8 @@ fn parameters_of_more_than_sixteen_megabytes_arrive_in_an_execution_and_in_advan
     });
 }
 
-/// The server would wait for the rest, and the client would not be asked for it, until one of them
-/// times out.
+/// The server would wait for the rest, and Evenkeel would not read it from the client, until one of
+/// them times out.
 ///
 /// TO SEE THIS RED: wait for the answer of a server that has received only a part of the command.
 #[test]

@@ -1,5 +1,5 @@
 //! Tests that statements that a server did not execute are retried if the client has received no
-//! part of the reply, and that statements that may have been executed never are.
+//! part of the reply. Statements that may have been executed are never retried.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ const INSERTED: &str = "INSERT 0 1";
 /// Number of bytes of a long message that the server has received when the connection ends.
 const FIRST: usize = 8_000;
 
-/// Returns a Bind whose value contains a Query and the header of data, placed where `FIRST` bytes
-/// remain.
+/// Returns a Bind whose value contains a Query and the header of data, placed so that `FIRST` bytes
+/// of the message remain.
 fn bind_with_a_query_in_it() -> Script {
     let mut query = Vec::new();
     build::query(&mut query, b"insert into shifted_in values ('smuggled')");
