@@ -1,4 +1,4 @@
-//! What a PostgreSQL text means for a session: where it may run, and what it leaves behind.
+//! Analyzes PostgreSQL texts: where their statements may run, and which session state they leave.
 
 mod body;
 mod do_block;
@@ -32,74 +32,74 @@ use smallvec::{SmallVec, smallvec};
 use super::PinSource;
 use crate::server_info::Catalog;
 
-/// A text that leaves more behind is not followed: each of its executions would take up so much.
+/// Maximum effects of a tracked text, since each execution carries them.
 pub(super) const EFFECTS_MAX: usize = 1_000;
 
-/// What is known of a database's functions and relations.
+/// Information about the functions and relations of a database.
 pub trait CatalogLookup {
-    /// The worst of all functions of that name.
+    /// Returns the worst volatility of all functions of that name.
     fn function(&self, name: &[u8]) -> Volatility;
 
-    /// A table, a view, anything that can be read from.
+    /// Returns the volatility of a table, a view or any other relation that can be read.
     fn relation(&self, name: &[u8]) -> Volatility;
 
-    /// The worst that a statement may call without naming it: operators, casts, types.
+    /// Returns the worst volatility of code that is called unnamed: by operators, casts, types.
     fn implied(&self) -> Volatility {
         Volatility::None
     }
 
-    /// What the same may leave behind; `None`: none of it is code that users can replace.
+    /// Returns the pins that such implicit code may cause. `None`: users can replace none of it.
     fn implied_code(&self) -> Option<Pins> {
         None
     }
 
-    /// What event triggers may leave behind; `None`: there are none.
+    /// Returns the pins that event triggers may cause. `None`: there are none.
     fn event_code(&self) -> Option<Pins> {
         None
     }
 
-    /// What calling a function or procedure of that name may leave behind in the session; `None`:
-    /// there is none of that name, as far as is known.
+    /// Returns the pins that a call of a function or procedure of that name may cause. `None`: none
+    /// of that name is known.
     fn binds(&self, name: &[u8]) -> Option<Pins> {
         let _ = name;
         Some(Pins::NONE)
     }
 
-    /// Whether users have made functions of that name.
+    /// Returns whether users have created functions of that name.
     fn is_of_users(&self, name: &[u8]) -> bool {
         let _ = name;
         false
     }
 
-    /// Whether there are functions that the field of a row may call, and that are no mere reads.
+    /// Returns whether any function that does more than read can be called as a field of a row.
     fn has_of_rows(&self) -> bool {
         false
     }
 
-    /// Whether there are languages in which functions keep what the next session finds.
+    /// Returns whether there are languages in which functions keep state that later sessions find.
     fn has_languages(&self) -> bool {
         false
     }
 
-    /// Whether `row.name` may call one of these.
+    /// Returns whether `row.name` may call such a function (see [`CatalogLookup::has_of_rows`]).
     fn is_of_row(&self, name: &[u8]) -> bool {
         let _ = name;
         false
     }
 
-    /// Whether reading from a relation of that name, or writing to it, runs what users have made.
+    /// Returns whether reading from, or writing to, a relation of that name runs user-defined code.
     fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
         let _ = (name, is_written);
         false
     }
 
-    /// What writing to a table of that name, or reading from it, may leave behind: its triggers.
+    /// Returns the pins that triggers may cause on writing to the named table or reading from it.
     fn triggers(&self, name: &[u8]) -> Pins {
         let _ = name;
         Pins::NONE
     }
 
-    /// What reading from a view of that name may leave behind: the functions that it calls.
+    /// Returns the pins that functions may cause on reading from the named view.
     fn views(&self, name: &[u8]) -> Pins {
         let _ = name;
         Pins::NONE
@@ -160,72 +160,72 @@ impl CatalogLookup for Catalog {
     }
 }
 
-/// What a text means.
+/// Analysis of one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextAnalysis {
-    /// For the router: its statements, in order.
+    /// Statements for the router, in order.
     pub statements: SmallVec<[RoutedStatement; 1]>,
-    /// Where a comment wants it.
+    /// Routing hint from a comment.
     pub hint: Option<RoutingHint>,
-    /// What it leaves behind, in the order of its statements; mostly nothing.
+    /// Effects on the session, in the order of the statements; mostly empty.
     pub effects: SmallVec<[Effect; 1]>,
-    /// The catalog of the database may be another behind it.
+    /// True if the catalog of the database may differ after the text.
     pub changes_catalog: bool,
-    /// Functions may be others behind it.
+    /// True if functions may differ after the text.
     pub changes_functions: bool,
-    /// Something temporary may hide what names have meant so far.
+    /// True if temporary objects may now shadow objects of the same names.
     pub may_shadow_tables: bool,
-    /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
+    /// True if the text calls `nextval()`, as far as is known, so that `lastval()` is its own.
     pub uses_nextval: bool,
-    /// It asks what was drawn from sequences, for all that is known.
+    /// True if the text calls `lastval()` or `currval()`, as far as is known.
     pub uses_lastval: bool,
-    /// Nobody can tell whether it asks.
+    /// True if it is unknown whether the text calls `lastval()` or `currval()`.
     pub may_use_lastval: bool,
-    /// It calls what may act outside of its transaction, so that an end of that says nothing.
+    /// True if called code may act outside of its transaction, whose outcome then proves nothing.
     pub has_external_effects: bool,
-    /// What it changes about how the texts behind it are read.
+    /// Change to how later texts of the session are parsed.
     pub parsing_change: ParsingChange,
-    /// What it leaves behind may come later than its end: by a cursor, a statement that it
-    /// prepares, or a trigger that waits for COMMIT.
+    /// True if effects may occur after the end of the text: through a cursor, a statement that it
+    /// prepares, or a trigger that is deferred until COMMIT.
     pub may_run_later: bool,
-    /// It may set the search path by what it does not tell, be it for its transaction.
+    /// True if the text may set an unknown search path, even if only for its transaction.
     pub may_set_search_path: bool,
-    /// It may write: who must see it needs a position sampled after its commit.
+    /// True if the text may write; reading the write needs a position sampled after its commit.
     pub writes: bool,
-    /// Its text's, under which it is counted; zero: none.
+    /// Digest of the text, used for its statistics; zero if none.
     pub digest: u64,
-    /// The first object of it that pins, for people.
+    /// The first object of the text that pins, for display.
     pub object: Option<Box<str>>,
-    /// The text, for people, if it may pin.
+    /// The text, for display, if it may pin.
     pub source: Option<Arc<PinSource>>,
-    /// What it does to whole databases.
+    /// The effect on whole databases, if any.
     pub vacating: Option<Box<Vacating>>,
 }
 
-/// What a text does to whole databases.
+/// Effect of a text on whole databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vacating {
-    /// Others must have left this one before it does anything.
+    /// Database that all other sessions must leave before the statement has an effect.
     pub database: Box<str>,
-    /// Names that are another database's behind it, or nobody's.
+    /// Names that belong to another database or to none after the statement.
     pub renamed: Box<[Box<str>]>,
-    /// What was in it stays, under another name.
+    /// True if the contents of the database remain under another name.
     pub renames: bool,
 }
 
-/// Where a comment wants a text to run.
+/// Routing hint from a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoutingHint {
-    /// On the primary.
+    /// The primary.
     Primary,
-    /// On a replica.
+    /// A replica.
     Replica,
-    /// On the server of that name.
+    /// The server of that name.
     Server(Box<[u8]>),
 }
 
 impl RoutingHint {
-    /// For the router; `place` finds a server of the service by its name.
+    /// Resolves the hint for the router; `place` returns the index of the named server.
     #[must_use]
     pub fn routed(&self, place: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
         match self {
@@ -236,39 +236,39 @@ impl RoutingHint {
     }
 }
 
-/// Something that a statement leaves behind in its session.
+/// Effect of a statement on its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
-    /// Which statement of the text, from 0.
+    /// Index of the statement in the text, from 0.
     pub statement: u32,
-    /// What.
+    /// Kind of the effect.
     pub kind: EffectKind,
 }
 
-/// What a statement does to its session. All but [`Does::Pin`] counts only once the server says
-/// that the statement is complete.
+/// Kind of an effect on the session. All but [`EffectKind::Pin`] apply only after the server
+/// reports that the statement is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectKind {
-    /// Binds from the moment it is sent: it holds though the statement fails.
+    /// Pins as soon as the statement is sent, and remains even if the statement fails.
     Pin(Pin),
-    /// Binds when it is complete: a failure takes it back.
+    /// Pins when the statement is complete; a failure undoes it.
     PinOnSuccess(Pin),
-    /// Ends pins, when the transaction that it is in commits.
+    /// Ends pins when the transaction of the statement commits.
     Release(UnpinEvent),
-    /// A setting of the session: the name in lower case, the value as `set_config` takes it.
+    /// A setting of the session: the name in lower case, the value in the form for `set_config`.
     Set {
-        /// Which.
+        /// Name of the setting.
         name: Box<[u8]>,
-        /// To what.
+        /// New value.
         value: Box<[u8]>,
     },
-    /// Back to what the session began with.
+    /// Resets the setting to its value at the start of the session.
     Reset(Box<[u8]>),
     /// RESET ALL.
     ResetAll,
-    /// The modes of this transaction only.
+    /// Modes of the current transaction only.
     SetTransaction(TransactionModes),
-    /// COMMIT, PREPARE TRANSACTION.
+    /// COMMIT or PREPARE TRANSACTION.
     Commit,
     /// ROLLBACK.
     Rollback,
@@ -278,11 +278,11 @@ pub enum EffectKind {
     ReleaseSavepoint(Box<[u8]>),
     /// ROLLBACK TO.
     RollbackTo(Box<[u8]>),
-    /// PREPARE in SQL: binds ([`Pin::Prepared`]).
+    /// PREPARE in SQL, which pins ([`Pin::Prepared`]).
     Prepare(Box<[u8]>),
     /// EXECUTE in SQL.
     Execute(Box<[u8]>),
-    /// DEALLOCATE of one.
+    /// DEALLOCATE of one statement.
     Deallocate(Box<[u8]>),
     /// DEALLOCATE ALL.
     DeallocateAll,
@@ -291,8 +291,8 @@ pub enum EffectKind {
 }
 
 impl TextAnalysis {
-    /// Whether other literals in its text would make no difference: one plain read or write that
-    /// leaves nothing behind.
+    /// Returns whether other literals in the text leave the analysis unchanged: the text is one
+    /// plain read or write without effects.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         let is_plain = |one: &RoutedStatement| {
@@ -309,8 +309,8 @@ impl TextAnalysis {
                 .any(|one| one.traits.any(RoutingTraits::ASSIGNS))
     }
 
-    /// Whether plans of before may be good no more behind it: a text that cannot be read says so of
-    /// nothing, or nobody could share any.
+    /// Returns whether earlier plans may become invalid. An unreadable text does not count, since
+    /// otherwise no plan could be shared.
     #[must_use]
     pub fn changes_plans(&self) -> bool {
         let changes = |one: &RoutedStatement| {
@@ -319,7 +319,7 @@ impl TextAnalysis {
         self.changes_catalog && self.statements.iter().any(changes)
     }
 
-    /// Whether it makes something that need not say whether it is temporary.
+    /// Returns whether the text creates objects that may be temporary without a keyword for it.
     #[must_use]
     pub fn makes_tables(&self) -> bool {
         let makes = |one: &RoutedStatement| {
@@ -328,7 +328,7 @@ impl TextAnalysis {
         self.changes_catalog && self.statements.iter().any(makes)
     }
 
-    /// Whether a statement of it is a CALL or DO, which may commit before it ends.
+    /// Returns whether any statement is a CALL or DO, which may commit before it ends.
     #[must_use]
     pub fn runs_procedures(&self) -> bool {
         self.statements
@@ -336,13 +336,13 @@ impl TextAnalysis {
             .any(|one| one.kind == StatementClass::Routine)
     }
 
-    /// Whether it matters to its session that a statement of it has ended.
+    /// Returns whether the end of any statement is relevant to the session.
     #[must_use]
     pub fn is_of_consequence(&self) -> bool {
         !self.effects.is_empty() || self.runs_procedures()
     }
 
-    /// What one statement of the text leaves behind.
+    /// Returns the effects of one statement of the text.
     pub(crate) fn effects_of(&self, statement: usize) -> &[Effect] {
         let statement = u32::try_from(statement).unwrap_or(u32::MAX);
         let effects = &self.effects;
@@ -351,7 +351,7 @@ impl TextAnalysis {
         effects.get(begin..end).unwrap_or_default()
     }
 
-    /// Of a text with more in it than is followed.
+    /// Returns the analysis of a text with more effects or statements than are tracked.
     fn too_much(hint: Option<RoutingHint>) -> TextAnalysis {
         TextAnalysis {
             hint,
@@ -362,7 +362,7 @@ impl TextAnalysis {
         }
     }
 
-    /// Of a text that cannot be read, because its encoding hides what it says.
+    /// Returns the analysis of a text that cannot be parsed because of its encoding.
     #[must_use]
     pub fn unreadable() -> TextAnalysis {
         TextAnalysis {
@@ -395,15 +395,15 @@ impl TextAnalysis {
     }
 }
 
-/// Reads a text. `backslashes`: the session's `standard_conforming_strings` is off; of a session
-/// whose `client_encoding` is not [`postgres::encoding_is_safe`] no text can be read, and
-/// [`Meaning::unreadable`] stands for it.
+/// Analyzes a text. `backslashes`: `standard_conforming_strings` of the session is off. If its
+/// `client_encoding` is not [`postgres::encoding_is_safe`], use [`TextAnalysis::unreadable`]
+/// instead.
 #[must_use]
 pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn CatalogLookup>) -> TextAnalysis {
     read_in_doubt(text, backslashes, catalog, false)
 }
 
-/// As [`read`]. `doubts_functions`: users' functions may be others than the catalog knows.
+/// Analyzes a text like [`read`]. `doubts_functions`: the catalog's user functions may be outdated.
 #[must_use]
 pub fn read_in_doubt(
     text: &[u8],
@@ -470,16 +470,16 @@ pub fn read_in_doubt(
     meaning
 }
 
-/// What the parts that read a statement need.
+/// Input for the analysis of a statement.
 struct AnalysisContext<'a> {
     text: &'a [u8],
     backslashes: bool,
     catalog: Option<&'a dyn CatalogLookup>,
-    /// What the catalog knows of users' functions may be old.
+    /// True if user-defined functions may differ from the catalog.
     doubts_functions: bool,
 }
 
-/// Whole databases that a statement drops, renames, moves or copies.
+/// Returns the databases that a statement drops, renames, moves or copies.
 fn vacating(
     reader: &AnalysisContext<'_>,
     statement: &facts::StatementFacts,

@@ -1,4 +1,4 @@
-//! What each kind of statement leaves behind.
+//! Collects the effects of each kind of statement on the session.
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_wire::sql::facts::{
@@ -13,25 +13,27 @@ use smallvec::SmallVec;
 use super::super::settings::values;
 use super::{AnalysisContext, Effect, EffectKind, do_block, implicit_code, pins, routing};
 
-/// Where the effects of one statement are put.
+/// Collector of the effects of one statement.
 pub(super) struct EffectCollector<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
-    /// It draws from sequences, which binds only where somebody asks for that.
+    /// True if the statement calls `nextval()`, which pins only if `lastval()` or `currval()` is
+    /// read.
     pub(super) draws: bool,
-    /// It asks what was drawn.
+    /// True if the statement reads `lastval()` or `currval()`.
     pub(super) asks: bool,
-    /// Nobody can tell whether it asks.
+    /// True if it is unknown whether the statement reads `lastval()` or `currval()`.
     pub(super) may_ask: bool,
-    /// What it calls may make what is temporary, up to the end of the transaction.
+    /// True if called code may create temporary objects until the end of the transaction.
     pub(super) hides: bool,
-    /// The same of settings by which texts are read.
+    /// True if called code may change settings that affect parsing until the end of the
+    /// transaction.
     pub(super) rereads: bool,
-    /// The setting, function, table or view that pins.
+    /// Setting, function, table or view that pins.
     pub(super) object: Option<Box<str>>,
-    /// How many effects the list had before.
+    /// Number of effects that were in the list before this statement.
     before: usize,
-    /// The pins of it that the list has already.
+    /// Pins of this statement that are already in the list.
     pins: Pins,
     pins_on_success: Pins,
 }
@@ -53,13 +55,13 @@ impl<'a> EffectCollector<'a> {
         }
     }
 
-    /// Those of this statement.
+    /// Returns the effects of this statement.
     pub(super) fn own(&self) -> &[Effect] {
         self.list.get(self.before..).unwrap_or_default()
     }
 
-    /// Whether what is temporary stands before what has borne its name so far, though it may be
-    /// gone with the transaction.
+    /// Returns whether temporary objects may now shadow others of the same names, even if only
+    /// until the end of the transaction.
     pub(super) fn hides_tables(&self, statement: &StatementFacts) -> bool {
         let binds = self.pins.and(self.pins_on_success);
         let is_run = statement.kind != (StatementKind::Explain { analyze: false });
@@ -78,7 +80,7 @@ impl<'a> EffectCollector<'a> {
         });
     }
 
-    /// Collects the effects of an object, which is named as what pins if it does and is the first.
+    /// Collects the effects of an object. If it is the first that pins, it is recorded as `object`.
     pub(super) fn of_object(&mut self, what: &str, name: &[u8], collect: impl FnOnce(&mut Self)) {
         let before = (self.pins, self.pins_on_success);
         collect(self);
@@ -88,7 +90,7 @@ impl<'a> EffectCollector<'a> {
         }
     }
 
-    /// A pin, once.
+    /// Adds a pin, unless it is already in the list.
     pub(super) fn pin(&mut self, pin: Pin) {
         if !self.pins.has(pin) {
             self.pins.add(pin);
@@ -164,7 +166,7 @@ fn of_kind(
         StatementKind::Discard(what) => discard(what, effects),
         StatementKind::Load => effects.pin(Pin::Library),
         StatementKind::Do => do_block::collect(reader, statement, effects),
-        // The server refuses what ends inside a string.
+        // The server rejects a text that ends inside a string.
         StatementKind::Unknown if !statement.traits.any(StatementTraits::BROKEN) => {
             effects.pin_on_success(Pin::Unknown);
         }
@@ -208,8 +210,8 @@ fn set(reader: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectColle
     }
 }
 
-/// A setting changed in a way that cannot be followed, for longer than its transaction; `None`: not
-/// even which.
+/// Pins for an untrackable change of a setting that outlives its transaction. `None`: the name of
+/// the setting is unknown, too.
 fn unfollowed(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
     let collect = |effects: &mut EffectCollector<'_>| {
         effects.pin_on_success(Pin::Settings);
@@ -255,7 +257,8 @@ fn set_config(reader: &AnalysisContext<'_>, call: SetConfig, effects: &mut Effec
     }
 }
 
-/// The settings that every transaction begins anew: they follow nobody.
+/// Handles settings that each transaction resets: they are not tracked for the session. Returns
+/// whether `name` is one.
 fn of_transaction(
     name: &[u8],
     effects: &mut EffectCollector<'_>,
@@ -286,7 +289,7 @@ fn value_word(reader: &AnalysisContext<'_>, value: SettingValue) -> Option<Vec<u
     values.first().map(|value| value.to_vec())
 }
 
-/// SET TRANSACTION; SET SESSION CHARACTERISTICS sets the defaults of the transactions to come.
+/// Handles SET TRANSACTION; SET SESSION CHARACTERISTICS sets the defaults of later transactions.
 fn set_transaction(modes: TransactionModes, session: bool, effects: &mut EffectCollector<'_>) {
     if !session {
         return effects.push(EffectKind::SetTransaction(routing::modes(modes)));

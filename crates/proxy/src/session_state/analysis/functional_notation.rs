@@ -1,4 +1,4 @@
-//! `row.name` calls a function with the row, where the row has no such column (§8.16.5).
+//! Finds function calls of the form `row.name`: a call if the row has no such column (§8.16.5).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use evenkeel_wire::sql::token::{Token, TokenKind};
 
 use super::AnalysisContext;
 
-/// The functions that a statement may call so, of those that are no mere reads.
+/// Returns the functions that a statement may call this way, except those that only read.
 pub(super) fn called<'a>(
     reader: &AnalysisContext<'a>,
     statement: &StatementFacts,

@@ -1,4 +1,4 @@
-//! What a statement may change about how its session's next texts are read.
+//! Determines how a statement may change the parsing of later texts of its session.
 
 use std::borrow::Cow;
 
@@ -10,31 +10,31 @@ use super::super::settings::{is_of_literals, is_of_names, is_of_texts};
 use super::effects::{EffectCollector, setting_name};
 use super::{AnalysisContext, Effect, EffectKind, pins};
 
-/// From when it is sent until its transaction has ended, what is known of the session's settings
-/// may be wrong.
+/// Change to the parsing of later texts. From when the statement is sent until its transaction has
+/// ended, the tracked settings of the session may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ParsingChange {
-    /// It sets none that matters.
+    /// No relevant setting changes.
     #[default]
     Nothing,
-    /// Literals or names in them may mean something else.
+    /// Literals, or names in them, may have another meaning.
     Values,
-    /// It sets what its text does not tell, and is bound for it.
+    /// Settings that the text does not name may change; the statement pins for this reason.
     Anything,
-    /// It sets by what texts are taken apart.
+    /// Settings that determine how texts are split into tokens may change.
     Texts,
 }
 
-/// A bond for what may be any setting.
+/// Pins that stand for a change of unknown settings.
 const ANY_SETTING: Pins = Pins::of(&[Pin::Settings, Pin::Library, Pin::Unknown]);
 
-/// What a session that is bound so has set may be anything.
+/// Returns whether a session with these pins may have changed any setting.
 #[must_use]
 pub fn sets_anything(pins: Pins) -> bool {
     pins.iter().any(|pin| ANY_SETTING.has(pin))
 }
 
-/// `effects`: what it leaves behind.
+/// Returns the parsing change of a statement; `effects` contains its effects.
 pub(super) fn of(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -58,7 +58,7 @@ fn of_statement(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> Par
         StatementKind::Set(setting) => of_name(setting_name(reader, setting.name).as_deref()),
         StatementKind::Reset(name) => of_name(setting_name(reader, name).as_deref()),
         StatementKind::ResetAll | StatementKind::Discard(Discard::All) => ParsingChange::Texts,
-        // What it runs was prepared by a text that is not remembered.
+        // The prepared statement came from a text that is not stored.
         StatementKind::Execute(_) => ParsingChange::Anything,
         _ if !statement.traits.any(sets) => ParsingChange::Nothing,
         _ if pins::by_view(reader, statement) => ParsingChange::Anything,
@@ -71,7 +71,8 @@ fn of_statement(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> Par
     }
 }
 
-/// Whether it may set the search path by a function, which a parameter may have told.
+/// Returns whether the statement may set the search path through a function, whose arguments may be
+/// parameters.
 pub(super) fn sets_path(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -82,11 +83,11 @@ pub(super) fn sets_path(
         name.is_none_or(|name| name.eq_ignore_ascii_case(b"search_path"))
     };
     let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
-    // Functions set what their bodies say, which is not looked at here.
+    // Functions may set anything in their bodies, which are not checked here.
     effects.rereads || statement.traits.any(sets) && names.any(is_path)
 }
 
-/// Of one that is set, in lower case.
+/// Returns the parsing change of a setting. `name` is in lower case; `None`: unknown.
 pub(super) fn of_name(name: Option<&[u8]>) -> ParsingChange {
     match name {
         None => ParsingChange::Anything,

@@ -1,4 +1,4 @@
-//! What binds a session to its connection, by what its statements call and make.
+//! Determines which functions, triggers and objects of a statement pin its session.
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
@@ -10,8 +10,7 @@ use evenkeel_wire::sql::token::{TokenKind, Word};
 use super::effects::EffectCollector;
 use super::{AnalysisContext, CatalogLookup, EffectKind, do_block, functional_notation};
 
-/// Functions, by the beginnings of their names, that leave behind what only the end of the
-/// connection takes away.
+/// Name prefixes of functions that leave state which only closing the connection removes.
 const FOR_EVER: [&[u8]; 8] = [
     b"dblink_connect",
     b"pg_backup_start",
@@ -23,7 +22,7 @@ const FOR_EVER: [&[u8]; 8] = [
     b"pg_replication_origin_session_setup",
 ];
 
-/// Functions, by the beginnings of their names, that run SQL which is given to them as text.
+/// Name prefixes of functions that run SQL passed to them as text.
 const RUN_TEXT: [&[u8]; 9] = [
     b"connectby",
     b"crosstab",
@@ -36,7 +35,7 @@ const RUN_TEXT: [&[u8]; 9] = [
     b"ts_stat",
 ];
 
-/// Traits that may bind.
+/// Traits that may pin.
 const BINDING: StatementTraits = StatementTraits::TEMPORARY
     .and(StatementTraits::ADVISORY_LOCK)
     .and(StatementTraits::NEXT_VALUE)
@@ -44,7 +43,7 @@ const BINDING: StatementTraits = StatementTraits::TEMPORARY
     .and(StatementTraits::SETS_UNKNOWN)
     .and(StatementTraits::SEED);
 
-/// What binds nobody by itself.
+/// Pins that do not pin a session by themselves.
 pub(super) const PASSING: Pins = Pins::of(&[
     Pin::Sequence,
     Pin::SequenceRead,
@@ -52,7 +51,7 @@ pub(super) const PASSING: Pins = Pins::of(&[
     Pin::ParseSettings,
 ]);
 
-/// Whether there is anything to look for.
+/// Returns whether the statement may pin, so that [`collect`] must be called.
 pub(super) fn may_be(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let names = statement.functions.as_slice();
     let has_tables = changes(statement) || !statement.tables.as_slice().is_empty();
@@ -96,13 +95,13 @@ pub(super) fn collect(
         }
         StatementKind::Ddl => {
             let creation = postgres::creation(text, statement, backslashes);
-            // A schema's name that is written with escapes may be pg_temp.
+            // A schema name that is written with escapes may be pg_temp.
             let is_temporary = traits.any(StatementTraits::TEMPORARY) && !creation.drops_on_commit;
             if is_temporary || traits.any(StatementTraits::OBSCURE) {
                 effects.pin_on_success(Pin::TemporaryTable);
             }
             triggers(reader, statement, effects);
-            // What it only defines is not called.
+            // A definition does not call the functions that it names.
             calls = creation.runs_query;
         }
         _ if traits.any(StatementTraits::TEMPORARY) => effects.pin_on_success(Pin::TemporaryTable),
@@ -113,7 +112,7 @@ pub(super) fn collect(
     }
 }
 
-/// The planner evaluates what is said to be immutable or stable, in views, too.
+/// Handles EXPLAIN: the planner evaluates functions declared immutable or stable, also in views.
 fn planned(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -162,7 +161,7 @@ fn called(
         effects.pin(Pin::NamedLock);
     }
     if traits.any(StatementTraits::OBSCURE) {
-        // A name written with escapes may be that of anything.
+        // A name written with escapes may be any name.
         effects.pin_on_success(Pin::Unknown);
     }
     let names = statement.functions.as_slice();
@@ -181,8 +180,8 @@ fn called(
     }
 }
 
-/// `SELECT [pg_catalog.]pg_advisory_unlock_all()`: with more in it, it may not be run, or may take
-/// what it gives back.
+/// Returns whether the statement is only `SELECT [pg_catalog.]pg_advisory_unlock_all()`. With more
+/// in it, the call may not run, or may be followed by calls that acquire such locks.
 fn only_unlocks(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
@@ -196,7 +195,7 @@ fn only_unlocks(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> boo
         && rest.iter().all(|kind| tokens.next_token().kind == *kind)
 }
 
-/// What a call of that name binds.
+/// Adds the pins of a call of the named function.
 pub(super) fn function(
     reader: &AnalysisContext<'_>,
     name: &[u8],
@@ -213,7 +212,7 @@ fn call(reader: &AnalysisContext<'_>, name: &[u8], effects: &mut EffectCollector
     } else if takes_lock(name) {
         effects.pin(Pin::NamedLock);
     } else if name == b"set_limit" {
-        // pg_trgm's: sets a setting.
+        // Function of pg_trgm that changes a setting.
         effects.pin_on_success(Pin::Settings);
     } else if let Some(catalog) = reader.catalog {
         users_function(reader, catalog, name, effects);
@@ -232,7 +231,7 @@ fn users_function(
     }
 }
 
-/// Whether it calls what nobody has looked at yet.
+/// Returns whether the statement calls a function that the catalog does not contain.
 pub(super) fn calls_unknown(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let names = statement.functions.as_slice();
     let Some(catalog) = reader.catalog else {
@@ -240,7 +239,7 @@ pub(super) fn calls_unknown(reader: &AnalysisContext<'_>, statement: &StatementF
     };
     let is_unknown = |name: &Name| {
         let name = name.name_in(reader.text);
-        // `COPY table (columns)` and the like are no calls.
+        // `COPY table (columns)` and similar are not calls.
         let is_nothing = || catalog.relation(&name) == Volatility::Unknown;
         catalog.binds(&name).is_none() && is_nothing()
     };
@@ -257,8 +256,7 @@ pub(super) fn calls_unknown(reader: &AnalysisContext<'_>, statement: &StatementF
     }
 }
 
-/// What calling a function of that name leaves behind, if it is the server's own or that of an
-/// extension.
+/// Returns the pins of a call of the named function, if it is built in or from an extension.
 #[must_use]
 pub fn of_function(name: &[u8]) -> Pins {
     match name {
@@ -282,7 +280,7 @@ fn runs_text(name: &[u8]) -> bool {
     RUN_TEXT.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether what it changes may run triggers, rules and defaults.
+/// Returns whether the statement changes data, which may run triggers, rules and defaults.
 fn changes(statement: &StatementFacts) -> bool {
     matches!(
         statement.kind,
@@ -290,7 +288,7 @@ fn changes(statement: &StatementFacts) -> bool {
     ) || statement.traits.any(StatementTraits::WRITES)
 }
 
-/// Tables have triggers, and views call functions.
+/// Adds the pins of triggers of tables, and of functions that views call.
 fn relations(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -329,7 +327,7 @@ fn any_relation(
 ) {
     let is_own = || postgres::defines_query(reader.text, statement, name, reader.backslashes);
     let is_unknown = |catalog: &dyn CatalogLookup| catalog.relation(name) == Volatility::Unknown;
-    // What its views and triggers call may be another, and those may be new.
+    // Views and triggers may be new, or may call functions that were replaced.
     if reader.doubts_functions && reader.catalog.is_some_and(is_unknown) && !is_own() {
         return do_block::anything(reader, effects);
     }
@@ -352,7 +350,7 @@ fn known_relation(
     }
 }
 
-/// What changing a table of that name binds.
+/// Adds the pins of a change to the named table.
 pub(super) fn changed(
     reader: &AnalysisContext<'_>,
     name: &[u8],
@@ -367,8 +365,8 @@ pub(super) fn changed(
     }
 }
 
-/// CREATE TRIGGER … EXECUTE FUNCTION: until the catalog is read again nothing else tells that
-/// writing to the table runs it.
+/// Handles CREATE TRIGGER … EXECUTE FUNCTION. Until the catalog is read again, only this statement
+/// shows that writing to the table runs the function.
 fn triggers(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -381,7 +379,7 @@ fn triggers(
     effects.of_object("function", &name, |effects| match catalog.binds(&name) {
         Some(pins) if !(reader.doubts_functions && catalog.is_of_users(&name)) => {
             pins.iter().for_each(|pin| match pin {
-                // Nothing of it is so yet.
+                // The trigger has not run yet.
                 pin if PASSING.has(pin) => {}
                 pin => effects.pin_on_success(pin),
             });
@@ -390,8 +388,8 @@ fn triggers(
     });
 }
 
-/// A statement with more names than are listed: any may be that of a function or a table. Which of
-/// them are its own queries is not looked for: each time all of it would be read.
+/// Handles a statement with more names than are listed: any word may name a function or a table.
+/// Its own named queries are not excluded: each check would read the whole statement.
 fn all_names(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -406,7 +404,7 @@ fn all_names(
     });
 }
 
-/// `TRUNCATE [TABLE] name, …`: which of its words are names does not matter.
+/// Handles `TRUNCATE [TABLE] name, …`; each word is treated as a name.
 fn all_changed(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -437,8 +435,8 @@ fn each_name(
     }
 }
 
-/// `COPY [BINARY] [schema.]name`, `REFRESH MATERIALIZED VIEW [CONCURRENTLY]
-/// [schema.]name`: it is not among the tables of the statement.
+/// Handles `COPY [BINARY] [schema.]name` and `REFRESH MATERIALIZED VIEW [CONCURRENTLY]
+/// [schema.]name`, which are not among the tables of the statement.
 fn first_table(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,
@@ -461,7 +459,7 @@ fn first_table(
     changed(reader, &identifier(name.span.of(own)), effects);
 }
 
-/// What has these pins is run.
+/// Adds the pins of code that the statement runs.
 pub(super) fn bind(pins: Pins, effects: &mut EffectCollector<'_>) {
     for pin in pins.iter() {
         match pin {
@@ -474,14 +472,14 @@ pub(super) fn bind(pins: Pins, effects: &mut EffectCollector<'_>) {
     }
 }
 
-/// Whether it may take an advisory lock that outlives the transaction.
+/// Returns whether the function may acquire an advisory lock that outlives the transaction.
 fn takes_lock(name: &[u8]) -> bool {
     let lock = name.starts_with(b"pg_advisory_lock");
     let attempt = name.starts_with(b"pg_try_advisory_lock");
     lock || attempt
 }
 
-/// Whether it sets nothing beyond its transaction; SET itself has been looked at before.
+/// Returns whether all its settings end with the transaction. SET itself is handled before.
 fn sets_locally(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     if matches!(statement.kind, StatementKind::Set(_)) {
         return true;
@@ -490,7 +488,7 @@ fn sets_locally(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> boo
         && postgres::sets_locally(reader.text, statement, reader.backslashes)
 }
 
-/// The first setting that `set_config` sets, if the text names one.
+/// Returns the first setting that `set_config` sets, or a description if the text names none.
 fn set_by_function(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> Vec<u8> {
     let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
     let name = names.find_map(|name| name.map(|name| name.into_owned()));
@@ -501,12 +499,12 @@ fn may_set_role(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> boo
     by_view(reader, statement) || postgres::may_set_role(reader.text, statement, reader.backslashes)
 }
 
-/// UPDATE pg_settings.
+/// Returns whether the statement names `pg_settings`, whose UPDATE changes settings.
 pub(super) fn by_view(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     statement.names_table(reader.text, b"pg_settings")
 }
 
-/// EXPLAIN ANALYZE of what makes something: CREATE TEMP TABLE … AS.
+/// Handles EXPLAIN ANALYZE of a statement that creates an object: CREATE TEMP TABLE … AS.
 fn explained(
     reader: &AnalysisContext<'_>,
     statement: &StatementFacts,

@@ -1,4 +1,4 @@
-//! A statement's facts in the router's words.
+//! Converts the facts of a statement to the router's types.
 
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::{
@@ -12,7 +12,7 @@ use evenkeel_wire::sql::token::{Span, Token, Word};
 use super::effects::setting_name;
 use super::{AnalysisContext, functional_notation};
 
-/// The router's view of a statement.
+/// Returns the statement in the form that the router uses.
 pub(super) fn statement(
     reader: &AnalysisContext<'_>,
     facts: &facts::StatementFacts,
@@ -25,7 +25,7 @@ pub(super) fn statement(
     }
 }
 
-/// Whether others may find something new once it is committed.
+/// Returns whether other sessions may see new data after the statement commits.
 pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
     const WRITING: RoutingTraits = RoutingTraits::WRITES
         .and(RoutingTraits::MAKES_TABLE)
@@ -41,7 +41,7 @@ pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement
         StatementClass::Read => {
             statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
         }
-        // What their queries call is not looked at: they are the primary's anyway.
+        // The calls of their queries are not checked: these run on the primary anyway.
         _ => matches!(
             facts,
             facts::StatementKind::Declare { hold: true, .. }
@@ -50,8 +50,8 @@ pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement
     }
 }
 
-/// Whether what it calls may do what no rollback takes back: run programs, or write through a
-/// connection of its own, as dblink does.
+/// Returns whether called functions may act outside of the transaction, which a rollback does not
+/// undo. Examples are running programs and writing through a separate connection, like dblink.
 pub(super) fn acts_outside(
     reader: &AnalysisContext<'_>,
     statement: &facts::StatementFacts,
@@ -72,8 +72,8 @@ pub(super) fn acts_outside(
     })
 }
 
-/// Whether what is known of functions and relations may be another behind it. Temporary ones are
-/// nobody else's, and their session is bound.
+/// Returns whether the catalog's functions and relations may differ after the statement. Temporary
+/// objects do not count: other sessions do not see them, and their session is pinned.
 pub(super) fn changes_catalog(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
@@ -81,15 +81,15 @@ pub(super) fn changes_catalog(facts: facts::StatementKind, statement: &RoutedSta
             statement.traits.any(RoutingTraits::MAKES_TABLE)
                 && !statement.traits.any(RoutingTraits::TEMPORARY)
         }
-        // Migrations are often blocks of code; procedures are mostly called for other things.
+        // Migrations are often blocks of code; procedures are mostly called for other purposes.
         StatementClass::Routine => facts == facts::StatementKind::Do,
         StatementClass::Unknown => true,
         _ => false,
     }
 }
 
-/// Whether a statement that changes the catalog may do so to functions: the first words of it, or
-/// any in a block of code, say so.
+/// Returns whether a statement that changes the catalog may change functions. The first words of
+/// the statement, or any word in a block of code, show it.
 pub(super) fn names_routine(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
     let own = facts.span.of(reader.text);
     let is_routine = |token: Token| ROUTINES.iter().any(|word| token.is(Word::of(word)));
@@ -109,10 +109,10 @@ pub(super) fn names_routine(reader: &AnalysisContext<'_>, facts: &facts::Stateme
     }
 }
 
-/// What is called, and what brings such.
+/// Keywords of callable objects, and of extensions, which may contain them.
 const ROUTINES: [&str; 4] = ["function", "procedure", "routine", "extension"];
 
-/// Whether some of what it does may come behind its end.
+/// Returns whether some effects of the statement may occur after its end.
 pub(super) fn may_run_later(statement: &facts::StatementFacts) -> bool {
     use facts::StatementKind as Found;
     let ends = matches!(
@@ -137,7 +137,7 @@ fn kind(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Statemen
         Found::Select if facts.traits.any(facts::StatementTraits::SETS_LITERALS) => {
             of_set_config(reader, facts)
         }
-        // What was prepared is not followed, and is where it was prepared.
+        // The prepared statement is not tracked, and exists only where it was prepared.
         Found::Explain { .. } if executes(reader, facts) => StatementClass::Unknown,
         Found::Select
         | Found::Explain { .. }
@@ -172,7 +172,7 @@ fn kind(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Statemen
         | Found::Load => StatementClass::Session,
         Found::Lock => StatementClass::Lock,
         Found::Call | Found::Do => StatementClass::Routine,
-        // What was prepared is not followed: it may be a write.
+        // The prepared statement is not tracked: it may be a write.
         Found::Execute(_) | Found::Unknown => StatementClass::Unknown,
     }
 }
@@ -181,7 +181,7 @@ fn executes(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool
     postgres::executed(reader.text, facts, reader.backslashes).is_some()
 }
 
-/// One that follows the client may be asked of any server.
+/// Returns the class of SET. A setting that is tracked for the client may be set on any server.
 fn of_set(reader: &AnalysisContext<'_>, setting: facts::Setting) -> StatementClass {
     let name = setting_name(reader, setting.name);
     let is_own = |name: &[u8]| name == b"seed" || is_of_transaction(name);
@@ -192,7 +192,7 @@ fn of_set(reader: &AnalysisContext<'_>, setting: facts::Setting) -> StatementCla
     }
 }
 
-/// `SELECT set_config(…)` of literals.
+/// Returns the class of `SELECT set_config(…)` with literals.
 fn of_set_config(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
     let calls = postgres::set_configs(reader.text, facts, reader.backslashes);
     let text = |name: Span| postgres::string_value(name.of(reader.text), reader.backslashes);
@@ -203,17 +203,17 @@ fn of_set_config(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) ->
     }
 }
 
-/// `transaction_isolation` and the like, which replicas may refuse.
+/// Returns whether the setting is `transaction_isolation` or similar, which replicas may reject.
 fn is_of_transaction(name: &[u8]) -> bool {
     name.starts_with(b"transaction_")
 }
 
-/// Modes that replicas refuse.
+/// Returns whether replicas reject these modes.
 fn is_of_primary(modes: facts::TransactionModes) -> bool {
     modes.isolation == Some(facts::Isolation::Serializable) || modes.read_only == Some(false)
 }
 
-/// The modes of a transaction in the router's words.
+/// Converts transaction modes to the router's type.
 pub(super) fn modes(given: facts::TransactionModes) -> TransactionModes {
     let isolation = given.isolation.map(|isolation| match isolation {
         facts::Isolation::Serializable => Isolation::Serializable,
@@ -266,7 +266,7 @@ const TRAITS: &[(facts::StatementTraits, RoutingTraits)] = &[
 fn traits(facts: &facts::StatementFacts) -> RoutingTraits {
     let mut traits = RoutingTraits::NONE;
     if facts.kind == (facts::StatementKind::Explain { analyze: false }) {
-        // It is planned, not run.
+        // The statement is planned, not run.
         return traits;
     }
     if facts.functions.is_cut() || facts.tables.is_cut() {
@@ -283,7 +283,8 @@ fn traits(facts: &facts::StatementFacts) -> RoutingTraits {
     traits
 }
 
-/// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
+/// Returns the worst volatility of all calls and reads. Nothing is looked up for a statement that
+/// cannot be a read.
 fn calls(
     reader: &AnalysisContext<'_>,
     facts: &facts::StatementFacts,
@@ -306,7 +307,7 @@ fn calls(
             Volatility::Unknown
         };
     };
-    // What the planner evaluates must not bind anybody to a replica.
+    // Functions that the planner evaluates must not pin a session to a replica.
     let binds = |pins: Option<Pins>| pins.is_some_and(|pins| !pins.is_empty());
     let is_planned = |name: &&Name| !is_run && binds(catalog.binds(&name.name_in(reader.text)));
     let planned = facts.functions.as_slice().iter().filter(is_planned);

@@ -1,4 +1,4 @@
-//! The statements of a text one by one, and those that they prepare.
+//! Splits a text into its statements, including those that they prepare.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,8 @@ use evenkeel_wire::sql::facts::StatementKind;
 use evenkeel_wire::sql::postgres::{Tokens, statements};
 use evenkeel_wire::sql::token::{self, Word};
 
-/// Each statement of a text without what stands around it, and what PREPARE prepares.
+/// Returns each statement of a text without surrounding text, and the statements that PREPARE
+/// prepares.
 #[must_use]
 pub fn parts(text: &[u8], backslashes: bool) -> Vec<Cow<'_, [u8]>> {
     let mut parts = Vec::new();
@@ -22,7 +23,7 @@ pub fn parts(text: &[u8], backslashes: bool) -> Vec<Cow<'_, [u8]>> {
 
 const AS: Word = Word::of("as");
 
-/// What `PREPARE name (types) AS …` prepares.
+/// Returns the statement that `PREPARE name (types) AS …` prepares.
 fn prepared(statement: &[u8], backslashes: bool) -> Option<&[u8]> {
     let mut tokens = Tokens::new(statement, backslashes);
     loop {

@@ -1,4 +1,4 @@
-//! Texts, and what they mean: one table per question.
+//! Tests of the analysis of PostgreSQL texts: one table per property.
 
 use super::*;
 
@@ -67,7 +67,7 @@ fn read(text: &str) -> TextAnalysis {
     super::read(text.as_bytes(), false, Some(&Catalog))
 }
 
-/// The effects as text: `0: Pin(Listen)`, names and values readable.
+/// Returns the effects as text, such as `0: Pin(Listen)`, with names and values readable.
 fn effects(text: &str) -> Vec<String> {
     let meaning = read(text);
     let show = |effect: &Effect| match meaning.statements.len() {
@@ -141,7 +141,7 @@ fn a_read_is_as_volatile_as_the_worst_that_it_calls() {
             "WITH a AS (TABLE t), x (b) AS NOT MATERIALIZED ((SELECT now())) SELECT * FROM x, a",
             Volatility::Stable,
         ),
-        // Of that name only within another schema.
+        // The name exists only in another schema.
         (
             "WITH x AS (SELECT 1) SELECT * FROM public.x",
             Volatility::Unknown,
@@ -312,8 +312,8 @@ fn an_unreadable_text_goes_to_the_primary_and_binds_for_ever() {
     assert!(meaning.writes && meaning.changes_catalog);
 }
 
-/// Not a measurement: an upper bound that an accident (an allocation per token, a second pass over
-/// every text) would break even in a debug build.
+/// Upper bound, not a measurement: an accident (an allocation per token, a second pass over every
+/// text) would exceed it even in a debug build.
 #[test]
 fn a_point_select_is_read_in_little_time() {
     let text = b"SELECT c FROM sbtest1 WHERE id = $1";
@@ -331,8 +331,7 @@ fn a_point_select_is_read_in_little_time() {
     assert!(each.as_micros() < 200, "{each:?}");
 }
 
-/// Whatever bytes come, they are read: every beginning and every ending of these, with a byte
-/// changed.
+/// Any bytes can be analyzed: each prefix and each suffix of these texts, with one byte changed.
 #[test]
 fn every_part_of_a_text_is_read_without_harm() {
     for text in [

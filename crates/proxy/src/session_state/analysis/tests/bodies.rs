@@ -1,4 +1,4 @@
-//! What bodies of functions leave behind, in whatever language they are.
+//! Tests of the effects of function bodies in any language.
 
 use crate::session_state::analysis::Body;
 
@@ -56,7 +56,7 @@ fn a_function_binds_by_what_its_body_says() {
             "BEGIN PERFORM nextval('s'); END",
             "sequence values",
         ),
-        // What is run is made of the strings, or comes from elsewhere.
+        // The executed text is built from the strings, or comes from another source.
         (
             "plpgsql",
             "BEGIN EXECUTE format('INSERT INTO %I', x); END",

@@ -1,4 +1,4 @@
-//! What texts leave behind that is no setting.
+//! Tests of the effects of texts other than settings.
 
 use super::{Catalog, check, read};
 use crate::session_state::analysis::{CatalogLookup, Pins, Volatility, read_in_doubt};
@@ -228,10 +228,10 @@ fn functions_that_bind_the_connection_itself_bind_for_ever() {
             &["Pin(Unknown)"],
         ),
         ("SELECT set_limit(0.5)", &[SETTINGS]),
-        // What the catalog knows of a function's body.
+        // The catalog contains the pins of the function body.
         ("SELECT audit()", &["Pin(Settings)"]),
         ("CALL audit()", &["Pin(Settings)"]),
-        // It knows no such function, or perhaps not as it is.
+        // The catalog lacks the function, or may contain an outdated version of it.
         ("SELECT nobody_knows(1) FROM t", DYNAMIC),
         ("INSERT INTO t (a) SELECT s.nobody_knows()", DYNAMIC),
         ("EXPLAIN SELECT nobody_knows()", &[]),
@@ -288,7 +288,7 @@ fn behind_a_change_of_functions_those_of_users_may_leave_anything_behind() {
     assert_eq!(behind.effects.len(), DYNAMIC.len());
 }
 
-/// As [`Catalog`], in which `audit` takes a row.
+/// Catalog like [`Catalog`], in which `audit` accepts a row.
 struct OfRows;
 
 impl CatalogLookup for OfRows {

@@ -1,14 +1,15 @@
-//! Reading takes the time of the text's length, whatever is in it.
+//! Tests that the time of an analysis is linear in the length of the text.
 
 use std::time::{Duration, Instant};
 
 use super::Catalog;
 use crate::session_state::analysis::read_in_doubt;
 
-/// Even unoptimized and on a busy machine. To read the rest of a text at each word takes longer.
+/// Limit for an unoptimized build on a busy machine. Reading the rest of a text at each word takes
+/// longer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// TO SEE THIS RED: look for ON COMMIT DROP anew at each TEMP.
+/// TO SEE THIS RED: search for ON COMMIT DROP again at each TEMP.
 #[test]
 fn long_texts_are_read_once() {
     for (begin, piece, end) in [

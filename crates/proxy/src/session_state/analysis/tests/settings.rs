@@ -1,4 +1,4 @@
-//! SET in all its forms, and set_config.
+//! Tests of all forms of SET, and of `set_config`.
 
 use super::super::ParsingChange::{self, Anything, Nothing, Texts, Values};
 use super::{EffectKind, check, effects, read};

@@ -1,4 +1,4 @@
-//! What runs without being named, and what a text defines.
+//! Tests of code that runs without being named, and of objects that a text defines.
 
 use super::check;
 use crate::session_state::analysis::{
@@ -7,7 +7,7 @@ use crate::session_state::analysis::{
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 
-/// An operator leaves a lock behind, and an event trigger a setting.
+/// Catalog in which an operator acquires a lock and an event trigger changes a setting.
 struct Unnamed;
 
 impl CatalogLookup for Unnamed {

@@ -1,4 +1,4 @@
-//! Texts, and what they mean: one table per question.
+//! Tests of the analysis of MySQL texts: one table per property.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn read(text: &str) -> TextAnalysis {
     super::read(text.as_bytes(), MARIADB, Some(&Known))
 }
 
-/// The effects as text, names and values readable.
+/// Returns the effects as text, with names and values readable.
 fn effects(text: &str) -> Vec<String> {
     let meaning = read(text);
     let show = |effect: &Effect| match meaning.statements.len() {
@@ -104,7 +104,7 @@ fn check(table: &[(&str, &[&str])]) {
     }
 }
 
-/// What may be left behind by what nobody has read.
+/// Effects of code that cannot be read.
 const ANY: [&str; 6] = [
     "Pin(Unknown)",
     "Pin(Variables)",
@@ -114,7 +114,7 @@ const ANY: [&str; 6] = [
     "Pin(Sequence)",
 ];
 
-/// What the server does refuse leaves nothing behind all the same ([`super::super::Journal`]).
+/// If the server rejects such a text, no effects remain ([`super::super::SessionState`]).
 #[test]
 fn what_the_server_may_read_otherwise_binds() {
     let unknown = ["Pin(Unknown)"];
@@ -273,7 +273,7 @@ fn a_set_of_trackers_binds_only_where_other_statements_do_more_than_set_and_read
             "SET session_track_schema = CONCAT('O', 'N'), sql_mode = ''",
             &["track", "told sql_mode", "SetsSeveral"],
         ),
-        // MariaDB has none.
+        // MariaDB does not have this tracker.
         (
             "SET session_track_gtids = OWN_GTID",
             &["told session_track_gtids"],
@@ -290,7 +290,7 @@ fn a_set_of_trackers_binds_only_where_other_statements_do_more_than_set_and_read
     ]);
 }
 
-/// TO SEE THIS RED: look for the names of trackers alone.
+/// TO SEE THIS RED: search only for the names of trackers.
 #[test]
 fn what_may_show_trackers_runs_with_the_client_s() {
     for (text, is_named) in [
@@ -507,7 +507,7 @@ fn a_text_that_changes_how_the_rest_of_it_is_read_cannot_be_read() {
     assert!(!is_obscure("SELECT 1; SET sql_mode = 'ANSI_QUOTES'"));
 }
 
-/// Not a measurement: an upper bound that an accident would break even in a debug build.
+/// Upper bound, not a measurement: an accident would exceed it even in a debug build.
 #[test]
 fn a_point_select_is_read_in_little_time() {
     let text = b"SELECT c FROM sbtest1 WHERE id = ?";
@@ -525,8 +525,7 @@ fn a_point_select_is_read_in_little_time() {
     assert!(each.as_micros() < 200, "{each:?}");
 }
 
-/// Whatever bytes come, they are read: every beginning and every ending of these, with a byte
-/// changed.
+/// Any bytes can be analyzed: each prefix and each suffix of these texts, with one byte changed.
 #[test]
 fn every_part_of_a_text_is_read_without_harm() {
     for text in [

@@ -1,4 +1,4 @@
-//! What each statement does to its session, once the server has said how it went.
+//! Applies the effects of each statement to its session, after the server has reported the outcome.
 
 use std::rc::Rc;
 
@@ -15,20 +15,20 @@ use super::super::{values, variables};
 use super::{SessionState, StatementReply, TrackerUpdate};
 use crate::session_state::settings::Interner;
 
-/// The server does not understand the text: nothing of it was run.
+/// The server cannot parse the text and executed none of it.
 const PARSE_ERROR: u16 = 1064;
 
-/// There was nothing to be run.
+/// The text was empty.
 const EMPTY_QUERY: u16 = 1065;
 
-/// More bytes of user variables are not moved.
+/// Maximum bytes of user variables that are moved between connections.
 const VARIABLES_LENGTH_MAX: usize = 16_384;
 
-/// What a variable takes beside its name and value: moving it costs as much as some bytes do.
+/// Bytes counted for each variable besides its name and value, as the cost of moving it.
 const VARIABLE_LENGTH: usize = 32;
 
-/// Whether a statement may begin a transaction where autocommit is off; but for
-/// [`Does::Savepoint`].
+/// Returns whether a statement may begin a transaction if autocommit is off.
+/// [`EffectKind::Savepoint`] is handled separately.
 pub(super) fn may_begin(statement: &RoutedStatement) -> bool {
     !matches!(
         statement.kind,
@@ -37,8 +37,8 @@ pub(super) fn may_begin(statement: &RoutedStatement) -> bool {
 }
 
 impl SessionState {
-    /// An OK has come, or the end of a result, its trackers heard; `index`: how many came before it
-    /// in this reply.
+    /// Applies an OK or the end of a result, after its trackers were applied. `index`: number of
+    /// statements of the text that completed before it.
     pub fn succeeded(
         &mut self,
         meaning: &TextAnalysis,
@@ -54,11 +54,11 @@ impl SessionState {
             false => self.note_insert_id(meaning, reply, on),
         }
         if meaning.is_counted && statement.is_none() {
-            // The server has run what we have not read.
+            // The server executed a statement that the analysis did not find.
             self.bind(Pin::Unknown);
         }
         let rows = statement.is_some_and(counts);
-        // A command without a text, such as COM_STMT_PREPARE, leaves warnings as they are.
+        // A command without a text, such as COM_STMT_PREPARE, leaves warnings unchanged.
         let kept = self.left.diagnostics && meaning.statements.is_empty();
         self.left = StatementInfo {
             diagnostics: reply.warnings > 0 || kept,
@@ -68,7 +68,7 @@ impl SessionState {
         };
         match rows {
             true => self.has_counted(on),
-            // It may have run a SELECT, or not.
+            // The text may have run a SELECT.
             false if !meaning.is_counted => on.leftovers.counts_of = InfoOwners::NOBODYS,
             false => {}
         }
@@ -93,7 +93,7 @@ impl SessionState {
         self.done = index.saturating_add(1);
     }
 
-    /// An ERR with this number has come: what follows in the text was not run.
+    /// Applies an ERR with this code: the rest of the text was not executed.
     pub fn failed(&mut self, meaning: &TextAnalysis, code: u16, on: &mut ServerSessionState) {
         on.leftovers.warned = true;
         on.leftovers.counts_of = InfoOwners::NOBODYS;
@@ -133,13 +133,13 @@ impl SessionState {
             several => !several.is_empty(),
         };
         if hidden {
-            // Whether a transaction is open, and what was set, only its next OK tells.
+            // Only the next OK reports whether a transaction is open and what was set.
             self.pins.add(Pin::Transaction);
         }
     }
 
-    /// `last_gtid`, which also stands for others in its place: then it may be another client's, and
-    /// the text does not name what was set. So does `autocommit`.
+    /// Stores `last_gtid`. Names reported by place, as is `autocommit`, also stand for other
+    /// variables: the value may be another client's, and the text may not name what was set.
     fn note_position(&mut self, meaning: &TextAnalysis) {
         let by_place = self.is_by_place;
         let switches = self.has_heard(variables::AUTOCOMMIT);
@@ -154,8 +154,8 @@ impl SessionState {
         }
     }
 
-    /// What the reply tells of LAST_INSERT_ID(). If the client gave the value it is as it was, be
-    /// it another client's.
+    /// Stores the LAST_INSERT_ID() of a reply. If the client supplied the value, the id is
+    /// unchanged, and may be another client's.
     fn note_insert_id(
         &mut self,
         meaning: &TextAnalysis,
@@ -176,8 +176,8 @@ impl SessionState {
         }
     }
 
-    /// MariaDB's RETURNING, and a result for each row of a bulk: only the connection knows the id,
-    /// which is its own unless nothing says so and nothing was inserted.
+    /// Handles MariaDB's RETURNING, and a result for each row of a bulk: only the connection knows
+    /// the id. Without evidence the id is in doubt, since perhaps no row was inserted.
     fn hide_insert_id(&mut self, meaning: &TextAnalysis, on: &mut ServerSessionState) {
         if meaning.needs.any(InfoNeeds::INSERT_ID) || self.is_insert_id_on(on) {
             self.insert_id = InsertId::Unknown;
@@ -269,7 +269,7 @@ impl SessionState {
         }
     }
 
-    /// By its text; `None`: as it is by itself.
+    /// Sets a variable by the text of a statement. `None`: the server's default.
     fn set(
         &mut self,
         name: &[u8],
@@ -285,8 +285,8 @@ impl SessionState {
         }
     }
 
-    /// How far a text of several statements has come is not known, for some have several replies:
-    /// all that any of it may have done binds.
+    /// Pins for all possible effects of a text of several statements that failed. The failed
+    /// statement is unknown, since some have several replies.
     fn doubt(&mut self, meaning: &TextAnalysis) {
         meaning.binds().iter().for_each(|pin| self.bind(pin));
         for effect in &meaning.effects {
@@ -303,7 +303,7 @@ impl SessionState {
         self.pins.add(Pin::Transaction);
     }
 
-    /// What was told of variables is over.
+    /// Undoes the reported changes of variables that end with the statement.
     fn restore(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         let Some(before) = self.sent_in.clone() else {
             return;
@@ -319,14 +319,15 @@ impl SessionState {
         self.look();
     }
 
-    /// What a failed statement may have done all the same.
+    /// Applies the effects that a failed statement may have had.
     fn fail(&mut self, does: &EffectKind, several: bool) {
         match does {
             EffectKind::Pin(pin) => self.bind(*pin),
             EffectKind::Unknown(thing) => self.bind_thing(*thing),
             EffectKind::Execute(name) => self.execute(name),
             EffectKind::SetsWithin => self.is_untold = true,
-            // All are looked at before the first is set, but not all is seen by looking.
+            // The server checks all assignments before the first is applied, but cannot detect all
+            // errors.
             EffectKind::SetUser { .. } if several => self.bind(Pin::Variables),
             EffectKind::SetTimestamp(_) | EffectKind::SetSwitch(..) if several => {
                 self.bind(Pin::Settings)
@@ -343,7 +344,7 @@ impl SessionState {
         self.lasting.release(release);
     }
 
-    /// A SELECT computes nothing.
+    /// Returns whether SELECT computes no row, because `sql_select_limit` is 0.
     fn is_limited_to_nothing(&self) -> bool {
         self.now.get(b"sql_select_limit") == Some(b"0")
     }
@@ -359,7 +360,7 @@ impl SessionState {
         self.pins.add(thing.pin());
     }
 
-    /// A table belongs to a schema.
+    /// Returns the name of an object; that of a table includes its schema.
     fn full_name(&self, thing: SessionObject, name: &[u8]) -> Box<[u8]> {
         let schema = self.schema.as_deref().unwrap_or_default();
         match thing {
@@ -377,7 +378,7 @@ impl SessionState {
         }
     }
 
-    /// An empty string is, or was when the text was sent, NULL.
+    /// Returns whether an empty string is NULL now, or was when the text was sent.
     fn may_read_as_null(&self) -> bool {
         let mut settings = self.sent_in.iter().chain([&self.now]);
         settings.any(|settings| {
@@ -421,8 +422,8 @@ impl SessionState {
         self.heard.names.iter().any(|heard| **heard == *name)
     }
 
-    /// The server says that something has changed that its text does not tell of: a routine, or a
-    /// trigger, has set a variable, or made a table.
+    /// Pins if the server reported a change that the text does not explain: a routine or a trigger
+    /// has set a variable, or created a table.
     fn explain(&mut self, meaning: &TextAnalysis) {
         let is_of_clock = |effect: &Effect| {
             let is_set = matches!(
@@ -451,8 +452,8 @@ impl SessionState {
     }
 }
 
-/// Whether a variable that not everybody may set was set by a routine, which may have its owner's
-/// rights: then the client cannot have it set on another connection.
+/// Returns whether a routine, which may have its owner's rights, set a variable that needs
+/// privileges. The client may then be unable to set it on another connection.
 fn is_lent(name: &[u8], meaning: &TextAnalysis) -> bool {
     let sets = |effect: &Effect| match &effect.does {
         EffectKind::Told(own) | EffectKind::Defaults(own) => **own == *name,
@@ -462,7 +463,7 @@ fn is_lent(name: &[u8], meaning: &TextAnalysis) -> bool {
     variables::is_guarded(name) && !meaning.effects.iter().any(sets)
 }
 
-/// Whether it says itself which switches it sets, and nothing within it does.
+/// Returns whether the text itself names the switches that it sets, and no routine in it sets any.
 fn names_switches(meaning: &TextAnalysis) -> bool {
     let names = |effect: &Effect| {
         let is_set = matches!(effect.does, EffectKind::Told(_) | EffectKind::SetSwitch(..));
@@ -471,7 +472,7 @@ fn names_switches(meaning: &TextAnalysis) -> bool {
     meaning.effects.iter().any(names) && !sets_within(meaning)
 }
 
-/// The same of what else is kept where `last_gtid` is.
+/// Returns whether the text itself names the other variables that share the place of `last_gtid`.
 fn names_others(meaning: &TextAnalysis) -> bool {
     !meaning.effects.is_empty() && !sets_within(meaning)
 }
@@ -481,7 +482,7 @@ fn sets_within(meaning: &TextAnalysis) -> bool {
     effects.any(|effect| effect.does == EffectKind::SetsWithin)
 }
 
-/// Whether FOUND_ROWS() is about it when it has succeeded.
+/// Returns whether FOUND_ROWS() is about this statement after it succeeded.
 fn counts(statement: &RoutedStatement) -> bool {
     matches!(
         statement.kind,
@@ -489,7 +490,7 @@ fn counts(statement: &RoutedStatement) -> bool {
     )
 }
 
-/// Whether it uses a table: then warnings from before it are gone.
+/// Returns whether the statement uses a table, which clears earlier warnings.
 fn clears(statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Write => true,
@@ -498,27 +499,27 @@ fn clears(statement: &RoutedStatement) -> bool {
     }
 }
 
-/// Whether an error may hide what the statement has done to its session or its transaction.
+/// Returns whether an error may hide effects on the session or its transaction.
 fn hides(meaning: &TextAnalysis, statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Routine
         | StatementClass::Unknown
         | StatementClass::Session
         | StatementClass::Setting => true,
-        // What is set besides a GLOBAL variable.
+        // The statement sets other variables besides a GLOBAL one.
         StatementClass::Asks | StatementClass::Server if !meaning.effects.is_empty() => true,
         _ => statement.calls >= Volatility::Volatile,
     }
 }
 
-/// A SET of one thing sets it or not.
+/// Returns whether the statement is a SET of a single item, which is set completely or not at all.
 fn is_one_assignment(meaning: &TextAnalysis, statement: &RoutedStatement) -> bool {
     let mut effects = meaning.effects.iter();
     statement.kind == StatementClass::Setting
         && !effects.any(|effect| effect.does == EffectKind::SetsSeveral)
 }
 
-/// Whether texts within the text are run: an error may be about one of these.
+/// Returns whether the text runs other texts, which an error may be about.
 fn runs_other(meaning: &TextAnalysis) -> bool {
     let runs = |effect: &Effect| matches!(effect.does, EffectKind::Execute(_));
     let routine = |statement: &RoutedStatement| statement.kind == StatementClass::Routine;

@@ -1,4 +1,5 @@
-//! From connection to connection: what is put in place on one, and asked before it is given away.
+//! Restores session state on another server connection, and determines what to query before
+//! release.
 
 use evenkeel_policy::pins::Pin;
 
@@ -9,7 +10,7 @@ use super::{SessionState, StateQuery, TrackerUpdate};
 use crate::session_state::settings::{Interner, SettingSet};
 
 impl SessionState {
-    /// What the server must be asked before the connection is given away. `None`: all is known.
+    /// Returns the query to run before the connection is released. `None`: all state is known.
     #[must_use]
     pub fn question(&mut self, asked: &InfoUsage) -> Option<StateQuery> {
         let is_open = self.is_insert_id_open(asked);
@@ -32,7 +33,7 @@ impl SessionState {
         }
     }
 
-    /// The answer to the question has come, its trackers heard.
+    /// Processes the answer to the query, after its trackers were applied.
     pub fn answered(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         self.take_collation(on, interner);
         let switched = self.is_by_place && self.has_heard(variables::AUTOCOMMIT);
@@ -48,8 +49,8 @@ impl SessionState {
         self.loosen(Pin::InsertId);
     }
 
-    /// The server has run what [`difference`](super::super::differing::difference) asked for,
-    /// and its trackers were heard.
+    /// Records that the server ran the text of [`settings_diff`](super::super::settings_diff),
+    /// after its trackers were applied.
     pub fn restored(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         if self.without_number.take().is_some() {
             self.take_charset(&on.now, interner);
@@ -57,7 +58,7 @@ impl SessionState {
         on.now = self.now.clone();
         on.schema = self.schema.clone();
         on.is_doubtful = false;
-        // Whoever had it last does not find it as it was left, though nothing more may be sent.
+        // The previous user no longer finds the state it left, even if nothing more is sent.
         on.leftovers.holder = self.number;
         if std::mem::take(&mut self.puts_leftovers) {
             self.has_insert_id(on);
@@ -66,33 +67,34 @@ impl SessionState {
         }
     }
 
-    /// Whether what is put in place has to count rows besides, so that FOUND_ROWS() is nobody
-    /// else's: the SELECT in our SET counts on MariaDB only.
+    /// Returns whether the restoring text must also count rows, so that FOUND_ROWS() returns no
+    /// value of another session. The SELECT in our SET counts rows on MariaDB only.
     #[must_use]
     pub fn must_count(&self) -> bool {
         self.puts_leftovers && !self.reading.mariadb
     }
 
-    /// FOUND_ROWS() on the connection is about a SELECT of its own, or nobody's.
+    /// Records that FOUND_ROWS() on the connection is about a SELECT of this session or of none.
     pub(super) fn has_counted(&mut self, on: &mut ServerSessionState) {
         on.leftovers.counts_of = self.number;
         self.counted_on = on.number;
     }
 
-    /// The connection has its insert id.
+    /// Records that the connection has the insert id of this session.
     pub(super) fn has_insert_id(&mut self, on: &mut ServerSessionState) {
         on.leftovers.insert_id_of = self.number;
         self.insert_on = on.number;
     }
 
-    /// Whether the connection has its insert id, as far as that is known.
+    /// Returns whether the connection has the insert id of this session, as far as is known.
     pub(in crate::session_state::mysql) fn is_insert_id_on(&self, on: &ServerSessionState) -> bool {
         let own = on.leftovers.insert_id_of == self.number && self.insert_on == on.number;
         own || on.leftovers.insert_id_of == 0 && self.insert_id == InsertId::NONE
     }
 
-    /// It could not be put in place. True: the client's number of a collation is none of this
-    /// server, which then has what it has by itself; the difference can be made again.
+    /// Handles a failure to restore the settings. Returns true if the server does not have the
+    /// client's collation number. The session then has the server's default, and the difference can
+    /// be computed again.
     pub fn not_placed(&mut self, interner: &Interner) -> bool {
         let Some(without) = self.without_number.take() else {
             return false;
@@ -101,7 +103,7 @@ impl SessionState {
         true
     }
 
-    /// What the number of its collation stands for.
+    /// Sets the character set and collation of the session to those in `from`.
     fn take_charset(&mut self, from: &SettingSet, interner: &Interner) {
         for name in [variables::CLIENT, variables::RESULTS, variables::COLLATION] {
             if let Some(value) = from.get(name) {
@@ -112,14 +114,15 @@ impl SessionState {
         self.look();
     }
 
-    /// Whether it has kept the connection since its last statement: there all is as it made it,
-    /// also what cannot be followed.
+    /// Returns whether no other session has used the connection since this session's last
+    /// statement. Everything on it is then as this session left it, including state that cannot be
+    /// tracked.
     pub(in crate::session_state::mysql) fn has_kept(&self, on: &ServerSessionState) -> bool {
         on.leftovers.holder == self.number && self.last_on == on.number
     }
 
-    /// Whether the connection has what is somebody else's, or lacks what is its own, and a
-    /// statement that asks `needs` would see that.
+    /// Returns whether a statement that reads `needs` would see values of another session on the
+    /// connection, or miss values of its own.
     pub(in crate::session_state::mysql) fn lacks(
         &self,
         on: &ServerSessionState,
@@ -131,7 +134,7 @@ impl SessionState {
         let has_counted = left.counts_of == self.number && self.counted_on == on.number;
         let counts = needs.any(InfoNeeds::FOUND_ROWS) && !has_counted;
         let last = needs.any(InfoNeeds::DIAGNOSTICS.and(InfoNeeds::ROW_COUNT)) && !is_last;
-        // Not every statement clears what was there before it.
+        // Not every statement clears earlier warnings.
         let foreign = left.warned && left.last_user != self.number;
         insert_id || counts || last || foreign
     }

@@ -1,4 +1,4 @@
-//! What a server tells of a session: trackers, and the status.
+//! Applies the trackers and the status that a server reports to the session state.
 
 use evenkeel_policy::pins::{Pin, UnpinEvent};
 use evenkeel_policy::route::{Isolation, TransactionModes};
@@ -13,14 +13,15 @@ use super::SessionState;
 use crate::session_state::settings::Interner;
 
 impl SessionState {
-    /// A tracker of an OK to a command of its own, or to a question.
+    /// Applies a tracker from the OK to a command of the session, or to a query of Evenkeel.
     pub fn hear(&mut self, change: &Change<'_>, interner: &Interner) {
         match change {
             Change::Variable { name, value } => self.hear_variable(name, value, interner),
             Change::Schema(name) => {
                 self.heard.schema = true;
                 if !name.is_ascii() {
-                    // In which character set COM_INIT_DB would have to name it, is not said.
+                    // The character set in which COM_INIT_DB would have to send the name is not
+                    // reported.
                     self.bind(Pin::Settings);
                 }
                 self.schema = connection::schema(name);
@@ -74,14 +75,14 @@ impl SessionState {
                     }
                 }
             }
-            // Whatever has set our own trackers, we hear no more.
+            // A change of our trackers means that later changes are not reported.
             VariableHandling::Ours if self.is_asked || self.shown.is_some() => {}
             VariableHandling::Ours => self.bind(Pin::Unknown),
             VariableHandling::Timestamp | VariableHandling::Elsewhere => {}
         }
     }
 
-    /// The server must have told of a variable that was set.
+    /// Pins if the server did not report a variable that was set.
     pub(super) fn expect(&mut self, name: &[u8]) {
         let name = variables::canonical(name);
         let other = variables::other_name(name);
@@ -115,8 +116,9 @@ impl SessionState {
     }
 }
 
-/// What the server says of the transaction: of the next one, where none is open. MariaDB keeps it
-/// for that one too where `SET autocommit = 1` has ended one that was READ ONLY.
+/// Returns the modes of the next transaction from the reported characteristics, if no transaction
+/// is open. MariaDB also keeps them for the next one if `SET autocommit = 1` ended one that was
+/// READ ONLY.
 fn of_next(characteristics: &[u8]) -> Option<TransactionModes> {
     let has = |words: &[u8]| {
         characteristics
@@ -138,10 +140,10 @@ fn of_next(characteristics: &[u8]) -> Option<TransactionModes> {
     })
 }
 
-/// Whether a text of ours can set it again, and may.
+/// Returns whether our SQL text can, and may, set the variable to this value on another connection.
 fn is_followable(name: &[u8], value: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
-    // The first COMMIT ends the connection, on which no other client must be.
+    // With this value, the first COMMIT closes the connection, which another client must not use.
     let ends = name == b"completion_type" && value.eq_ignore_ascii_case(b"RELEASE");
     name.iter().all(plain) && values::is_plain(value) && !ends
 }

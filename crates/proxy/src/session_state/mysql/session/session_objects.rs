@@ -1,16 +1,16 @@
-//! What a session has by name on its own connection: it binds until all of it is gone.
+//! Tracks the named objects of a session on its server connection, which pin until all are removed.
 
 use evenkeel_policy::pins::Pins;
 
 use super::super::analysis::SessionObject;
 
-/// More are not told apart any more.
+/// Maximum number of objects tracked by name.
 const COUNT_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct SessionObjects {
     known: Vec<Known>,
-    /// Kinds of which there are some whose names are not known.
+    /// Kinds of which further objects with unknown names may exist.
     unknown: Vec<SessionObject>,
 }
 
@@ -18,14 +18,14 @@ pub(super) struct SessionObjects {
 struct Known {
     thing: SessionObject,
     name: Box<[u8]>,
-    /// How often it was taken.
+    /// Number of times that the lock was acquired; 1 for other objects.
     count: u32,
-    /// What executing it leaves behind.
+    /// Pins that executing the prepared statement causes.
     binds: Pins,
 }
 
 impl SessionObjects {
-    /// One is there, or a lock was taken once more.
+    /// Records that an object was created, or that a lock was acquired again.
     pub(super) fn make(&mut self, thing: SessionObject, name: &[u8], binds: Pins) {
         if let Some(known) = self.find(thing, name) {
             if thing == SessionObject::NamedLock {
@@ -45,7 +45,7 @@ impl SessionObjects {
         });
     }
 
-    /// One is gone, or a lock was given back once.
+    /// Records that an object was removed, or that a lock was released one time.
     pub(super) fn unmake(&mut self, thing: SessionObject, name: &[u8]) {
         if let Some(known) = self.find(thing, name) {
             known.count = known.count.saturating_sub(1);
@@ -53,20 +53,20 @@ impl SessionObjects {
         }
     }
 
-    /// There may be others.
+    /// Records that there may be objects of this kind with unknown names.
     pub(super) fn unknown(&mut self, thing: SessionObject) {
         if !self.unknown.contains(&thing) {
             self.unknown.push(thing);
         }
     }
 
-    /// All of a kind are gone.
+    /// Removes all objects of a kind.
     pub(super) fn clear(&mut self, thing: SessionObject) {
         self.known.retain(|known| known.thing != thing);
         self.unknown.retain(|unknown| *unknown != thing);
     }
 
-    /// Names of those that have these pins.
+    /// Returns the names of objects that cause one of these pins.
     pub(super) fn names(&self, pins: Pins) -> impl Iterator<Item = &[u8]> {
         let known = self.known.iter();
         let known = known.filter(move |known| pins.has(known.thing.pin()));
@@ -78,7 +78,8 @@ impl SessionObjects {
         self.unknown.contains(&thing) || known.any(|known| known.thing == thing)
     }
 
-    /// What executing a prepared statement of that name leaves behind; `None`: it is not known.
+    /// Returns the pins that executing the named prepared statement causes. `None`: unknown
+    /// statement.
     pub(super) fn binds(&self, name: &[u8]) -> Option<Pins> {
         let mut known = self.known.iter();
         let found =

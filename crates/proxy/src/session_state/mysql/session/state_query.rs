@@ -1,21 +1,22 @@
-//! What a server is asked about a session before its connection is given away.
+//! Defines the queries for session state that only the server knows, run before its connection is
+//! released.
 
-/// A text of ours; its trackers tell.
+/// SQL text run by Evenkeel; the trackers of its reply contain the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateQuery {
     /// The collation, and with it the character set.
     Collation,
     /// LAST_INSERT_ID().
     InsertId,
-    /// Both.
+    /// The collation and LAST_INSERT_ID().
     Both,
-    /// Both where a variable is told by its own name only if our trackers name it first. They also
-    /// forget what they have not told yet.
+    /// The same, for servers that report a variable by its own name only if our trackers name it
+    /// first. Setting the trackers also discards changes that they have not reported yet.
     BothByName,
 }
 
 impl StateQuery {
-    /// What the server is to run.
+    /// Returns the SQL text to run.
     #[must_use]
     pub const fn text(self) -> &'static [u8] {
         match self {
@@ -36,7 +37,7 @@ impl StateQuery {
         }
     }
 
-    /// Whether [`trackers`](super::super::trackers) must be run behind it.
+    /// Returns whether [`trackers`](super::super::trackers) must be run after the query.
     #[must_use]
     pub const fn moves_trackers(self) -> bool {
         matches!(self, StateQuery::BothByName)

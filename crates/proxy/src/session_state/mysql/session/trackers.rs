@@ -1,5 +1,5 @@
-//! Statements that name trackers: the server connection has the client's while they run, and tells
-//! nothing but what these ask for. What such a statement has set is asked for behind it.
+//! Runs statements that name trackers. Meanwhile, the server connection has the client's trackers
+//! and reports only the changes that these request; other changes are queried afterwards.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::mysql::trackers::Change;
@@ -12,35 +12,35 @@ use super::super::variables;
 use super::{SessionState, TrackerUpdate};
 use crate::session_state::settings::Interner;
 
-/// Of a SET that is refused so, nothing was set: all names and rights are looked at before.
+/// Error codes of a SET that set nothing: the server checks all names and rights first.
 const UNKNOWN_VARIABLE: u16 = 1193;
 const ACCESS_DENIED: u16 = 1227;
 
-/// What is known of a connection that has the client's trackers.
+/// State of a session whose server connection has the client's trackers.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    /// That of GTIDs is the client's too.
+    /// True if the tracker of GTIDs is the client's, too.
     has_gtids: bool,
-    /// The statement sets some: what they are now only the server knows.
+    /// True if the statement sets trackers, so that only the server knows their values.
     sets: bool,
-    /// Variables that it may have set and the server has not told of.
+    /// Variables that the statement may have set, and that the server has not reported.
     untold: SmallVec<[Box<[u8]>; 4]>,
 }
 
-/// What the server is to run behind such a statement.
+/// SQL texts to run after a statement that names trackers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakeBack {
-    /// Asks for the client's trackers.
+    /// Queries the values of the client's trackers.
     pub question: Option<String>,
-    /// Puts ours on again.
+    /// Sets our trackers again.
     pub ours: &'static str,
-    /// Sets variables to what they are, so that the server tells of them. Each may fail: of what
-    /// the client may not set it has set nothing.
+    /// Set variables to their present values, so that the server reports them. Each may fail: a
+    /// variable that the client may not set was not changed.
     pub tellings: Vec<Vec<u8>>,
 }
 
 impl Shown {
-    /// Whether the server must be asked for more than it can be made to tell.
+    /// Returns whether values must be queried that the server cannot report by trackers.
     fn asks(&self) -> bool {
         self.sets || self.untold.iter().any(|name| is_asked(name))
     }
@@ -51,8 +51,8 @@ fn is_asked(name: &[u8]) -> bool {
 }
 
 impl SessionState {
-    /// What puts the client's trackers on the connection. In a transaction, MySQL lets nobody set
-    /// the one of GTIDs.
+    /// Returns the text that sets the client's trackers on the connection. MySQL does not allow a
+    /// change of the GTID tracker in a transaction.
     pub fn show_trackers(&mut self, in_transaction: bool) -> Vec<u8> {
         let has_gtids = !in_transaction;
         self.shown = Some(Shown {
@@ -62,7 +62,8 @@ impl SessionState {
         self.tracking.sql(self.reading.mariadb, has_gtids)
     }
 
-    /// A statement is sent; if the client's trackers are on, it may go nowhere else after it.
+    /// Records that a statement is sent. With the client's trackers set, the session is pinned
+    /// afterwards.
     pub(super) fn runs_shown(&mut self, meaning: &TextAnalysis) {
         let Some(shown) = &mut self.shown else {
             return;
@@ -72,7 +73,7 @@ impl SessionState {
         self.pins.add(Pin::Settings);
     }
 
-    /// A routine that it runs may have set variables, of which the reply `tells`.
+    /// Records that a called routine may have set variables; `tells`: the reply reports them.
     pub(super) fn sets_within(&mut self, tells: bool) {
         match self.shown.is_some() {
             true => self.bind(Pin::Settings),
@@ -80,8 +81,8 @@ impl SessionState {
         }
     }
 
-    /// It has failed with this number, and may have set some all the same, of which our trackers
-    /// would tell with the next OK.
+    /// Records the variables that a failed statement may have set all the same. Our trackers would
+    /// report them with the next OK.
     pub(super) fn may_have_set(&mut self, does: &EffectKind, code: u16) {
         let _ = match does {
             _ if matches!(code, UNKNOWN_VARIABLE | ACCESS_DENIED) => false,
@@ -91,8 +92,8 @@ impl SessionState {
         };
     }
 
-    /// It may have set this variable, which is asked for later. False: our trackers are on, which
-    /// tell; or nobody can ask for such a name.
+    /// Records that the variable may have been set, so that it is queried later. Returns false if
+    /// our trackers are on and report it, or if no query can contain such a name.
     pub(super) fn is_untold_of(&mut self, name: &[u8]) -> bool {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let Some(shown) = self.shown.as_mut().filter(|_| name.iter().all(plain)) else {
@@ -104,13 +105,13 @@ impl SessionState {
         true
     }
 
-    /// The same of the connection's character set, which is several variables.
+    /// Records the same for the connection's character set, which consists of several variables.
     pub(super) fn is_untold_of_charset(&mut self) -> bool {
         let names = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
         names.into_iter().all(|name| self.is_untold_of(name))
     }
 
-    /// What the server is to run now.
+    /// Returns the texts that the server must run now.
     #[must_use]
     pub fn take_back(&mut self, version: u32, in_transaction: bool) -> TakeBack {
         self.heard = TrackerUpdate::default();
@@ -130,8 +131,8 @@ impl SessionState {
         }
     }
 
-    /// Not all of that was run: nobody knows what the client has set. `is_ours`: our trackers are
-    /// on again.
+    /// Handles a failure of these texts: the client's changes are unknown. `is_ours`: our trackers
+    /// are set again.
     pub fn lost_trackers(&mut self, is_ours: bool) {
         self.bind(Pin::Unknown);
         if is_ours {
@@ -139,7 +140,8 @@ impl SessionState {
         }
     }
 
-    /// All of that was run, its trackers heard; `row` is the answer to the question.
+    /// Processes the success of these texts, after their trackers were applied; `row` is the answer
+    /// to the query.
     pub fn took_back<'a>(
         &mut self,
         row: impl Iterator<Item = Option<&'a [u8]>>,
@@ -171,11 +173,11 @@ impl SessionState {
         on.leftovers.counts_of = InfoOwners::NOBODYS;
         let count = 1 + client_trackers::names(self.reading.mariadb).len();
         let Some((results, trackers)) = row.split_first().filter(|_| row.len() == count) else {
-            // It was longer than is kept.
+            // The row was longer than the limit for stored answers.
             return self.bind(Pin::Unknown);
         };
-        // NULL is told as an empty string. A SET of it to what it is would change the collation of
-        // results, which no variable shows.
+        // NULL is reported as an empty string. A SET to its present value would change the
+        // collation of results, which no variable shows.
         let (name, value) = (variables::RESULTS, results.unwrap_or_default());
         let change = Change::Variable { name, value };
         on.hear(&change, interner);
@@ -184,7 +186,7 @@ impl SessionState {
             let mariadb = self.reading.mariadb;
             self.tracking.learn(mariadb, shown.has_gtids, trackers);
             if self.tracking.wants_all_gtids() {
-                // No other connection tells them.
+                // No other connection reports them.
                 self.bind(Pin::Settings);
             }
         }

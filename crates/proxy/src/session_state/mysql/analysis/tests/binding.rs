@@ -1,4 +1,4 @@
-//! What binds a session to its connection, and what ends that.
+//! Tests of the pins of texts, and of the events that end them.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn locks_are_counted_where_they_can_be() {
             "DO IFNULL(RELEASE_ALL_LOCKS(), 0)",
             &["Release(UnlockNamed)"],
         ),
-        // It fails when the lock is taken.
+        // The statement fails after the lock is acquired.
         (
             "SELECT CONCAT(GET_LOCK('a', 1) - 18446744073709551615)",
             &["Pin(NamedLock)"],
@@ -64,7 +64,7 @@ fn locks_are_counted_where_they_can_be() {
             "SELECT GET_LOCK('a', 1), RELEASE_ALL_LOCKS()",
             &["Pin(NamedLock)"],
         ),
-        // Perhaps it is not run.
+        // The call may not run.
         ("SELECT RELEASE_LOCK('a' 'b')", &[]),
         ("SELECT RELEASE_LOCK('a') FROM t", &[]),
         ("SELECT CONCAT(NULL, RELEASE_LOCK('a'))", &[]),

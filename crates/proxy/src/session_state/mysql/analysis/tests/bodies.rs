@@ -1,4 +1,4 @@
-//! What bodies of routines leave behind.
+//! Tests of the effects of routine bodies.
 
 use super::*;
 
