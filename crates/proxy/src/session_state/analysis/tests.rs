@@ -312,8 +312,8 @@ fn an_unreadable_text_goes_to_the_primary_and_binds_for_ever() {
     assert!(meaning.writes && meaning.changes_catalog);
 }
 
-/// Upper bound, not a measurement: an accident (an allocation per token, a second pass over every
-/// text) would exceed it even in a debug build.
+/// Limit, not a measurement: an accident (an allocation per token, a second pass over every text)
+/// would exceed it even in a debug build.
 #[test]
 fn a_point_select_is_read_in_little_time() {
     let text = b"SELECT c FROM sbtest1 WHERE id = $1";

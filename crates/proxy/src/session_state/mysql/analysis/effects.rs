@@ -1,4 +1,4 @@
-//! What each kind of statement leaves behind.
+//! Collects the effects of each kind of statement on the session.
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::TransactionModes;
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::session_state::mysql::values;
 
-/// Where the effects of one statement are put.
+/// Collector of the effects of one statement.
 pub(super) struct EffectCollector<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
-    /// The pins of it that the list has already, and whether [`Does::SetsWithin`] is there.
+    /// Pins that are already in the list; `sets_within`: so is [`EffectKind::SetsWithin`].
     pins: Pins,
     pins_on_success: Pins,
     sets_within: bool,
-    /// What routines and triggers leave is among them.
+    /// True if the list contains effects of routines and triggers.
     pub(super) runs_routines: bool,
 }
 
@@ -43,7 +43,7 @@ impl<'a> EffectCollector<'a> {
         });
     }
 
-    /// A pin, once.
+    /// Adds a pin, unless it is already in the list.
     pub(super) fn pin(&mut self, pin: Pin) {
         if !self.pins.has(pin) {
             self.pins.add(pin);
@@ -58,12 +58,12 @@ impl<'a> EffectCollector<'a> {
         }
     }
 
-    /// What is known of a routine, a trigger or a view ([`super::bound_by_body`]).
+    /// Adds the pins of a routine, a trigger or a view ([`super::bound_by_body`]).
     pub(super) fn bound(&mut self, pins: Pins) {
         self.runs_routines |= !pins.is_empty();
         for pin in pins.iter() {
             match pin {
-                // What it asks is asked of the connection before: [`calls::bonds`].
+                // Reading it concerns the connection before the statement: [`calls::bonds`].
                 Pin::FoundRows => {}
                 Pin::InsertId => self.push(EffectKind::InsertIdUnknown),
                 Pin::Settings if self.sets_within => {}
@@ -76,7 +76,7 @@ impl<'a> EffectCollector<'a> {
         }
     }
 
-    /// What nobody can read may leave anything behind.
+    /// Adds all effects that unreadable SQL may have.
     pub(super) fn anything(&mut self) {
         self.runs_routines = true;
         ANYTHING.into_iter().for_each(|pin| self.pin(pin));
@@ -89,7 +89,7 @@ pub(super) fn collect(
     effects: &mut EffectCollector<'_>,
 ) {
     if statement.traits.any(StatementTraits::BROKEN) {
-        // The server refuses it, which leaves nothing behind; or it reads it otherwise than we do.
+        // The server rejects the text, which then has no effect, or parses it differently.
         effects.pin(Pin::Unknown);
         if reader.is_single {
             return;
@@ -111,7 +111,7 @@ fn of_kind(
         StatementKind::Commit(ending) | StatementKind::Rollback(ending) => {
             effects.push(EffectKind::End);
             if ending.release {
-                // The server ends the connection, which no other client must get meanwhile.
+                // The server closes the connection, which another client must not get meanwhile.
                 effects.pin_on_success(Pin::Unknown);
             }
         }
@@ -123,7 +123,7 @@ fn of_kind(
         } => set_transaction(scope, read_only, isolation, effects),
         StatementKind::SetRole => {
             effects.pin_on_success(Pin::Role);
-            // Nobody else may meet it, and no reset ends it.
+            // No other session may get the connection, and no reset undoes the role.
             effects.pin_on_success(Pin::Unknown);
         }
         StatementKind::Savepoint(_) => effects.push(EffectKind::Savepoint),
@@ -140,7 +140,7 @@ fn of_kind(
                 backup(reader, statement),
             ));
         }
-        // MySQL may hold it although it fails to close the tables.
+        // MySQL may hold the lock although it fails to close the tables.
         StatementKind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
         StatementKind::Flush { lock: false } => flush(reader, statement, effects),
         StatementKind::Handler => handler(reader, statement, effects),
@@ -158,7 +158,7 @@ fn of_kind(
         StatementKind::Call => calls::procedure(reader, statement, effects),
         StatementKind::GetDiagnostics => effects.pin(Pin::Variables),
         StatementKind::LoadData { .. } => {
-            // Its OK has no insert id.
+            // The OK contains no insert id.
             effects.push(EffectKind::InsertIdUnknown);
             if statement.traits.any(StatementTraits::READS_VARIABLES) {
                 effects.pin(Pin::Variables);
@@ -167,7 +167,7 @@ fn of_kind(
         StatementKind::Unknown => {
             effects.pin(Pin::Unknown);
             if is_compound(reader, statement) {
-                // An error in one of its statements is not one of the whole.
+                // An error in one of its statements is not an error of the whole.
                 effects.push(EffectKind::Execute(Box::default()));
             }
         }
@@ -198,7 +198,8 @@ fn set_transaction(
     }
 }
 
-/// MariaDB runs blocks outside of routines, too: `BEGIN NOT ATOMIC …`, `a: LOOP …`.
+/// Returns whether the statement is one of MariaDB's blocks outside of routines, such as `BEGIN NOT
+/// ATOMIC …` and `a: LOOP …`.
 fn is_compound(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     const BEGINNINGS: [&str; 9] = [
         "begin", "case", "declare", "execute", "for", "if", "loop", "repeat", "while",
@@ -251,8 +252,8 @@ fn of_traits(
     }
 }
 
-/// XA COMMIT and XA ROLLBACK succeed only where the session has no XA transaction behind them; XA
-/// RECOVER changes nothing. All else may begin one, or leave one that is prepared.
+/// Handles XA. XA COMMIT and XA ROLLBACK succeed only if the session is in no XA transaction after
+/// them; XA RECOVER changes nothing. Others may begin one or leave a prepared one.
 fn xa(
     reader: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
@@ -268,7 +269,7 @@ fn xa(
     }
 }
 
-/// Which of the two that MariaDB has: the stages are one, BACKUP LOCK is another.
+/// Returns the name of one of MariaDB's two backup locks: that of all stages, or BACKUP LOCK.
 fn backup(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Box<[u8]> {
     let mut tokens = reader.tokens(statement);
     tokens.next_token();
@@ -278,7 +279,7 @@ fn backup(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Bo
     }
 }
 
-/// MariaDB's FLUSH USER_VARIABLES empties them.
+/// Handles FLUSH: MariaDB's FLUSH USER_VARIABLES clears the user variables.
 fn flush(
     reader: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
@@ -296,7 +297,7 @@ fn flush(
     }
 }
 
-/// `HANDLER t OPEN [[AS] a]`, `HANDLER a CLOSE`, `HANDLER a READ …`.
+/// Handles `HANDLER t OPEN [[AS] a]`, `HANDLER a CLOSE`, `HANDLER a READ …`.
 fn handler(
     reader: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
@@ -327,7 +328,7 @@ fn handler(
     effects.push(EffectKind::Make(SessionObject::Handler, (*name).into()));
 }
 
-/// PREPARE of a literal is known by it; of a variable, by nothing.
+/// Handles PREPARE. The effects of the prepared statement are known only if it is a literal.
 fn prepare(
     reader: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,

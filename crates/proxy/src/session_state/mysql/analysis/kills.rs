@@ -1,27 +1,27 @@
-//! KILL, which means a connection by the number that we gave it.
+//! Finds KILL statements, whose connection numbers are those that Evenkeel assigned.
 
 use evenkeel_wire::sql::mysql;
 
 use super::{AnalysisContext, TextAnalysis, split};
 
-/// KILL of a connection, with the number that we gave it.
+/// KILL of a connection, by the number that Evenkeel assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
-    /// Only what it runs: the connection stays.
+    /// True for KILL QUERY, which ends only the statement and keeps the connection.
     pub query: bool,
-    /// Its number.
+    /// Connection number in the statement.
     pub connection: u64,
 }
 
 impl TextAnalysis {
-    /// Whether it ends connections by any number.
+    /// Returns whether the text contains or prepares a KILL by any connection number.
     #[must_use]
     pub fn kills(&self) -> bool {
         self.kill.is_some() || self.kills_unknown_connection
     }
 }
 
-/// The KILL that a statement is, if it says the number.
+/// Returns the KILL of a statement, if it contains a literal number.
 pub(super) fn kill(text: &[u8], kind: mysql::StatementKind) -> Option<Kill> {
     let mysql::StatementKind::Kill { query, connection } = kind else {
         return None;
@@ -31,7 +31,7 @@ pub(super) fn kill(text: &[u8], kind: mysql::StatementKind) -> Option<Kill> {
     Some(Kill { query, connection })
 }
 
-/// Whether it ends a connection by a number, or prepares what does.
+/// Returns whether the statement is a KILL of a connection by number, or prepares one.
 pub(super) fn kills(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     let is_kill =
         |one: &mysql::StatementFacts| matches!(one.kind, mysql::StatementKind::Kill { .. });

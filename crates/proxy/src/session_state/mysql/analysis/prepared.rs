@@ -1,4 +1,4 @@
-//! What a text means that was prepared long before it is run.
+//! Adapts the analysis of a prepared text to its execution, which may be much later.
 
 use evenkeel_policy::pins::Pin;
 
@@ -6,9 +6,9 @@ use super::{EffectKind, SessionObject, TextAnalysis, Value};
 use crate::session_state::mysql::values;
 
 impl TextAnalysis {
-    /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema
-    /// that was the session's then, and its strings are what they were in this `sql_mode`,
-    /// `character_set_client` and `collation_connection`.
+    /// Returns the analysis of a text prepared by COM_STMT_PREPARE. The statement names tables of
+    /// the schema at its preparation. `mode`, `client` and `collation` are the `sql_mode`,
+    /// `character_set_client` and `collation_connection` of its strings.
     #[must_use]
     pub fn of_prepared(mut self, mode: &[u8], client: &[u8], collation: &[u8]) -> TextAnalysis {
         let is_drop = |does: &EffectKind| {

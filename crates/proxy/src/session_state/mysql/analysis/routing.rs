@@ -1,4 +1,4 @@
-//! A statement's facts in the router's words.
+//! Converts the facts of a statement to the router's types.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{
@@ -10,7 +10,7 @@ use evenkeel_wire::sql::token::Word;
 use super::super::information::InfoNeeds;
 use super::{AnalysisContext, calls, set};
 
-/// The router's view of a statement.
+/// Returns the statement in the form that the router uses.
 pub(super) fn statement(
     reader: &AnalysisContext<'_>,
     facts: &mysql::StatementFacts,
@@ -23,7 +23,7 @@ pub(super) fn statement(
     }
 }
 
-/// Whether others may find something new once it is committed.
+/// Returns whether other sessions may see new data after the statement commits.
 pub(super) fn may_write(statement: &RoutedStatement) -> bool {
     const WRITING: RoutingTraits = RoutingTraits::WRITES
         .and(RoutingTraits::MAKES_TABLE)
@@ -45,8 +45,8 @@ pub(super) fn may_write(statement: &RoutedStatement) -> bool {
     }
 }
 
-/// Whether what is known of routines and tables may be another behind it. Temporary ones are nobody
-/// else's, and their session is bound.
+/// Returns whether the catalog's routines and tables may differ after the statement. Temporary
+/// tables do not count: other sessions do not see them, and their session is pinned.
 pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
@@ -55,7 +55,8 @@ pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedS
     }
 }
 
-/// What it asks of the statement before it. What nobody can read may ask anything.
+/// Returns what the statement reads about the preceding one. An unreadable statement may read
+/// anything.
 pub(super) fn needs(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
     use mysql::{StatementKind as Found, StatementTraits as Asks};
     let of = |asks: Asks, needs: InfoNeeds| match facts.traits.any(asks) {
@@ -70,7 +71,7 @@ pub(super) fn needs(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts)
         _ if calls => InfoNeeds::INSERT_ID.perhaps(),
         _ => InfoNeeds::NONE,
     };
-    // They may leave it as it is.
+    // These statements may leave the insert id unchanged.
     let sets = match facts.kind {
         Found::LoadData { .. } => true,
         Found::Write => returns(reader, facts),
@@ -90,14 +91,14 @@ pub(super) fn needs(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts)
         .and(of(Asks::DIAGNOSTICS, InfoNeeds::DIAGNOSTICS))
 }
 
-/// Whether a function or view that it names asks about the statement before.
+/// Returns whether a function or view that it names reads results of the preceding statement.
 fn asks_within(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     let (own, of_views) = calls::bonds(reader, facts);
     own.has(Pin::FoundRows) || of_views.has(Pin::FoundRows) || of_views.has(Pin::InsertId)
 }
 
-/// Whether an insert's reply may be a result, which has no insert id; where the word stands does
-/// not matter.
+/// Returns whether the reply to an insert may be a result, which has no insert id. The position of
+/// the word is not checked.
 fn returns(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     const WORD: &[u8] = b"returning";
     let text = facts.span.of(reader.text);
@@ -105,8 +106,8 @@ fn returns(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool 
     reader.modes.mariadb && text.windows(WORD.len()).any(is_it)
 }
 
-/// What the next statement of the same text may ask is this one's own. An insert may leave the
-/// insert id as it was.
+/// Returns the information that this statement provides itself for the next one of the same text.
+/// An insert may leave the insert id unchanged.
 pub(super) fn answers(kind: mysql::StatementKind) -> InfoNeeds {
     use mysql::StatementKind as Found;
     match kind {
@@ -116,7 +117,7 @@ pub(super) fn answers(kind: mysql::StatementKind) -> InfoNeeds {
     }
 }
 
-/// Which of FOUND_ROWS() and ROW_COUNT() it calls.
+/// Returns which of FOUND_ROWS() and ROW_COUNT() the statement calls.
 fn counts(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
     let mut needs = InfoNeeds::NONE;
     let own = facts.span.of(reader.text);
@@ -134,7 +135,7 @@ fn counts(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNe
     }
 }
 
-/// Whether it has just one reply: what is run by a routine may have more.
+/// Returns whether the statement has exactly one reply: code that a routine runs may have more.
 pub(super) fn has_one_reply(kind: mysql::StatementKind) -> bool {
     use mysql::StatementKind as Found;
     !matches!(
@@ -143,7 +144,7 @@ pub(super) fn has_one_reply(kind: mysql::StatementKind) -> bool {
     )
 }
 
-/// Whether it is run as a whole or not at all: it has no COMMIT of its own.
+/// Returns whether the statement runs as a whole or not at all, since it contains no COMMIT.
 pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
     use mysql::StatementKind as Found;
     matches!(
@@ -184,7 +185,7 @@ fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Statemen
         Found::SetTransaction { scope, .. } => match scope {
             VariableScope::Session => StatementClass::Setting,
             VariableScope::Global => StatementClass::Server,
-            // It binds to the connection on which the transaction will be.
+            // The statement pins to the connection on which the transaction will run.
             VariableScope::Unwritten => StatementClass::Session,
         },
         Found::Use(_) => StatementClass::Setting,
@@ -206,7 +207,7 @@ fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Statemen
     }
 }
 
-/// `EXPLAIN [FORMAT = …] FOR CONNECTION …`: connections are those of one server.
+/// Returns whether it is `EXPLAIN [FORMAT = …] FOR CONNECTION …`: connections belong to one server.
 fn explains_connection(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     const TOKENS_MAX: usize = 6;
     let mut tokens = reader.tokens(facts);
@@ -221,7 +222,7 @@ fn explains_connection(reader: &AnalysisContext<'_>, facts: &mysql::StatementFac
     false
 }
 
-/// The isolation in the router's words.
+/// Converts the isolation level to the router's type.
 pub(super) fn isolation(level: mysql::Isolation) -> route::Isolation {
     match level {
         mysql::Isolation::Serializable => route::Isolation::Serializable,
@@ -283,7 +284,7 @@ const TRAITS: &[(mysql::StatementTraits, RoutingTraits)] = &[
 fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits {
     let mut traits = RoutingTraits::NONE;
     if facts.kind == (mysql::StatementKind::Explain { analyze: false }) {
-        // It is planned, not run.
+        // The statement is planned, not run.
         return traits;
     }
     if facts.functions.is_cut()
@@ -305,7 +306,8 @@ fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits 
     traits
 }
 
-/// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
+/// Returns the worst volatility of all calls and reads. Nothing is looked up for a statement that
+/// cannot be a read.
 fn calls(
     reader: &AnalysisContext<'_>,
     facts: &mysql::StatementFacts,
@@ -345,7 +347,8 @@ fn calls(
     Volatility::worst(functions.chain(relations))
 }
 
-/// The server's own schemas; what users make there they make at their own risk.
+/// Returns whether the schema is one of the server itself. Users create objects there at their own
+/// risk.
 fn is_system_schema(name: &[u8]) -> bool {
     let own: [&[u8]; 4] = [
         b"information_schema",

@@ -1,4 +1,4 @@
-//! SET of variables: what follows by the server's word, what by its text, and what binds.
+//! Handles SET: which variables are tracked by server reports, which by the text, and which pin.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{Isolation, StatementClass, TransactionModes};
@@ -20,7 +20,7 @@ pub(super) fn collect(
 ) {
     let assignments = mysql::assignments(reader.text, statement, reader.modes);
     let Some(assignments) = assignments else {
-        // Refused, or something that is no assignment.
+        // The server rejects the statement, or it is not an assignment.
         return effects.pin(Pin::Unknown);
     };
     let computed = assignments.iter().any(|one| one.value == Given::Unknown);
@@ -35,7 +35,8 @@ pub(super) fn collect(
     }
 }
 
-/// In the router's words: what follows the client may be asked of any server.
+/// Returns the class of SET for the router. Settings that are tracked for the client may be set on
+/// any server.
 pub(super) fn kind(
     reader: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
@@ -67,7 +68,7 @@ pub(super) fn kind(
     }
 }
 
-/// Whether a statement that is not the text's last one may change how the rest is to be read.
+/// Returns whether a statement other than the last may change the parsing of the rest of the text.
 pub(super) fn changes_reading(reader: &AnalysisContext<'_>, facts: &mysql::TextFacts<'_>) -> bool {
     let count = facts.count();
     let mut before_last = facts.statements().take(count.saturating_sub(1));
@@ -80,7 +81,7 @@ pub(super) fn changes_reading(reader: &AnalysisContext<'_>, facts: &mysql::TextF
     })
 }
 
-/// Whether a routine that one of the first statements runs may change how the rest is read.
+/// Returns whether a routine run by any but the last statement may change the parsing of the rest.
 pub(super) fn may_change_reading_within(text: &[u8], meaning: &TextAnalysis) -> bool {
     let is_doubtful = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\' | 0x80..);
     if !text.iter().any(is_doubtful) {
@@ -94,7 +95,7 @@ pub(super) fn may_change_reading_within(text: &[u8], meaning: &TextAnalysis) -> 
     })
 }
 
-/// What follows in the text is read by the server in another way than by us.
+/// Marks the rest of the text as unreadable: the server parses it differently from Evenkeel.
 pub(super) fn obscure(meaning: &mut TextAnalysis) {
     let unreadable = TextAnalysis::unreadable();
     meaning.statements.extend(unreadable.statements);
@@ -186,7 +187,7 @@ fn system(
                 None => effects.pin_on_success(Pin::Settings),
             },
         },
-        // The server tells of it, too; what takes the pin away, only the server says.
+        // The server reports it, too; only such a report removes the pin.
         VariableHandling::Binds(pin, harmless) => {
             let is_harmless = literal.is_some_and(|value| variables::is_one_of(&value, harmless));
             if !is_harmless {
@@ -210,27 +211,27 @@ fn user(reader: &AnalysisContext<'_>, name: Span, value: Given, effects: &mut Ef
     }
 }
 
-/// A literal as it can be given to another session.
+/// Returns a literal in a form that is valid in another session.
 fn value_of(reader: &AnalysisContext<'_>, written: &[u8]) -> Option<Value> {
     match written.first()? {
         b'\'' | b'"' => {
             let string = values::string(written, reader.modes.no_backslash_escapes)?;
             Some(Value::String(string.into()))
         }
-        // National characters: converted in a way of their own.
+        // National character strings are converted by separate rules.
         b'n' | b'N' if written.contains(&b'\'') => None,
         _ => Some(Value::Same(written.into())),
     }
 }
 
-/// The name in lower case, without quotes.
+/// Returns the name in lower case, without quotes.
 fn name_of(reader: &AnalysisContext<'_>, span: Span) -> Box<[u8]> {
     values::bare(span.of(reader.text))
         .to_ascii_lowercase()
         .into()
 }
 
-/// MariaDB lacks the tracker of GTIDs, and says so itself.
+/// Returns how the variable is handled. MariaDB has no GTID tracker, and rejects such a SET itself.
 fn treatment(reader: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
     match reader.modes.mariadb && name == b"session_track_gtids" {
         true => VariableHandling::Tracked,
@@ -238,8 +239,9 @@ fn treatment(reader: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
     }
 }
 
-/// `SET @@transaction_isolation = …`, without SESSION, is for the next transaction only;
-/// `SET transaction_isolation = …` is for the session (manual: "SET TRANSACTION Statement").
+/// Returns whether the assignment is for the next transaction only. That is so for `SET
+/// @@transaction_isolation = …` without SESSION, but `SET transaction_isolation = …` is for the
+/// session (manual: "SET TRANSACTION Statement").
 fn is_next(
     reader: &AnalysisContext<'_>,
     scope: VariableScope,
@@ -278,7 +280,7 @@ fn next_transaction(
     effects.push(EffectKind::NextTransaction(modes));
 }
 
-/// Whether an expression assigns to a user variable besides: `SET sql_mode = @a := 'x'`.
+/// Returns whether an expression also assigns to a user variable: `SET sql_mode = @a := 'x'`.
 fn assigns_within(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     let mut tokens = reader.tokens(statement);
     let mut is_variable = false;

@@ -1,4 +1,4 @@
-//! The statements of a text one by one, and those that they hold as text.
+//! Splits a text into its statements, including those that they contain as text.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use evenkeel_wire::sql::mysql::{self, LexerModes, StatementKind, TokenKind, Toke
 use super::super::values;
 use super::body;
 
-/// Each statement of a text without what stands around it, and what PREPARE, EXECUTE IMMEDIATE and
-/// SET STATEMENT hold, as far as that is written there.
+/// Returns each statement of a text without surrounding text, and the literal statements in
+/// PREPARE, EXECUTE IMMEDIATE and SET STATEMENT.
 #[must_use]
 pub fn parts(text: &[u8], modes: LexerModes) -> Vec<Cow<'_, [u8]>> {
     let mut parts = Vec::new();
@@ -23,7 +23,8 @@ pub fn parts(text: &[u8], modes: LexerModes) -> Vec<Cow<'_, [u8]>> {
     parts
 }
 
-/// What `PREPARE name FROM '…'` prepares; of a variable, nobody knows.
+/// Returns the statement that `PREPARE name FROM '…'` prepares. `None` for a user variable, whose
+/// value is unknown.
 pub(super) fn prepared(statement: &[u8], modes: LexerModes) -> Option<Vec<u8>> {
     let mut tokens = Tokens::new(statement, modes);
     for _ in 0..3 {
@@ -37,7 +38,7 @@ pub(super) fn prepared(statement: &[u8], modes: LexerModes) -> Option<Vec<u8>> {
     values::string(literal.span.of(statement), modes.no_backslash_escapes)
 }
 
-/// Whether a token ends a statement.
+/// Returns whether a token ends a statement.
 pub(super) fn is_end(kind: TokenKind) -> bool {
     matches!(kind, TokenKind::End | TokenKind::Semicolon)
 }

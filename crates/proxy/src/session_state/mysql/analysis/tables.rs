@@ -1,4 +1,4 @@
-//! Temporary tables: which a statement makes, drops, or gives another name.
+//! Tracks temporary tables that a statement creates, drops or renames.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::sql::mysql::{self, StatementTraits, Token, TokenKind, Tokens};
@@ -40,14 +40,15 @@ pub(super) fn collect(
     }
 }
 
-/// CREATE TABLE … SELECT runs what it is made from; a view, a routine, a default only name it.
+/// Returns whether the statement runs a query that it contains, as CREATE TABLE … SELECT does. A
+/// view, a routine or a default only defines it.
 pub(super) fn runs_query(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     if statement.traits.any(StatementTraits::STORED_PROGRAM) {
         return false;
     }
     let mut tokens = reader.tokens(statement);
     if !tokens.next_token().is(Word::of("create")) {
-        // ALTER TABLE computes what it fills columns with.
+        // ALTER TABLE computes the values of new columns.
         return true;
     }
     loop {
@@ -61,7 +62,8 @@ pub(super) fn runs_query(reader: &AnalysisContext<'_>, statement: &mysql::Statem
     }
 }
 
-/// `DROP [TEMPORARY] TABLE [IF EXISTS] a, b.c`; a temporary table hides others of its name.
+/// Handles `DROP [TEMPORARY] TABLE [IF EXISTS] a, b.c`: a temporary table shadows others of its
+/// name.
 fn drop(tokens: &mut Tokens<'_>, own: &[u8], effects: &mut EffectCollector<'_>) {
     let mut first = tokens.next_token();
     if first.is(Word::of("temporary")) {
@@ -80,7 +82,7 @@ fn drop(tokens: &mut Tokens<'_>, own: &[u8], effects: &mut EffectCollector<'_>) 
     }
 }
 
-/// The first token of the name in CREATE [OR REPLACE] TEMPORARY TABLE [IF NOT EXISTS] name.
+/// Returns the first token of the name in CREATE [OR REPLACE] TEMPORARY TABLE [IF NOT EXISTS] name.
 fn behind_table(tokens: &mut Tokens<'_>) -> Option<Token> {
     for _ in 0..4 {
         if tokens.next_token().is(TABLE) {
@@ -100,7 +102,7 @@ fn behind_if_exists(tokens: &mut Tokens<'_>) -> Token {
     }
 }
 
-/// A name, perhaps with its schema and a dot, and the token behind it.
+/// Returns a name, with its schema if one is written, and the token after it.
 fn name(tokens: &mut Tokens<'_>, first: Token, own: &[u8]) -> Option<(Box<[u8]>, Token)> {
     if !first.is_name() {
         return None;

@@ -507,7 +507,7 @@ fn a_text_that_changes_how_the_rest_of_it_is_read_cannot_be_read() {
     assert!(!is_obscure("SELECT 1; SET sql_mode = 'ANSI_QUOTES'"));
 }
 
-/// Upper bound, not a measurement: an accident would exceed it even in a debug build.
+/// Limit, not a measurement: an accident would exceed it even in a debug build.
 #[test]
 fn a_point_select_is_read_in_little_time() {
     let text = b"SELECT c FROM sbtest1 WHERE id = ?";

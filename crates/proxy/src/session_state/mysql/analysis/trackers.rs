@@ -1,4 +1,5 @@
-//! Statements that name session trackers: they run with the client's trackers in place of ours.
+//! Finds statements that name session trackers, which run with the client's trackers instead of
+//! ours.
 
 use evenkeel_wire::sql::mysql::{self, StatementKind, TokenKind};
 use evenkeel_wire::sql::token::Word;
@@ -7,7 +8,7 @@ use super::{AnalysisContext, EffectKind, TextAnalysis};
 use crate::session_state::mysql::values;
 use evenkeel_policy::pins::Pin;
 
-/// What a variable of a tracker is called, and the tables that show variables.
+/// Name prefix of tracker variables, and the tables that show variables.
 const NAMES: [&[u8]; 4] = [
     b"session_track_",
     b"session_variables",
@@ -15,9 +16,9 @@ const NAMES: [&[u8]; 4] = [
     b"variables_by_thread",
 ];
 
-/// Whether a text that means this may run with the client's trackers, and names any. What else it
-/// does must be told by its text, or be asked for afterwards: only the settings of a SET are. In
-/// such a text a tracker may be set; in any other one it binds.
+/// Sets `names_trackers` if the text names trackers and may run with the client's. Only settings of
+/// a SET are read from such a text or queried afterwards, so it must have no other effects. In any
+/// other text, setting a tracker pins.
 pub(super) fn look(
     reader: &AnalysisContext<'_>,
     facts: &mysql::TextFacts<'_>,
@@ -45,7 +46,8 @@ pub(super) fn look(
     }
 }
 
-/// A name in a string or a comment counts too: that does no harm.
+/// Returns whether the text names trackers. Names in strings and comments also count, which is
+/// harmless.
 fn is_named(text: &[u8]) -> bool {
     let begins = |at: usize| {
         let rest = text.get(at..).unwrap_or_default();
@@ -59,7 +61,8 @@ fn is_named(text: &[u8]) -> bool {
     firsts.any(|(at, _)| begins(at))
 }
 
-/// `SHOW [SESSION | LOCAL] VARIABLES [LIKE '…' | WHERE …]`, unless the pattern fits no tracker.
+/// Returns whether the statement is `SHOW [SESSION | LOCAL] VARIABLES [LIKE '…' | WHERE …]`, unless
+/// its pattern matches no tracker.
 fn shows_variables(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     const SCOPES: [Word; 2] = [Word::of("session"), Word::of("local")];
     if statement.kind != StatementKind::Show {
@@ -84,7 +87,7 @@ fn shows_variables(reader: &AnalysisContext<'_>, statement: &mysql::StatementFac
     values::string(pattern, reader.modes.no_backslash_escapes).is_none_or(|pattern| fits(&pattern))
 }
 
-/// Whether a pattern of LIKE may fit a tracker's name, as far as it has no wildcards.
+/// Returns whether a LIKE pattern may match a tracker's name, checked up to its first wildcard.
 fn fits(pattern: &[u8]) -> bool {
     let is_plain = |byte: &u8| !matches!(byte, b'%' | b'_' | b'\\');
     let plain = pattern.split(|byte| !is_plain(byte)).next();

@@ -285,8 +285,8 @@ impl SessionState {
         }
     }
 
-    /// Pins for all possible effects of a text of several statements that failed. The failed
-    /// statement is unknown, since some have several replies.
+    /// Pins for all effects that a failed text may have. Which of its statements failed is unknown,
+    /// since some have several replies.
     fn doubt(&mut self, meaning: &TextAnalysis) {
         meaning.binds().iter().for_each(|pin| self.bind(pin));
         for effect in &meaning.effects {
@@ -326,8 +326,7 @@ impl SessionState {
             EffectKind::Unknown(thing) => self.bind_thing(*thing),
             EffectKind::Execute(name) => self.execute(name),
             EffectKind::SetsWithin => self.is_untold = true,
-            // The server checks all assignments before the first is applied, but cannot detect all
-            // errors.
+            // All are checked before the first is set, but the checks do not find all errors.
             EffectKind::SetUser { .. } if several => self.bind(Pin::Variables),
             EffectKind::SetTimestamp(_) | EffectKind::SetSwitch(..) if several => {
                 self.bind(Pin::Settings)

@@ -143,7 +143,7 @@ fn of_next(characteristics: &[u8]) -> Option<TransactionModes> {
 /// Returns whether our SQL text can, and may, set the variable to this value on another connection.
 fn is_followable(name: &[u8], value: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
-    // With this value, the first COMMIT closes the connection, which another client must not use.
+    // The first COMMIT with this value closes the connection, which no other client must use.
     let ends = name == b"completion_type" && value.eq_ignore_ascii_case(b"RELEASE");
     name.iter().all(plain) && values::is_plain(value) && !ends
 }

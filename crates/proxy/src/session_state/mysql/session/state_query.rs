@@ -10,7 +10,7 @@ pub enum StateQuery {
     InsertId,
     /// The collation and LAST_INSERT_ID().
     Both,
-    /// The same, for servers that report a variable by its own name only if our trackers name it
+    /// Both values, for servers that report a variable by its own name only if our trackers name it
     /// first. Setting the trackers also discards changes that they have not reported yet.
     BothByName,
 }
