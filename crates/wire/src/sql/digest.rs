@@ -1,9 +1,10 @@
-//! What texts have in common that differ in their literals only: a number, and a text to show.
+//! Digests of SQL texts: texts that differ only in their literals have the same number and the same
+//! normalized text.
 //!
-//! Not counted are blanks, comments that no server runs, the case of words, literals with their
-//! signs, how many literals are in a list, how many alike rows stand one after the other, and
-//! semicolons at the end. The number is the same in every process and version: people write it into
-//! files. It is no proof against somebody who looks for two texts with one number.
+//! A digest ignores white space, comments that no server executes, the case of words, literals with
+//! their signs, the number of literals in a list, repeated rows of equal shape, and semicolons at
+//! the end. The number is the same in every process and version, because operators write it into
+//! files. It is no cryptographic hash: an attacker can construct two texts with the same number.
 
 pub(super) mod piece;
 mod shape;
@@ -17,7 +18,7 @@ use self::piece::Pieces;
 use self::shape::{Shape, Written};
 use super::{Dialect, mysql, postgres};
 
-/// The number of all texts that are alike; written as 16 hexadecimal digits.
+/// Number shared by all texts of the same shape, displayed as 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub u64);
 
@@ -49,7 +50,8 @@ pub fn digest(text: &[u8], dialect: Dialect) -> Digest {
     shape(text, dialect, ()).0
 }
 
-/// A text without what does not count: words in lower case, `?` for every literal and list of them.
+/// Returns the normalized text: words in lower case, and `?` for each literal and each list of
+/// literals.
 #[must_use]
 pub fn normalised(text: &[u8], dialect: Dialect) -> String {
     let (_, written) = shape(text, dialect, Written::default());

@@ -1,14 +1,14 @@
-//! What is known of a text's statements: the same words for every dialect.
+//! Facts about the statements of a PostgreSQL text.
 
 use super::hint::HintComment;
 use super::name::{Name, Names};
 use super::token::Span;
 
-/// So many statements of one text are told of: what is known of one takes a hundred times the
-/// bytes of a short one.
+/// Maximum number of statements of one text that are described. The facts about one statement take
+/// a hundred times the bytes of a short statement.
 pub const STATEMENTS_MAX: usize = 1_000;
 
-/// What a text is.
+/// Facts about a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextFacts<'a> {
     pub(crate) text: &'a [u8],
@@ -19,19 +19,19 @@ pub struct TextFacts<'a> {
 }
 
 impl<'a> TextFacts<'a> {
-    /// The text, which the spans of its statements point into.
+    /// Returns the text, to which the spans of the statements refer.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// The statements in order; none for an empty text, and [`STATEMENTS_MAX`] at most.
+    /// Returns the statements in order: none for an empty text, and up to [`STATEMENTS_MAX`].
     pub fn statements(&self) -> impl Iterator<Item = &StatementFacts> {
         let first = (self.first.kind != StatementKind::Empty).then_some(&self.first);
         first.into_iter().chain(&self.more)
     }
 
-    /// The one statement, if there is just one.
+    /// Returns the statement if the text has exactly one.
     #[must_use]
     pub fn single(&self) -> Option<&StatementFacts> {
         let mut statements = self.statements();
@@ -42,51 +42,53 @@ impl<'a> TextFacts<'a> {
         first
     }
 
-    /// How many statements there are.
+    /// Returns the number of statements.
     #[must_use]
     pub fn count(&self) -> usize {
         self.statements().count()
     }
 
-    /// Whether there were more than are told of.
+    /// Returns whether the text has more statements than are described.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The first hint in the comments of what was read.
+    /// Returns the first hint in the comments of the text that was read.
     #[must_use]
     pub fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
-    /// Whether every statement only reads, as far as the text tells; see [`Statement::only_reads`].
+    /// Returns whether every statement only reads, judging by the text; see
+    /// [`StatementFacts::only_reads`].
     #[must_use]
     pub fn only_reads(&self) -> bool {
         !self.is_cut && self.statements().all(StatementFacts::only_reads)
     }
 }
 
-/// One statement.
+/// Facts about one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatementFacts {
-    /// What it is.
+    /// Kind of the statement.
     pub kind: StatementKind,
-    /// What else about it matters.
+    /// Further relevant properties.
     pub traits: StatementTraits,
-    /// The functions that it calls, by name.
+    /// Names of the functions that the statement calls.
     pub functions: Names,
-    /// The tables and views that it names; names of its own WITH queries among them.
+    /// Tables and views that the statement names, including the names of its own WITH queries.
     pub tables: Names,
-    /// Its text, without the semicolon.
+    /// Position of the statement in the text, without the semicolon.
     pub span: Span,
 }
 
 impl StatementFacts {
-    /// Whether nothing in the text of it writes, locks, or changes the session.
+    /// Returns whether no word of the statement writes, locks, or changes the session.
     ///
-    /// It may still call functions that do ([`Statement::functions`], unless the list
-    /// [`Names::is_cut`]), and read from views that call them. Unknown is not a read.
+    /// The statement may still call functions that do ([`StatementFacts::functions`], complete
+    /// unless [`Names::is_cut`]), and read from views that call them. An unknown statement is no
+    /// read.
     #[must_use]
     pub fn only_reads(&self) -> bool {
         match self.kind {
@@ -107,7 +109,7 @@ impl StatementFacts {
 /// The kind of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StatementKind {
-    /// Nothing but blanks and comments.
+    /// Only blanks and comments.
     #[default]
     Empty,
     /// SELECT, VALUES, TABLE, WITH … SELECT.
@@ -118,7 +120,7 @@ pub enum StatementKind {
     Ddl,
     /// BEGIN, START TRANSACTION.
     Begin(TransactionModes),
-    /// COMMIT, END; `chain`: and begin another.
+    /// COMMIT, END; with `chain` another transaction begins.
     Commit {
         /// AND CHAIN.
         chain: bool,
@@ -134,7 +136,7 @@ pub enum StatementKind {
     Release(Span),
     /// ROLLBACK TO.
     RollbackTo(Span),
-    /// PREPARE TRANSACTION: ends the transaction of this session.
+    /// PREPARE TRANSACTION: ends the session's transaction.
     PrepareTransaction,
     /// COMMIT PREPARED or ROLLBACK PREPARED.
     FinishPrepared,
@@ -142,47 +144,47 @@ pub enum StatementKind {
     Set(Setting),
     /// SET TRANSACTION, or SET SESSION CHARACTERISTICS.
     SetTransaction {
-        /// What is set.
+        /// Transaction modes that are set.
         modes: TransactionModes,
-        /// SESSION CHARACTERISTICS: for the transactions to come.
+        /// SESSION CHARACTERISTICS: applies to later transactions.
         session: bool,
-        /// SNAPSHOT: the transaction takes another's.
+        /// SNAPSHOT: the transaction imports the snapshot of another one.
         snapshot: bool,
     },
     /// SET CONSTRAINTS.
     SetConstraints,
-    /// RESET of a setting; its name.
+    /// RESET of a setting, with its name.
     Reset(SettingName),
     /// RESET ALL.
     ResetAll,
-    /// SHOW; the setting's name, or ALL.
+    /// SHOW, with the setting's name or ALL.
     Show(SettingName),
     /// LISTEN.
     Listen(Span),
-    /// UNLISTEN; `None`: of all.
+    /// UNLISTEN; `None` for all channels.
     Unlisten(Option<Span>),
     /// NOTIFY.
     Notify,
     /// DECLARE CURSOR.
     Declare {
-        /// The cursor's name.
+        /// Name of the cursor.
         name: Span,
-        /// WITH HOLD: it outlives the transaction.
+        /// WITH HOLD: the cursor outlives the transaction.
         hold: bool,
     },
     /// FETCH or MOVE.
     Fetch,
-    /// CLOSE; `None`: all cursors.
+    /// CLOSE; `None` for all cursors.
     CloseCursor(Option<Span>),
-    /// PREPARE; the traits are those of the statement it prepares.
+    /// PREPARE; the traits are those of the prepared statement.
     Prepare(Span),
     /// EXECUTE.
     Execute(Span),
-    /// DEALLOCATE; `None`: all.
+    /// DEALLOCATE; `None` for all statements.
     Deallocate(Option<Span>),
     /// DISCARD.
     Discard(Discard),
-    /// COPY … FROM, a file or program of the server if not from the client.
+    /// COPY … FROM the client, or a file or program of the server.
     CopyIn {
         /// FROM STDIN.
         from_client: bool,
@@ -194,37 +196,38 @@ pub enum StatementKind {
     },
     /// LOCK TABLE.
     Lock,
-    /// EXPLAIN; with ANALYZE the statement is run, and the traits are its own.
+    /// EXPLAIN; with ANALYZE the statement is executed, and the traits are those of that statement.
     Explain {
-        /// Whether it is run.
+        /// True if the statement is executed.
         analyze: bool,
     },
     /// CALL.
     Call,
     /// DO.
     Do,
-    /// LOAD of a library into the session.
+    /// LOAD of a library into the server process.
     Load,
-    /// VACUUM, ANALYZE, CLUSTER, REINDEX, CHECKPOINT: what may not be in a transaction, mostly.
+    /// VACUUM, ANALYZE, CLUSTER, REINDEX, CHECKPOINT: most of them are not allowed in a
+    /// transaction.
     Maintenance,
-    /// Nothing that we know: whatever it is, it may write.
+    /// An unrecognized statement, which may write.
     Unknown,
 }
 
-/// What DISCARD throws away.
+/// Target of a DISCARD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discard {
-    /// Everything; also advisory locks, LISTEN and prepared statements.
+    /// ALL: everything, including advisory locks, LISTEN and prepared statements.
     All,
     /// PLANS: cached plans only.
     Plans,
-    /// SEQUENCES: what currval and lastval remember.
+    /// SEQUENCES: the sequence state that currval and lastval return.
     Sequences,
     /// TEMP: temporary tables.
     Temp,
 }
 
-/// The modes of a transaction, where given.
+/// Modes of a transaction; `None` for those not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransactionModes {
     /// READ ONLY or READ WRITE.
@@ -244,107 +247,107 @@ pub enum Isolation {
     ReadCommitted,
     /// REPEATABLE READ.
     RepeatableRead,
-    /// SERIALIZABLE: PostgreSQL's standbys refuse it.
+    /// SERIALIZABLE: PostgreSQL's standbys reject it.
     Serializable,
 }
 
-/// A setting that a SET changes.
+/// Setting that a SET changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
-    /// Which.
+    /// Name of the setting.
     pub name: SettingName,
-    /// To what.
+    /// New value.
     pub value: SettingValue,
-    /// LOCAL: only until the transaction ends.
+    /// LOCAL: valid only until the transaction ends.
     pub local: bool,
 }
 
-/// What a setting is called.
+/// Name of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingName {
-    /// As written, perhaps with a dot.
+    /// Name as written, possibly with a dot.
     Written(Span),
-    /// One that has a syntax of its own, such as TIME ZONE: the name that `SET name = value` takes.
+    /// Setting with its own syntax, such as TIME ZONE: the name that `SET name = value` accepts.
     Known(&'static str),
 }
 
-/// What a setting is set to.
+/// New value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingValue {
     /// DEFAULT.
     Default,
     /// Literals: the text can be sent again as it is.
     Literals(Span),
-    /// Anything else: only the server knows.
+    /// Any other value; only the server can evaluate it.
     Unknown,
 }
 
-/// A call `set_config(name, value, is_local)` with literals only, as written.
+/// Arguments of a call `set_config(name, value, is_local)` that has only literals, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetConfig {
-    /// The setting's name, a string literal.
+    /// Setting's name, a string literal.
     pub name: Span,
-    /// The value, a literal; `NULL` resets.
+    /// New value, a literal; `NULL` resets the setting.
     pub value: Span,
-    /// Only until the transaction ends.
+    /// True if the value is valid only until the transaction ends.
     pub local: bool,
 }
 
-/// What a statement may do besides, by its words.
+/// Set of further properties of a statement, derived from its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatementTraits(u32);
 
 impl StatementTraits {
-    /// Nothing.
+    /// Empty set.
     pub const NONE: StatementTraits = StatementTraits(0);
-    /// INSERT, UPDATE, DELETE or MERGE somewhere in it, be it inside WITH.
+    /// INSERT, UPDATE, DELETE or MERGE anywhere in the statement, including WITH queries.
     pub const WRITES: StatementTraits = StatementTraits(1);
-    /// FOR UPDATE, FOR SHARE and their kind.
+    /// FOR UPDATE, FOR SHARE and similar clauses.
     pub const LOCKS_ROWS: StatementTraits = StatementTraits(1 << 1);
-    /// SELECT … INTO: makes a table.
+    /// SELECT … INTO: creates a table.
     pub const SELECT_INTO: StatementTraits = StatementTraits(1 << 2);
-    /// Makes something temporary, or names `pg_temp`.
+    /// Creates a temporary object, or names `pg_temp`.
     pub const TEMPORARY: StatementTraits = StatementTraits(1 << 3);
     /// Advisory locks of the session or of the transaction.
     pub const ADVISORY_LOCK: StatementTraits = StatementTraits(1 << 4);
-    /// nextval, setval: writes, and currval remembers it in the session.
+    /// nextval, setval: writes a sequence and changes the session's currval.
     pub const NEXT_VALUE: StatementTraits = StatementTraits(1 << 5);
-    /// currval, lastval: reads what the session remembers.
+    /// currval, lastval: reads sequence state of the session.
     pub const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 6);
-    /// Changes settings in a way that its text does not tell.
+    /// Changes settings in a way that the text does not determine.
     pub const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 7);
-    /// `SELECT set_config(…)` of literals and nothing else; see `postgres::set_configs`.
+    /// `SELECT set_config(…)` with literals and nothing else; see `postgres::set_configs`.
     pub const SETS_LITERALS: StatementTraits = StatementTraits(1 << 8);
-    /// setseed, or SET SEED: changes what random gives in this session.
+    /// setseed, or SET SEED: changes the results of random in this session.
     pub const SEED: StatementTraits = StatementTraits(1 << 9);
     /// pg_notify.
     pub const NOTIFIES: StatementTraits = StatementTraits(1 << 10);
-    /// lo_* : large objects.
+    /// lo_* functions: large objects.
     pub const LARGE_OBJECT: StatementTraits = StatementTraits(1 << 11);
-    /// Asks for a transaction id, which only a primary gives.
+    /// Requests a transaction id, which only a primary assigns.
     pub const TRANSACTION_ID: StatementTraits = StatementTraits(1 << 12);
-    /// A function that runs SQL given as text, here or elsewhere.
+    /// A function that executes SQL given as text, on this server or another.
     pub const RUNS_TEXT: StatementTraits = StatementTraits(1 << 13);
-    /// Names written with escapes: what is named cannot be told.
+    /// Names written with escapes: the named objects are unknown.
     pub const OBSCURE: StatementTraits = StatementTraits(1 << 14);
     /// Names the catalogs (`pg_catalog`, `information_schema`, `pg_…`).
     pub const CATALOG: StatementTraits = StatementTraits(1 << 15);
-    /// The text ends inside a string or comment, or has a byte without meaning: the server will
-    /// refuse all of it.
+    /// The text ends inside a string or comment, or has a meaningless byte: the server will reject
+    /// the whole text.
     pub const BROKEN: StatementTraits = StatementTraits(1 << 16);
-    /// Nested too deep to be followed.
+    /// Nested too deeply to be analyzed.
     pub const TOO_DEEP: StatementTraits = StatementTraits(1 << 17);
 
-    /// What a read may have.
+    /// Properties that a read may have.
     const HARMLESS: StatementTraits = StatementTraits::CATALOG;
 
-    /// Whether it has any of these.
+    /// Returns whether the set contains any of these properties.
     #[must_use]
     pub fn any(self, of: StatementTraits) -> bool {
         self.0 & of.0 != 0
     }
 
-    /// Both together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, other: StatementTraits) -> StatementTraits {
         StatementTraits(self.0 | other.0)
@@ -360,13 +363,13 @@ impl StatementTraits {
 }
 
 impl StatementFacts {
-    /// Whether it calls a function of that name, in whatever schema.
+    /// Returns whether the statement calls a function of that name, in any schema.
     #[must_use]
     pub fn calls(&self, text: &[u8], name: &[u8]) -> bool {
         names_has(&self.functions, text, name)
     }
 
-    /// Whether it names a table or view of that name, in whatever schema.
+    /// Returns whether the statement names a table or view of that name, in any schema.
     #[must_use]
     pub fn names_table(&self, text: &[u8], name: &[u8]) -> bool {
         names_has(&self.tables, text, name)

@@ -1,17 +1,18 @@
-//! What a comment tells us: `/* evenkeel: primary */`, `-- evenkeel: replica`, `server=NAME`.
+//! Routing hints in SQL comments: `/* evenkeel: primary */`, `-- evenkeel: replica`, `server=NAME`.
 
-/// Where the application wants its text to run.
+/// Routing hint: the server on which the application wants its statement executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HintComment<'a> {
-    /// On the primary, though it may look like a read.
+    /// Execute on the primary, even if the statement looks like a read.
     Primary,
-    /// On a replica, though it may look like a write.
+    /// Execute on a replica, even if the statement looks like a write.
     Replica,
-    /// On this server.
+    /// Execute on the named server.
     Server(&'a [u8]),
 }
 
-/// Reads a comment with its marks. One that begins as ours but says something else is `None`.
+/// Parses a comment, including its delimiters. Returns `None` unless the whole comment is a valid
+/// hint: `evenkeel:` followed by anything else is no hint.
 #[must_use]
 pub fn hint(comment: &[u8]) -> Option<HintComment<'_>> {
     let inside = comment

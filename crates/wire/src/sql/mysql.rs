@@ -1,4 +1,4 @@
-//! MySQL's and MariaDB's dialect: [`facts`] of a text.
+//! MySQL and MariaDB dialect: [`facts()`] of a text.
 
 mod builtin;
 mod facts;
@@ -27,37 +27,38 @@ use words as w;
 use super::facts::STATEMENTS_MAX;
 use super::token::Word;
 
-/// What the session and its servers read a text by.
+/// Settings of the session and its servers that determine how a text is tokenized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LexerModes {
-    /// `sql_mode` has ANSI_QUOTES: `"` quotes names.
+    /// True if `sql_mode` has ANSI_QUOTES: `"` quotes names.
     pub ansi_quotes: bool,
-    /// `sql_mode` has NO_BACKSLASH_ESCAPES.
+    /// True if `sql_mode` has NO_BACKSLASH_ESCAPES.
     pub no_backslash_escapes: bool,
-    /// The byte that `character_set_client` has for a blank beyond ASCII ([`odd_blank`]); 0: none.
+    /// Byte of the non-ASCII blank in `character_set_client` ([`odd_blank`]); 0 for none.
     pub odd_blank: u8,
-    /// The servers are MariaDB's.
+    /// True if the servers are MariaDB.
     pub mariadb: bool,
-    /// The servers' version, the least: 8.4.3 is 80403, 10.11.19 is 101119.
+    /// Lowest version of the servers: 8.4.3 is 80403, 10.11.19 is 101119.
     pub version: u32,
 }
 
 impl LexerModes {
-    /// Whether the content of a comment is run (manual: "Comments"; MariaDB: "Comment Syntax").
+    /// Returns whether the servers execute the content of a versioned comment (manual: "Comments";
+    /// MariaDB: "Comment Syntax").
     fn runs(self, for_mariadb: bool, version: u32) -> bool {
         if for_mariadb && !self.mariadb {
             return false;
         }
-        // MariaDB passes over what is meant for MySQL 5.7 and later.
+        // MariaDB ignores comments for MySQL 5.7 and later.
         let of_mysql = !for_mariadb && (50_700..=99_999).contains(&version);
         !(self.mariadb && of_mysql) && version <= self.version.max(50_699)
     }
 }
 
-/// What a text is.
+/// Returns the facts about a text.
 ///
-/// Words are those of the server's grammar, so a text in a character set whose characters may
-/// contain ASCII bytes cannot be read ([`charset_is_safe`]).
+/// Words are those of the server's grammar. A text in a character set whose characters may contain
+/// ASCII bytes therefore cannot be analyzed ([`charset_is_safe`]).
 #[must_use]
 pub fn facts(text: &[u8], modes: LexerModes) -> TextFacts<'_> {
     let mut statements = statements(text, modes);
@@ -74,7 +75,7 @@ pub fn facts(text: &[u8], modes: LexerModes) -> TextFacts<'_> {
     }
     facts.is_cut = statements.next().is_some();
     if statements.tokens.take_versioned() && facts.first.kind == StatementKind::Empty {
-        // Nothing but comments that other servers may run.
+        // Only comments that other servers may execute.
         facts.first.kind = StatementKind::Unknown;
         facts.first.traits.add(StatementTraits::VERSIONED);
     }
@@ -82,7 +83,7 @@ pub fn facts(text: &[u8], modes: LexerModes) -> TextFacts<'_> {
     facts
 }
 
-/// The statements of a text, however many, one after the other; see [`facts`].
+/// Returns an iterator over all statements of a text, without the limit of [`facts()`].
 #[must_use]
 pub fn statements(text: &[u8], modes: LexerModes) -> Statements<'_> {
     Statements {
@@ -92,7 +93,7 @@ pub fn statements(text: &[u8], modes: LexerModes) -> Statements<'_> {
     }
 }
 
-/// What [`statements`] gives.
+/// Iterator over the statements of a text; see [`statements`].
 #[derive(Debug, Clone)]
 pub struct Statements<'a> {
     tokens: Tokens<'a>,
@@ -123,21 +124,21 @@ impl Iterator for Statements<'_> {
     }
 }
 
-/// What a statement of the kind [`Kind::Set`] sets, in order; `None`: it is not built as
-/// documented.
+/// Returns the assignments of a statement of kind [`StatementKind::Set`], in order. Returns `None`
+/// if its syntax is not as documented.
 #[must_use]
 pub fn assignments(
     text: &[u8],
     statement: &StatementFacts,
     modes: LexerModes,
 ) -> Option<Vec<Assignment>> {
-    // A text may have very many of them: none is read from the text's beginning.
+    // A text may have very many statements, so none is read from the beginning of the text.
     let mut tokens = Tokens::from(text, modes, statement.span.start, statement.in_comment);
     tokens.next_token();
     set::assignments(&tokens)
 }
 
-/// Whether texts in this character set can be read by their ASCII bytes.
+/// Returns whether texts in this character set can be tokenized by their ASCII bytes.
 #[must_use]
 pub fn charset_is_safe(name: &[u8]) -> bool {
     let unsafe_ones: [&[u8]; 9] = [
@@ -148,8 +149,8 @@ pub fn charset_is_safe(name: &[u8]) -> bool {
         .any(|unsafe_one| name.eq_ignore_ascii_case(unsafe_one))
 }
 
-/// The blank that does not break a line, in a character set of single bytes: servers skip it
-/// between tokens, where in others the same byte is part of a name.
+/// Returns the non-breaking blank of a single-byte character set, or 0. Servers skip that byte
+/// between tokens; in other character sets it is part of a name.
 #[must_use]
 pub fn odd_blank(charset: &[u8]) -> u8 {
     const WITHOUT: [&[u8]; 10] = [
@@ -167,7 +168,8 @@ pub fn odd_blank(charset: &[u8]) -> u8 {
     }
 }
 
-/// Whether a text has [`Modes::odd_blank`] outside of quotes, where we take it for part of a name.
+/// Returns whether a text has [`LexerModes::odd_blank`] outside quotes, where the lexer treats it
+/// as part of a name.
 #[must_use]
 pub fn has_odd_blank(text: &[u8], modes: LexerModes) -> bool {
     let odd = modes.odd_blank;
@@ -207,7 +209,7 @@ fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Stat
     (statement, end)
 }
 
-/// `(SELECT …) UNION …`: the first word inside decides.
+/// Returns the kind of `(SELECT …) UNION …`: the first word inside the parentheses decides.
 fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
     let mut ahead = tokens.clone();
     loop {

@@ -4,22 +4,22 @@ use std::borrow::Cow;
 
 use super::token::Span;
 
-/// The most bytes of a name that count (`NAMEDATALEN` - 1).
+/// Maximum number of significant bytes of a name (`NAMEDATALEN` - 1).
 const NAME_LENGTH_MAX: usize = 63;
 
-/// How many names a [`Names`] keeps.
+/// Maximum number of names that a [`Names`] keeps.
 pub const NAMES_MAX: usize = 8;
 
-/// A name, perhaps with its schema.
+/// Name, with its schema if one is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Name {
-    /// The schema as written; empty if there is none.
+    /// Schema as written; empty if there is none.
     pub schema: Span,
-    /// The name as written.
+    /// Name as written.
     pub name: Span,
 }
 
-/// The first names of a kind in a statement.
+/// First names of one kind in a statement, up to [`NAMES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Names {
     names: [Name; NAMES_MAX],
@@ -28,7 +28,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names, each as often as it is written.
+    /// Returns the names; a repeated name is repeated here.
     #[must_use]
     pub fn as_slice(&self) -> &[Name] {
         self.names
@@ -36,7 +36,8 @@ impl Names {
             .unwrap_or_default()
     }
 
-    /// Whether there were more than are kept: then the list proves nothing.
+    /// Returns whether names were dropped because the list was full. The absence of a name then
+    /// proves nothing.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.more
@@ -61,8 +62,8 @@ impl Name {
     }
 }
 
-/// An identifier as the server understands it (§4.1.1): without its quotes, or in lower case; cut
-/// at 63 bytes.
+/// Returns an identifier as the server interprets it (§4.1.1): without its quotes, or in lower
+/// case; truncated to 63 bytes.
 #[must_use]
 pub fn identifier(written: &[u8]) -> Cow<'_, [u8]> {
     let inner = written
@@ -78,7 +79,7 @@ pub fn identifier(written: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The value of one literal as written, if it can be told by its text: a string without backslash
+/// Returns the value of a literal if its text alone determines it: a string without backslash
 /// escapes, a number, or a word (in lower case).
 #[must_use]
 pub fn literal(written: &[u8]) -> Option<Cow<'_, [u8]>> {
@@ -90,7 +91,8 @@ pub fn literal(written: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inner = rest.strip_prefix(b"'")?.strip_suffix(b"'")?;
     let readable = matches!(prefix, b"" | b"E" | b"e" | b"N" | b"n");
     let pieces = inner.split(|byte| *byte == b'\'');
-    // Quotes must come in pairs: a lone one is the border of a string continued on another line.
+    // Quotes must come in pairs: a single one separates parts of a string continued on another
+    // line.
     let doubled = pieces.skip(1).step_by(2).all(<[u8]>::is_empty);
     (readable && doubled && !inner.contains(&b'\\')).then(|| undoubled(inner, b'\''))
 }

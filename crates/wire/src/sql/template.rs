@@ -1,9 +1,10 @@
-//! Texts that differ in plain literals only, told apart without reading them.
+//! Recognizes texts that differ from a known text only in plain literals, without tokenizing them.
 //!
-//! A plain literal is a number of digits, or a string in single quotes without a quote or backslash
-//! in it. Before it stands a blank, a comma, a parenthesis or an operator, behind it a blank, a
-//! comma, a parenthesis, a semicolon or the end. Putting another of its sort in its place changes
-//! no other token: a text that fits has the same tokens, all but the content of these literals.
+//! A plain literal is a number of digits, or a string in single quotes that contains no quote and
+//! no backslash. The byte before a plain literal is a blank, a comma, a parenthesis or an operator.
+//! The byte after it is a blank, a comma, a parenthesis, a semicolon or the end of the text.
+//! Replacing a plain literal with another of the same sort changes no other token. A text that fits
+//! therefore has the same tokens, except for the content of these literals.
 
 #[cfg(test)]
 mod tests;
@@ -14,16 +15,16 @@ use super::digest::piece::{Class, Pieces};
 use super::token::Span;
 use super::{Dialect, mysql, postgres};
 
-/// Longer texts are not compared.
+/// Maximum length of a text in bytes; longer texts are not compared.
 const LENGTH_MAX: usize = 4_096;
 
-/// More digits may be a number of another type.
+/// Maximum number of digits of a plain literal; a longer number may be of another type.
 const DIGITS_MAX: usize = 18;
 
-/// So many bytes of a text decide its [`shape`].
+/// Number of bytes of a text that determine its [`shape`].
 const SHAPE_LENGTH: usize = 512;
 
-/// A text, and which of its literals may be others.
+/// Text with the positions of its replaceable literals.
 #[derive(Debug, Clone)]
 pub struct Template {
     text: Box<[u8]>,
@@ -31,7 +32,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// That of a text; `None`: it is too long.
+    /// Returns the template of a text; `None` if the text is too long.
     #[must_use]
     pub fn of(text: &[u8], dialect: Dialect) -> Option<Self> {
         if text.len() > LENGTH_MAX {
@@ -49,13 +50,13 @@ impl Template {
         })
     }
 
-    /// Whether a text is this one but for its plain literals.
+    /// Returns whether `text` differs from the template in plain literals only.
     #[must_use]
     pub fn fits(&self, text: &[u8]) -> bool {
         self.rest_of(text) == Some(&[])
     }
 
-    /// What is left of a text behind all that fits.
+    /// Returns the rest of `text` after the part that fits; `None` if it does not fit.
     fn rest_of<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         let (mut rest, mut known) = (text, 0);
         for literal in &self.literals {
@@ -81,7 +82,7 @@ fn literals(text: &[u8], mut pieces: impl Pieces) -> Box<[Span]> {
 fn is_plain(text: &[u8], literal: Span) -> bool {
     let written = literal.of(text);
     let is_whole = length(written, written.starts_with(b"'")) == Some(written.len());
-    // Digits behind a dot are a name, behind `/*!` a version.
+    // Digits after a dot are part of a name, digits after `/*!` a version.
     let before = (literal.start as usize).checked_sub(1);
     let before = before.and_then(|place| text.get(place));
     let begins = before.is_none_or(|byte| b" \t\r\n,(=<>+-*/%".contains(byte));
@@ -90,7 +91,8 @@ fn is_plain(text: &[u8], literal: Span) -> bool {
     is_whole && begins && ends
 }
 
-/// How long the plain literal is that a text begins with.
+/// Returns the length in bytes of the plain literal at the beginning of `text`; `None` if there is
+/// none.
 fn length(text: &[u8], is_string: bool) -> Option<usize> {
     if is_string {
         let quotes = 2;
@@ -104,8 +106,8 @@ fn length(text: &[u8], is_string: bool) -> Option<usize> {
     (1..=DIGITS_MAX).contains(&count).then_some(count)
 }
 
-/// A number that a text has in common with those that fit its template, to look that up by. Where a
-/// quote stands in a quoted name it may miss one.
+/// Returns a hash shared by all texts that fit one template, as the key to look the template up by.
+/// If a quoted name contains a quote, the hashes of fitting texts may differ.
 #[must_use]
 pub fn shape(text: &[u8]) -> u64 {
     const ODD: u64 = 0x517c_c1b7_2722_0a95;

@@ -1,16 +1,16 @@
-//! The tokens that the dialects share.
+//! Tokens that the dialects share.
 
-/// A place in a text.
+/// Byte range of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// The first byte.
+    /// Offset of the first byte.
     pub start: u32,
-    /// Behind the last byte.
+    /// Offset after the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// The bytes there.
+    /// Returns the bytes of `text` in this range.
     #[must_use]
     #[inline]
     pub fn of(self, text: &[u8]) -> &[u8] {
@@ -18,13 +18,13 @@ impl Span {
             .unwrap_or_default()
     }
 
-    /// Whether nothing is there.
+    /// Returns whether the range is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// From the beginning of this to the end of `other`.
+    /// Returns the range from the start of this one to the end of `other`.
     #[must_use]
     pub fn to(self, other: Span) -> Span {
         Span {
@@ -34,7 +34,7 @@ impl Span {
     }
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TokenKind {
     /// The end of the text.
@@ -42,13 +42,13 @@ pub enum TokenKind {
     End,
     /// An identifier or keyword without quotes.
     Word,
-    /// An identifier in quotes.
+    /// A quoted identifier.
     QuotedName,
-    /// An identifier in quotes with escapes that have not been read (`U&"…"`).
+    /// A quoted identifier with escapes, which are not decoded (`U&"…"`).
     EscapedName,
-    /// A literal: a string of any form.
+    /// A string literal of any form.
     String,
-    /// A literal: a number.
+    /// A numeric literal.
     Number,
     /// A parameter, such as `$1`.
     Parameter,
@@ -70,27 +70,29 @@ pub enum TokenKind {
     Cast,
     /// Any other operator.
     Operator,
-    /// A byte that has no meaning, or the rest of a text that ends inside a string or comment.
+    /// A meaningless byte, or the rest of a text that ends inside a string or comment.
     Broken,
 }
 
-/// A token and where it is.
+/// Token and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Token {
-    /// What it is.
+    /// Kind of the token.
     pub kind: TokenKind,
-    /// Where it is.
+    /// Position of the token in the text.
     pub span: Span,
-    /// For words of at most 16 bytes and for operators: the bytes, ASCII letters in lower case.
+    /// Bytes of an operator or of a word of up to 16 bytes, with ASCII letters in lower case;
+    /// otherwise 0.
     pub word: Word,
 }
 
-/// Up to 16 bytes in one number, so that a keyword is compared at once; 0: longer, or no word.
+/// Up to 16 bytes as one number, so that a keyword is compared in one step. Zero for longer words
+/// and for other tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Word(pub u128);
 
 impl Word {
-    /// A keyword, in lower case.
+    /// Returns the word of a keyword, which must be in lower case.
     #[must_use]
     pub const fn of(text: &str) -> Word {
         let mut rest = text.as_bytes();
@@ -104,14 +106,14 @@ impl Word {
 }
 
 impl Token {
-    /// Whether it is this keyword.
+    /// Returns whether the token is this keyword.
     #[must_use]
     #[inline]
     pub fn is(self, keyword: Word) -> bool {
         self.word == keyword && self.kind == TokenKind::Word
     }
 
-    /// Whether it can stand for the name of something.
+    /// Returns whether the token can be an identifier.
     #[must_use]
     #[inline]
     pub fn is_name(self) -> bool {

@@ -1,16 +1,16 @@
-//! Tokens of either dialect as far as they matter to a digest.
+//! Tokens of both dialects, reduced to the properties that matter to a digest.
 
 use crate::sql::token::{self, Span, Token, Word};
 use crate::sql::{mysql, postgres};
 
-/// What a token does to the shape of its text.
+/// Role of a token in the shape of its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sql) enum Class {
-    /// A literal, a parameter, or what cannot be read and may hold a literal.
+    /// A literal, a parameter, or unreadable text that may hold a literal.
     Literal,
-    /// A word without quotes: its case does not count.
+    /// An unquoted word: its case does not count.
     Word,
-    /// A name in quotes, a variable.
+    /// A quoted name, or a variable.
     Name,
     /// `(`
     Open,
@@ -40,7 +40,7 @@ pub(in crate::sql) struct Piece {
 
 /// A scanner of either dialect.
 pub(in crate::sql) trait Pieces {
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end of the text.
     fn next_piece(&mut self) -> Option<Piece>;
 }
 

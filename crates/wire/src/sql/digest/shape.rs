@@ -1,32 +1,34 @@
-//! Folds the pieces of a text into one number, and, if asked for, into a text to show.
+//! Hashes the pieces of a text into one number and, if requested, builds the normalized text.
 //!
-//! What stands in parentheses is folded on its own, so that a row that is like the one before it
-//! is seen at its end, and forgotten.
+//! The content of parentheses is hashed separately, so that a row of the same shape as its
+//! predecessor is recognized at its end and dropped.
 
 use super::Digest;
 use super::piece::{Class, Piece};
 use crate::sql::token::Word;
 
-/// Parentheses within this many others are folded like any other piece. Nobody nests lists so deep.
+/// Maximum nesting depth at which parentheses are hashed separately. Deeper ones are hashed like
+/// any other piece; lists are not nested that deep in practice.
 const DEPTH_MAX: usize = 16;
 
-/// Any number but zero will do; it must never change.
+/// Initial hash state: any number but zero. It must never change, because digests are stored in
+/// files.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What stands in the place of literals.
+/// Replacement of a literal in a normalized text.
 const LITERAL: &[u8] = b"?";
 
-/// What is written of a text while it is folded.
+/// Output of the normalized text while the pieces are hashed.
 pub(super) trait Text {
-    /// Another piece that counts.
+    /// Appends a piece that counts.
     fn put(&mut self, piece: Piece, written: &[u8]);
-    /// How much there is.
+    /// Returns the current length in bytes.
     fn length(&self) -> usize;
-    /// Forgets what came since it had this length; `piece` was read last all the same.
+    /// Truncates the text to `length`. `piece` becomes the last piece read.
     fn cut(&mut self, length: usize, piece: Piece);
 }
 
-/// Only the number is wanted.
+/// Output that is discarded: only the number is needed.
 impl Text for () {
     #[inline]
     fn put(&mut self, _: Piece, _: &[u8]) {}
@@ -40,7 +42,7 @@ impl Text for () {
     fn cut(&mut self, _: usize, _: Piece) {}
 }
 
-/// A text to show.
+/// Output that builds a normalized text.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) text: Vec<u8>,
@@ -73,16 +75,16 @@ impl Text for Written {
     }
 }
 
-/// Whether a blank stands between two pieces.
+/// Returns whether a blank separates two pieces in the normalized text.
 fn are_apart(last: Piece, next: Piece) -> bool {
     let touch = last.span.end == next.span.start;
     match (last.class, next.class) {
         (Class::Open, _) => false,
         (_, Class::Close | Class::Comma | Class::Semicolon) => false,
-        // `f(`, but `in (`; `a.b`, but `@a .b`: as it was written.
+        // `f(` but `in (`, and `a.b` but `@a .b`: as in the original text.
         (Class::Word | Class::Name, Class::Open) => !touch,
         (Class::Dot | Class::Mark, _) | (_, Class::Dot | Class::Mark) => !touch,
-        // MySQL's scanner gives `<=` in two pieces; two signs would begin a comment.
+        // MySQL's lexer returns `<=` as two pieces. Two adjacent signs would begin a comment.
         (Class::Sign | Class::Operator, Class::Operator) => !touch || next.word == STAR,
         _ => true,
     }
@@ -90,7 +92,7 @@ fn are_apart(last: Piece, next: Piece) -> bool {
 
 const STAR: Word = Word::of("*");
 
-/// What a sign behind it belongs to: the literal, not a subtraction.
+/// Words after which a sign belongs to the literal and is not a subtraction.
 const BEFORE_VALUES: [Word; 8] = [
     Word::of("and"),
     Word::of("between"),
@@ -102,7 +104,7 @@ const BEFORE_VALUES: [Word; 8] = [
     Word::of("when"),
 ];
 
-/// They are words elsewhere (`IS NULL`), and literals in lists.
+/// Words that are literals as items of a list; elsewhere they are words (`IS NULL`).
 const LITERALS_OF_LISTS: [Word; 4] = [
     Word::of("default"),
     Word::of("false"),
@@ -110,45 +112,45 @@ const LITERALS_OF_LISTS: [Word; 4] = [
     Word::of("true"),
 ];
 
-/// What the piece before was.
+/// Role of the preceding piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// There is none, or a value follows it.
+    /// No preceding piece, or one after which a value follows.
     BeforeValue,
     /// `(` or `,`
     BeforeItem,
     Literal,
-    /// A whole pair of parentheses, whose content has this number.
+    /// A complete pair of parentheses, with the hash of its content.
     Group(u64),
     Other,
 }
 
-/// Parentheses that have not been closed.
+/// Parentheses that are still open.
 #[derive(Debug, Clone, Copy, Default)]
 struct Group {
-    /// What was folded before.
+    /// Hash state of the text up to and including the parenthesis.
     state: u64,
-    /// What a comma separates from it.
+    /// Preceding group of the same list, separated from this one by a comma.
     sibling: Option<Sibling>,
 }
 
-/// A group that ended just before.
+/// Group that ended immediately before the comma.
 #[derive(Debug, Clone, Copy)]
 struct Sibling {
     content: u64,
-    /// What was folded up to its end.
+    /// Hash state up to the end of the group.
     state: u64,
     length: usize,
 }
 
-/// The fold.
+/// State of the hash over the pieces of one text.
 pub(super) struct Shape<T> {
     state: u64,
     out: T,
     groups: [Group; DEPTH_MAX],
     depth: usize,
     last: Last,
-    /// A comma behind a literal or group, or a semicolon: what follows tells whether it counts.
+    /// A comma after a literal or group, or a semicolon. The next piece decides whether it counts.
     separator: Option<Piece>,
     /// A sign, which counts unless a literal follows.
     sign: Option<Piece>,
@@ -167,7 +169,7 @@ impl<T: Text> Shape<T> {
         }
     }
 
-    /// The next piece, as it is written.
+    /// Adds the next piece; `written` is its original text.
     #[inline]
     pub(super) fn take(&mut self, piece: Piece, written: &[u8]) {
         match piece.class {
@@ -195,13 +197,14 @@ impl<T: Text> Shape<T> {
         }
     }
 
-    /// The number, once all pieces were taken. A semicolon at the end does not count.
+    /// Returns the digest after the last piece, and the output. A semicolon at the end does not
+    /// count.
     pub(super) fn end(mut self) -> (Digest, T) {
         if !self.comma_is_held() && self.sign.is_none() {
             self.separator = None;
         }
         self.flush();
-        // What is not closed is not the same as what is.
+        // Unclosed parentheses must not hash like closed ones.
         for group in self.groups.iter().take(self.depth).rev() {
             self.state = mix(mix(group.state, self.state), u64::from(b'('));
         }
@@ -223,7 +226,8 @@ impl<T: Text> Shape<T> {
         self.separator.as_ref().is_some_and(is_comma)
     }
 
-    /// Several semicolons are as good as one, and none is needed in the beginning.
+    /// Holds a separator back. Repeated semicolons count as one, and leading semicolons do not
+    /// count.
     fn hold_separator(&mut self, piece: Piece) {
         let is_semicolon = piece.class == Class::Semicolon;
         let is_first = self.state == SEED && self.depth == 0;
@@ -235,7 +239,7 @@ impl<T: Text> Shape<T> {
         self.separator = Some(piece);
     }
 
-    /// What was held counts.
+    /// Adds the separator and the sign that were held back.
     #[inline]
     fn flush(&mut self) {
         if let Some(separator) = self.separator.take() {
@@ -246,12 +250,12 @@ impl<T: Text> Shape<T> {
             self.put(separator, written);
         }
         if let Some(sign) = self.sign.take() {
-            // An operator of one byte is its own word.
+            // The word of an operator of one byte is that byte.
             self.put(sign, &[sign.word.0 as u8]);
         }
     }
 
-    /// `1, 2, -3` counts as `1`.
+    /// Adds a literal; `1, 2, -3` counts as `1`.
     fn literal(&mut self, piece: Piece) {
         self.sign = None;
         if self.comma_is_held() && self.last == Last::Literal {
@@ -282,7 +286,7 @@ impl<T: Text> Shape<T> {
         self.depth = self.depth.saturating_add(1);
     }
 
-    /// `(1, 2), (3, 4)` counts as `(1, 2)`.
+    /// Closes a group; `(1, 2), (3, 4)` counts as `(1, 2)`.
     fn close(&mut self, piece: Piece) {
         self.flush();
         let Some(group) = self.pop() else {
@@ -300,7 +304,7 @@ impl<T: Text> Shape<T> {
         self.last = Last::Group(content);
     }
 
-    /// The innermost parentheses that have not been closed, if they are folded on their own.
+    /// Removes the innermost open parentheses. Returns `None` if they are not hashed separately.
     fn pop(&mut self) -> Option<Group> {
         let depth = self.depth.checked_sub(1)?;
         self.depth = depth;
@@ -330,7 +334,7 @@ impl<T: Text> Shape<T> {
     }
 }
 
-/// Eight bytes at a time.
+/// Mixes a text into the state, eight bytes at a time.
 fn bytes(state: u64, written: &[u8], fold: impl Fn(&u8) -> u8) -> u64 {
     written.chunks(8).fold(state, |state, piece| {
         let number = piece
@@ -340,7 +344,7 @@ fn bytes(state: u64, written: &[u8], fold: impl Fn(&u8) -> u8) -> u64 {
     })
 }
 
-/// Folded multiplication of both numbers.
+/// Mixes a value into the state by folded multiplication.
 #[inline]
 fn mix(state: u64, value: u64) -> u64 {
     let product = u128::from(state ^ value).wrapping_mul(0x2d35_8dcc_aa6c_78a5_8bb8_4b93_962e_acc9);

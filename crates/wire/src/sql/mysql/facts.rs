@@ -1,10 +1,10 @@
-//! What is known of the statements of a MySQL text.
+//! Facts about the statements of a MySQL text.
 
 use crate::sql::hint::HintComment;
 use crate::sql::name::Names;
 use crate::sql::token::Span;
 
-/// What a text is.
+/// Facts about a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextFacts<'a> {
     pub(super) text: &'a [u8],
@@ -15,20 +15,20 @@ pub struct TextFacts<'a> {
 }
 
 impl<'a> TextFacts<'a> {
-    /// The text, which the spans of its statements point into.
+    /// Returns the text, to which the spans of the statements refer.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// The statements in order; none for an empty text, and
-    /// [`STATEMENTS_MAX`](crate::sql::facts::STATEMENTS_MAX) at most.
+    /// Returns the statements in order: none for an empty text, and up to
+    /// [`STATEMENTS_MAX`](crate::sql::facts::STATEMENTS_MAX).
     pub fn statements(&self) -> impl Iterator<Item = &StatementFacts> {
         let first = (self.first.kind != StatementKind::Empty).then_some(&self.first);
         first.into_iter().chain(&self.more)
     }
 
-    /// The one statement, if there is just one.
+    /// Returns the statement if the text has exactly one.
     #[must_use]
     pub fn single(&self) -> Option<&StatementFacts> {
         let mut statements = self.statements();
@@ -39,54 +39,56 @@ impl<'a> TextFacts<'a> {
         first
     }
 
-    /// How many statements there are.
+    /// Returns the number of statements.
     #[must_use]
     pub fn count(&self) -> usize {
         self.statements().count()
     }
 
-    /// Whether there were more than are told of.
+    /// Returns whether the text has more statements than are described.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The first hint in the comments of what was read.
+    /// Returns the first hint in the comments of the text that was read.
     #[must_use]
     pub fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
-    /// Whether every statement only reads, as far as the text tells; see [`Statement::only_reads`].
+    /// Returns whether every statement only reads, judging by the text; see
+    /// [`StatementFacts::only_reads`].
     #[must_use]
     pub fn only_reads(&self) -> bool {
         !self.is_cut && self.statements().all(StatementFacts::only_reads)
     }
 }
 
-/// One statement.
+/// Facts about one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatementFacts {
-    /// What it is.
+    /// Kind of the statement.
     pub kind: StatementKind,
-    /// What else about it matters.
+    /// Further relevant properties.
     pub traits: StatementTraits,
-    /// The functions that it calls and that the server does not bring itself, by name.
+    /// Names of the functions that the statement calls, without those built into the server.
     pub functions: Names,
-    /// The tables and views that it names; names of its own WITH queries among them.
+    /// Tables and views that the statement names, including the names of its own WITH queries.
     pub tables: Names,
-    /// Its text, without the semicolon.
+    /// Position of the statement in the text, without the semicolon.
     pub span: Span,
-    /// It begins within a comment that is run.
+    /// True if the statement begins within an executable comment.
     pub(super) in_comment: bool,
 }
 
 impl StatementFacts {
-    /// Whether nothing in the text of it writes, locks, changes the session, or asks for what only
-    /// the session's last server knows.
+    /// Returns whether no word of the statement writes, locks, changes the session, or reads state
+    /// that only the session's last server has.
     ///
-    /// It may still call functions that do ([`Statement::functions`], unless the list
-    /// [`Names::is_cut`]), and read from views that call them. Unknown is not a read.
+    /// The statement may still call functions that do ([`StatementFacts::functions`], complete
+    /// unless [`Names::is_cut`]), and read from views that call them. An unknown statement is no
+    /// read.
     #[must_use]
     pub fn only_reads(&self) -> bool {
         let harmless = self.traits.is_subset(StatementTraits::HARMLESS);
@@ -101,14 +103,14 @@ impl StatementFacts {
 /// The kind of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StatementKind {
-    /// Nothing but blanks and comments.
+    /// Only blanks and comments.
     #[default]
     Empty,
     /// SELECT, VALUES, TABLE, WITH … SELECT.
     Select,
     /// INSERT, REPLACE, UPDATE, DELETE.
     Write,
-    /// LOAD DATA or LOAD XML; `local`: from the client.
+    /// LOAD DATA or LOAD XML; with `local` the file comes from the client.
     LoadData {
         /// LOCAL.
         local: bool,
@@ -140,7 +142,7 @@ pub enum StatementKind {
     Set,
     /// SET TRANSACTION.
     SetTransaction {
-        /// Whose.
+        /// Scope of the setting.
         scope: VariableScope,
         /// READ ONLY or READ WRITE.
         read_only: Option<bool>,
@@ -149,20 +151,21 @@ pub enum StatementKind {
     },
     /// SET ROLE.
     SetRole,
-    /// SHOW, DESCRIBE, HELP; SHOW WARNINGS and the like have [`Traits::DIAGNOSTICS`].
+    /// SHOW, DESCRIBE, HELP. SHOW WARNINGS and similar statements have
+    /// [`StatementTraits::DIAGNOSTICS`].
     Show,
-    /// EXPLAIN; with ANALYZE the statement is run.
+    /// EXPLAIN; with ANALYZE the statement is executed.
     Explain {
-        /// Whether it is run.
+        /// True if the statement is executed.
         analyze: bool,
     },
-    /// USE; the schema as written.
+    /// USE, with the schema as written.
     Use(Span),
     /// KILL of a connection.
     Kill {
-        /// QUERY: the connection stays.
+        /// QUERY: only the statement is killed, not the connection.
         query: bool,
-        /// The connection's number, if it is written as one.
+        /// Connection's number, if written as a number.
         connection: Option<Span>,
     },
     /// MariaDB's KILL USER and KILL QUERY ID.
@@ -177,16 +180,16 @@ pub enum StatementKind {
     UnlockInstance,
     /// FLUSH; `lock`: WITH READ LOCK or FOR EXPORT.
     Flush {
-        /// It leaves locks.
+        /// True if the statement leaves locks.
         lock: bool,
     },
     /// HANDLER.
     Handler,
-    /// PREPARE; the name.
+    /// PREPARE, with the statement's name.
     Prepare(Span),
-    /// EXECUTE; the name.
+    /// EXECUTE, with the statement's name.
     Execute(Span),
-    /// DEALLOCATE or DROP PREPARE; the name.
+    /// DEALLOCATE or DROP PREPARE, with the statement's name.
     Deallocate(Span),
     /// CALL.
     Call,
@@ -194,16 +197,16 @@ pub enum StatementKind {
     Do,
     /// GET DIAGNOSTICS.
     GetDiagnostics,
-    /// Nothing that we know: whatever it is, it may write. It goes to the end of the text.
+    /// An unrecognized statement, which may write. The rest of the text belongs to it.
     Unknown,
 }
 
-/// What follows the end of a transaction.
+/// Effects of COMMIT or ROLLBACK beyond the end of the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransactionCompletion {
     /// AND CHAIN.
     pub chain: bool,
-    /// RELEASE: the connection ends.
+    /// RELEASE: the server closes the connection.
     pub release: bool,
 }
 
@@ -220,62 +223,62 @@ pub enum Isolation {
     Serializable,
 }
 
-/// Whose variable it is.
+/// Scope of a system variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableScope {
-    /// SESSION or LOCAL; for most variables also what is written without a scope.
+    /// SESSION or LOCAL; for most variables also the meaning of an unwritten scope.
     Session,
-    /// None is written: for the transaction's variables the next transaction only.
+    /// No scope is written: transaction variables apply to the next transaction only.
     Unwritten,
-    /// GLOBAL, PERSIST, PERSIST_ONLY: of the server.
+    /// GLOBAL, PERSIST, PERSIST_ONLY: variables of the server.
     Global,
 }
 
 /// One assignment of a SET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assignment {
-    /// What is set.
+    /// Target of the assignment.
     pub target: Target,
-    /// To what.
+    /// New value.
     pub value: Value,
 }
 
-/// What a SET sets.
+/// Target of an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A user variable: its name as written, without the `@`.
     User(Span),
-    /// A system variable: its name as written, perhaps with a dot.
+    /// A system variable: its name as written, possibly with a dot.
     System(VariableScope, Span),
-    /// NAMES; the value is the character set, perhaps with COLLATE and a collation.
+    /// NAMES; the value is the character set, possibly with COLLATE and a collation.
     Names,
     /// CHARACTER SET.
     CharacterSet,
 }
 
-/// What something is set to.
+/// New value of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// DEFAULT.
     Default,
     /// A literal: the text can be sent again as it is.
     Literal(Span),
-    /// Anything else: only the server knows.
+    /// Any other value; only the server can evaluate it.
     Unknown,
 }
 
-/// What a statement may do besides, by its words.
+/// Set of further properties of a statement, derived from its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatementTraits(u32);
 
 impl StatementTraits {
-    /// Nothing.
+    /// Empty set.
     pub const NONE: StatementTraits = StatementTraits(0);
-    /// A word that writes somewhere in it.
+    /// A word that writes, anywhere in the statement.
     pub const WRITES: StatementTraits = StatementTraits(1);
     /// FOR UPDATE, FOR SHARE, LOCK IN SHARE MODE.
     pub const LOCKS_ROWS: StatementTraits = StatementTraits(1 << 1);
-    /// INTO @x, or `:=`: user variables change.
+    /// INTO @x, or `:=`: changes user variables.
     pub const SETS_VARIABLES: StatementTraits = StatementTraits(1 << 2);
     /// INTO OUTFILE, INTO DUMPFILE: writes on the server's disk.
     pub const INTO_FILE: StatementTraits = StatementTraits(1 << 3);
@@ -283,58 +286,58 @@ impl StatementTraits {
     pub const READS_VARIABLES: StatementTraits = StatementTraits(1 << 4);
     /// Reads system variables.
     pub const READS_SYSTEM: StatementTraits = StatementTraits(1 << 5);
-    /// GET_LOCK and its kind.
+    /// GET_LOCK and similar functions.
     pub const NAMED_LOCK: StatementTraits = StatementTraits(1 << 6);
-    /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will ask for it.
+    /// SQL_CALC_FOUND_ROWS: a later FOUND_ROWS() returns its result.
     pub const CALCULATES_FOUND_ROWS: StatementTraits = StatementTraits(1 << 7);
-    /// FOUND_ROWS() or ROW_COUNT(): about the statement before.
+    /// FOUND_ROWS() or ROW_COUNT(): refers to the preceding statement.
     pub const READS_FOUND_ROWS: StatementTraits = StatementTraits(1 << 8);
-    /// LAST_INSERT_ID(): about an insert before.
+    /// LAST_INSERT_ID(): refers to an earlier insert.
     pub const READS_INSERT_ID: StatementTraits = StatementTraits(1 << 9);
-    /// LAST_INSERT_ID(expression): sets it.
+    /// LAST_INSERT_ID(expression): sets the last insert id.
     pub const SETS_INSERT_ID: StatementTraits = StatementTraits(1 << 10);
     /// NEXT VALUE FOR, NEXTVAL, SETVAL: writes a sequence.
     pub const NEXT_VALUE: StatementTraits = StatementTraits(1 << 11);
-    /// LASTVAL, PREVIOUS VALUE FOR: what the session remembers.
+    /// LASTVAL, PREVIOUS VALUE FOR: reads sequence state of the session.
     pub const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 12);
-    /// Makes or drops something temporary.
+    /// Creates or drops a temporary object.
     pub const TEMPORARY: StatementTraits = StatementTraits(1 << 13);
-    /// SHOW WARNINGS, SHOW ERRORS, their counts: about the statement before.
+    /// SHOW WARNINGS, SHOW ERRORS, their counts: refers to the preceding statement.
     pub const DIAGNOSTICS: StatementTraits = StatementTraits(1 << 14);
-    /// CONNECTION_ID(): we answer it otherwise than the server.
+    /// CONNECTION_ID(): Evenkeel returns another number than the server.
     pub const CONNECTION_ID: StatementTraits = StatementTraits(1 << 15);
-    /// Sets a variable of the server.
+    /// Sets a global variable of the server.
     pub const SETS_GLOBAL: StatementTraits = StatementTraits(1 << 16);
-    /// Sets something in a way that its text does not tell.
+    /// Sets variables in a way that the text does not determine.
     pub const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 17);
-    /// A function of the server that leaves traces, waits for replication, or reads its disk.
+    /// A built-in function that leaves state, waits for replication, or reads the server's disk.
     pub const SPECIAL_FUNCTION: StatementTraits = StatementTraits(1 << 18);
-    /// Names what each server has for itself (`mysql`, `performance_schema`, `sys`, SHOW of a
-    /// server's state): the same question has another answer elsewhere.
+    /// Names data that is local to each server (`mysql`, `performance_schema`, `sys`, SHOW of
+    /// server state): the result differs between servers.
     pub const SERVER_STATE: StatementTraits = StatementTraits(1 << 19);
     /// Names `information_schema`.
     pub const CATALOG: StatementTraits = StatementTraits(1 << 20);
-    /// Has a comment that some servers run and others do not.
+    /// Has a comment that some servers execute and others do not.
     pub const VERSIONED: StatementTraits = StatementTraits(1 << 21);
-    /// The text ends inside a string or comment, or has a byte without meaning: the server will
-    /// refuse it, if it reads it as we do. Or it has a comment that may be run or not.
+    /// The text ends inside a string or comment, or has a meaningless byte: a server that tokenizes
+    /// it alike will reject it. Also set for a comment that may or may not be executed.
     pub const BROKEN: StatementTraits = StatementTraits(1 << 22);
-    /// Nested too deep to be followed.
+    /// Nested too deeply to be analyzed.
     pub const TOO_DEEP: StatementTraits = StatementTraits(1 << 23);
-    /// Makes or changes a stored program.
+    /// Creates or changes a stored program.
     pub const STORED_PROGRAM: StatementTraits = StatementTraits(1 << 24);
 
-    /// What a read may have.
+    /// Properties that a read may have.
     pub(super) const HARMLESS: StatementTraits =
         StatementTraits(Self::READS_VARIABLES.0 | Self::CATALOG.0);
 
-    /// Whether it has any of these.
+    /// Returns whether the set contains any of these properties.
     #[must_use]
     pub fn any(self, of: StatementTraits) -> bool {
         self.0 & of.0 != 0
     }
 
-    /// Both together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, other: StatementTraits) -> StatementTraits {
         StatementTraits(self.0 | other.0)

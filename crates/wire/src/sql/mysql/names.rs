@@ -1,10 +1,11 @@
-//! Names and literals as they are written, and as the server understands them.
+//! Names and literals as written, and as the server interprets them.
 
 use std::borrow::Cow;
 
 use super::LexerModes;
 
-/// A name without its quotes. Whether case counts hangs on what is named, and on the server.
+/// Returns a name without its quotes. Whether case is significant depends on the kind of object and
+/// on the server.
 #[must_use]
 pub fn identifier(written: &[u8]) -> Cow<'_, [u8]> {
     for quote in [b'`', b'"'] {
@@ -18,8 +19,8 @@ pub fn identifier(written: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(written)
 }
 
-/// The value of a literal as written, if it can be told by its text: a plain string without
-/// escapes, a number, a word.
+/// Returns the value of a literal if its text alone determines it: a plain string without escapes,
+/// a number, or a word.
 #[must_use]
 pub fn literal(written: &[u8], modes: LexerModes) -> Option<Cow<'_, [u8]>> {
     let quote = match written.first()? {

@@ -1,10 +1,11 @@
-//! Optimizer hints: comments that MySQL reads, and MariaDB passes over.
+//! Optimizer hints: comments that MySQL interprets and MariaDB ignores.
 
-/// Set for the statement, it has `IS NULL` find the row that was inserted last on the connection.
+/// Variable that, if set for the statement, makes `IS NULL` find the row inserted last on the
+/// connection.
 const FINDS_INSERTED: &[u8] = b"sql_auto_is_null";
 
-/// Whether the hint that `rest` begins with ends where a comment would, and changes nothing that
-/// matters to others: MySQL reads what is quoted in hints as such, the end of the comment too.
+/// Returns whether the hint at the beginning of `rest` ends where a comment would, and affects no
+/// other statement. MySQL interprets quotes in hints, so that a quoted `*/` does not end the hint.
 pub(super) fn is_plain(rest: &[u8]) -> bool {
     let end = rest.windows(2).position(|pair| pair == b"*/");
     let body = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();

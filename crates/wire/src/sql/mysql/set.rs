@@ -11,7 +11,7 @@ const ASSIGN: Word = Word::of(":=");
 const MINUS: Word = Word::of("-");
 const PLUS: Word = Word::of("+");
 
-/// The assignments behind SET; `None`: it is built otherwise.
+/// Returns the assignments after SET; `None` if the syntax is not as documented.
 pub(super) fn assignments(tokens: &Tokens<'_>) -> Option<Vec<Assignment>> {
     let mut head = Head::new(tokens);
     let mut all = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn assignments(tokens: &Tokens<'_>) -> Option<Vec<Assignment>> {
     }
 }
 
-/// What a SET's assignments say of it.
+/// Returns the properties of a SET that follow from its assignments.
 pub(super) fn traits(assignments: Option<&[Assignment]>) -> StatementTraits {
     let Some(assignments) = assignments else {
         return StatementTraits::SETS_UNKNOWN;
@@ -43,7 +43,7 @@ pub(super) fn traits(assignments: Option<&[Assignment]>) -> StatementTraits {
     traits
 }
 
-/// Takes SESSION, LOCAL, GLOBAL, PERSIST, PERSIST_ONLY.
+/// Consumes SESSION, LOCAL, GLOBAL, PERSIST or PERSIST_ONLY.
 pub(super) fn scope(head: &mut Head<'_>) -> VariableScope {
     if head.take_any(&[w::SESSION, w::LOCAL]) {
         return VariableScope::Session;
@@ -85,8 +85,8 @@ fn assignment(head: &mut Head<'_>) -> Option<Assignment> {
     Some(Assignment { target, value })
 }
 
-/// A word is the value of a system variable (ON, utf8mb4), but for those that are functions without
-/// parentheses; of a user variable only TRUE, FALSE and NULL are.
+/// Returns whether a word is a literal value. For a system variable any word is (ON, utf8mb4),
+/// except functions without parentheses; for a user variable only TRUE, FALSE and NULL are.
 fn is_literal_word(word: Word, written: &[u8], user: bool) -> bool {
     let constant = matches!(word, w::TRUE | w::FALSE | w::NULL);
     let now = written.eq_ignore_ascii_case(b"current_timestamp");
@@ -121,7 +121,7 @@ fn target(head: &mut Head<'_>) -> Option<Target> {
     }
 }
 
-/// `@@name`, `@@scope.name`
+/// Parses `@@name` or `@@scope.name`.
 fn system_variable(span: Span, written: &[u8]) -> Target {
     let scopes: [(&[u8], VariableScope); 5] = [
         (b"@@session.", VariableScope::Session),
@@ -143,7 +143,7 @@ fn system_variable(span: Span, written: &[u8]) -> Target {
     Target::System(scope, Span { start, ..span })
 }
 
-/// `utf8mb4 [COLLATE x]`, DEFAULT.
+/// Parses `utf8mb4 [COLLATE x]` or DEFAULT.
 fn character_set(head: &mut Head<'_>) -> Value {
     let mut span = head.token.span;
     if head.take(w::DEFAULT) {
@@ -172,7 +172,7 @@ fn one_word(head: &mut Head<'_>) -> bool {
     found
 }
 
-/// A value up to the next comma: a literal, a word such as ON, a signed number, DEFAULT.
+/// Parses a value up to the next comma: a literal, a word such as ON, a signed number, DEFAULT.
 fn value(head: &mut Head<'_>) -> Value {
     let mut span = head.token.span;
     if head.take(w::DEFAULT) {
@@ -185,7 +185,8 @@ fn value(head: &mut Head<'_>) -> Value {
     let readable = match head.token.kind {
         TokenKind::Number => true,
         TokenKind::String => !sign,
-        // `_utf8'x'` is a word before a string; what a function's name is ends in a parenthesis.
+        // `_utf8'x'` is a word before a string; the name of a function is followed by a
+        // parenthesis.
         TokenKind::Word => !sign,
         _ => false,
     };
@@ -204,7 +205,7 @@ fn ended(head: &mut Head<'_>, value: Value) -> Value {
     }
 }
 
-/// Over an expression, to the next comma that is not in parentheses.
+/// Skips an expression up to the next comma outside parentheses.
 fn unknown(head: &mut Head<'_>) -> Value {
     let mut depth = 0_u32;
     while !head.at_end() {
