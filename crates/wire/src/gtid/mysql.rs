@@ -28,7 +28,7 @@ pub struct Mysql<'a> {
 enum State<'a> {
     /// A UUID or the end of the text follows: servers end no list with a comma, but accept one.
     Source,
-    /// Within the intervals of a source.
+    /// The intervals of a source.
     Intervals {
         uuid: &'a str,
         tag: &'a str,

@@ -55,9 +55,10 @@ impl Nonce {
     }
 }
 
-/// The words of the OK by which a client of MariaDB 11.4 and later knows that the certificate which
-/// it was shown is that of somebody who knows its password. `stored` is what its plugin makes of
-/// the password, `certificate` the SHA-256 of the certificate ("Zero-Configuration SSL").
+/// Returns the message of the OK that authenticates a certificate to a client of MariaDB 11.4 or
+/// later ("Zero-Configuration SSL"). The message proves that the certificate belongs to a party
+/// that knows the password. `stored` is the verifier that the plugin derives from the password,
+/// `certificate` the SHA-256 of the certificate.
 #[must_use]
 pub fn certificate_proof(stored: &[u8], nonce: &Nonce, certificate: &[u8; 32]) -> Vec<u8> {
     let hash = Sha256::new()

@@ -1,8 +1,8 @@
-//! What must change on the way: hidden session trackers, EOF forms, numbers of packets and
-//! statements.
+//! Rewrites packets between a server and a client that agreed on different capabilities: session
+//! trackers, EOF forms, packet numbers and statement numbers.
 //!
-//! Everything else goes as it came. The two sides must have agreed on the same form of metadata
-//! (MariaDB's extended metadata, cached metadata): that is not rewritten here.
+//! All other bytes remain unchanged. Both sides must have agreed on the same form of metadata
+//! (MariaDB's extended metadata, cached metadata), which is not rewritten here.
 
 use super::StatementId;
 use super::backend::{self, Eof, OkPacket};
@@ -16,32 +16,34 @@ mod request;
 
 pub use request::{execute, query};
 
-/// What to do with the bytes of an event.
+/// Outcome of rewriting the packet of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rewrite {
-    /// Pass them on as they are.
+    /// Forward the packet unchanged.
     Same,
-    /// Pass on what was written instead, which may be nothing.
+    /// Forward the bytes written in its place, which may be none.
     Written,
-    /// It is too long to be held and cannot go as it is: the connection to the client must end.
+    /// The packet is too long to be held and cannot be forwarded unchanged: the client connection
+    /// must be closed.
     Impossible,
 }
 
-/// Follows replies from a server that agreed on some things to a client that agreed on others.
+/// Rewriter of the replies of a server for a client with other capabilities.
 #[derive(Debug, Clone)]
 pub struct Transcoder {
     server: Capabilities,
     client: Capabilities,
-    /// How many packets the client has got more than the server sent, of this reply.
+    /// Number of packets of this reply that the client received beyond those the server sent,
+    /// modulo 256.
     difference: u8,
     renumber: Renumber,
     status: Status,
-    /// The trackers that are kept; its memory is used again.
+    /// Buffer for the trackers that are kept; its memory is reused.
     kept: Vec<u8>,
 }
 
 impl Transcoder {
-    /// Between two sides.
+    /// Creates a transcoder between two sides with these capabilities.
     #[must_use]
     pub fn new(server: Capabilities, client: Capabilities) -> Self {
         Transcoder {
@@ -54,14 +56,15 @@ impl Transcoder {
         }
     }
 
-    /// What the numbers of packets that the client sees exceed the server's by. The packets of a
-    /// file that the client sends in the middle of a reply have as much too much.
+    /// Returns the difference between the packet numbers at the client and those of the server. The
+    /// packets of a file that the client sends in the middle of a reply are too high by this
+    /// number.
     #[must_use]
     pub fn difference(&self) -> u8 {
         self.difference
     }
 
-    /// Bytes of no interest are about to be passed on.
+    /// Renumbers irrelevant bytes that are about to be forwarded.
     #[inline]
     pub fn passed(&mut self, bytes: &mut [u8]) {
         if self.difference != 0 {
@@ -69,8 +72,8 @@ impl Transcoder {
         }
     }
 
-    /// The packet of an event is about to be passed on. `keep` tells which trackers the client is
-    /// to see. What is written instead goes to `out`.
+    /// Rewrites the packet of an event that is about to be forwarded. `keep` returns whether the
+    /// client receives a tracker. A replacement is appended to `out`.
     pub fn event(
         &mut self,
         event: &Event<'_>,
@@ -178,7 +181,7 @@ impl Transcoder {
         Rewrite::Written
     }
 
-    /// The same packet with the number that the client is to see.
+    /// Writes the packet with the number that the client expects.
     fn renumber(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Rewrite {
         self.renumber = Renumber::default();
         if self.difference == 0 {
@@ -192,7 +195,7 @@ impl Transcoder {
     }
 }
 
-/// Flags that belong to the end of a result and say nothing about its beginning.
+/// Status flags that belong to the end of a result and not to its beginning.
 const STATUS_OF_ENDS: Status = Status(
     Status::MORE_RESULTS.0
         | Status::CURSOR_EXISTS.0
@@ -201,7 +204,7 @@ const STATUS_OF_ENDS: Status = Status(
         | Status::SESSION_STATE_CHANGED.0,
 );
 
-/// Copies the trackers that are wanted; whether that is all of them.
+/// Copies the trackers that `keep` selects. Returns whether that is all of them, unchanged.
 fn keep_trackers(
     state: &[u8],
     mut keep: impl FnMut(&mut Tracker<'_>) -> bool,
@@ -244,9 +247,9 @@ fn ok_of(eof: Eof) -> OkPacket<'static> {
     }
 }
 
-/// Puts another number into a packet that begins with a statement's: COM_STMT_EXECUTE, FETCH,
-/// CLOSE, RESET, SEND_LONG_DATA and BULK_EXECUTE, and the first answer to COM_STMT_PREPARE. Whether
-/// it is long enough.
+/// Replaces the statement number at the beginning of a packet: COM_STMT_EXECUTE, FETCH, CLOSE,
+/// RESET, SEND_LONG_DATA and BULK_EXECUTE, and the first reply to COM_STMT_PREPARE. Returns whether
+/// the packet is long enough.
 #[must_use]
 pub fn set_statement(packet: &mut [u8], statement: StatementId) -> bool {
     let place = packet.get_mut(HEADER_LENGTH.saturating_add(1)..);

@@ -4,50 +4,50 @@ use super::cursor::Cursor;
 use super::flags::Capabilities;
 use super::{PacketKind, ProtocolError};
 
-/// How long an SSLRequest is: the beginning of a handshake response, and nothing more.
+/// Length of an SSLRequest in bytes: the beginning of a handshake response without the rest.
 pub const SSL_REQUEST_LENGTH: usize = 32;
 
 /// First packet of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First<'a> {
-    /// A TLS handshake follows at once. Bytes that the client sent in the clear behind this packet
+    /// Request for a TLS handshake, which follows immediately. Unencrypted bytes after this packet
     /// are an attack or a fault and end the connection.
     SslRequest(SslRequest),
     /// A login.
     Response(Response<'a>),
 }
 
-/// The fields that come before TLS; they are sent again within it, and those count.
+/// Fields that precede TLS. The client sends them again within TLS, and only those are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SslRequest {
-    /// What the client can do.
+    /// Capabilities of the client.
     pub capabilities: Capabilities,
-    /// The longest packet that it takes.
+    /// Maximum packet length that the client accepts, in bytes.
     pub packet_length_max: u32,
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: u8,
 }
 
 /// A handshake response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// What the client can do; what the server did not offer does not count.
+    /// Capabilities of the client. Those that the server did not offer are ignored.
     pub capabilities: Capabilities,
-    /// The longest packet that it takes.
+    /// Maximum packet length that the client accepts, in bytes.
     pub packet_length_max: u32,
-    /// The number of a collation.
+    /// Number of a collation.
     pub collation: u8,
     /// Claimed user.
     pub user: &'a [u8],
-    /// The proof of its password, made for `plugin`.
+    /// Proof of the password, made for `plugin`.
     pub proof: &'a [u8],
-    /// The schema to begin in.
+    /// Initial schema.
     pub schema: Option<&'a [u8]>,
-    /// The plugin that the proof was made with; servers without plugins mean the native one.
+    /// Plugin that made the proof; servers without plugins use the native one.
     pub plugin: Option<&'a [u8]>,
-    /// What the client says about itself.
+    /// Connection attributes of the client.
     pub attributes: Attributes<'a>,
-    /// The level of zstd compression, if the client can do that.
+    /// Level of zstd compression, if the client supports it.
     pub zstd_level: Option<u8>,
 }
 
@@ -56,7 +56,7 @@ pub struct Response<'a> {
 pub struct Attributes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// Names and values by turns, each behind its length.
+    /// Returns attributes from alternating names and values, each preceded by its length.
     #[must_use]
     pub fn of(bytes: &'a [u8]) -> Self {
         Attributes(bytes)
@@ -68,7 +68,7 @@ impl<'a> Attributes<'a> {
         std::iter::from_fn(move || Some((rest.lenenc_bytes()?, rest.lenenc_bytes()?)))
     }
 
-    /// The bytes, as they are sent behind their length.
+    /// Returns the bytes as sent, without the length that precedes them.
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         self.0

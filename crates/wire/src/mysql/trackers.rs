@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 #[derive(Debug, Clone, Copy)]
 pub struct Trackers<'a> {
     rest: Cursor<'a>,
-    /// What is left of an entry of several variables.
+    /// Rest of an entry that holds several variables.
     variables: Cursor<'a>,
     broken: bool,
 }
@@ -15,13 +15,13 @@ pub struct Trackers<'a> {
 /// One change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracker<'a> {
-    /// What changed.
+    /// Content of the change.
     pub change: Change<'a>,
-    /// The entry's type.
+    /// Type of the entry.
     kind: u8,
-    /// The entry's data.
+    /// Data of the entry as received.
     data: &'a [u8],
-    /// The data say something else.
+    /// True if `change` was replaced and no longer matches `data`.
     pub(super) is_renamed: bool,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Tracker<'a> {
         self.is_renamed = true;
     }
 
-    /// As an entry of its own.
+    /// Writes the change as an entry of its own.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.push(self.kind);
         match self.change {
@@ -47,31 +47,33 @@ impl<'a> Tracker<'a> {
     }
 }
 
-/// What changed in the session.
+/// Content of a change of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// A system variable has this value now.
+    /// New value of a system variable.
     Variable {
-        /// Its name, in lower case.
+        /// Name of the variable, in lower case.
         name: &'a [u8],
-        /// Its value as text.
+        /// Value as text.
         value: &'a [u8],
     },
-    /// This is the schema now; empty: none.
+    /// New current schema; empty for none.
     Schema(&'a [u8]),
-    /// Something changed that is no system variable or schema too: `1`.
+    /// Flag for any change of session state, not only of system variables and the schema; true for
+    /// `1`.
     State(bool),
     /// MySQL: GTIDs of what was committed.
     Gtids(&'a [u8]),
-    /// What would begin the transaction again as it is, as SQL; empty: nothing special.
+    /// SQL that would begin the transaction again with the same characteristics; empty if it has
+    /// none.
     Characteristics(&'a [u8]),
-    /// What the transaction has done so far.
+    /// State of the transaction so far.
     Transaction(TransactionState),
-    /// A tracker that we do not know (its type).
+    /// An unknown tracker (its type).
     Other(u8),
 }
 
-/// The eight letters of the transaction tracker, `_` where something is not so.
+/// The eight letters of the transaction tracker; `_` for a property that does not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionState(pub [u8; 8]);
 
@@ -123,7 +125,7 @@ impl<'a> Trackers<'a> {
             1 => Change::Schema(body.lenenc_bytes()?),
             2 => Change::State(data == b"1"),
             3 => {
-                // The byte tells how the GTIDs are written; 0, as text, is the only way.
+                // The byte is the encoding of the GTIDs; only 0, text, is defined.
                 let encoding = body.byte()?;
                 let text = body.lenenc_bytes()?;
                 match encoding {
@@ -176,7 +178,7 @@ fn read_variable<'a>(body: &mut Cursor<'a>) -> Option<Tracker<'a>> {
 mod tests {
     use super::*;
 
-    /// What MySQL 9 says after `SET autocommit=0, time_zone='+01:00'; USE a; INSERT …`.
+    /// Session state of MySQL 9 after `SET autocommit=0, time_zone='+01:00'; USE a; INSERT …`.
     const STATE: &[u8] = b"\x00\x0f\x0aautocommit\x03OFF\
         \x00\x11\x09time_zone\x06+01:00\x01\x02\x01a\x02\x011\
         \x03\x2b\x00\x293e11fa47-71ca-11e1-9e33-c80aa9429562:1-23\

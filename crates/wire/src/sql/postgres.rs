@@ -1,4 +1,4 @@
-//! PostgreSQL's dialect: [`facts`] of a text.
+//! PostgreSQL dialect: [`facts`] of a text.
 
 mod datetime_literals;
 mod details;
@@ -31,10 +31,11 @@ use super::facts::{
 };
 use super::token::{Token, TokenKind};
 
-/// What a text is. `backslashes`: the session's `standard_conforming_strings` is off.
+/// Returns the facts about a text. `backslashes` must be true if the session's
+/// `standard_conforming_strings` is off.
 ///
-/// Words are those of the server's grammar, so a text in an encoding whose characters may contain
-/// ASCII bytes cannot be read ([`encoding_is_safe`]).
+/// Words are those of the server's grammar. A text in an encoding whose characters may contain
+/// ASCII bytes therefore cannot be analyzed ([`encoding_is_safe`]).
 #[must_use]
 pub fn facts(text: &[u8], backslashes: bool) -> TextFacts<'_> {
     let mut statements = statements(text, backslashes);
@@ -54,7 +55,7 @@ pub fn facts(text: &[u8], backslashes: bool) -> TextFacts<'_> {
     facts
 }
 
-/// The statements of a text, however many, one after the other; see [`facts`].
+/// Returns an iterator over all statements of a text, without the limit of [`facts`].
 #[must_use]
 pub fn statements(text: &[u8], backslashes: bool) -> Statements<'_> {
     Statements {
@@ -64,7 +65,7 @@ pub fn statements(text: &[u8], backslashes: bool) -> Statements<'_> {
     }
 }
 
-/// Iterator of [`statements`].
+/// Iterator over the statements of a text; see [`statements`].
 #[derive(Debug, Clone)]
 pub struct Statements<'a> {
     tokens: Tokens<'a>,
@@ -93,8 +94,8 @@ impl Iterator for Statements<'_> {
     }
 }
 
-/// The settings that a `SELECT set_config(…)` of literals changes, which has the trait
-/// [`Traits::SETS_LITERALS`].
+/// Returns the settings that a `SELECT set_config(…)` with literals changes. Such a statement has
+/// the property [`StatementTraits::SETS_LITERALS`].
 #[must_use]
 pub fn set_configs(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Vec<SetConfig> {
     let start = statement.span.start;
@@ -110,10 +111,10 @@ pub fn set_configs(text: &[u8], statement: &StatementFacts, backslashes: bool) -
     calls
 }
 
-/// Whether texts in this `client_encoding` can be read by their ASCII bytes (§24.3: the others are
-/// client-side only).
+/// Returns whether texts in this `client_encoding` can be tokenized by their ASCII bytes (§24.3:
+/// the other encodings are client-side only).
 ///
-/// Names are compared as the server does: without case, letters and digits only.
+/// Names are compared as by the server: ignoring case, letters and digits only.
 #[must_use]
 pub fn encoding_is_safe(client_encoding: &[u8]) -> bool {
     let counts = |byte: &&u8| byte.is_ascii_alphanumeric();
@@ -158,7 +159,7 @@ fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Stat
     (statement, end)
 }
 
-/// `(SELECT …) UNION …`: the first word inside decides.
+/// Returns the kind of `(SELECT …) UNION …`: the first word inside the parentheses decides.
 fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
     let mut ahead = tokens.clone();
     loop {
@@ -173,7 +174,7 @@ fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
     }
 }
 
-/// What only the whole statement tells.
+/// Adds the properties that only the whole statement determines.
 fn refine(statement: &mut StatementFacts, text: &[u8]) {
     match statement.kind {
         StatementKind::Explain { analyze: true } if !explains_query(statement, text) => {
@@ -200,7 +201,8 @@ fn is_seed(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"seed")
 }
 
-/// With `pg_temp` first in the search path, a plain CREATE TABLE makes a temporary one.
+/// Marks a value that names `pg_temp`: if first in the search path, a plain CREATE TABLE creates a
+/// temporary table.
 fn note_pg_temp(statement: &mut StatementFacts, value: &[u8]) {
     let named = b"pg_temp";
     let mut places = value.windows(named.len());

@@ -30,7 +30,7 @@ pub struct ErrorText<'a> {
     pub code: u16,
     /// SQLSTATE of the error.
     pub sqlstate: SqlState,
-    /// What happened, the cause, and what to do.
+    /// Message: what failed, the cause, and the remedy.
     pub message: &'a [u8],
 }
 

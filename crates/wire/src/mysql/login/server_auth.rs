@@ -52,7 +52,7 @@ pub struct ServerAuth {
     nonce: Nonce,
     waiting: Waiting,
     switches: u8,
-    /// Why the last requested plugin was not answered.
+    /// Reason for not answering the last requested plugin.
     declined: Option<AuthFailure>,
 }
 

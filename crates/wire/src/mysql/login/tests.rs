@@ -22,12 +22,12 @@ fn password(text: &[u8]) -> Credential {
     Credential::Password(Zeroizing::new(text.to_vec()))
 }
 
-/// How a login went.
+/// Result of a login.
 #[derive(Debug)]
 struct Outcome {
     client: Result<Authenticated, AuthFailure>,
     server: Option<AuthFailure>,
-    /// How long each packet was, the server's and the client's by turns.
+    /// Length of each packet in bytes, alternating between server and client.
     lengths: Vec<usize>,
 }
 
@@ -379,7 +379,7 @@ fn packets_that_do_not_belong_end_the_login() {
     }
 }
 
-/// What becomes of a login behind these packets of the server's, and what was said to them.
+/// Returns the last step of a login that receives these packets from the server, and the replies.
 fn told(mut join: Box<ServerAuth>, packets: &[&[u8]]) -> (ServerAuthStep, Vec<Vec<u8>>) {
     let mut said = Vec::new();
     let (last, first) = packets.split_last().unwrap();
@@ -394,7 +394,7 @@ fn told(mut join: Box<ServerAuth>, packets: &[&[u8]]) -> (ServerAuthStep, Vec<Ve
     (join.message(heard(last), &mut Vec::new()), said)
 }
 
-/// With a password, where anybody may listen.
+/// Returns a login with a password on an unencrypted connection.
 fn joining() -> Box<ServerAuth> {
     let how = (password(b"geheim"), Channel::Plain, ServerKey::Ask);
     let agreed = (Capabilities::SPOKEN, Nonce::given(NONCE));
@@ -429,7 +429,8 @@ fn a_server_may_ask_for_another_plugin_as_often_as_an_account_has_ways() {
         ServerAuthStep::Refused(AuthFailure::Protocol)
     ));
     assert!(said.iter().all(|said| said.len() == 20));
-    // What cannot be answered gets nothing, and counts only if nothing else was asked for.
+    // An unsupported plugin receives an empty reply, and fails the login only if no other is
+    // requested.
     let dialog = b"\xfedialog\0Password:";
     let (step, said) = told(joining(), &[dialog, b"\x01more", native, DENIED]);
     assert!(matches!(

@@ -3,22 +3,22 @@
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// How many bytes of salt there are; the scheme's other users have 16 at most.
+/// Length of the salt in bytes; other users of this scheme have up to 16.
 const SALT_LENGTH: usize = 20;
 const HASH_LENGTH: usize = 43;
 
 const ROUNDS_MIN: u32 = 1000;
 
-/// What MySQL takes of a password for this plugin; each round hashes all of it.
+/// Maximum length of a password for this plugin at MySQL; each round hashes the whole password.
 const PASSWORD_LENGTH_MAX: usize = 256;
 
-/// `caching_sha2_password_digest_rounds` at most: more would only stop us.
+/// Maximum of `caching_sha2_password_digest_rounds`; more rounds would only block Evenkeel.
 const ROUNDS_MAX: u32 = 4_095_000;
 
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// `$A$005$` (MySQL 9: `$A$00A$`), a salt and a hash. Checking a password takes milliseconds: not
-/// where sessions run.
+/// Stored form of a password: `$A$005$` (MySQL 9: `$A$00A$`), a salt and a hash. A check takes
+/// milliseconds and must not run on a session worker.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
     rounds: u32,
@@ -53,8 +53,8 @@ impl Stored {
         self.other = other.map(Box::new);
     }
 
-    /// For an account that does not exist: no password fits. With the rounds that the server's
-    /// accounts have it takes as long to find out.
+    /// Returns a stored form for an unknown user, which no password matches. With the rounds of the
+    /// server's accounts the check takes as long as for them.
     #[must_use]
     pub fn mock(random: [u8; SALT_LENGTH], rounds: u32) -> Self {
         Stored {
@@ -140,7 +140,7 @@ fn hash(password: &[u8], salt: &[u8], rounds: u32) -> [u8; 32] {
     hash
 }
 
-/// As many bytes of `block`, over and over.
+/// Passes the repeated `block` to `each`, up to `length` bytes in all.
 fn repeat(block: &[u8; 32], length: usize, mut each: impl FnMut(&[u8])) {
     let mut left = length;
     while left > 0 {
@@ -156,7 +156,7 @@ fn stretch(block: &[u8; 32], length: usize) -> zeroize::Zeroizing<Vec<u8>> {
     zeroize::Zeroizing::new(long)
 }
 
-/// Step 22: three bytes each in four letters, in an order of their own.
+/// Encodes the hash (step 22): three bytes in four letters, in the order of the scheme.
 fn encode(hash: &[u8; 32]) -> [u8; HASH_LENGTH] {
     let byte = |index: usize| u32::from(hash.get(index).copied().unwrap_or_default());
     let mut out = [0; HASH_LENGTH];
@@ -172,7 +172,7 @@ fn encode(hash: &[u8; 32]) -> [u8; HASH_LENGTH] {
     for _ in 0..10 {
         let [a, b, c] = at;
         put(byte(a) << 16 | byte(b) << 8 | byte(c), 4);
-        // The three indices turn, and each goes on by one.
+        // The three indices rotate, and each is incremented.
         at = [c, a, b].map(|index| index.saturating_add(1));
     }
     put(byte(31) << 8 | byte(30), 3);

@@ -1,4 +1,4 @@
-//! MariaDB's `ed25519`: Ed25519 with the password where the standard has a random seed.
+//! MariaDB's `ed25519`: Ed25519 with the password in place of the standard's random seed.
 
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};
 use curve25519_dalek::scalar::{Scalar, clamp_integer};
@@ -8,10 +8,10 @@ use zeroize::Zeroizing;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// Random bytes that the proof is made with.
+/// Random bytes that a proof signs.
 pub type Nonce = [u8; 32];
 
-/// What an account row stores: the public key. A proof yields nothing that logs in elsewhere.
+/// Public key stored in an account row. A proof does not permit logins at other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verifier([u8; 32]);
 
@@ -102,7 +102,7 @@ fn wide(hash: Sha512) -> Scalar {
     Scalar::from_bytes_mod_order_wide(&hash.finalize().into())
 }
 
-/// R = sB - kA
+/// Returns R = sB - kA.
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "points of the curve neither overflow nor panic"

@@ -1,4 +1,4 @@
-//! `mysql_native_password`: SHA-1, once to prove, twice to check.
+//! `mysql_native_password`: SHA-1, applied once to prove, twice to check.
 
 use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
@@ -10,7 +10,7 @@ use super::{Nonce, xor};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verifier([u8; 20]);
 
-/// SHA1(password): logs in to every server that stores its hash.
+/// SHA1(password): sufficient to log in to every server that stores its hash.
 #[derive(Clone)]
 pub struct Key([u8; 20]);
 

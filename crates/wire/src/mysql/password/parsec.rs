@@ -1,5 +1,5 @@
-//! MariaDB's `parsec`: a signature of what both sides have drawn, by an Ed25519 key that is derived
-//! from the password and a salt.
+//! MariaDB's `parsec`: a signature over random bytes of both sides. The Ed25519 key is derived from
+//! the password and a salt.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -12,24 +12,24 @@ use super::ed25519;
 /// Random bytes of one side.
 pub type Nonce = [u8; 32];
 
-/// A client's answer: its own random bytes, and the signature.
+/// Length in bytes of a client's answer: its own random bytes and the signature.
 pub const ANSWER_LENGTH: usize = 96;
 
-/// The only way of derivation that there is: PBKDF2 with HMAC-SHA-512.
+/// The only derivation algorithm: PBKDF2 with HMAC-SHA-512.
 const PBKDF2: u8 = b'P';
 
-/// Clients refuse to do more than 1,024 rounds doubled three times.
+/// Maximum number of doublings: clients reject more than 1,024 rounds doubled three times.
 const DOUBLED_MAX: u8 = 3;
 
-/// How a key is derived from a password; told to whoever wants to log in.
+/// Parameters that derive a key from a password; sent to every client that logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Derivation {
-    /// How often 1,024 rounds are doubled.
+    /// Number of times that 1,024 rounds are doubled.
     doubled: u8,
     salt: [u8; 18],
 }
 
-/// What an account row stores. A proof yields nothing that logs in elsewhere.
+/// Verifier stored in an account row. A proof does not permit logins at other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verifier {
     derivation: Derivation,
@@ -37,7 +37,7 @@ pub struct Verifier {
 }
 
 impl Derivation {
-    /// As a server tells it.
+    /// Parses the form that a server sends.
     #[must_use]
     pub fn read(told: &[u8]) -> Option<Self> {
         let (&[way, doubled], salt) = told.split_first_chunk()?;
@@ -46,7 +46,7 @@ impl Derivation {
         is_known.then_some(Derivation { doubled, salt })
     }
 
-    /// To tell a client.
+    /// Returns the form that is sent to a client.
     #[must_use]
     pub fn bytes(&self) -> [u8; 20] {
         let mut bytes = [0; 20];
@@ -56,7 +56,7 @@ impl Derivation {
         bytes
     }
 
-    /// PBKDF2 (RFC 8018, 5.2), whose first block is more than is needed. It takes milliseconds.
+    /// Derives the seed by PBKDF2 (RFC 8018, 5.2), of which one block suffices. Takes milliseconds.
     fn seed(&self, password: &[u8]) -> Zeroizing<[u8; 32]> {
         let keyed = keyed(password);
         let mut last = {
@@ -78,7 +78,7 @@ impl Derivation {
 }
 
 impl Verifier {
-    /// As an account row has it: `P0:`, the salt, `:`, the public key, these in base64.
+    /// Parses the form in an account row: `P0:`, the salt, `:`, the public key, both in base64.
     #[must_use]
     pub fn read(stored: &[u8]) -> Option<Self> {
         let mut parts = stored.split(|byte| *byte == b':');
@@ -95,15 +95,16 @@ impl Verifier {
         })
     }
 
-    /// Of a password.
+    /// Returns the verifier of a password.
     #[must_use]
     pub fn of_password(password: &[u8], derivation: Derivation) -> Self {
         let key = ed25519::Verifier::of_password(&*derivation.seed(password));
         Verifier { derivation, key }
     }
 
-    /// For an account that does not exist: nobody knows the password of this key. The salt is the
-    /// same for the same user as long as the secret is, for else it would tell.
+    /// Returns a verifier for an unknown user: its password is unknown to every client. The salt of
+    /// a user stays the same as long as the secret does, because a changing salt would reveal that
+    /// the user is unknown.
     #[must_use]
     pub fn mock(user: &[u8], secret: &[u8; 32]) -> Self {
         let made = Sha256::new().chain_update(secret).chain_update(user);
@@ -118,13 +119,13 @@ impl Verifier {
         }
     }
 
-    /// What a client needs to know.
+    /// Returns the parameters that a client needs.
     #[must_use]
     pub fn derivation(&self) -> Derivation {
         self.derivation
     }
 
-    /// All of it as servers and clients hash it.
+    /// Returns the whole verifier in the form that servers and clients hash.
     #[must_use]
     pub fn bytes(&self) -> [u8; 52] {
         let mut bytes = [0; 52];
@@ -134,7 +135,7 @@ impl Verifier {
         bytes
     }
 
-    /// Whether the signature is that of the password.
+    /// Returns whether the signature matches the password.
     #[must_use]
     pub fn check(&self, nonce: &Nonce, answer: &[u8]) -> bool {
         let Some((own, signature)) = answer.split_first_chunk::<32>() else {
@@ -144,7 +145,7 @@ impl Verifier {
     }
 }
 
-/// The answer to a server; `own` is random.
+/// Returns the answer to a server; `own` must be random.
 #[must_use]
 pub fn prove(
     password: &[u8],
@@ -164,7 +165,7 @@ pub fn prove(
 fn keyed(key: &[u8]) -> Hmac<Sha512> {
     match Hmac::new_from_slice(key) {
         Ok(keyed) => keyed,
-        // HMAC takes keys of any length; this is not reached.
+        // HMAC accepts keys of any length, so this is not reached.
         Err(_) => Hmac::new(&Default::default()),
     }
 }

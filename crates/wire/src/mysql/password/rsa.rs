@@ -1,4 +1,4 @@
-//! RSA, by which a password goes to a server or comes from a client where there is no TLS.
+//! RSA encryption of passwords on connections without TLS, to servers and from clients.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,27 +12,28 @@ use zeroize::Zeroizing;
 
 use super::Nonce;
 
-/// Servers' keys have 2048 bits; larger ones cost more than they are worth here.
+/// Maximum size of a server's key. Servers have 2048 bits; larger keys cost CPU time without
+/// benefit here.
 const BITS_MAX: usize = 8192;
 
-/// Our key, for clients.
+/// Evenkeel's key, offered to clients.
 pub struct PrivateKey {
     key: RsaPrivateKey,
     pem: Vec<u8>,
 }
 
-/// A server's key.
+/// Public key of a server.
 #[derive(Debug, Clone)]
 pub struct PublicKey(RsaPublicKey);
 
 impl PrivateKey {
-    /// From a PEM file (PKCS #8).
+    /// Parses a PEM file (PKCS #8).
     #[must_use]
     pub fn read(pem: &str) -> Option<Self> {
         Self::of(RsaPrivateKey::from_pkcs8_pem(pem).ok()?)
     }
 
-    /// A new one of 2048 bits, out of 32 random bytes. It takes seconds.
+    /// Generates a key of 2048 bits from 32 random bytes. Takes seconds.
     #[must_use]
     pub fn generate(random: [u8; 32]) -> Option<Self> {
         Self::of(RsaPrivateKey::new(&mut Stream::new(random), 2048).ok()?)
@@ -45,13 +46,14 @@ impl PrivateKey {
         Some(PrivateKey { key, pem })
     }
 
-    /// What clients ask for.
+    /// Returns the public key that clients request, in PEM.
     #[must_use]
     pub fn public_pem(&self) -> &[u8] {
         &self.pem
     }
 
-    /// The password in a client's message. It takes a millisecond: not where sessions run.
+    /// Decrypts the password in a client's message. Takes a millisecond and must not run on a
+    /// session worker.
     #[must_use]
     pub fn password(
         &self,
@@ -71,7 +73,7 @@ impl PrivateKey {
 }
 
 impl PublicKey {
-    /// As a server sends it, or as a file has it.
+    /// Parses a PEM key that a server sent or that is in a file.
     #[must_use]
     pub fn read(pem: &[u8]) -> Option<Self> {
         let pem = std::str::from_utf8(pem).ok()?;
@@ -80,7 +82,7 @@ impl PublicKey {
         (bits <= BITS_MAX).then_some(PublicKey(key))
     }
 
-    /// The message that holds a password; `None`: it is too long for the key.
+    /// Encrypts a password; `None` if it is too long for the key.
     #[must_use]
     pub fn message(&self, password: &[u8], nonce: &Nonce, random: [u8; 32]) -> Option<Vec<u8>> {
         let mut plain = Zeroizing::new(Vec::with_capacity(password.len().saturating_add(1)));
@@ -98,14 +100,14 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// With the nonce over and over, so that a message cannot be sent again.
+/// XORs the text with the repeated nonce, so that a message cannot be replayed.
 fn mix(plain: &mut [u8], nonce: &Nonce) {
     for (byte, other) in plain.iter_mut().zip(nonce.bytes().iter().cycle()) {
         *byte ^= other;
     }
 }
 
-/// Random bytes drawn out of a few: SHA-256 of these and a counter.
+/// Random bytes derived from a seed: SHA-256 of the seed and a counter.
 struct Stream {
     seed: Zeroizing<[u8; 32]>,
     counter: u64,

@@ -1,4 +1,4 @@
-//! The fast way of `caching_sha2_password`: SHA-256, once to prove, twice to check.
+//! Fast authentication of `caching_sha2_password`: SHA-256, applied once to prove, twice to check.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -6,11 +6,11 @@ use zeroize::Zeroize;
 
 use super::{Nonce, xor};
 
-/// What a server keeps in memory once it has seen the password: SHA256(SHA256(password)).
+/// Verifier that a server caches after it has received the password: SHA256(SHA256(password)).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verifier([u8; 32]);
 
-/// SHA256(password): logs in to every server that has the verifier in its memory.
+/// SHA256(password): sufficient to log in to every server that has cached the verifier.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 

@@ -1,10 +1,10 @@
-//! Query attributes on one side only.
+//! Rewrites commands if only one side supports query attributes.
 
 use crate::mysql::build;
 use crate::mysql::flags::Capabilities;
 use crate::mysql::frontend::{Code, Execute, parameters};
 
-/// Writes a COM_QUERY for a server; attributes that it would not take are left out.
+/// Writes a COM_QUERY for a server, without the attributes if the server does not accept them.
 pub fn query(out: &mut Vec<u8>, attributes: &[u8], text: &[u8], server: Capabilities) {
     match server.has(Capabilities::QUERY_ATTRIBUTES) {
         true => build::query_with_attributes(out, attributes, text),
@@ -12,9 +12,9 @@ pub fn query(out: &mut Vec<u8>, attributes: &[u8], text: &[u8], server: Capabili
     }
 }
 
-/// Writes a COM_STMT_EXECUTE of a client for a server that agreed otherwise on query attributes.
-/// `prepared` is how many parameters the statement has. `None`: it is not built as documented, or
-/// has attributes behind values whose types were sent with an earlier execution.
+/// Writes a client's COM_STMT_EXECUTE for a server with a different agreement on query attributes.
+/// `prepared` is the number of the statement's parameters. Returns `None` if the packet is
+/// malformed, or has attributes after values whose types were sent with an earlier execution.
 #[must_use]
 pub fn execute(
     out: &mut Vec<u8>,
@@ -26,7 +26,7 @@ pub fn execute(
     let given = parameters(execute, prepared, client)?;
     let prepared = usize::from(prepared);
     let named = server.has(Capabilities::QUERY_ATTRIBUTES);
-    // Without types, values can only be told apart if all of them are the statement's own.
+    // Without types, values can be separated only if all of them belong to the statement.
     let values = match given.count {
         count if count < prepared => return None,
         count if count == prepared => given.values,

@@ -10,7 +10,7 @@ const NEW: Capabilities =
 const OLD: Capabilities = Capabilities(0);
 const NAMED: Capabilities = Capabilities::QUERY_ATTRIBUTES;
 
-/// What a client gets of one reply.
+/// Returns the bytes that a client receives of one reply.
 fn through(
     reply: &[u8],
     (server, client): (Capabilities, Capabilities),

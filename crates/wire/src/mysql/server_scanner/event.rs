@@ -1,81 +1,81 @@
-//! What is expected of a server, and what it says that matters.
+//! Expected replies of a server, and the relevant events in them.
 
 use crate::mysql::backend::{Eof, ErrorReport, OkPacket, PrepareOk};
 use crate::mysql::flags::Status;
 
-/// What answers a command.
+/// Form of the reply to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedReply {
-    /// OK, ERR, a client's file, or rows; perhaps several of these one after the other.
+    /// OK, ERR, a request for a client's file, or rows; possibly several of these in sequence.
     Results,
     /// OK, ERR or EOF.
     Simple,
-    /// To COM_STMT_PREPARE.
+    /// Reply to COM_STMT_PREPARE.
     Prepare,
-    /// Rows without a beginning: to COM_STMT_FETCH.
+    /// Rows without a header: reply to COM_STMT_FETCH.
     Rows,
-    /// Definitions of columns: to COM_FIELD_LIST.
+    /// Column definitions: reply to COM_FIELD_LIST.
     Definitions,
-    /// One packet of text: to COM_STATISTICS.
+    /// One packet of text: reply to COM_STATISTICS.
     Text,
-    /// The steps of a login: to COM_CHANGE_USER.
+    /// Steps of a login: reply to COM_CHANGE_USER.
     Login,
-    /// Events without an end: to COM_BINLOG_DUMP.
+    /// Events without an end: reply to COM_BINLOG_DUMP.
     Stream,
 }
 
-/// A packet, or a place between packets, that matters to whoever follows the conversation.
+/// Packet, or position between packets, that is relevant to the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// OK, which is no end of a result. With [`Status::MORE_RESULTS`] another follows.
+    /// OK that ends no result. With [`Status::MORE_RESULTS`] another result follows.
     Ok(OkPacket<'a>),
-    /// EOF where OK might be: to COM_SET_OPTION and COM_DEBUG.
+    /// EOF in place of an OK: reply to COM_SET_OPTION and COM_DEBUG.
     Eof(Eof),
-    /// ERR: the command, and all of its further results, ended.
+    /// ERR: ends the command and all of its further results.
     Error(ErrorReport<'a>),
-    /// MariaDB: a report of progress; the reply goes on.
+    /// MariaDB's progress report; the reply continues.
     Progress,
-    /// Rows are to come, behind so many definitions of columns; 0: the client knows them.
+    /// Header of a result with rows, followed by `columns` definitions; 0 if the client has them.
     ResultHeader {
-        /// How many columns.
+        /// Number of columns.
         columns: u64,
     },
     /// The end of the definitions.
     MetadataEnd {
-        /// An EOF; `None`: the event is of length 0, for there are no EOFs.
+        /// An EOF; `None` if there are no EOFs: the event then has length 0.
         eof: Option<Eof>,
-        /// The number that an EOF here has, or would have.
+        /// Sequence number that an EOF has here, or would have.
         sequence: u8,
     },
-    /// The end of a result's rows. With [`Status::MORE_RESULTS`] another result follows, with
-    /// [`Status::CURSOR_EXISTS`] the rows are to be fetched.
+    /// The end of a result's rows. With [`Status::MORE_RESULTS`] another result follows. With
+    /// [`Status::CURSOR_EXISTS`] the rows must be fetched.
     ResultEnd(End<'a>),
-    /// The server wants a file of the client's; then it goes on.
+    /// Request for a file of the client; the reply continues after it.
     LocalInfile {
-        /// Its name.
+        /// Name of the file.
         name: &'a [u8],
     },
-    /// The statement exists.
+    /// Reply that the statement was prepared.
     PrepareOk(PrepareOk),
-    /// Nothing (of length 0): the answer to COM_STMT_PREPARE is complete.
+    /// End of the reply to COM_STMT_PREPARE, of length 0.
     Complete,
     /// One packet of text.
     Text,
-    /// A step of a login (its first byte): the client has to answer, or something.
+    /// A step of a login (its first byte), to which the client may have to reply.
     Login(u8),
 }
 
-/// How a result's rows end.
+/// End of a result's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End<'a> {
-    /// By an EOF.
+    /// An EOF.
     Eof(Eof),
-    /// By an OK in its place (DEPRECATE_EOF).
+    /// An OK in place of an EOF (DEPRECATE_EOF).
     Ok(OkPacket<'a>),
 }
 
 impl End<'_> {
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(self) -> Status {
         match self {
@@ -86,7 +86,7 @@ impl End<'_> {
 }
 
 impl Event<'_> {
-    /// The server's status, if it tells.
+    /// Returns the server's status; `None` if the event has none.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {

@@ -1,4 +1,4 @@
-//! What counts for a digest and what does not, in both dialects.
+//! Which differences between texts count for a digest, in both dialects.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn shown(text: &str, dialect: Dialect) -> String {
     normalised(text.as_bytes(), dialect)
 }
 
-/// All of them have one digest and show one text.
+/// Asserts that all texts have one digest and the normalized text `show`.
 #[track_caller]
 fn alike(dialect: Dialect, show: &str, texts: &[&str]) {
     let Some(first) = texts.first() else { return };
@@ -229,7 +229,7 @@ fn a_digest_is_written_and_read_as_sixteen_digits() {
     }
 }
 
-/// Digests stand in people's files: a change of these numbers breaks their rules.
+/// Operators keep digests in their files: a change of these numbers would break their rules.
 #[test]
 fn the_numbers_stay_as_they_are() {
     let mysql = of("SELECT c FROM sbtest1 WHERE id = 1", MYSQL);

@@ -1,12 +1,12 @@
-//! The functions that servers bring themselves, and what else stands before a parenthesis.
+//! Names of built-in functions and of other words that precede a parenthesis.
 //!
-//! A stored function cannot take the place of one of these unless its schema is written, so they
-//! need not be looked up. What is missing here is asked of the server.
+//! A stored function cannot replace one of these unless its schema is written, so they need no
+//! lookup. A name that is missing here is looked up on the server.
 
 use super::LexerModes;
 use super::facts::StatementTraits;
 
-/// Whether calling it calls nothing that users made.
+/// Returns whether a call of that name calls no user-defined function.
 pub(super) fn is_builtin(name: &[u8]) -> bool {
     let mut lower = [0; LENGTH_MAX];
     let Some(place) = lower.get_mut(..name.len()) else {
@@ -18,9 +18,9 @@ pub(super) fn is_builtin(name: &[u8]) -> bool {
     found.is_ok()
 }
 
-/// Whether what is called in a query may be a stored function all the same: only servers of the
-/// other kind or of a later version bring a function of that name, or only the grammar of
-/// definitions has the word.
+/// Returns whether a name called in a query may nevertheless be a stored function. That is so if
+/// only the other product or a later version has a built-in function of that name. It is also so if
+/// only the grammar of definitions has the word.
 pub(super) fn may_be_stored(name: &[u8], modes: LexerModes) -> bool {
     let others: &[&str] = match modes.mariadb {
         true => &OF_MYSQL,
@@ -41,7 +41,7 @@ pub(super) fn may_be_stored(name: &[u8], modes: LexerModes) -> bool {
     names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// What a function does besides.
+/// Returns the effects of a function.
 pub(super) fn traits(name: &[u8]) -> StatementTraits {
     let any = |names: &[&str]| {
         let mut names = names.iter();
@@ -82,7 +82,8 @@ fn begins(name: &[u8], prefix: &str) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
-/// They wait for replication, read the server's disk, or tell of this server or session only.
+/// Functions that wait for replication, read the server's disk, or return data of this server or
+/// session only.
 const SPECIAL: [&str; 9] = [
     "load_file",
     "master_gtid_wait",
@@ -95,7 +96,7 @@ const SPECIAL: [&str; 9] = [
     "benchmark",
 ];
 
-/// Of components: locks and replication.
+/// Prefixes of functions of components: locks and replication.
 const PREFIXES: [&str; 5] = [
     "service_",
     "version_tokens_",
@@ -104,10 +105,10 @@ const PREFIXES: [&str; 5] = [
     "wait_until_sql_thread",
 ];
 
-/// Words that stand before parentheses in definitions only.
+/// Words that precede parentheses only in definitions.
 const OF_DEFINITIONS: [&str; 5] = ["array", "list", "number", "object", "path"];
 
-/// MySQL's; on MariaDB people make some of them themselves.
+/// MySQL's functions; on MariaDB users define some of them themselves.
 #[rustfmt::skip]
 const OF_MYSQL: [&str; 14] = [
     "any_value", "bin_to_uuid", "format_bytes", "format_pico_time", "gtid_subset",
@@ -116,7 +117,7 @@ const OF_MYSQL: [&str; 14] = [
     "validate_password_strength",
 ];
 
-/// MariaDB's.
+/// MariaDB's functions.
 #[rustfmt::skip]
 const OF_MARIADB: [&str; 35] = [
     "column_add", "column_check", "column_create", "column_delete", "column_exists", "column_get",
@@ -127,7 +128,7 @@ const OF_MARIADB: [&str; 35] = [
     "sformat", "sys_guid", "to_char", "trim_oracle", "trunc",
 ];
 
-/// MariaDB's of 11.7 and later; some are older, but not all of 10.11.
+/// Functions of MariaDB 11.7 and later. Some are older, but not all are in 10.11.
 #[rustfmt::skip]
 const OF_MARIADB_11: [&str; 12] = [
     "json_array_intersect", "json_key_value", "json_object_filter_keys", "json_object_to_array",
@@ -135,13 +136,13 @@ const OF_MARIADB_11: [&str; 12] = [
     "vec_fromtext", "vec_totext",
 ];
 
-/// MariaDB's of 12.3 and later.
+/// Functions of MariaDB 12.3 and later.
 const OF_MARIADB_12: [&str; 1] = ["to_date"];
 
-/// The longest of them.
+/// Length of the longest name, in bytes.
 const LENGTH_MAX: usize = 32;
 
-/// In alphabetical order.
+/// All names, in alphabetical order.
 #[rustfmt::skip]
 const NAMES: [&str; 552] = [
     "abs", "acos", "add", "adddate", "addtime", "aes_decrypt", "aes_encrypt", "against", "all",

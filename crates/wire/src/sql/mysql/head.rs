@@ -1,4 +1,4 @@
-//! What a statement is by its first words: the commands that are not queries.
+//! Classifies statements that are not queries by their first words.
 
 use super::facts::{Isolation, StatementKind, TransactionCompletion, VariableScope};
 use super::lexer::{Token, TokenKind, Tokens};
@@ -6,7 +6,7 @@ use super::set;
 use super::words as w;
 use crate::sql::token::{Span, Word};
 
-/// The tokens behind a statement's first one, one ahead.
+/// Tokens after the first one of a statement, with one token read ahead.
 #[derive(Clone)]
 pub(super) struct Head<'a> {
     tokens: Tokens<'a>,
@@ -14,7 +14,7 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// `tokens` stands behind the statement's first token.
+    /// Creates a head; the next token of `tokens` must be the statement's second.
     pub(super) fn new(tokens: &Tokens<'a>) -> Self {
         let mut tokens = tokens.clone();
         let token = tokens.next_token();
@@ -25,12 +25,12 @@ impl<'a> Head<'a> {
         self.token = self.tokens.next_token();
     }
 
-    /// The current token as written.
+    /// Returns the current token as written.
     pub(super) fn written(&self) -> &'a [u8] {
         self.token.span.of(self.tokens.text())
     }
 
-    /// Goes on if the word is there.
+    /// Advances if the current token is the word. Returns whether it was.
     pub(super) fn take(&mut self, word: Word) -> bool {
         let found = self.token.is(word);
         if found {
@@ -39,12 +39,12 @@ impl<'a> Head<'a> {
         found
     }
 
-    /// Any of the words.
+    /// Advances if the current token is any of the words. Returns whether it was.
     pub(super) fn take_any(&mut self, words: &[Word]) -> bool {
         words.iter().any(|word| self.take(*word))
     }
 
-    /// Goes on if a token of the kind is there.
+    /// Advances if the current token is of that kind, and returns its position.
     pub(super) fn take_kind(&mut self, kind: TokenKind) -> Option<Span> {
         let span = self.token.span;
         (self.token.kind == kind).then(|| {
@@ -57,7 +57,7 @@ impl<'a> Head<'a> {
         matches!(self.token.kind, TokenKind::End | TokenKind::Semicolon)
     }
 
-    /// Whether any of the words comes before the end.
+    /// Returns whether any of the words comes before the end.
     fn has(mut self, words: &[Word]) -> bool {
         while !self.at_end() {
             if self.take_any(words) {
@@ -84,14 +84,14 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// A name, if nothing follows it.
+    /// Returns the name at the current token if it is the last token.
     fn last_name(&mut self) -> Option<Span> {
         let name = self.name()?;
         self.at_end().then_some(name)
     }
 }
 
-/// The kind of a statement, by its first word and what `tokens` has behind it.
+/// Returns the kind of a statement from its first word and the `tokens` after it.
 pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
     let head = Head::new(tokens);
     match word {
@@ -115,7 +115,8 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
     }
 }
 
-/// Whether CREATE or ALTER, before `tokens`, is about something whose body may hold semicolons.
+/// Returns whether the CREATE or ALTER before `tokens` concerns an object whose body may hold
+/// semicolons.
 pub(super) fn is_program(tokens: &Tokens<'_>) -> bool {
     const PROGRAMS: [Word; 5] = [w::PROCEDURE, w::FUNCTION, w::TRIGGER, w::EVENT, w::PACKAGE];
     let mut head = Head::new(tokens);
@@ -134,7 +135,8 @@ pub(super) fn is_program(tokens: &Tokens<'_>) -> bool {
     head.take_any(&PROGRAMS)
 }
 
-/// Commands on the transaction and the session; `None`: not built as the manual says.
+/// Classifies commands on the transaction and the session. Returns `None` if the syntax is not as
+/// documented.
 fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
     match word {
         w::BEGIN => {
@@ -171,7 +173,7 @@ fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
     }
 }
 
-/// The verb of `WITH … (…) verb`: the first one outside parentheses.
+/// Returns the kind by the verb of `WITH … (…) verb`: the first one outside parentheses.
 fn with(mut head: Head<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {
@@ -207,7 +209,7 @@ fn drop(mut head: Head<'_>) -> StatementKind {
     }
 }
 
-/// ANALYZE of a table; or MariaDB's ANALYZE of a statement, which runs it.
+/// Classifies ANALYZE of a table, or MariaDB's ANALYZE of a statement, which executes it.
 fn analyze(word: Word, mut head: Head<'_>) -> StatementKind {
     if word != w::ANALYZE {
         return StatementKind::Maintenance;
@@ -228,7 +230,7 @@ fn load(mut head: Head<'_>) -> StatementKind {
     StatementKind::LoadData { local }
 }
 
-/// EXPLAIN, with options, of a statement, a connection or a table.
+/// Parses EXPLAIN, with options, of a statement, a connection or a table.
 fn explain(mut head: Head<'_>) -> StatementKind {
     let mut analyze = false;
     let mut first = true;
@@ -243,7 +245,7 @@ fn explain(mut head: Head<'_>) -> StatementKind {
             break;
         }
         first = false;
-        // `FORMAT = TREE ANALYZE` and `ANALYZE FORMAT = TREE` are both written.
+        // Both `FORMAT = TREE ANALYZE` and `ANALYZE FORMAT = TREE` are valid.
         if head.token.is(w::FORMAT) {
             first = true;
         }
@@ -276,7 +278,7 @@ fn begin(mut head: Head<'_>) -> Option<StatementKind> {
     })
 }
 
-/// `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`
+/// Parses `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`.
 fn ending(head: &mut Head<'_>) -> Option<TransactionCompletion> {
     head.take(w::WORK);
     let mut ending = TransactionCompletion::default();
@@ -322,7 +324,7 @@ fn set(mut head: Head<'_>) -> Option<StatementKind> {
         return transaction(ahead, scope);
     }
     if head.token.is(w::PASSWORD) || head.token.is(w::DEFAULT) {
-        // SET DEFAULT ROLE; behind a comma MariaDB sets something else.
+        // SET PASSWORD or SET DEFAULT ROLE; on MariaDB further assignments may follow a comma.
         return (!head.goes_on_behind_comma()).then_some(StatementKind::Ddl);
     }
     if head.take(w::ROLE) {

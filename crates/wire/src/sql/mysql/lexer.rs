@@ -1,16 +1,16 @@
-//! MySQL's scanner (manual: "Language Structure"; the server's `sql_lex.cc`).
+//! Lexer for MySQL (manual: "Language Structure"; the server's `sql_lex.cc`).
 
 use super::{LexerModes, optimizer};
 use crate::sql::hint::{self, HintComment};
 use crate::sql::token::{Span, Word};
 
-/// Longer than any packet; so that places in a text fit their type.
+/// Maximum length of a text in bytes, so that positions fit `u32`. No packet is longer.
 const LENGTH_MAX: usize = u32::MAX as usize;
 
-/// Comments of versions below this one are run by every server that is still spoken to.
+/// Comments for versions below this one are executed by every supported server.
 const VERSION_OF_ALL: u32 = 50_700;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TokenKind {
     /// The end of the text.
@@ -18,11 +18,11 @@ pub enum TokenKind {
     End,
     /// An identifier or keyword without quotes.
     Word,
-    /// An identifier in quotes.
+    /// A quoted identifier.
     QuotedName,
-    /// A literal: a string of any form.
+    /// A string literal of any form.
     String,
-    /// A literal: a number.
+    /// A numeric literal.
     Number,
     /// `?`
     Parameter,
@@ -40,52 +40,53 @@ pub enum TokenKind {
     Semicolon,
     /// `.`
     Dot,
-    /// Any other operator, byte by byte, but for `:=`.
+    /// Any other operator, one token per byte, except `:=`.
     Operator,
-    /// A byte that has no meaning, the rest of a text that ends inside a string or comment, or the
-    /// beginning of a comment of which it is not certain whether it is run.
+    /// A meaningless byte, the rest of a text that ends inside a string or comment, or the
+    /// beginning of a comment that may or may not be executed.
     Broken,
 }
 
-/// A token and where it is.
+/// Token and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Token {
-    /// What it is.
+    /// Kind of the token.
     pub kind: TokenKind,
-    /// Where it is.
+    /// Position of the token in the text.
     pub span: Span,
-    /// For words of at most 16 bytes and for operators: the bytes, ASCII letters in lower case.
+    /// Bytes of an operator or of a word of up to 16 bytes, with ASCII letters in lower case;
+    /// otherwise 0.
     pub word: Word,
 }
 
 impl Token {
-    /// Whether it is this keyword.
+    /// Returns whether the token is this keyword.
     #[must_use]
     pub fn is(self, keyword: Word) -> bool {
         self.word == keyword && self.kind == TokenKind::Word
     }
 
-    /// Whether it can stand for the name of something.
+    /// Returns whether the token can be an identifier.
     #[must_use]
     pub fn is_name(self) -> bool {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 }
 
-/// The tokens of a text, one after the other.
+/// Iterator over the tokens of a text.
 #[derive(Debug, Clone)]
 pub struct Tokens<'a> {
     text: &'a [u8],
     at: usize,
     modes: LexerModes,
-    /// Within `/*! … */` whose content is run.
+    /// True within an executable comment `/*! … */`.
     in_comment: bool,
     versioned: bool,
     hint: Option<HintComment<'a>>,
 }
 
 impl<'a> Tokens<'a> {
-    /// Of a text.
+    /// Creates a lexer at the beginning of a text.
     #[must_use]
     pub fn new(text: &'a [u8], modes: LexerModes) -> Self {
         Tokens {
@@ -98,7 +99,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// From a place in a text that is not within a token; perhaps within a comment that is run.
+    /// Creates a lexer at a position between two tokens, possibly within an executable comment.
     pub(crate) fn from(text: &'a [u8], modes: LexerModes, at: u32, in_comment: bool) -> Self {
         Tokens {
             at: at as usize,
@@ -107,36 +108,36 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Whether it is within a comment that is run.
+    /// Returns whether the position is within an executable comment.
     pub(crate) fn in_comment(&self) -> bool {
         self.in_comment
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub(crate) fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// How it is read.
+    /// Returns the modes by which the text is tokenized.
     pub(crate) fn modes(&self) -> LexerModes {
         self.modes
     }
 
-    /// The first hint in the comments passed so far.
+    /// Returns the first hint in the comments passed so far.
     pub(crate) fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
-    /// Whether a comment was passed since the last time that only some servers run.
+    /// Returns whether a comment that only some servers execute was passed since the last call.
     pub(crate) fn take_versioned(&mut self) -> bool {
         std::mem::take(&mut self.versioned)
     }
 
-    /// The next token; at the end, again and again, [`Kind::End`].
+    /// Returns the next token; at the end of the text, [`TokenKind::End`] on every call.
     pub fn next_token(&mut self) -> Token {
         loop {
             let Some(first) = self.rest().first().copied() else {
-                // A comment that is run has to end.
+                // An executable comment must end.
                 let kind = match std::mem::take(&mut self.in_comment) {
                     true => TokenKind::Broken,
                     false => TokenKind::End,
@@ -188,7 +189,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The token was read too early: the next one begins where it does.
+    /// Rewinds to the start of `token`, which was read too early.
     pub(crate) fn give_back(&mut self, token: Token) {
         self.at = token.span.start as usize;
     }
@@ -198,8 +199,8 @@ impl<'a> Tokens<'a> {
         self.text.get(at).copied().unwrap_or(0)
     }
 
-    /// Whether an identifier or its closing quote stands directly before: then a dot is one, and no
-    /// decimal point.
+    /// Returns whether an identifier or its closing quote immediately precedes. A dot is then a
+    /// separator and no decimal point.
     fn behind_name(&self) -> bool {
         let before = self.at.checked_sub(1).and_then(|at| self.text.get(at));
         before.is_some_and(|byte| is_part(*byte) || matches!(byte, b'`' | b'"'))
@@ -242,7 +243,7 @@ impl<'a> Tokens<'a> {
         self.since(TokenKind::Word, start, word)
     }
 
-    /// A number; digits with letters behind them are an identifier (`1a`), but `1e5` is a number.
+    /// Reads a number. Digits followed by letters are an identifier (`1a`), but `1e5` is a number.
     fn number(&mut self) -> Token {
         let rest = self.rest();
         let part = part_length(rest);
@@ -269,7 +270,7 @@ impl<'a> Tokens<'a> {
         self.skip(end);
     }
 
-    /// `/* … */`, or the beginning of what is run.
+    /// Skips `/* … */`, or enters an executable comment.
     fn block_comment(&mut self) -> Option<Token> {
         let rest = self.rest();
         let (maria, mark) = match rest {
@@ -296,8 +297,8 @@ impl<'a> Tokens<'a> {
             number.saturating_mul(10).saturating_add(u32::from(digit))
         });
         self.versioned |= maria || version >= VERSION_OF_ALL;
-        // Of six digits without a blank behind them MySQL takes five; and what is within another
-        // such comment it runs, up to the end of either.
+        // Without a blank after six digits, MySQL uses five of them as the version. MySQL also
+        // executes a versioned comment nested in another one, up to the end of either.
         let is_short = !self.modes.mariadb && digits == 6 && !is_blank(self.byte(end));
         if is_short || self.in_comment {
             self.in_comment = true;
@@ -311,7 +312,7 @@ impl<'a> Tokens<'a> {
         self.skip_comment(rest, true)
     }
 
-    /// Over a comment; one that is not run may hold others.
+    /// Skips a comment. A comment that is not executed may contain others.
     fn skip_comment(&mut self, rest: &'a [u8], nests: bool) -> Option<Token> {
         let mut at = 2_usize;
         let mut inside = false;
@@ -347,7 +348,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// A string or name whose quote is `prefix` bytes ahead.
+    /// Reads a string or name whose quote is `prefix` bytes ahead.
     fn quoted(&mut self, kind: TokenKind, prefix: usize, quote: u8) -> Token {
         let start = self.at;
         self.skip(prefix.saturating_add(1));
@@ -361,7 +362,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// From behind the opening quote to behind the closing one; whether there is one.
+    /// Skips from after the opening quote to after the closing one. Returns false if there is none.
     fn skip_quoted(&mut self, quote: u8, escapes: bool) -> bool {
         let other = if escapes { b'\\' } else { quote };
         loop {
@@ -392,7 +393,7 @@ impl<'a> Tokens<'a> {
         match self.byte(0) {
             quote @ (b'\'' | b'"' | b'`') => {
                 self.skip(1);
-                // Between what the modes make quotes of a name, as between those that always are.
+                // A name if the mode makes the quotes those of names, or if they always are.
                 let is_name = quote == b'`' || quote == b'"' && self.modes.ansi_quotes;
                 let escapes = !is_name && !self.modes.no_backslash_escapes;
                 if !self.skip_quoted(quote, escapes) {
@@ -432,7 +433,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// `--` begins a comment only before a blank, a control character or the end.
+/// Returns whether `--` before this byte begins a comment: before a blank, a control character or
+/// the end.
 fn ends_dashes(byte: u8) -> bool {
     byte == b' ' || byte.is_ascii_control()
 }

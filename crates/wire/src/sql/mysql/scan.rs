@@ -1,4 +1,4 @@
-//! One pass over a statement's tokens: what it calls, what it names, what it may do.
+//! Scans the tokens of a statement once for its functions, its tables and its properties.
 
 use super::builtin;
 use super::facts::{StatementFacts, StatementKind, StatementTraits};
@@ -9,21 +9,21 @@ use super::words::{self as w, Role};
 use crate::sql::name::Name;
 use crate::sql::token::Span;
 
-/// Deeper parentheses are not followed, and the statement is no read.
+/// Maximum depth of parentheses. Deeper ones are not analyzed, and the statement is no read.
 const DEPTH_MAX: u32 = 63;
 
-/// What the next name is.
+/// Role of the next name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
-    /// A column, a function, anything.
+    /// A column, a function, or any other name.
     Anything,
     /// A table or a function that returns one (FROM, JOIN).
     Source,
-    /// A table, even with a parenthesis behind it (INTO, UPDATE).
+    /// A table, even if a parenthesis follows it (INTO, UPDATE).
     Target,
 }
 
-/// A bit for each depth of parentheses.
+/// One bit for each depth of parentheses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Depths(u64);
 
@@ -38,7 +38,7 @@ impl Depths {
     }
 }
 
-/// The pass.
+/// State of the scan of one statement.
 pub(super) struct Scan<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     text: &'a [u8],
@@ -47,20 +47,21 @@ pub(super) struct Scan<'t, 'a> {
     next: Token,
     last: Token,
     depth: u32,
-    /// It goes to the end of the text, semicolons and all: a stored program, or unknown.
+    /// True if the statement extends to the end of the text, including semicolons: a stored program
+    /// or an unknown statement.
     to_the_end: bool,
     expect: Expect,
-    /// Within SELECT or DELETE of this depth: FROM begins a list of sources.
+    /// Depths within a SELECT or DELETE: FROM begins a list of sources.
     selecting: Depths,
-    /// Within that list.
+    /// Depths within a list of sources.
     sources: Depths,
-    /// Within a list of WITH queries.
+    /// Depths within a list of WITH queries.
     with: Depths,
 }
 
 impl<'t, 'a> Scan<'t, 'a> {
-    /// Goes from `token` (already read) to the end of its statement; gives the statement and the
-    /// token that ended it.
+    /// Scans from `token` (already read) to the end of its statement. Returns the facts and the
+    /// token that ended the statement.
     pub(super) fn run(
         tokens: &'t mut Tokens<'a>,
         text: &'a [u8],
@@ -118,7 +119,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn advance(&mut self) {
         self.last = self.token;
         self.token = self.next;
-        // A semicolon is not looked behind: a comment there belongs to the next statement.
+        // A semicolon is never read ahead of: a comment after it belongs to the next statement.
         if !matches!(self.next.kind, TokenKind::End) {
             self.next = self.tokens.next_token();
         }
@@ -165,7 +166,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         for list in [&mut self.selecting, &mut self.with] {
             list.set(self.depth, false);
         }
-        // `FROM (a, b JOIN c)`: the list goes on inside.
+        // `FROM (a, b JOIN c)`: the list of sources continues inside the parentheses.
         let inside = joins && !w::begins_query(self.next.word);
         self.sources.set(self.depth, inside);
         if !inside {
@@ -173,7 +174,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         }
     }
 
-    /// A name with its schema: a table, a function, or nothing that matters.
+    /// Records a name with its schema: a table, a function, or no relevant object.
     fn name(&mut self) {
         let before = self.last;
         let name = self.dotted();
@@ -187,7 +188,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// Reads on to the last part of a dotted name.
+    /// Advances to the last part of a dotted name.
     fn dotted(&mut self) -> Name {
         let mut name = Name {
             schema: Span::default(),
@@ -205,7 +206,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         name
     }
 
-    /// Whether `name (` gives an alias and its columns, a WITH query, an index.
+    /// Returns whether `name (` is an alias with its columns, a WITH query, or an index.
     fn is_alias(&self, before: Token) -> bool {
         match before.kind {
             TokenKind::Comma => self.with.at(self.depth),
@@ -230,11 +231,11 @@ impl<'t, 'a> Scan<'t, 'a> {
             self.statement.functions.push(name);
             return;
         }
-        // In quotes a name means the server's own function all the same, but for those that are
+        // A quoted name refers to the server's own function as well, except for names that are
         // words of its grammar.
         let traits = builtin::traits(&names::identifier(written));
         if traits.any(StatementTraits::READS_INSERT_ID) {
-            // Behind the parenthesis, which is the next token.
+            // Token after the parenthesis, which is the next token.
             let argument = self.tokens.clone().next_token().kind != TokenKind::Close;
             let set = if argument {
                 StatementTraits::SETS_INSERT_ID
@@ -255,13 +256,13 @@ impl<'t, 'a> Scan<'t, 'a> {
         }
     }
 
-    /// A word that is too long to be compared at once.
+    /// Handles a word that is too long for a keyword comparison, or a dotted name.
     fn lone_word(&mut self, name: Name) {
         let written = name.name.of(self.text);
         if written.eq_ignore_ascii_case(b"sql_calc_found_rows") {
             self.add(StatementTraits::CALCULATES_FOUND_ROWS);
         }
-        // `NEXT VALUE FOR s`, and Oracle's `s.nextval`.
+        // Oracle's `s.nextval`, as an alternative to `NEXT VALUE FOR s`.
         if !name.schema.is_empty() && written.eq_ignore_ascii_case(b"nextval") {
             self.add(StatementTraits::NEXT_VALUE);
         }
@@ -284,7 +285,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         let written = self.token.span.of(self.text);
         self.add(w::system_variable_traits(written));
         if written.ends_with(b".") || self.next.kind == TokenKind::Dot {
-            // With a blank or a comment at the dot behind its scope: whatever its name is.
+            // A blank or a comment separates the scope and the name: assume the worst of any name.
             let any = StatementTraits::READS_INSERT_ID.and(StatementTraits::DIAGNOSTICS);
             self.add(any.and(StatementTraits::CONNECTION_ID));
         }
@@ -314,7 +315,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             Role::From => self.expect = Expect::Anything,
             Role::Join => self.expect = Expect::Source,
             Role::Into => self.into(),
-            // INSERT(…), REPLACE(…) and TRUNCATE(…) are functions too.
+            // INSERT(…), REPLACE(…) and TRUNCATE(…) are also functions.
             Role::Write if called => self.expect = Expect::Anything,
             Role::Write => self.writes(),
             Role::Update => self.update(),
@@ -332,7 +333,8 @@ impl<'t, 'a> Scan<'t, 'a> {
             }
             Role::KeepsExpecting => {}
             Role::With => {
-                // Behind SELECT it is WITH ROLLUP or its like: no query's name follows.
+                // After SELECT, WITH begins WITH ROLLUP or a similar clause: no query's name
+                // follows.
                 self.with.set(self.depth, !self.selecting.at(self.depth));
                 self.expect = Expect::Anything;
             }
@@ -362,11 +364,12 @@ impl<'t, 'a> Scan<'t, 'a> {
         });
     }
 
-    /// INSERT, REPLACE, DELETE and others, wherever they stand.
+    /// Handles INSERT, REPLACE, DELETE and TRUNCATE, anywhere in a statement.
     fn writes(&mut self) {
         self.add(StatementTraits::WRITES);
         self.with.set(self.depth, false);
-        // `DELETE FROM t`, `DELETE t FROM t JOIN u`; `INSERT t VALUES …` names it at once.
+        // `DELETE FROM t`, `DELETE t FROM t JOIN u`; in `INSERT t VALUES …` the table follows
+        // immediately.
         self.selecting.set(self.depth, self.token.is(w::DELETE));
         self.expect = match self.token.is(w::DELETE) {
             true => Expect::Anything,
@@ -374,7 +377,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         };
     }
 
-    /// UPDATE as a command; in FOR UPDATE it locks, in ON DUPLICATE KEY UPDATE it goes on.
+    /// Handles UPDATE as a command. In FOR UPDATE it locks; in ON DUPLICATE KEY UPDATE it continues
+    /// an INSERT.
     fn update(&mut self) {
         let clause = self.last.is(w::FOR) || self.last.is(w::KEY) || self.last.is(w::ON);
         if clause {
@@ -402,7 +406,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// What a SHOW asks for, by its next words.
+    /// Adds the properties of a SHOW by the words after it.
     fn show(&mut self) {
         let (mut token, mut tokens) = (self.next, self.tokens.clone());
         while token.is(w::FULL) || token.is(w::EXTENDED) {

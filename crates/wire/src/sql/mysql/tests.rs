@@ -1,4 +1,4 @@
-//! What texts are, by hand.
+//! Facts about texts, written by hand.
 
 use super::*;
 use crate::sql::hint::HintComment;

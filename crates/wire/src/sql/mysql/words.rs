@@ -1,20 +1,20 @@
-//! MySQL's keywords, as far as they decide what a text is.
+//! MySQL's keywords that matter for the classification of a text.
 
 use super::facts::StatementTraits;
 use crate::sql::token::Word;
 
-/// What a word does in the middle of a statement.
+/// Role of a word in the middle of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Nothing of its own: a name, a function, or a keyword that does not matter.
+    /// No role of its own: a name, a function, or a keyword that does not matter.
     Name,
     /// Begins a query.
     Select,
     /// May begin the list of sources.
     From,
-    /// Goes on with it.
+    /// Continues the list of sources.
     Join,
-    /// A table to write to follows, or variables, or a file.
+    /// INTO, before the table to write to, before variables, or before a file.
     Into,
     /// INSERT, REPLACE, DELETE, TRUNCATE.
     Write,
@@ -28,7 +28,7 @@ pub(super) enum Role {
     EndsSources,
     /// TABLE.
     Table,
-    /// Stands before a source or target.
+    /// Precedes a source or target.
     KeepsExpecting,
     /// WITH.
     With,
@@ -38,7 +38,7 @@ pub(super) enum Role {
     Next,
     /// PREVIOUS, perhaps of a sequence.
     Previous,
-    /// A reserved word; a parenthesis behind it is no call.
+    /// A reserved word: a parenthesis after it begins no call.
     Operand,
 }
 
@@ -239,7 +239,7 @@ pub(super) const XA: Word = Word::of("xa");
 pub(super) const XML: Word = Word::of("xml");
 pub(super) const XOR: Word = Word::of("xor");
 
-/// What the word does.
+/// Returns the role of a word.
 pub(super) fn role(word: Word) -> Role {
     match word {
         SELECT | VALUES => Role::Select,
@@ -267,12 +267,13 @@ pub(super) fn role(word: Word) -> Role {
     }
 }
 
-/// Whether a query begins with it.
+/// Returns whether a query begins with the word.
 pub(super) fn begins_query(word: Word) -> bool {
     matches!(word, SELECT | VALUES | TABLE | WITH)
 }
 
-/// Functions that are called without parentheses: as a value they are no word.
+/// Returns whether the word is a function that is called without parentheses, and so is no literal
+/// value.
 pub(super) fn is_function_word(word: Word) -> bool {
     matches!(
         word,
@@ -289,7 +290,7 @@ pub(super) fn is_function_word(word: Word) -> bool {
     )
 }
 
-/// What SHOW tells alike on every server of a cluster.
+/// Returns whether SHOW with this word returns the same result on every server of a cluster.
 pub(super) fn is_shown_everywhere(word: Word) -> bool {
     matches!(
         word,
@@ -315,7 +316,8 @@ pub(super) fn is_shown_everywhere(word: Word) -> bool {
     )
 }
 
-/// What naming a table in one of the server's own schemas means.
+/// Returns the properties of a statement that names this table, if the schema is one of the
+/// server's own.
 pub(super) fn schema_traits(schema: &[u8], table: &[u8]) -> StatementTraits {
     let is = |name: &[u8]| unquoted(schema).eq_ignore_ascii_case(name);
     if is(b"mysql") || is(b"performance_schema") || is(b"sys") {
@@ -331,8 +333,8 @@ pub(super) fn schema_traits(schema: &[u8], table: &[u8]) -> StatementTraits {
     }
 }
 
-/// The tables of `information_schema` that are alike on every server of a cluster. The others tell
-/// of one server, or of one session.
+/// Tables of `information_schema` that are identical on every server of a cluster. The other tables
+/// describe one server or one session.
 const CATALOG: &[&str] = &[
     "character_sets",
     "check_constraints",
@@ -375,7 +377,8 @@ const CATALOG: &[&str] = &[
     "views",
 ];
 
-/// What reading a system variable tells of the statement before.
+/// Returns what reading this system variable reveals about the preceding statement or the
+/// connection.
 pub(super) fn system_variable_traits(written: &[u8]) -> StatementTraits {
     let name = written.rsplit(|byte| *byte == b'.' || *byte == b'@').next();
     let name = unquoted(name.unwrap_or_default());

@@ -1,13 +1,13 @@
-//! Literals that stand for the moment at which they are read.
+//! Literals that represent the moment at which they are evaluated.
 
 use super::lexer::Tokens;
 use crate::sql::token::TokenKind;
 
-/// §8.5.1.4 "Special Values": what these are is found out once, when a text is prepared.
+/// Words of §8.5.1.4 "Special Values": evaluated once, when a text is prepared.
 const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
 
-/// Whether a string of the text may hold such a word; also one with escapes, which are not read,
-/// and one in pieces.
+/// Returns whether a string of the text may hold such a word. That includes strings with escapes,
+/// which are not decoded, and strings in several parts.
 #[must_use]
 pub fn tells_moment(text: &[u8], backslashes: bool) -> bool {
     if !may_have_strings(text) {
@@ -24,7 +24,7 @@ pub fn tells_moment(text: &[u8], backslashes: bool) -> bool {
     }
 }
 
-/// A dollar before a digit is a parameter.
+/// Returns whether the text may have a string; a dollar before a digit begins a parameter.
 fn may_have_strings(text: &[u8]) -> bool {
     let mut places = memchr::memchr2_iter(b'\'', b'$', text);
     places.any(|at| {
@@ -44,7 +44,8 @@ fn may_tell(written: &[u8], backslashes: bool) -> bool {
     has_escapes || is_quoted && is_in_pieces(written) || has_word(written)
 }
 
-/// §4.1.2.1: strings with a newline between them are one.
+/// Returns whether the string has several parts (§4.1.2.1: strings with a newline between them are
+/// one).
 fn is_in_pieces(written: &[u8]) -> bool {
     let quotes = written.iter().filter(|byte| **byte == b'\'').count();
     quotes > 2 && memchr::memchr2(b'\n', b'\r', written).is_some()

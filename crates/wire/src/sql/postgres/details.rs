@@ -1,4 +1,4 @@
-//! Second looks at a statement, for the few whose facts leave a question open.
+//! Detailed analysis of single statements, for those that their facts do not decide.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use crate::sql::facts::{StatementFacts, StatementKind};
 use crate::sql::name::{identifier, literal};
 use crate::sql::token::{Span, Token, TokenKind, Word};
 
-/// What a CREATE makes besides its name.
+/// Effects of a CREATE beyond the new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Creation {
-    /// CREATE TABLE … AS, CREATE MATERIALIZED VIEW … AS: a query is run.
+    /// True for CREATE TABLE … AS and CREATE MATERIALIZED VIEW … AS, which execute a query.
     pub runs_query: bool,
-    /// ON COMMIT DROP: it does not outlive the transaction.
+    /// True for ON COMMIT DROP: the table does not outlive the transaction.
     pub drops_on_commit: bool,
 }
 
-/// What a CREATE statement makes, by the words outside parentheses before its AS.
+/// Returns the effects of a CREATE statement, by the words outside parentheses before its AS.
 #[must_use]
 pub fn creation(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Creation {
     let mut tokens = tokens_of(text, statement, backslashes);
@@ -48,7 +48,8 @@ pub fn creation(text: &[u8], statement: &StatementFacts, backslashes: bool) -> C
     }
 }
 
-/// The prepared statement that an EXPLAIN or a CREATE TABLE … AS runs, by its name: `EXECUTE name`.
+/// Returns the name of the prepared statement that an EXPLAIN or a CREATE TABLE … AS executes:
+/// `EXECUTE name`.
 #[must_use]
 pub fn executed(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Option<Span> {
     let is_explain = matches!(statement.kind, StatementKind::Explain { .. });
@@ -76,7 +77,7 @@ pub fn executed(text: &[u8], statement: &StatementFacts, backslashes: bool) -> O
     }
 }
 
-/// The function that a CREATE TRIGGER names: `EXECUTE FUNCTION [schema.]name (…)`.
+/// Returns the function that a CREATE TRIGGER names: `EXECUTE FUNCTION [schema.]name (…)`.
 #[must_use]
 pub fn trigger_function<'a>(
     text: &'a [u8],
@@ -107,7 +108,7 @@ pub fn trigger_function<'a>(
 const FUNCTION: Word = Word::of("function");
 const PROCEDURE: Word = Word::of("procedure");
 
-/// Whether what EXPLAIN explains may begin behind it.
+/// Returns whether the explained statement may begin after this token of an EXPLAIN.
 fn ends_explain(last: Token) -> bool {
     const BEFORE: [Word; 4] = [w::EXPLAIN, w::ANALYZE, w::ANALYSE, w::VERBOSE];
     match last.kind {
@@ -118,24 +119,24 @@ fn ends_explain(last: Token) -> bool {
     }
 }
 
-/// Whether every `set_config(…)` of the statement says `true` for `is_local`, whatever it sets to
-/// what.
+/// Returns whether every `set_config(…)` of the statement has `true` for `is_local`, whatever its
+/// setting and value.
 #[must_use]
 pub fn sets_locally(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
     let own = statement.span.of(text);
     set_config_calls(text, statement, backslashes).all(|tokens| is_local_call(tokens, own))
 }
 
-/// Whether a `set_config(…)` of the statement may change who the session acts as: it names `role`
-/// or `session_authorization`, or what its text does not tell.
+/// Returns whether a `set_config(…)` of the statement may change the role of the session. That is
+/// so if it names `role` or `session_authorization`, or if its text does not determine the name.
 #[must_use]
 pub fn may_set_role(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
     let is_role = |name: &[u8]| ROLES.iter().any(|role| name.eq_ignore_ascii_case(role));
     names_set(text, statement, backslashes).any(|name| name.is_none_or(|name| is_role(&name)))
 }
 
-/// The name of each setting that a `set_config(…)` of the statement sets; `None`: its text does not
-/// tell.
+/// Returns the name of each setting that a `set_config(…)` of the statement changes; `None` if the
+/// text does not determine it.
 pub fn names_set<'a>(
     text: &'a [u8],
     statement: &StatementFacts,
@@ -145,17 +146,17 @@ pub fn names_set<'a>(
     set_config_calls(text, statement, backslashes).map(move |mut tokens| {
         let opens = tokens.next_token().kind == TokenKind::Open;
         let name = tokens.next_token();
-        // Else it is a part of the name only.
+        // Otherwise the literal is only a part of the name.
         let is_whole = tokens.next_token().kind == TokenKind::Comma;
         let is_told = opens && is_whole && name.kind == TokenKind::String;
         is_told.then(|| string_value(name.span.of(own), backslashes))?
     })
 }
 
-/// Settings that are who the session acts as.
+/// Settings that determine the role of the session.
 const ROLES: [&[u8]; 2] = [b"role", b"session_authorization"];
 
-/// What stands behind each `set_config` of the statement.
+/// Returns the tokens after each `set_config` of the statement.
 fn set_config_calls<'a>(
     text: &'a [u8],
     statement: &StatementFacts,
@@ -187,8 +188,8 @@ fn is_set_config(token: Token, own: &[u8]) -> bool {
     }
 }
 
-/// Whether `( …, …, true )` follows, without another such call in it: each would be read as often
-/// as it is deep.
+/// Returns whether `( …, …, true )` follows without another such call in it. A nested call would be
+/// read once for each level of nesting.
 fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
     if tokens.next_token().kind != TokenKind::Open {
         return false;
@@ -210,7 +211,7 @@ fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
             return local;
         }
         if commas >= 2 && !(token.kind == TokenKind::Comma && depth == 1) {
-            // The last argument is this one word and nothing else.
+            // The last argument must be this single word.
             if local || !token.is(w::TRUE) {
                 return false;
             }
@@ -219,7 +220,7 @@ fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
     }
 }
 
-/// Whether the statement has a WITH query of that name (as the server understands it).
+/// Returns whether the statement has a WITH query of that name, as the server interprets it.
 #[must_use]
 pub fn defines_query(
     text: &[u8],
@@ -246,8 +247,8 @@ pub fn defines_query(
     }
 }
 
-/// `[(column, …)] AS [[NOT] MATERIALIZED] (query`. The columns are names and nothing else, or the
-/// rest of the text would be read once for each `, name (` in it.
+/// Returns whether `[(column, …)] AS [[NOT] MATERIALIZED] (query` follows. Only names are accepted
+/// as columns: otherwise the rest of the text would be read once for each `, name (` in it.
 fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
     let mut token = tokens.next_token();
     if token.kind == TokenKind::Open {
@@ -278,8 +279,8 @@ fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
     opens && query
 }
 
-/// The value of a string literal as written, if it can be told: plain, `E''` with the common
-/// escapes, `$tag$…$tag$`. Also of a number or word, as [`literal`] tells it.
+/// Returns the value of a string literal if its text determines it: plain, `E''` with the common
+/// escapes, `$tag$…$tag$`. Numbers and words are handled by [`literal`].
 #[must_use]
 pub fn string_value(written: &[u8], backslashes: bool) -> Option<Cow<'_, [u8]>> {
     match written {
@@ -296,7 +297,7 @@ pub fn string_value(written: &[u8], backslashes: bool) -> Option<Cow<'_, [u8]>> 
     }
 }
 
-/// A plain string in which backslashes mean nothing.
+/// Returns the value of a plain string in which backslashes are ordinary characters.
 fn plain(written: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inner = written.strip_prefix(b"'")?.strip_suffix(b"'")?;
     let mut value = Vec::with_capacity(inner.len());
@@ -310,7 +311,8 @@ fn plain(written: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(value))
 }
 
-/// §4.1.2.2 "String Constants with C-Style Escapes", those that make one ASCII character.
+/// Decodes §4.1.2.2 "String Constants with C-Style Escapes", if each escape yields one ASCII
+/// character.
 fn unescaped(inner: &[u8]) -> Option<Cow<'_, [u8]>> {
     let mut value = Vec::with_capacity(inner.len());
     let mut bytes = inner.iter();
@@ -334,7 +336,8 @@ fn unescaped(inner: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(value))
 }
 
-/// The values of a SET: of each literal of the list, in order; `None`: one of them cannot be told.
+/// Returns the value of each literal in the list of a SET, in order; `None` if the text does not
+/// determine one of them.
 #[must_use]
 pub fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>>> {
     let mut tokens = Tokens::new(written, backslashes);
@@ -361,8 +364,8 @@ pub fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>
     }
 }
 
-/// A number as the server hands it to the setting: integers in their shortest form, others as
-/// written.
+/// Returns a number as the server passes it to the setting: integers in their shortest form, others
+/// as written.
 fn number(negative: bool, written: &[u8]) -> Option<Cow<'_, [u8]>> {
     let digits = written.iter().all(u8::is_ascii_digit);
     let zeros = written.iter().take_while(|byte| **byte == b'0').count();
@@ -373,7 +376,7 @@ fn number(negative: bool, written: &[u8]) -> Option<Cow<'_, [u8]>> {
     } else if !digits && written.iter().all(point) {
         written
     } else {
-        // Exponents, other bases, underscores: as servers differ in them.
+        // Exponents, other bases, underscores: servers treat them differently.
         return None;
     };
     Some(match negative {
@@ -382,8 +385,8 @@ fn number(negative: bool, written: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// A word or a quoted name; what is longer than a name may be is cut by the server where a
-/// character ends.
+/// Returns a word or a quoted name. A longer one is truncated by the server at the end of a
+/// character.
 fn word(written: &[u8]) -> Option<Cow<'_, [u8]>> {
     let plain = written.len() <= 63 && written.is_ascii();
     plain.then(|| identifier(written))

@@ -1,4 +1,4 @@
-//! What a statement is by its first words: the commands that are not queries.
+//! Classifies statements that are not queries by their first words.
 
 use super::lexer::Tokens;
 use super::set;
@@ -6,21 +6,21 @@ use super::words as w;
 use crate::sql::facts::{Discard, Isolation, StatementKind, TransactionModes};
 use crate::sql::token::{Span, Token, TokenKind, Word};
 
-/// The tokens behind a statement's first one, one ahead.
+/// Tokens after the first one of a statement, with one token read ahead.
 pub(super) struct Head<'a> {
     tokens: Tokens<'a>,
     pub(super) token: Token,
 }
 
 impl<'a> Head<'a> {
-    /// `tokens` stands behind the statement's first token.
+    /// Creates a head; the next token of `tokens` must be the statement's second.
     pub(super) fn new(tokens: &Tokens<'a>) -> Self {
         let mut tokens = tokens.clone();
         let token = tokens.next_token();
         Head { tokens, token }
     }
 
-    /// A second one at the same place, to look further ahead with.
+    /// Returns a copy at the same position, for lookahead.
     pub(super) fn fork(&self) -> Self {
         Head {
             tokens: self.tokens.clone(),
@@ -32,7 +32,7 @@ impl<'a> Head<'a> {
         self.token = self.tokens.next_token();
     }
 
-    /// Goes on if the word is there.
+    /// Advances if the current token is the word. Returns whether it was.
     pub(super) fn take(&mut self, word: Word) -> bool {
         let found = self.token.is(word);
         if found {
@@ -41,7 +41,7 @@ impl<'a> Head<'a> {
         found
     }
 
-    /// Any of the words.
+    /// Advances if the current token is any of the words. Returns whether it was.
     pub(super) fn take_any(&mut self, words: &[Word]) -> bool {
         words.iter().any(|word| self.take(*word))
     }
@@ -50,7 +50,7 @@ impl<'a> Head<'a> {
         matches!(self.token.kind, TokenKind::End | TokenKind::Semicolon)
     }
 
-    /// A name, if nothing follows it.
+    /// Returns the name at the current token if it is the last token.
     fn last_name(&mut self) -> Option<Span> {
         let name = self.name()?;
         self.at_end().then_some(name)
@@ -66,7 +66,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The kind of a statement, by its first word and what `tokens` has behind it.
+/// Returns the kind of a statement from its first word and the `tokens` after it.
 pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
     let head = Head::new(tokens);
     match word {
@@ -99,7 +99,8 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
     }
 }
 
-/// Commands on the transaction and the session; `None`: not built as the manual says.
+/// Classifies commands on the transaction and the session. Returns `None` if the syntax is not as
+/// documented.
 fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
     match word {
         w::BEGIN => {
@@ -126,7 +127,7 @@ fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
         w::CLOSE => Some(StatementKind::CloseCursor(all_or_name(&mut head)?)),
         w::PREPARE if head.token.is(w::TRANSACTION) => {
             head.advance();
-            // `PREPARE transaction AS …` prepares a statement that is called so.
+            // `PREPARE transaction AS …` prepares a statement of that name.
             match head.token.kind {
                 TokenKind::String => Some(StatementKind::PrepareTransaction),
                 _ => None,
@@ -150,7 +151,7 @@ fn all_or_name(head: &mut Head<'_>) -> Option<Option<Span>> {
     head.last_name().map(Some)
 }
 
-/// The verb of `WITH … (…) verb`: the first one outside parentheses.
+/// Returns the kind by the verb of `WITH … (…) verb`: the first one outside parentheses.
 fn with(mut head: Head<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {
@@ -169,7 +170,7 @@ fn with(mut head: Head<'_>) -> StatementKind {
     }
 }
 
-/// BEGIN's and SET TRANSACTION's modes; `None` for anything else among them.
+/// Parses the modes of BEGIN and SET TRANSACTION; `None` if there is any other word among them.
 pub(super) fn modes(head: &mut Head<'_>) -> Option<TransactionModes> {
     let mut modes = TransactionModes::default();
     while !head.at_end() {
@@ -233,7 +234,7 @@ fn rollback(mut head: Head<'_>) -> Option<StatementKind> {
     head.at_end().then_some(StatementKind::Rollback { chain })
 }
 
-/// `AND [NO] CHAIN`
+/// Parses `AND [NO] CHAIN`.
 fn chain(head: &mut Head<'_>) -> bool {
     head.take(w::AND) && !head.take(w::NO) && head.take(w::CHAIN) || {
         head.take(w::CHAIN);
@@ -278,8 +279,8 @@ fn discard(mut head: Head<'_>) -> Option<StatementKind> {
     head.at_end().then_some(StatementKind::Discard(what))
 }
 
-/// `EXPLAIN [ANALYZE] [VERBOSE] …` or `EXPLAIN (option, …) …`; ANALYZE counts unless it is clearly
-/// turned off, and so does any name in quotes: an option may be written so.
+/// Parses `EXPLAIN [ANALYZE] [VERBOSE] …` or `EXPLAIN (option, …) …`. ANALYZE counts unless it is
+/// clearly turned off. A quoted name counts as ANALYZE, because an option may be quoted.
 fn explain(mut head: Head<'_>) -> StatementKind {
     let mut analyze = false;
     if head.token.kind == TokenKind::Open {
@@ -301,7 +302,7 @@ fn explain(mut head: Head<'_>) -> StatementKind {
     StatementKind::Explain { analyze }
 }
 
-/// `COPY [BINARY] t [(…)] FROM|TO …`, `COPY (query) TO …`
+/// Parses `COPY [BINARY] t [(…)] FROM|TO …` or `COPY (query) TO …`.
 fn copy(mut head: Head<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {

@@ -1,22 +1,22 @@
-//! PostgreSQL's scanner (§4.1 "Lexical Structure"; the server's `scan.l`).
+//! Lexer for PostgreSQL (§4.1 "Lexical Structure"; the server's `scan.l`).
 
 use crate::sql::hint::{self, HintComment};
 use crate::sql::token::{Span, Token, TokenKind, Word};
 
-/// Longer than any message; so that places in a text fit their type.
+/// Maximum length of a text in bytes, so that positions fit `u32`. No message is longer.
 const LENGTH_MAX: usize = u32::MAX as usize;
 
-/// The tokens of a text, one after the other.
+/// Iterator over the tokens of a text.
 #[derive(Debug, Clone)]
 pub struct Tokens<'a> {
     text: &'a [u8],
     at: usize,
-    /// `standard_conforming_strings` is off: backslashes escape in plain strings too.
+    /// True if `standard_conforming_strings` is off: backslashes are escapes in plain strings too.
     backslashes: bool,
     hint: Option<HintComment<'a>>,
 }
 
-/// What a byte begins, or that it goes on with an identifier.
+/// Class of a byte, by the token that it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Other,
@@ -31,13 +31,13 @@ enum Class {
     Colon,
     /// A token of one byte; see [`single`].
     Single,
-    /// The text holds none: what is found behind its end.
+    /// The value read after the end; the text itself has no zero byte.
     Zero,
 }
 
 const CLASSES: [Class; 256] = classes();
 
-/// The byte in lower case if it can be in an identifier, else 0.
+/// The byte in lower case if it can be part of an identifier, otherwise 0.
 const FOLDED: [u8; 256] = folded();
 
 const fn classes() -> [Class; 256] {
@@ -98,8 +98,8 @@ const fn folded() -> [u8; 256] {
 }
 
 impl<'a> Tokens<'a> {
-    /// Of a text, which ends where a zero byte does; `backslashes` if the session's
-    /// `standard_conforming_strings` is off.
+    /// Creates a lexer for a text, which ends at the first zero byte. `backslashes` must be true if
+    /// the session's `standard_conforming_strings` is off.
     #[must_use]
     pub fn new(text: &'a [u8], backslashes: bool) -> Self {
         let text = text.get(..LENGTH_MAX).unwrap_or(text);
@@ -112,13 +112,13 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The first hint in the comments passed so far.
+    /// Returns the first hint in the comments passed so far.
     #[must_use]
     pub fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 
-    /// The next token; at the end, again and again, [`Kind::End`].
+    /// Returns the next token; at the end of the text, [`TokenKind::End`] on every call.
     #[inline]
     pub fn next_token(&mut self) -> Token {
         loop {
@@ -146,12 +146,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The token was read too early: the next one begins where it does.
+    /// Rewinds to the start of `token`, which was read too early.
     pub(super) fn give_back(&mut self, token: Token) {
         self.at = token.span.start as usize;
     }
 
-    /// The byte so far ahead, or 0 behind the end.
+    /// Returns the byte at that distance, or 0 after the end.
     #[inline]
     fn byte(&self, ahead: usize) -> u8 {
         let at = self.at.wrapping_add(ahead);
@@ -163,7 +163,7 @@ impl<'a> Tokens<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Over bytes that were seen to be there.
+    /// Skips bytes, which the caller must have checked to exist.
     #[inline]
     fn skip(&mut self, count: usize) {
         self.at = self.at.wrapping_add(count);
@@ -185,7 +185,7 @@ impl<'a> Tokens<'a> {
         Token { kind, span, word }
     }
 
-    /// An identifier, or a prefix of a quoted form: `E'`, `B'`, `X'`, `N'`, `U&'`, `U&"`.
+    /// Reads an identifier, or a quoted form with a prefix: `E'`, `B'`, `X'`, `N'`, `U&'`, `U&"`.
     #[inline]
     fn word(&mut self, first: u8) -> Token {
         let quoted = match (first, self.byte(1)) {
@@ -223,8 +223,8 @@ impl<'a> Tokens<'a> {
         self.since(TokenKind::Word, start, word)
     }
 
-    /// Digits with a point, an exponent, or in another base; letters behind it are a new word, as
-    /// they were to servers before 15.
+    /// Reads digits with a point, an exponent, or in another base. Letters after them begin a new
+    /// word, as in servers before 15.
     fn number(&mut self) -> Token {
         let rest = self.rest();
         let digits = |from: usize| {
@@ -288,7 +288,8 @@ impl<'a> Tokens<'a> {
         self.skip(end);
     }
 
-    /// §4.1.5: "these block comments nest"; one without an end takes the rest of the text.
+    /// Skips a comment (§4.1.5: "these block comments nest"). An unterminated one extends to the
+    /// end of the text.
     fn block_comment(&mut self) -> Option<Token> {
         let rest = self.rest();
         let mut depth = 1_usize;
@@ -323,7 +324,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// A string whose quote is `prefix` bytes ahead.
+    /// Reads a string whose quote is `prefix` bytes ahead.
     fn string(&mut self, prefix: usize, backslashes: bool) -> Token {
         let start = self.at;
         self.skip(prefix.saturating_add(1));
@@ -332,7 +333,7 @@ impl<'a> Tokens<'a> {
                 self.at = self.text.len();
                 return self.since(TokenKind::Broken, start, Word(0));
             }
-            // §4.1.2.1: strings with a newline between them are one, with the rules of the first.
+            // §4.1.2.1: strings with a newline between them are one, with the escapes of the first.
             match continuation(self.rest()) {
                 Some(blank) => self.skip(blank.saturating_add(1)),
                 None => return self.since(TokenKind::String, start, Word(0)),
@@ -350,7 +351,7 @@ impl<'a> Tokens<'a> {
         self.since(kind, start, Word(0))
     }
 
-    /// From behind the opening quote to behind the closing one; whether there is one.
+    /// Skips from after the opening quote to after the closing one. Returns false if there is none.
     fn skip_quoted(&mut self, quote: u8, backslashes: bool) -> bool {
         let other = if backslashes { b'\\' } else { quote };
         loop {
@@ -369,7 +370,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// `$1`, or `$tag$ … $tag$` (§4.1.2.4).
+    /// Reads `$1`, or `$tag$ … $tag$` (§4.1.2.4).
     fn dollar(&mut self) -> Token {
         let rest = self.rest();
         let name = rest.get(1..).unwrap_or_default();
@@ -427,7 +428,7 @@ fn folded_byte(byte: u8) -> u8 {
     FOLDED.get(usize::from(byte)).copied().unwrap_or(0)
 }
 
-/// A word that does not fit into eight bytes.
+/// Returns the value of a word that does not fit into eight bytes.
 fn long_word(written: &[u8]) -> Word {
     let fold = |word, byte: &u8| word << 8 | u128::from(folded_byte(*byte));
     Word(written.iter().fold(0_u128, fold))
@@ -451,7 +452,8 @@ fn decimal_length(rest: &[u8], digits: impl Fn(usize) -> usize) -> usize {
     length.saturating_add(digits(length))
 }
 
-/// How many bytes of blanks and line comments, with a newline among them, come before a quote.
+/// Returns the length of the blanks and line comments before a quote, if there is a newline among
+/// them.
 fn continuation(rest: &[u8]) -> Option<usize> {
     let mut newline = false;
     let mut at = 0_usize;

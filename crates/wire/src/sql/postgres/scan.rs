@@ -1,4 +1,4 @@
-//! One pass over a statement's tokens: what it calls, what it names, what it may do.
+//! Scans the tokens of a statement once for its functions, its tables and its properties.
 
 use super::lexer::Tokens;
 use super::words::{self as w, Role};
@@ -6,21 +6,21 @@ use crate::sql::facts::{StatementFacts, StatementKind, StatementTraits};
 use crate::sql::name::Name;
 use crate::sql::token::{Span, Token, TokenKind};
 
-/// Deeper parentheses are not followed, and the statement is no read.
+/// Maximum depth of parentheses. Deeper ones are not analyzed, and the statement is no read.
 const DEPTH_MAX: u32 = 63;
 
-/// What the next name is.
+/// Role of the next name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
-    /// A column, a function, anything.
+    /// A column, a function, or any other name.
     Anything,
     /// A table or a function that returns one (FROM, JOIN).
     Source,
-    /// A table, even with a parenthesis behind it (INTO, UPDATE).
+    /// A table, even if a parenthesis follows it (INTO, UPDATE).
     Target,
 }
 
-/// A bit for each depth of parentheses.
+/// One bit for each depth of parentheses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Depths(u64);
 
@@ -35,7 +35,7 @@ impl Depths {
     }
 }
 
-/// The pass.
+/// State of the scan of one statement.
 pub(super) struct Scan<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     text: &'a [u8],
@@ -44,24 +44,25 @@ pub(super) struct Scan<'t, 'a> {
     next: Token,
     last: Token,
     depth: u32,
-    /// Nested BEGIN ATOMIC and CASE in the body of a function, where semicolons do not end.
+    /// Depth of nested BEGIN ATOMIC and CASE in the body of a function, where a semicolon does not
+    /// end the statement.
     body: u32,
     expect: Expect,
-    /// Within SELECT, DELETE or UPDATE of this depth: FROM begins a list of sources.
+    /// Depths within a SELECT, DELETE or UPDATE: FROM begins a list of sources.
     selecting: Depths,
-    /// Within that list.
+    /// Depths within a list of sources.
     sources: Depths,
-    /// Within a list of WITH queries.
+    /// Depths within a list of WITH queries.
     with: Depths,
-    /// The last token ended a source, so that a name here is its alias.
+    /// True if the last token ended a source, so that a name here is its alias.
     after_source: bool,
-    /// The last DISTINCT is one of IS DISTINCT FROM.
+    /// True if the last DISTINCT belongs to IS DISTINCT FROM.
     compares: bool,
 }
 
 impl<'t, 'a> Scan<'t, 'a> {
-    /// Goes from `token` (already read) to the end of its statement; gives the statement, without
-    /// its kind, and the token that ended it.
+    /// Scans from `token` (already read) to the end of its statement. Returns the facts and the
+    /// token that ended the statement.
     pub(super) fn run(
         tokens: &'t mut Tokens<'a>,
         text: &'a [u8],
@@ -156,7 +157,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         for list in [&mut self.selecting, &mut self.sources, &mut self.with] {
             list.set(self.depth, false);
         }
-        // `FROM (a JOIN b …)` goes on with a source; `f(` and `INTO t (` do not.
+        // `FROM (a JOIN b …)` continues with a source; `f(` and `INTO t (` do not.
         if self.last.is_name() && w::role(self.last.word) == Role::Name {
             self.expect = Expect::Anything;
         }
@@ -168,7 +169,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.after_source = self.sources.at(self.depth);
     }
 
-    /// A name with its schema: a table, a function, or nothing that matters.
+    /// Records a name with its schema: a table, a function, or no relevant object.
     fn name(&mut self, after_source: bool) {
         let before = self.last;
         let name = self.dotted();
@@ -183,7 +184,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// Reads on to the last part of a dotted name.
+    /// Advances to the last part of a dotted name.
     fn dotted(&mut self) -> Name {
         let mut name = Name {
             schema: Span::default(),
@@ -204,7 +205,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         name
     }
 
-    /// Whether `name (` gives an alias and its columns, a WITH query, a type, a prepared statement.
+    /// Returns whether `name (` is an alias with its columns, a WITH query, a type, or a prepared
+    /// statement.
     fn is_alias(&self, before: Token, after_source: bool) -> bool {
         match before.kind {
             TokenKind::Cast => true,
@@ -228,7 +230,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             let writes = self.statement.kind == StatementKind::Write
                 || self.statement.traits.any(StatementTraits::WRITES);
             if writes && starts_with(written, b"pg_settings") {
-                // The view has a rule: an UPDATE of it is a SET.
+                // The view has a rule that turns an UPDATE into a SET.
                 self.add(StatementTraits::SETS_UNKNOWN);
             }
         }
@@ -267,7 +269,7 @@ impl<'t, 'a> Scan<'t, 'a> {
                 self.expect = Expect::Anything;
             }
             Role::From => self.from(),
-            // `join` may be a function's name; JOIN stands among sources.
+            // `join` may be the name of a function; JOIN as a keyword is in a list of sources.
             Role::Join if called && !self.sources.at(self.depth) => self.name(false),
             Role::Join => self.expect = Expect::Source,
             Role::Over if called && !self.is_clause() => self.name(false),
@@ -295,7 +297,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             Role::Temporary => self.temporary(),
             Role::Begin if called => self.name(false),
             Role::Begin => self.begin_body(),
-            // A column may be called so.
+            // A column may have that name.
             Role::Case | Role::End if self.last.is(w::AS) => self.expect = Expect::Anything,
             Role::Case if self.body > 0 => self.body = self.body.saturating_add(1),
             Role::End => self.body = self.body.saturating_sub(1),
@@ -305,7 +307,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         }
     }
 
-    /// Whether OVER, FILTER, SETS, BY or CONFLICT is one, and not a function that is called so.
+    /// Returns whether OVER, FILTER, SETS, BY or CONFLICT is a keyword here and not the name of a
+    /// function.
     fn is_clause(&self) -> bool {
         let on_conflict = self.last.is(w::ON) && self.statement.traits.any(StatementTraits::WRITES);
         let clause = matches!(
@@ -315,8 +318,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.last.kind == TokenKind::Close || clause || on_conflict
     }
 
-    /// `DELETE FROM t USING source`, `MERGE INTO t USING source`. The columns of a JOIN's USING are
-    /// taken for sources there, too.
+    /// Handles `DELETE FROM t USING source` and `MERGE INTO t USING source`. In these statements
+    /// the columns of a JOIN's USING are also taken for sources.
     fn using(&mut self) {
         self.expect = match self.statement.traits.any(StatementTraits::WRITES) {
             true => Expect::Source,
@@ -324,7 +327,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         };
     }
 
-    /// FROM begins sources, but not in `extract(x FROM y)` nor in `IS DISTINCT FROM`.
+    /// Handles FROM, which begins sources, but not in `extract(x FROM y)` nor in `IS DISTINCT
+    /// FROM`.
     fn from(&mut self) {
         let is_operand = self.last.is(w::DISTINCT) && self.compares;
         if self.selecting.at(self.depth) && !is_operand {
@@ -346,7 +350,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// UPDATE as a command; in FOR UPDATE and FOR NO KEY UPDATE it locks ([`Scan::locking`]).
+    /// Handles UPDATE as a command. In FOR UPDATE and FOR NO KEY UPDATE it locks
+    /// ([`Scan::locking`]).
     fn update(&mut self) {
         if matches!(self.last.word, w::FOR | w::KEY) && self.last.kind == TokenKind::Word {
             self.expect = Expect::Anything;
@@ -370,13 +375,14 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// TABLE as a command names a table; so does LOCK TABLE, TRUNCATE TABLE, SELECT INTO TABLE.
+    /// Handles TABLE before the name of a table: as a command, and in LOCK TABLE, TRUNCATE TABLE,
+    /// SELECT INTO TABLE.
     fn table_keyword(&mut self) {
         self.expect = Expect::Target;
         self.with.set(self.depth, false);
     }
 
-    /// WITH begins queries at the start of a query; elsewhere it means other things
+    /// Handles WITH, which begins queries at the start of a query. Elsewhere it has other meanings
     /// (WITH ORDINALITY, timestamp WITH TIME ZONE).
     fn begin_with(&mut self) {
         let starts = matches!(self.last.kind, TokenKind::End | TokenKind::Open);
@@ -387,8 +393,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// TEMPORARY matters in CREATE and in SELECT INTO, there also behind LOCAL or GLOBAL; anything
-    /// else may be called so.
+    /// Handles TEMPORARY, which matters in CREATE and in SELECT INTO, there also after LOCAL or
+    /// GLOBAL. Elsewhere it may be the name of any object.
     fn temporary(&mut self) {
         let creates = self.statement.kind == StatementKind::Ddl;
         let is_qualified = self.last.is(w::LOCAL) || self.last.is(w::GLOBAL);
@@ -400,7 +406,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.name(false);
     }
 
-    /// The body of a function in SQL: `CREATE FUNCTION … BEGIN ATOMIC …; …; END`.
+    /// Handles the body of a function in SQL: `CREATE FUNCTION … BEGIN ATOMIC …; …; END`.
     fn begin_body(&mut self) {
         let creates = self.statement.kind == StatementKind::Ddl;
         if creates && self.next.is(w::ATOMIC) {

@@ -1,18 +1,18 @@
-//! Texts whose results are those of something that only their session has.
+//! Statements whose result columns depend on objects of their session.
 
 use super::lexer::Tokens;
 use crate::sql::token::TokenKind;
 
-/// What they begin with: FETCH of a cursor, EXECUTE of a prepared statement. The server describes
-/// them once, when they are prepared.
+/// First words of such statements: FETCH of a cursor, EXECUTE of a prepared statement. The server
+/// describes them once, when they are prepared.
 const WORDS: [&[u8]; 2] = [b"fetch", b"execute"];
 
-/// Whether a text that may be prepared, which is one statement, is such a one.
+/// Returns whether a text that may be prepared, and so is one statement, is such a statement.
 #[must_use]
 pub fn is_described_by_session(text: &[u8], backslashes: bool) -> bool {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
     let first = text.iter().find(|byte| !is_blank(byte));
-    // Or a comment, or nothing before the first semicolon.
+    // A comment or empty statements may precede the first word.
     if !first.is_some_and(|first| b"FfEe-/;".contains(first)) {
         return false;
     }

@@ -1,4 +1,5 @@
-//! SET in all its forms, and `SELECT set_config(…)` (manual: SET, SET ROLE, SET TRANSACTION…).
+//! Parses SET in all its forms, and `SELECT set_config(…)` (manual: SET, SET ROLE, SET
+//! TRANSACTION…).
 
 use super::head::{self, Head};
 use super::lexer::Tokens;
@@ -54,11 +55,11 @@ fn setting(head: &mut Head<'_>) -> Option<(SettingName, SettingValue)> {
         head.advance();
         return Some((name, value(head)));
     }
-    // `SET name FROM CURRENT` and whatever else there may be.
+    // `SET name FROM CURRENT`, and any unrecognized form.
     Some((name, SettingValue::Unknown))
 }
 
-/// Settings with a syntax of their own.
+/// Returns the name of a setting with a syntax of its own.
 fn special(head: &mut Head<'_>) -> Option<&'static str> {
     let first = head.token;
     let mut ahead = head.fork();
@@ -67,7 +68,7 @@ fn special(head: &mut Head<'_>) -> Option<&'static str> {
         _ if first.kind != TokenKind::Word => return None,
         w::TIME if ahead.take(w::ZONE) => "timezone",
         w::XML if ahead.take(w::OPTION) => "xmloption",
-        // `role = x` is an ordinary setting, as are the others with an operator behind them.
+        // `role = x` is an ordinary setting, as are the others if an operator follows.
         _ if ahead.token.kind == TokenKind::Operator || ahead.token.is(w::TO) => return None,
         w::SCHEMA => "search_path",
         w::NAMES => "client_encoding",
@@ -80,7 +81,8 @@ fn special(head: &mut Head<'_>) -> Option<&'static str> {
 
 fn known(name: &'static str, head: &mut Head<'_>) -> (SettingName, SettingValue) {
     let value = match name {
-        // Without a value it is the default; LOCAL is the default's other name.
+        // Without a value the setting returns to its default; for TIME ZONE, LOCAL means the
+        // default.
         "client_encoding" if head.at_end() => SettingValue::Default,
         "timezone" if head.token.is(w::LOCAL) => SettingValue::Default,
         _ => value(head),
@@ -88,7 +90,7 @@ fn known(name: &'static str, head: &mut Head<'_>) -> (SettingName, SettingValue)
     (SettingName::Known(name), value)
 }
 
-/// A setting's name, perhaps with dots.
+/// Parses a setting's name, possibly with dots.
 pub(super) fn setting_name(head: &mut Head<'_>) -> Option<SettingName> {
     let first = head.token;
     let mut ahead = head.fork();
@@ -123,7 +125,7 @@ pub(super) fn setting_name(head: &mut Head<'_>) -> Option<SettingName> {
     }
 }
 
-/// The value up to the end: DEFAULT, or a list of literals, words and signed numbers.
+/// Parses the value up to the end: DEFAULT, or a list of literals, words and signed numbers.
 fn value(head: &mut Head<'_>) -> SettingValue {
     if head.token.is(w::DEFAULT) {
         head.advance();
@@ -160,14 +162,16 @@ fn value(head: &mut Head<'_>) -> SettingValue {
 const SIGN_MINUS: Word = Word::of("-");
 const SIGN_PLUS: Word = Word::of("+");
 
-/// The calls in `SELECT [pg_catalog.]set_config(literal, literal, bool) [[AS] name], …` with
-/// nothing else; `None` if the statement is anything but that: then it may be called or not.
+/// Returns the calls in `SELECT [pg_catalog.]set_config(literal, literal, bool) [[AS] name], …`.
+/// Returns `None` if the statement has any other part, since the function then may or may not be
+/// called.
 pub(super) fn set_configs(tokens: &Tokens<'_>) -> Option<Vec<SetConfig>> {
     let mut head = Head::new(tokens);
     let mut calls = Vec::new();
     loop {
         calls.push(set_config(&mut head)?);
-        // One word is an alias; a clause has more, and then this is not all there is.
+        // A single word is an alias. A clause has more words, so that the next token is then
+        // rejected.
         head.take(w::AS);
         if matches!(head.token.kind, TokenKind::Word | TokenKind::QuotedName) {
             head.advance();

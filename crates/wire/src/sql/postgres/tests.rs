@@ -1,4 +1,4 @@
-//! Texts, and what they are: the traps of poolers and splitters, one table per trap.
+//! Facts about texts that poolers and splitters misread, one table for each kind of mistake.
 
 use super::*;
 use crate::sql::facts::{Isolation, Setting, TransactionModes};
@@ -20,7 +20,7 @@ fn one(text: &str) -> StatementFacts {
     single.unwrap_or_else(|| panic!("{} statements: {text}", facts.count()))
 }
 
-/// `schema.name` of every function, as the server understands them.
+/// Returns `schema.name` of every function, as the server interprets the names.
 fn functions(text: &str) -> Vec<String> {
     names(text, &one(text).functions)
 }
@@ -333,7 +333,7 @@ fn set_config_of_literals_is_told_and_anything_else_is_unknown() {
         literals.then(|| calls.into_iter().map(tell).collect())
     };
     let search_path = ("search_path".to_owned(), String::new(), false);
-    // pg_dump begins with it (pgbouncer 396, 452)
+    // First statement of pg_dump (pgbouncer 396, 452).
     let text = "SELECT pg_catalog.set_config('search_path', '', false);";
     assert_eq!(told(text), Some(vec![search_path.clone()]));
     let text =

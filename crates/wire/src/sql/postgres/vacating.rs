@@ -1,4 +1,4 @@
-//! Statements that act on a whole database, which they can do only while nobody else is in it.
+//! Statements that act on a whole database and require that no other session uses it.
 
 use std::borrow::Cow;
 
@@ -9,19 +9,20 @@ use crate::sql::name::identifier;
 use crate::sql::postgres::string_value;
 use crate::sql::token::{Token, TokenKind, Word};
 
-/// What a statement does to whole databases.
+/// Effect of a statement on whole databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vacating<'a> {
-    /// Others must have left this one before anything is done.
+    /// Database that all other sessions must leave before the statement is executed.
     pub database: Cow<'a, [u8]>,
-    /// Names that are another database's behind it, or nobody's.
+    /// Names that refer to another database afterwards, or to none.
     pub renamed: Vec<Cow<'a, [u8]>>,
-    /// What was in the database stays, under another name.
+    /// True if the database remains under another name.
     pub renames: bool,
 }
 
-/// DROP DATABASE, ALTER DATABASE … RENAME and SET TABLESPACE, CREATE DATABASE, which copies one.
-/// `None`: it is none of these, or the name is written in a way that is not read.
+/// Parses DROP DATABASE, ALTER DATABASE … RENAME and SET TABLESPACE, and CREATE DATABASE, which
+/// copies a database. Returns `None` for any other statement, or if the name is written in a form
+/// that is not decoded.
 #[must_use]
 pub fn vacating<'a>(
     text: &'a [u8],
@@ -47,7 +48,7 @@ pub fn vacating<'a>(
     }
 }
 
-/// Stands behind `DATABASE`.
+/// Reader of the tokens after `DATABASE`.
 struct Reader<'a> {
     own: &'a [u8],
     tokens: Tokens<'a>,
@@ -58,7 +59,7 @@ impl<'a> Reader<'a> {
     fn drop(&mut self) -> Option<Vacating<'a>> {
         let mut token = self.tokens.next_token();
         let mut ahead = self.tokens.clone();
-        // A database may be called so.
+        // `if` may be the name of a database.
         if token.is(IF) && ahead.next_token().is(w::EXISTS) {
             self.tokens = ahead;
             token = self.tokens.next_token();
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `[=] name`, `[=] 'name'`, `[=] DEFAULT`
+    /// Parses `[=] name`, `[=] 'name'` or `[=] DEFAULT`.
     fn template(&mut self) -> Option<Cow<'a, [u8]>> {
         let mut token = self.tokens.next_token();
         if token.kind == TokenKind::Operator {
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What CREATE DATABASE copies if it does not say what.
+/// Database that CREATE DATABASE copies by default.
 const DEFAULT_TEMPLATE: &[u8] = b"template1";
 
 const DATABASE: Word = Word::of("database");

@@ -1,22 +1,23 @@
-//! PostgreSQL's keywords, where they decide what a text is, and functions that leave traces.
+//! PostgreSQL's keywords that matter for the classification of a text, and functions with side
+//! effects.
 
 use crate::sql::facts::StatementTraits;
 use crate::sql::token::Word;
 
-/// What a word does in the middle of a statement.
+/// Role of a word in the middle of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Nothing of its own: a name, or a keyword that does not matter.
+    /// No role of its own: a name, or a keyword that does not matter.
     Name,
     /// Begins a query.
     Select,
     /// May begin the list of sources.
     From,
-    /// Goes on with it.
+    /// Continues the list of sources.
     Join,
-    /// A table to write to follows.
+    /// INTO, before the table to write to.
     Into,
-    /// USING, behind which DELETE and MERGE have a source.
+    /// USING, after which DELETE and MERGE have a source.
     Using,
     /// DISTINCT, also in IS DISTINCT FROM.
     Distinct,
@@ -32,23 +33,24 @@ pub(super) enum Role {
     EndsSources,
     /// TABLE.
     Table,
-    /// Stands before a source.
+    /// Precedes a source.
     KeepsExpecting,
     /// WITH.
     With,
     /// TEMP, TEMPORARY.
     Temporary,
-    /// BEGIN, perhaps of a function's body.
+    /// BEGIN, possibly of a function's body.
     Begin,
     /// CASE.
     Case,
     /// END.
     End,
-    /// Takes a parenthesis in a place of its own; elsewhere a function may be called so.
+    /// Keyword before a parenthesis in certain positions; elsewhere it may be the name of a
+    /// function.
     Over,
-    /// A reserved word before an operand; a parenthesis behind it is no call.
+    /// A reserved word before an operand: a parenthesis after it begins no call.
     Operand,
-    /// What looks like a call and is syntax, or a type; it cannot be a function's name.
+    /// Syntax or a type that looks like a call; it cannot be the name of a function.
     Syntax,
 }
 
@@ -261,8 +263,8 @@ pub(super) fn role(word: Word) -> Role {
     }
 }
 
-/// What a call of the built-in function of that name leaves behind. A user's function may have the
-/// name of one; then this says too much.
+/// Returns the effects of the built-in function of that name. If a user's function has the same
+/// name, the result overstates its effects.
 pub(super) fn function_traits(written: &[u8]) -> StatementTraits {
     let name = written.strip_prefix(b"\"").unwrap_or(written);
     let name = name.strip_suffix(b"\"").unwrap_or(name);

@@ -1,4 +1,4 @@
-//! Texts that fit a template have its tokens, whatever they are made of.
+//! Asserts that texts which fit a template have its tokens, whatever parts they consist of.
 
 use super::super::digest::digest;
 use super::*;
@@ -90,8 +90,8 @@ fn texts_that_fit_have_one_shape() {
     assert_ne!(one, shape(b"SELECT c FROM t2 WHERE id=5 AND n = 'a'"));
 }
 
-/// The kinds of the tokens and, of all but plain literals, what is written: what two texts have in
-/// common that fit.
+/// Returns the kinds of the tokens, and the text of all except plain literals: the properties that
+/// two fitting texts have in common.
 fn tokens(text: &[u8], dialect: Dialect) -> Vec<(Class, Vec<u8>)> {
     fn all(text: &[u8], mut pieces: impl Pieces) -> Vec<(Class, Vec<u8>)> {
         let mut all = Vec::new();
@@ -110,7 +110,7 @@ fn tokens(text: &[u8], dialect: Dialect) -> Vec<(Class, Vec<u8>)> {
     }
 }
 
-/// What texts are made of.
+/// Parts from which the texts are composed.
 const PARTS: [&str; 36] = [
     "1",
     "22",
@@ -150,7 +150,7 @@ const PARTS: [&str; 36] = [
     "0x",
 ];
 
-/// The same numbers each time.
+/// Random numbers, identical in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -165,7 +165,7 @@ impl Chance {
         (0..count).map(|_| PARTS[self.below(PARTS.len())]).collect()
     }
 
-    /// A text with some letters of its literals, if they are that, replaced.
+    /// Returns the text with some letters replaced that may belong to literals.
     fn other(&mut self, text: &str) -> String {
         let letters = text.split_inclusive(|_: char| true);
         let replaced = letters.map(|letter| match (letter, self.below(4)) {

@@ -1,4 +1,4 @@
-//! The kinds of statements that are no queries, and SET.
+//! Kinds of statements that are not queries, and SET.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn check(text: &str, expect: StatementKind) {
     assert_eq!(one(text).kind, expect, "{text}");
 }
 
-/// Where `part` is in `text`.
+/// Returns the position of the last `part` in `text`.
 fn at(text: &str, part: &str) -> Span {
     let start = text.rfind(part).unwrap();
     Span {
@@ -187,7 +187,7 @@ fn the_next_transaction_is_not_the_session() {
     );
 }
 
-/// One line for each assignment.
+/// Returns one line for each assignment.
 fn assigned(text: &str) -> Vec<String> {
     let facts = facts(text.as_bytes(), MYSQL);
     let statement = *facts.single().expect(text);
@@ -295,7 +295,8 @@ fn a_set_in_a_comment_that_is_run_is_read_as_outside_of_one() {
     assert_eq!(assigned(dumped), expect);
 }
 
-/// TO SEE THIS RED: read the tokens before a statement, too. Not a measurement: an upper bound.
+/// Fails if each SET is read from the beginning of the text. The limit is an upper bound and not a
+/// measurement.
 #[test]
 fn a_text_of_very_many_sets_is_read_in_little_time() {
     let text = b"SET a=1;".repeat(32 * 1024);

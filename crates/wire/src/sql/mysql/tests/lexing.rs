@@ -1,8 +1,8 @@
-//! Comments, strings and names as MySQL's scanner reads them.
+//! Comments, strings and names as MySQL's lexer reads them.
 
 use super::*;
 
-/// The tokens as written.
+/// Returns the tokens as written.
 fn tokens(text: &str, modes: LexerModes) -> Vec<String> {
     let mut tokens = Tokens::new(text.as_bytes(), modes);
     let mut all = Vec::new();

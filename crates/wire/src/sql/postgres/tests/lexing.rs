@@ -1,4 +1,4 @@
-//! Where a scanner that is not the server's goes astray: strings, comments, dollars, semicolons.
+//! Texts that only the server's own lexer reads correctly: strings, comments, dollars, semicolons.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn semicolons_count_only_outside_strings_comments_and_bodies() {
         ("SELECT e'a'\n  'b\\';'; SELECT 2", 2),
         ("SELECT E'a' -- c\n 'b\\';'; SELECT 2", 2),
         ("SELECT E'a' 'b\\'; SELECT 2", 2),
-        // A string goes on behind a newline, with the escapes of its first part.
+        // A string continues after a newline, with the escapes of its first part.
         ("SELECT E'a'\n'b\\'; DELETE FROM t; --'", 1),
         ("SELECT E'a' -- c\n -- d\n 'b\\'; DELETE FROM t; --'", 1),
         ("SELECT 'a'\n'b\\'; DELETE FROM t; --'", 2),

@@ -1,4 +1,4 @@
-//! Second looks at statements.
+//! Detailed analysis of statements.
 
 use super::one;
 use crate::sql::postgres::{
