@@ -15,33 +15,33 @@ mod event;
 
 pub use event::{End, Event, ExpectedReply};
 
-/// The most bytes of one packet that the caller must be able to hold together. Packets that matter
-/// are tens of bytes, but the OK to a CALL tells the GTID of each of its commits: ten bytes for
-/// each, where others commit between them.
+/// Maximum number of bytes of one packet that the caller must be able to hold together. Relevant
+/// packets have tens of bytes. An exception is the OK to a CALL, which has the GTID of each of its
+/// commits: ten bytes for each, if other sessions commit between them.
 pub const HELD_LENGTH_MAX: usize = 1024 * 1024;
 
-/// The first byte, warnings, the status.
+/// Length of an EOF in bytes: the first byte, warnings, the status.
 const EOF_LENGTH: usize = 5;
 
 /// Result of one scan step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// `passed` bytes of no interest, then `length` bytes of this packet. If the packet is longer
-    /// than we hold, its remainder counts as passed in the next step.
+    /// `passed` irrelevant bytes, then `length` bytes of this packet. If the packet is longer than
+    /// the held part, its remainder counts as passed in the next step.
     Event {
         /// Bytes before the packet: rows, definitions.
         passed: usize,
         /// The packet.
         event: Event<'a>,
-        /// The packet's length, or that of its held beginning; 0: it is no packet.
+        /// Length of the packet or of its held beginning; 0 if the event is no packet.
         length: usize,
     },
-    /// No further relevant packet, or not all of it: `passed` bytes may be forwarded, then `need`
-    /// bytes are required.
+    /// No further relevant packet, or an incomplete one: `passed` bytes may be forwarded, and
+    /// `need` bytes are required for the next step.
     Wait {
-        /// Bytes of no interest.
+        /// Number of irrelevant bytes.
         passed: usize,
-        /// How many bytes there must be after the passed ones before another attempt can succeed.
+        /// Number of bytes that must follow the passed ones before another attempt can succeed.
         need: usize,
     },
     /// Protocol violation of the server.
@@ -50,13 +50,13 @@ pub enum Step<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplyPhase {
-    /// At the beginning of a reply, or of another result of it.
+    /// Beginning of a reply, or of a further result of it.
     Head,
-    /// So many definitions are to come before the rows.
+    /// Number of column definitions before the rows.
     Columns(u64),
-    /// Behind the definitions, where an EOF comes if there are any.
+    /// After the definitions, if an EOF ends them.
     ColumnsEnd,
-    /// Behind the definitions, without an EOF; the next packet tells whether there is a cursor.
+    /// After the definitions, without an EOF; the next packet indicates whether there is a cursor.
     FirstRow,
     Rows,
     /// Definitions of a prepared statement's parameters, then of its columns.
@@ -75,17 +75,17 @@ enum ReplyPhase {
 pub struct ServerScanner {
     agreed: Capabilities,
     place: ReplyPhase,
-    /// Bytes of the current packet that are still to come and do not matter.
+    /// Number of irrelevant bytes of the current packet that have not been received.
     skip: usize,
-    /// The current packet was full: the next one goes on with its payload.
+    /// True if the current packet was full: the next one continues its payload.
     goes_on: bool,
-    /// Only the beginning of the current packet is held.
+    /// True if only the beginning of the current packet is held.
     cut: bool,
-    /// The rows are the OUT parameters of a CALL.
+    /// True if the rows are the OUT parameters of a CALL.
     out_parameters: bool,
-    /// The number of the packet that comes next.
+    /// Sequence number of the next packet.
     sequence: u8,
-    /// Rows so far.
+    /// Number of rows since the last call of [`ServerScanner::take_rows`].
     rows: u64,
 }
 
@@ -168,7 +168,7 @@ impl ServerScanner {
         }
     }
 
-    /// Over a packet.
+    /// Skips a packet.
     #[inline]
     fn pass(&mut self, header: Header) {
         self.skip = header.frame_length();
@@ -194,7 +194,7 @@ impl ServerScanner {
         self.agreed.has(Capabilities::DEPRECATE_EOF)
     }
 
-    /// What comes without a packet.
+    /// Returns an event that occurs without a packet.
     fn between(&mut self) -> Option<Event<'static>> {
         if self.goes_on {
             return None;
@@ -212,7 +212,7 @@ impl ServerScanner {
         }
     }
 
-    /// Whether this packet is more than a row or a definition.
+    /// Returns whether this packet is more than a row or a definition.
     #[inline]
     fn matters(&self, header: Header, first: u8, answer: ExpectedReply) -> bool {
         match self.place {
@@ -223,8 +223,8 @@ impl ServerScanner {
         }
     }
 
-    /// Whether a packet among rows is their end. A row that begins as an EOF does has a value of 16
-    /// MiB or more, and its first packet is full.
+    /// Returns whether a packet among rows ends them. A row that begins like an EOF has a value of
+    /// 16 MiB or more, and its first packet is full.
     fn ends(header: Header, first: u8) -> bool {
         first == backend::ERROR || !header.goes_on()
     }
@@ -290,8 +290,8 @@ impl ServerScanner {
         Event::MetadataEnd { eof, sequence }
     }
 
-    /// Whether the first packet behind definitions says that a cursor has the rows: then there is
-    /// no place of an EOF between it and them.
+    /// Returns whether the first packet after the definitions reports a cursor for the rows. In
+    /// that case no EOF can be inserted between the definitions and this packet.
     fn has_cursor(&self, payload: &[u8]) -> bool {
         let ok = self.ok(payload);
         ok.is_ok_and(|ok| tells_cursor(ok.status))
@@ -310,7 +310,7 @@ impl ServerScanner {
         answer: ExpectedReply,
     ) -> Result<Event<'a>, ProtocolError> {
         let first = payload.first().copied().unwrap_or_default();
-        // Behind the definitions of a statement no server changes its mind.
+        // After the definitions of a statement no server replies with an error.
         let decided = matches!(self.place, ReplyPhase::PreparedEnd { .. });
         if first == backend::ERROR && !decided {
             return self.error(payload);
@@ -349,8 +349,8 @@ impl ServerScanner {
         }
     }
 
-    /// MySQL forgets, in the EOF behind OUT parameters, the flags that it set in the one before: an
-    /// OK follows all the same.
+    /// Adds the flags that MySQL omits in the EOF after OUT parameters, although they were set in
+    /// the preceding EOF: an OK still follows.
     fn with_out_parameters(&self, eof: Eof) -> Eof {
         let forgotten = Status::OUT_PARAMETERS.with(Status::MORE_RESULTS);
         let status = match self.out_parameters {
@@ -388,8 +388,9 @@ impl ServerScanner {
                 name: payload.get(1..).unwrap_or_default(),
             }),
             (ExpectedReply::Results, _) => self.result_header(payload),
-            // To COM_SET_OPTION and COM_DEBUG; where EOF is deprecated, an OK that looks like one,
-            // which is longer: behind the last event of a binary log MariaDB sends the old one.
+            // Reply to COM_SET_OPTION and COM_DEBUG. If EOF is deprecated, it is an OK that looks
+            // like an EOF but is longer. After the last event of a binary log, MariaDB nevertheless
+            // sends an EOF.
             (ExpectedReply::Simple | ExpectedReply::Stream, backend::EOF) => {
                 match self.no_eof() && payload.len() > EOF_LENGTH {
                     true => self.ok(payload).map(Event::Ok),
@@ -421,8 +422,8 @@ impl ServerScanner {
     }
 }
 
-/// Whether a cursor has the rows. Within a CALL MariaDB says so of the cursors that the procedure
-/// has open itself, and the rows follow all the same; but none of its results is the last thing.
+/// Returns whether a cursor has the rows. Within a CALL, MariaDB also reports the procedure's own
+/// open cursors although the rows follow; but none of these results is the last one.
 fn tells_cursor(status: Status) -> bool {
     status.has(Status::CURSOR_EXISTS) && !status.has(Status::MORE_RESULTS)
 }
@@ -435,7 +436,8 @@ fn after_columns(left: u64, agreed: Capabilities) -> ReplyPhase {
     }
 }
 
-/// What follows of a prepared statement: these definitions, then those.
+/// Returns the phase for the remaining definitions of a prepared statement: `left` parameters, then
+/// `then` columns.
 fn prepared(left: u16, then: u16) -> ReplyPhase {
     match (left, then) {
         (0, 0) => ReplyPhase::Complete,

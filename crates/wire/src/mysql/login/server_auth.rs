@@ -80,7 +80,7 @@ pub enum ServerAuthStep {
 enum Waiting {
     /// Only OK, or another plugin.
     Ok,
-    /// Whether `caching_sha2_password` has cached the user's password.
+    /// True if `caching_sha2_password` has cached the user's password.
     Sha2,
     /// The server's key.
     Key,

@@ -110,7 +110,7 @@ impl LocalReply {
     }
 }
 
-/// Whether to send a message.
+/// Decision whether to send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
     /// Send it.

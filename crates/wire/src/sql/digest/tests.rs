@@ -1,4 +1,4 @@
-//! Which differences between texts count for a digest, in both dialects.
+//! Differences between texts that count for a digest and that do not, in both dialects.
 
 use super::*;
 
