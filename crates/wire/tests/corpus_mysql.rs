@@ -51,7 +51,7 @@ fn every_corpus_file_keeps_the_codecs_promises() {
     replay("sql_mysql", 12, sql::check);
 }
 
-/// The corpus but for what the fuzzer found, whose names begin otherwise.
+/// Returns the corpus without the files that the fuzzer found, whose names begin with `found_`.
 fn captures() -> Vec<(String, Vec<u8>)> {
     let mut inputs = corpus("mysql_server").expect("a corpus");
     inputs.retain(|(name, _)| !name.starts_with("found_"));
@@ -86,7 +86,8 @@ fn captured_conversations_mean_the_same_in_every_form() {
     }
 }
 
-/// The numbers of packets count on, or begin again with a reply, or pass over a client's packets.
+/// Asserts that packet numbers are consecutive, or restart with a reply. In conversations with a
+/// file or a login, they skip the client's packets.
 fn assert_in_order(name: &str, bytes: &[u8]) {
     let (mut rest, mut last) = (bytes, 0_u8);
     while let Some(([a, b, c, sequence], behind)) = rest.split_first_chunk() {

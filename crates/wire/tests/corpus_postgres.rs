@@ -68,7 +68,8 @@ fn read(target: &str, name: &str) -> Vec<u8> {
     found.unwrap_or_else(|| panic!("no {target}/{name}")).1
 }
 
-/// Lets the conversation follow what PostgreSQL 15 said to a client that sent everything at once.
+/// Passes to a conversation the messages of a client that sent all of them together, and the
+/// replies of PostgreSQL 15.
 fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
     let mut conversation = Conversation::new();
     let sent = read("postgres_client", name);

@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpus of GTIDs and log positions, whole and cut at every byte.
+//! Replays the fuzzer's corpus of GTIDs and log positions, whole and truncated at every byte.
 
 use std::fs;
 use std::path::Path;

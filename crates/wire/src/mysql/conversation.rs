@@ -197,8 +197,8 @@ impl Conversation {
         self.is_quiet() && !transaction && !self.statements.hold_anything()
     }
 
-    /// As [`Conversation::is_idle`], but possibly inside a transaction or with open cursors: a
-    /// command of Evenkeel would be answered next.
+    /// Returns whether a command of Evenkeel would be answered next: like
+    /// [`Conversation::is_idle`], but possibly inside a transaction or with open cursors.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.certain && !self.ended && !self.file && self.queue.is_empty()

@@ -14,7 +14,7 @@ impl Capabilities {
     pub const LONG_FLAG: Capabilities = Capabilities(1 << 2);
     /// The handshake names a schema.
     pub const CONNECT_WITH_DB: Capabilities = Capabilities(1 << 3);
-    /// Refuses `schema.table.column`.
+    /// Rejects `schema.table.column`.
     pub const NO_SCHEMA: Capabilities = Capabilities(1 << 4);
     /// Packets are compressed by zlib.
     pub const COMPRESS: Capabilities = Capabilities(1 << 5);

@@ -10,8 +10,8 @@ pub const HEADER_LENGTH: usize = 4;
 /// packet. A packet that is not full, perhaps empty, ends it.
 pub const PAYLOAD_LENGTH_MAX: u32 = 0x00ff_ffff;
 
-/// The longest packet before its sender has authenticated, so that a stranger cannot use more
-/// memory. A handshake with all its attributes takes some thousand bytes.
+/// The longest packet before its sender has authenticated, which limits the memory that an
+/// unauthenticated peer can use. A handshake with all its attributes takes some thousand bytes.
 pub const PRE_AUTH_LENGTH_MAX: u32 = 16 * 1024;
 
 /// Length and sequence number of a packet.

@@ -26,7 +26,7 @@ pub enum Message<'a> {
     ParameterStatus {
         /// The setting.
         name: &'a [u8],
-        /// Its value now.
+        /// New value.
         value: &'a [u8],
     },
     /// `v`: the server supports an older minor version, or does not know some options.

@@ -11,8 +11,8 @@ use super::frame::{self, HEADER_LENGTH, Header};
 use super::names::names;
 use super::{Parsed, ProtocolError};
 
-/// The longest two names of a Bind, together with its header: twice the length that servers accept
-/// of a message that names one (`PQ_SMALL_MESSAGE_LIMIT`).
+/// Maximum length of a Bind's header and its two names, in bytes: twice the limit of servers for a
+/// message that has only names and numbers (`PQ_SMALL_MESSAGE_LIMIT`).
 pub const BIND_NAMES_LENGTH_MAX: usize = 20_000;
 
 /// Result of one scan step.
@@ -29,9 +29,9 @@ pub enum Step {
         /// The message's length.
         length: usize,
     },
-    /// As [`Step::Message`], for a message that is not shown whole. Shown are: of a Bind the header
-    /// and the names, of a long Query or Parse the first bytes, of FunctionCall and CopyData the
-    /// header. The remainder counts as passed in the steps that follow.
+    /// Like [`Step::Message`], for a message of which only the beginning is shown. That is the
+    /// header and the names of a Bind, the first bytes of a long Query or Parse, or the header of a
+    /// FunctionCall or CopyData. The remainder counts as passed in the steps that follow.
     Beginning {
         /// Bytes of the previous message that were still to come.
         passed: usize,
@@ -42,12 +42,12 @@ pub enum Step {
         /// The length of the shown part.
         length: usize,
     },
-    /// No further message, or not enough of it: `passed` bytes of the previous message may be
-    /// forwarded, then `need` bytes are required.
+    /// No further message, or an incomplete one: `passed` bytes of the previous message may be
+    /// forwarded, and `need` bytes are required for the next step.
     Wait {
         /// The available bytes of the previous message.
         passed: usize,
-        /// How many bytes there must be after the passed ones before another attempt can succeed.
+        /// Number of bytes that must follow the passed ones before another attempt can succeed.
         need: usize,
     },
     /// Protocol violation of the client (SQLSTATE 08P01).

@@ -7,8 +7,8 @@
 //! replies are discarded. Local replies, which Evenkeel gives itself, wait until they are first in
 //! the queue.
 //!
-//! In one case the protocol itself is ambiguous: an error during COPY with a Sync on its way. A
-//! request of Evenkeel after it decides ([`Conversation::needs_fence`]). If none can,
+//! The protocol is ambiguous in one case: an error during COPY with a Sync on its way. A later
+//! request of Evenkeel resolves it ([`Conversation::needs_fence`]). If none can,
 //! [`Conversation::is_certain`] returns false: such a connection must not be used again.
 
 use std::collections::VecDeque;
@@ -123,8 +123,8 @@ impl Conversation {
         self.status == TransactionStatus::Idle && self.is_quiet()
     }
 
-    /// As [`Conversation::is_idle`], but possibly inside a transaction: a request of Evenkeel would
-    /// be answered next.
+    /// Returns whether a request of Evenkeel would be answered next: like
+    /// [`Conversation::is_idle`], but possibly inside a transaction.
     #[must_use]
     #[inline]
     pub fn is_quiet(&self) -> bool {

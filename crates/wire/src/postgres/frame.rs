@@ -9,8 +9,8 @@ pub const HEADER_LENGTH: usize = 5;
 /// The highest value of a length field: the server's own limit (`PQ_LARGE_MESSAGE_LIMIT`), 1 GiB.
 pub const LENGTH_MAX: u32 = 0x3fff_ffff;
 
-/// The longest message before its sender has authenticated, so that a stranger cannot use more
-/// memory. A SASL message or a password takes some hundred bytes.
+/// The longest message before its sender has authenticated, which limits the memory that an
+/// unauthenticated peer can use. A SASL message or a password takes some hundred bytes.
 pub const PRE_AUTH_LENGTH_MAX: u32 = 16 * 1024;
 
 /// Kind and length of a message.

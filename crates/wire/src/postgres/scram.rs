@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS of both sides (§54.3.1, RFC 5802, RFC 7677).
 //!
-//! The serving side checks a client with the user's [`Verifier`]. From the client's proof it learns
-//! the [`Keys`] that log in to every server with the identical verifier. RFC 5802 §9 calls that a
-//! risk: so keys stay in memory, are wiped, and are never shown. Nonces are arguments.
+//! The server side verifies a client with the user's [`Verifier`]. The client's proof yields the
+//! [`Keys`] that log in to every server with the identical verifier. RFC 5802 §9 calls that a risk:
+//! so keys stay in memory, are wiped, and are never shown. Nonces are arguments.
 
 use std::fmt;
 

@@ -33,7 +33,7 @@ pub enum First<'a> {
     /// SSLRequest: answer one byte, `S` or `N`. Any byte that the client sent after it before the
     /// answer is an attack or an error and ends the connection (CVE-2021-23214).
     SslRequest,
-    /// As [`First::SslRequest`], for encryption by GSSAPI.
+    /// GSSENCRequest: like [`First::SslRequest`], for encryption by GSSAPI.
     GssEncRequest,
     /// CancelRequest for another connection; there is no reply, and the connection is closed.
     Cancel(CancelKey<'a>),

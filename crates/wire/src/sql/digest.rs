@@ -2,9 +2,10 @@
 //! normalized text.
 //!
 //! A digest ignores white space, comments that no server executes, the case of words, literals with
-//! their signs, the number of literals in a list, repeated rows of equal shape, and semicolons at
-//! the end. The number is the same in every process and version, because operators write it into
-//! files. It is no cryptographic hash: an attacker can construct two texts with the same number.
+//! their signs, and semicolons at the end. The number of literals in a list and the number of
+//! repeated rows of equal shape are also ignored. The number is the same in every process and
+//! version, because operators write it into files. It is no cryptographic hash: an attacker can
+//! construct two texts with the same number.
 
 pub(super) mod piece;
 mod shape;

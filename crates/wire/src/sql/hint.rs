@@ -1,6 +1,6 @@
 //! Routing hints in SQL comments: `/* evenkeel: primary */`, `-- evenkeel: replica`, `server=NAME`.
 
-/// Routing hint: the server on which the application wants its statement executed.
+/// Routing hint: the server that the application requests for its statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HintComment<'a> {
     /// Execute on the primary, even if the statement looks like a read.

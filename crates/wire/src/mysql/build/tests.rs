@@ -1,4 +1,4 @@
-//! Encoded packets are parsed with the same fields; truncated ones are refused.
+//! Encoded packets are parsed with the same fields; truncated ones are rejected.
 
 use super::*;
 use crate::mysql::backend::{self, ErrorReport, Login, OkPacket, PrepareOk, SqlState};

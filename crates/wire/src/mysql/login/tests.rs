@@ -1,4 +1,4 @@
-//! Both sides of every login against each other, and against what does not belong.
+//! Both sides of every login against each other, and against invalid packets.
 
 use super::*;
 use crate::mysql::build::{self, GreetingFields};
@@ -167,7 +167,7 @@ fn talk(method: Method, channel: Channel, mut join: Box<ServerAuth>, mut sent: V
     }
 }
 
-/// The joining side reads all that was said.
+/// Passes all packets in `said` to the server login, and returns its failure, if any.
 fn hear(join: &mut Box<ServerAuth>, said: &mut Vec<u8>, out: &mut Vec<u8>) -> Option<AuthFailure> {
     while !said.is_empty() {
         let (sequence, payload) = take(said);
@@ -186,7 +186,7 @@ fn hear(join: &mut Box<ServerAuth>, said: &mut Vec<u8>, out: &mut Vec<u8>) -> Op
     None
 }
 
-/// Stands where one is in use.
+/// Returns a placeholder for a login that is being processed.
 fn spent() -> Box<ServerAuth> {
     let how = (Credential::Nothing, Channel::Plain, ServerKey::Never);
     let agreed = (Capabilities::SPOKEN, Nonce::given(NONCE));

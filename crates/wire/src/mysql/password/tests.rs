@@ -1,9 +1,9 @@
-//! Proofs against what MariaDB 10.11 and MySQL 9 store and take.
+//! Proofs, checked against values that MariaDB 10.11 and MySQL 9 store and accept.
 
 use super::rsa::{PrivateKey, PublicKey};
 use super::*;
 
-/// Made for these tests.
+/// Key generated for these tests.
 const KEY: &str = include_str!("tests/key.pem");
 
 const NONCE: Nonce = Nonce(*b"abcdefghijklmnopqrst");
@@ -78,7 +78,7 @@ fn a_stored_hash_of_mysql_fits_its_password_only() {
 
 #[test]
 fn passwords_of_all_lengths_are_hashed_as_elsewhere() {
-    // Made by `openssl passwd -5`, whose salts are of 16 bytes at most.
+    // Computed with `openssl passwd -5`, whose salts have up to 16 bytes.
     let salt = b"saltsaltsaltsalt";
     for (password, expect) in ELSEWHERE {
         let hash = crypt::hashed(password.as_bytes(), salt, 5000);
@@ -121,7 +121,7 @@ fn an_ed25519_proof_fits_a_row_of_mariadb() {
     assert!(!verifier.check(&nonce, &[0xff; 64]));
 }
 
-/// The row was made by Python's `hashlib` and `cryptography`.
+/// The row was computed with Python's `hashlib` and `cryptography`.
 #[test]
 fn a_parsec_proof_fits_a_row() {
     let stored = b"P0:MDEyMzQ1Njc4OUFCQ0RFRkdI:k2eF6DUziiVOSCtnV+vUwoa331UZ1a2jMb/09BeHdlk";
@@ -153,7 +153,7 @@ fn a_parsec_derivation_that_is_not_known_or_would_take_long_is_refused() {
     }
 }
 
-/// The digits are those of Python's `hashlib`.
+/// The digits were computed with Python's `hashlib`.
 #[test]
 fn who_can_check_a_password_vouches_for_a_certificate() {
     let stored = native::Verifier::of_password(b"geheim");

@@ -1,4 +1,5 @@
-//! Replies that one side gets otherwise than the other said them; whole ones are in the corpus.
+//! Replies for clients with other capabilities than the server's; the corpus has whole
+//! conversations.
 
 use super::*;
 use crate::mysql::frontend::Execute;

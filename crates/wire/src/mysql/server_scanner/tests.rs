@@ -1,4 +1,4 @@
-//! Replies by hand, cut at every byte.
+//! Replies written by hand, split at every byte.
 
 use super::*;
 use crate::mysql::build;
@@ -9,7 +9,7 @@ const NEW: Capabilities =
     Capabilities(Capabilities::DEPRECATE_EOF.0 | Capabilities::SESSION_TRACK.0);
 const OLD: Capabilities = Capabilities(0);
 
-/// The events of `bytes`, given in pieces, and the bytes left over.
+/// Returns the events of `bytes`, which become available in pieces, and the remaining bytes.
 fn events(bytes: &[u8], agreed: Capabilities, answer: ExpectedReply, piece: usize) -> Vec<String> {
     let mut boundaries = ServerScanner::new(agreed);
     let (mut all, mut at, mut end) = (Vec::new(), 0, 0);
@@ -125,7 +125,7 @@ fn a_procedure_s_own_cursor_hides_no_rows() {
 
 #[test]
 fn values_that_begin_like_an_end_are_none() {
-    // A first value of 16 MiB and more, in two packets; then one whose second packet begins so.
+    // A first value of 16 MiB or more, in two packets; the second packet begins like an end, too.
     let mut long = b"\xfe\0\0\0\x01\0\0\0\0".to_vec();
     long.resize(PAYLOAD_LENGTH_MAX as usize, b'x');
     long.extend_from_slice(&[0xfe, 0, 0, 2, 0, 0, 0]);
@@ -209,7 +209,7 @@ fn other_replies() {
     );
     let events = packets(&[b"\0event", b"\0\xfe", b"\xff\xd4\x04#HY000no"]);
     check(&events, NEW, ExpectedReply::Stream, &["error 1236"]);
-    // MariaDB's own end of a log, and MySQL's.
+    // End of a binary log as MariaDB sends it, and as MySQL does.
     for end in [b"\xfe\0\0\x02\0".as_slice(), b"\xfe\0\0\x02\0\0\0"] {
         let events = packets(&[b"\0event", end]);
         let expect = if end.len() > 5 { "ok 2" } else { "eof 2" };
@@ -252,7 +252,7 @@ fn what_is_no_reply_is_invalid() {
 
 #[test]
 fn of_an_ok_too_long_to_hold_the_numbers_are_told() {
-    // One that is a little too long, and one that goes on in a second packet.
+    // One OK that is slightly too long, and one that continues in a second packet.
     for length in [HELD_LENGTH_MAX + 70_000, PAYLOAD_LENGTH_MAX as usize + 5] {
         check_long_ok(length);
     }

@@ -12,11 +12,11 @@ pub struct ErrorText<'a> {
     pub severity: &'a str,
     /// SQLSTATE of the error.
     pub sqlstate: SqlState,
-    /// What happened, in one line.
+    /// Message that states what failed, in one line.
     pub message: &'a str,
     /// Further information; empty for none.
     pub detail: &'a str,
-    /// What to do; empty for none.
+    /// Hint that states the remedy; empty for none.
     pub hint: &'a str,
 }
 

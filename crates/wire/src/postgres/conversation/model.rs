@@ -1,8 +1,9 @@
 //! A small model server that follows the protocol, for the conversation's tests.
 //!
-//! It follows `PostgresMain`, `SocketBackend` and `CopyGetData` of the real server: which messages
-//! are skipped after an error, which ones COPY consumes, and which errors end in ReadyForQuery. It
-//! also follows `StartReplication`: either side may end a stream, and the replies after it.
+//! The model follows `PostgresMain`, `SocketBackend` and `CopyGetData` of the real server. They
+//! determine which messages are skipped after an error, which ones COPY consumes, and which errors
+//! end in ReadyForQuery. The model also follows `StartReplication`: either side may end a stream,
+//! and the replies after it.
 
 use std::collections::BTreeMap;
 

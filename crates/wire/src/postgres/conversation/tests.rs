@@ -116,8 +116,8 @@ impl Rig {
                     self.settle(reply.settled);
                     if reply.delivery == Delivery::Forward {
                         self.seen.extend_from_slice(&bytes[passed..passed + length]);
-                        // Messages that are longer than the buffer would be handled likewise; here
-                        // there are none.
+                        // Messages longer than the buffer would be handled likewise, but none
+                        // occurs here.
                         assert!(self.boundaries.is_at_border() || bytes[passed] != b'E');
                     }
                     self.drain_due();

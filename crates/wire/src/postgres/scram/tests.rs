@@ -1,4 +1,4 @@
-//! Exchanges of RFC 7677 and of a real server, and messages that must be refused.
+//! Exchanges of RFC 7677 and of a real server, and messages that must be rejected.
 
 use super::*;
 

@@ -119,7 +119,8 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn advance(&mut self) {
         self.last = self.token;
         self.token = self.next;
-        // A semicolon is never read ahead of: a comment after it belongs to the next statement.
+        // The token after a semicolon is read, too, and `run` rewinds to it. A comment between them
+        // is passed here and counts for the statement before the semicolon.
         if !matches!(self.next.kind, TokenKind::End) {
             self.next = self.tokens.next_token();
         }
