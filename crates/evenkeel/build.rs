@@ -1,10 +1,10 @@
-//! Gives a program its version with the commit that it is built from, where that can be known.
+//! Sets the program's version, with the commit that it is built from if the commit is known.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// Whoever builds from a tarball can name the commit by this.
+/// Environment variable that names the commit, for builds from a tarball.
 const GIVEN: &str = "EVENKEEL_COMMIT";
 
 fn main() {
@@ -15,15 +15,16 @@ fn main() {
     println!("cargo::rustc-env=EVENKEEL_VERSION={version}{behind}");
 }
 
-/// Of the repository whose root is ours: a tarball may lie in somebody else's.
+/// Returns the commit of the Git repository whose root is the root of this source tree. A tarball
+/// may have been unpacked inside another repository.
 fn from_git() -> Option<String> {
     let root = Path::new("../..").canonicalize().ok()?;
     let top = git(&["rev-parse", "--show-toplevel"])?;
     if Path::new(&top).canonicalize().ok()? != root {
         return None;
     }
-    // The first is written to whenever the commit changes. What is not there would be looked for
-    // at every build.
+    // Git writes to `logs/HEAD` whenever the commit changes. A path that does not exist would
+    // trigger the build script at every build.
     for name in ["logs/HEAD", "HEAD", "packed-refs"] {
         let path = git(&["rev-parse", "--git-path", name])?;
         if Path::new(&path).exists() {

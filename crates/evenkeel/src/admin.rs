@@ -1,8 +1,9 @@
-//! The admin door: status page, JSON API and metrics over TCP and over a Unix socket of mode 0600,
-//! and the console for clients of PostgreSQL and MySQL.
+//! Serves the admin interface: status page, JSON API and metrics over TCP and over a Unix socket of
+//! mode 0600, and the console for PostgreSQL and MySQL clients.
 //!
-//! Reading is free on loopback. Changing anything takes the Unix socket (its file mode is the lock)
-//! or a token. What a browser could be tricked into is refused before any route sees it.
+//! Reading needs no authentication on loopback. A change requires the Unix socket, which its file
+//! mode protects, or a token. Requests that another site could make a browser send are rejected
+//! before any route handles them.
 
 mod console;
 mod guard;
@@ -34,33 +35,35 @@ use crate::status::ControlHandle;
 use console::Dialect;
 pub use socket::bind_socket;
 
-/// Connections at once on each door. A browser opens six, a scraper one; more is a mistake or an
-/// attack, and each door counts for itself so that a full TCP port leaves the Unix socket usable.
+/// Maximum number of concurrent connections per listener. A browser opens six, a scraper one; more
+/// indicate a mistake or an attack. Each listener has its own limit, so that a full TCP port leaves
+/// the Unix socket usable.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A request's head must be complete within this time, else a silent peer would hold a place.
+/// Limit for the receipt of a request's head; otherwise a silent peer would hold a permit.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection is closed after the answer that is due then: one that reads slowly must not hold
-/// its place for ever, and clients open a new one unasked.
+/// Age at which a connection is closed after the pending response. A client that reads slowly must
+/// not hold its permit indefinitely, and clients reconnect on their own.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Time for that last answer.
+/// Limit for that last response.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Pause after a failed accept (no file descriptors): trying at once again would only burn CPU.
+/// Pause after a failed accept (no file descriptors): an immediate retry would only use CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Sent to a surplus connection; it has not been read from, so this is all it gets.
+/// Response to a connection over the limit, which is sent without reading the request.
 const SURPLUS_ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\nconnection: close\r\n\r\n\
     {\"ok\":false,\"message\":\"too many admin connections at once: close some, \
     or use the Unix socket\"}\n";
 
-/// Who may do what.
+/// Access rules of the admin interface.
 #[derive(Clone, Default)]
 pub struct AdminSettings {
-    /// Allows changes over TCP, and reading from other machines. An empty one counts as none.
+    /// Token that allows changes over TCP, and reading from other machines. An empty one counts as
+    /// none.
     pub token: Option<String>,
     /// Names, besides `localhost` and IP addresses, under which browsers may reach the TCP port.
     pub allowed_hosts: Vec<String>,
@@ -75,15 +78,15 @@ impl fmt::Debug for AdminSettings {
     }
 }
 
-/// The door a request came through.
+/// Transport through which a request arrived.
 #[derive(Clone, Copy, Debug)]
 enum AdminTransport {
     Tcp { peer: SocketAddr },
     Unix,
 }
 
-/// Serves all doors until dropped, when connections end with it; or until `closing`: then each
-/// connection gets the answer that is due, and nobody new is let in.
+/// Serves all listeners until dropped, when connections end with it, or until `closing` becomes
+/// true. Then each connection receives its pending response, and no new one is accepted.
 pub async fn serve(
     listeners: Listeners,
     settings: AdminSettings,
@@ -103,25 +106,25 @@ pub async fn serve(
     );
 }
 
-/// Where the admin side is reached.
+/// Listeners of the admin interface. `None`: not served.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// Status page, API and metrics.
+    /// Status page, API and metrics over TCP.
     pub page: Option<TcpListener>,
-    /// The same, for who may open its file.
+    /// Status page, API and metrics on the Unix socket, for users who may open its file.
     pub socket: Option<UnixListener>,
-    /// The console for PostgreSQL's clients.
+    /// Console for PostgreSQL clients.
     pub postgres: Option<TcpListener>,
-    /// The console for MySQL's clients.
+    /// Console for MySQL clients.
     pub mysql: Option<TcpListener>,
 }
 
-/// Becomes true once, if another process goes on with the doors.
+/// Becomes true, once, when another process takes over the listeners.
 pub type Closing = watch::Receiver<bool>;
 
 async fn closed(closing: &mut Closing) {
     if closing.wait_for(|closing| *closing).await.is_err() {
-        // Nobody is left who could say so.
+        // The sender has been dropped, so the value cannot change any more.
         std::future::pending::<()>().await;
     }
 }
@@ -145,7 +148,8 @@ async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing
             refuse_surplus(&stream, peer);
             continue;
         };
-        // Answers are small and written at once; without it a delayed ACK costs 40 ms.
+        // Responses are small and sent immediately; without `TCP_NODELAY` a delayed ACK costs 40
+        // ms.
         let _ = stream.set_nodelay(true);
         connections.spawn(serve_connection(
             stream,
@@ -163,7 +167,7 @@ async fn serve_unix(listener: Option<UnixListener>, app: App, mut closing: Closi
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        // Whoever gets here is trusted: the surplus waits in the backlog.
+        // A client that reaches the socket is trusted: those over the limit wait in the backlog.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
@@ -182,7 +186,7 @@ async fn serve_unix(listener: Option<UnixListener>, app: App, mut closing: Closi
     connections.join_all().await;
 }
 
-/// What was accepted; after an error, none, and a pause.
+/// Returns the accepted connection, or `None` after logging an error and a pause.
 async fn accepted<T>(outcome: std::io::Result<T>) -> Option<T> {
     match outcome {
         Ok(accepted) => Some(accepted),
@@ -196,7 +200,7 @@ async fn accepted<T>(outcome: std::io::Result<T>) -> Option<T> {
 
 fn refuse_surplus(stream: &TcpStream, peer: SocketAddr) {
     tracing::debug!("admin: refused {peer}: {CONNECTIONS_MAX} connections are open");
-    // A courtesy: the connection is closed whether or not this arrives.
+    // Best effort: the connection is closed whether or not the response arrives.
     let _ = stream.try_write(SURPLUS_ANSWER);
 }
 
@@ -217,7 +221,8 @@ async fn serve_connection<S>(
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // Errors here are the peer's (it went away, it spoke garbage) and hyper has answered them.
+    // Errors here are caused by the peer (it disconnected or sent invalid data); hyper has
+    // responded.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = tokio::time::sleep(CONNECTION_AGE_MAX) => {}

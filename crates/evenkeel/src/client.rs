@@ -1,4 +1,4 @@
-//! Talks to the running process: HTTP over its control socket.
+//! Sends HTTP requests to the running process over its control socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,60 +16,60 @@ use crate::status::{
     Connections, DigestStatus, Explanation, Question, Reply, Status, TimelineEvent,
 };
 
-/// A reload reads files and resolves names, a pause waits for 50 s at most; anything longer is a
-/// process that hangs.
+/// Longest wait for a response. A reload reads files and resolves names, and a pause waits up to 50
+/// s; a process that takes longer hangs.
 const ANSWER_MS_MAX: u64 = 60_000;
-/// Ten thousand servers with their history stay below this.
+/// Maximum size of a response. The status of ten thousand servers with their history is smaller.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// A running process, known by its control socket.
+/// Connection parameters of a running process, identified by its control socket.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
 }
 
-/// Why there is no answer, and what to do.
+/// Reason why there is no response, with advice.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing listens there.
+    /// No process listens on the socket.
     #[error(
         "cannot reach evenkeel on {}: is it running? Give its control socket with --socket PATH, \
          or its config file with -c FILE",
         .0.display()
     )]
     Nobody(PathBuf),
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error(
         "permission denied on {}: run this as the user that runs evenkeel, or as root",
         .0.display()
     )]
     NotAllowed(PathBuf),
-    /// It accepted, but gave no good answer.
+    /// The process accepted the connection, but did not return a valid response.
     #[error(
         "unexpected response on {}: {what}. Is it the control socket of evenkeel?",
         .socket.display()
     )]
     BadAnswer {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// What went wrong.
+        /// Description of the failure.
         what: String,
     },
 }
 
 impl Client {
-    /// Nothing is connected yet.
+    /// Creates a client without connecting.
     pub fn new(socket: PathBuf) -> Client {
         Client { socket }
     }
 
-    /// What the process says of itself.
+    /// Returns the status of the process.
     pub fn status(&self) -> Result<Status, ClientError> {
         let json = self.status_json()?;
         serde_json::from_str(&json).map_err(|error| self.bad(error))
     }
 
-    /// The same as the process wrote it.
+    /// Returns the status as the JSON text that the process sent.
     pub fn status_json(&self) -> Result<String, ClientError> {
         let (ok, text) = self.exchange(Method::GET, "/api/v1/status", String::new())?;
         if ok {
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// The events after this id, oldest first.
+    /// Returns the events with an id greater than `after`, oldest first.
     pub fn events(&self, after: u64) -> Result<Vec<TimelineEvent>, ClientError> {
         let path = format!("/api/v1/events?after={after}");
         let (ok, text) = self.exchange(Method::GET, &path, String::new())?;
@@ -89,25 +89,27 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| self.bad(error))
     }
 
-    /// The clients of a service, its name as a URL has it; or why there are none.
+    /// Returns the clients of a service, or the message of a refusal. `service` is the name as
+    /// encoded in a URL.
     pub fn connections(&self, service: &str) -> Result<Result<Connections, String>, ClientError> {
         let path = format!("/api/v1/services/{service}/clients");
         self.told(Method::GET, &path, String::new())
     }
 
-    /// The statements of a service, those that took most time first; or why there are none.
+    /// Returns the statements of a service, those with the longest total time first, or the message
+    /// of a refusal.
     pub fn digests(&self, service: &str) -> Result<Result<Vec<DigestStatus>, String>, ClientError> {
         let path = format!("/api/v1/services/{service}/digests");
         self.told(Method::GET, &path, String::new())
     }
 
-    /// Where a statement would go, or why that cannot be said.
+    /// Returns the server to which a statement would be routed, or the message of a refusal.
     pub fn explain(&self, question: &Question) -> Result<Result<Explanation, String>, ClientError> {
         let body = serde_json::to_string(question).map_err(|error| self.bad(error))?;
         self.told(Method::POST, "/api/v1/explain", body)
     }
 
-    /// What was asked for, or why it cannot be told.
+    /// Sends a request and returns the decoded response, or the message of a refusal.
     fn told<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -123,7 +125,7 @@ impl Client {
         Ok(Err(reply.message))
     }
 
-    /// Has something changed; `Reply::ok` says whether it was.
+    /// Sends a command. `Reply::ok` reports whether it was executed.
     pub fn post(&self, path: &str, body: &serde_json::Value) -> Result<Reply, ClientError> {
         let (_, text) = self.exchange(Method::POST, path, body.to_string())?;
         serde_json::from_str(&text).map_err(|error| self.bad(error))
@@ -158,7 +160,7 @@ impl Client {
         let stream = stream.map_err(|error| no_connection(&self.socket, &error))?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.bad(error))?;
-        // The answer or the sender's error tells how it went.
+        // The response or the sender's error reports the outcome.
         tokio::spawn(async move { connection.await.ok() });
         let request = Request::builder()
             .method(method)

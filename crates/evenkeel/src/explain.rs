@@ -1,4 +1,5 @@
-//! Says where a statement would go and why, with the very code that decides it for clients.
+//! Explains to which server a statement would be routed and why, with the code that routes
+//! statements of clients.
 
 mod ruled;
 
@@ -16,30 +17,30 @@ use crate::config::plan::{Plan, Protocol, ServicePlan};
 use crate::status::{Explanation, Question, StatementStatus};
 use ruled::Ruled;
 
-/// What a service's servers are, as far as it matters here.
+/// Servers of a service, as far as routing depends on them.
 pub(crate) struct ExplainContext<'a> {
     pub(crate) service: &'a ServicePlan,
-    /// The primary, by its place in the service's list.
+    /// Index of the primary in the service's list of servers. `None` if there is no primary.
     pub(crate) primary: Option<usize>,
-    /// The replicas that take reads.
+    /// Indexes of the replicas that take reads.
     pub(crate) replicas: Vec<usize>,
-    /// How servers of MySQL read texts.
+    /// Modes with which MySQL servers of the service read statements.
     pub(crate) modes: LexerModes,
 }
 
-/// What is known of the functions and tables that a text names.
+/// Available information about the functions and tables that a statement names.
 pub(crate) enum Known<'a> {
-    /// This, of PostgreSQL.
+    /// Catalog of a PostgreSQL database, with the name of the database.
     Catalog(&'a str, &'a Catalog),
-    /// This, of MySQL.
+    /// Routines of the MySQL servers.
     Routines(&'a Routines),
-    /// Nothing, for this reason; clients' statements are treated accordingly.
+    /// No information, for the given reason. Statements of clients are routed accordingly.
     Nothing(String),
-    /// Nothing, because no process runs that could be asked.
+    /// No information, because no process is running.
     Nobody,
 }
 
-/// Without a running process every function and table is taken for one that only reads.
+/// Lookup without a running process: assumes that every function and table only reads.
 struct Trusting;
 
 impl analysis::CatalogLookup for Trusting {
@@ -66,7 +67,7 @@ impl mysql::CatalogLookup for Trusting {
     }
 }
 
-/// What a text means, in either protocol.
+/// Result of the analysis of a statement, in either protocol.
 struct Read {
     statements: Vec<RoutedStatement>,
     hint: Option<analysis::RoutingHint>,
@@ -77,7 +78,7 @@ struct Read {
 const OF_THE_SESSION: &str = "a session that is not pinned, has no open transaction and default \
                               settings, and whose writes have reached the replicas";
 
-/// Explains a text.
+/// Explains to which server a statement would be routed.
 pub(crate) fn explain(
     question: &Question,
     cast: &ExplainContext<'_>,
@@ -185,7 +186,7 @@ fn pin_of(thing: SessionObject) -> Pin {
     }
 }
 
-/// The same from the config file alone, when no process runs.
+/// Explains a statement from the configuration file alone, if no process is running.
 pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation, String> {
     let service = the_service(plan.services.iter(), question.service.as_deref())?;
     let cast = ExplainContext {
@@ -195,12 +196,12 @@ pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation,
         modes: LexerModes::default(),
     };
     let mut explanation = explain(question, &cast, &Known::Nobody)?;
-    // Which server is what is not in the file.
+    // The file does not record which server is the primary.
     explanation.servers.clear();
     Ok(explanation)
 }
 
-/// The service that is meant, among those that speak a database's protocol.
+/// Returns the service named `wanted`, or the only one, among those that use a database protocol.
 pub(crate) fn the_service<'a>(
     services: impl Iterator<Item = &'a ServicePlan>,
     wanted: Option<&str>,

@@ -1,4 +1,5 @@
-//! Runs: config, control plane, admin and metrics of the balancer, as a library for its tests.
+//! Implements the configuration, control plane, admin interface and metrics of the balancer, as a
+//! library so that tests can use it.
 
 pub mod admin;
 pub mod cli;

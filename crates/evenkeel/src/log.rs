@@ -1,4 +1,4 @@
-//! Log lines on stderr, as text or JSON, and the one line per finished connection.
+//! Writes log lines to stderr, as text or JSON, and one line per finished connection.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -7,35 +7,35 @@ use std::io::{self, IsTerminal, Write as _};
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
-/// How lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people: words and `key=value`.
+    /// Words and `key=value`, for people.
     #[default]
     Text,
-    /// For machines: one JSON object per line.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// Why logging could not be set up.
+/// Reason why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
-    /// The level is not one.
+    /// The level is invalid.
     #[error("log level {level:?}: {error}; use error, warn, info, debug or trace")]
     Level {
-        /// What was asked for.
+        /// Configured level.
         level: String,
-        /// What is wrong with it.
+        /// Cause of the failure.
         error: tracing_subscriber::filter::ParseError,
     },
-    /// Something else in this process logs already.
+    /// Logging has already been set up in this process.
     #[error("logging is already set up in this process")]
     Twice,
 }
 
-/// Sets up logging for the whole process: once, before anything is logged.
+/// Sets up logging for the whole process. Must be called once, before the first log line.
 ///
-/// `level` is `info` and the like, or what tracing's filters take (`evenkeel=debug,hyper=off`).
+/// `level` is a level such as `info`, or a filter of tracing (`evenkeel=debug,hyper=off`).
 pub fn init(format: Format, level: &str) -> Result<(), InitError> {
     let filter = EnvFilter::try_new(level).map_err(|error| InitError::Level {
         level: level.to_owned(),
@@ -62,39 +62,38 @@ fn colours_wanted() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }
 
-/// What there is to say of one finished connection. Times are in microseconds; lines show them in
-/// milliseconds.
+/// Record of one finished connection. Times are in microseconds; log lines show milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionRecord {
-    /// When it ended.
+    /// Time at which it ended, in milliseconds since the Unix epoch.
     pub ended_at_unix_ms: u64,
-    /// The service's name.
+    /// Name of the service.
     pub service: String,
-    /// The client's address; with a PROXY header, the one it tells.
+    /// Address of the client; with a PROXY header, the address in the header.
     pub client: String,
-    /// The server it was on; none when it never reached one.
+    /// Server of the connection. `None` if it never reached one.
     pub server: Option<String>,
-    /// The servers tried before in vain; as many as retries.
+    /// Servers on which a connect failed before, one per retry.
     pub tried: Vec<String>,
     /// Time in the queue.
     pub wait_us: u64,
-    /// Time of the connect that succeeded.
+    /// Duration of the successful connect. `None` if there was none.
     pub connect_us: Option<u64>,
-    /// From the accept to the server's first byte.
+    /// Time from the accept to the server's first byte. `None` if there was none.
     pub first_byte_us: Option<u64>,
-    /// From the accept to the end.
+    /// Time from the accept to the end.
     pub total_us: u64,
     /// Bytes from the client to the server.
     pub from_client_bytes: u64,
     /// Bytes from the server to the client.
     pub to_client_bytes: u64,
-    /// Why it ended: `client closed`, `reset by server`, `idle timeout`, `cut: server down`,
+    /// Reason of the end: `client closed`, `reset by server`, `idle timeout`, `cut: server down`,
     /// `connect failed: …`, `queue full`, …
     pub ended: Cow<'static, str>,
 }
 
 impl ConnectionRecord {
-    /// The record as one line, without the newline.
+    /// Returns the record as one line, without the newline.
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Text => self.text(),
@@ -102,11 +101,11 @@ impl ConnectionRecord {
         }
     }
 
-    /// Writes the line to stderr, whole.
+    /// Writes the line to stderr, in one call.
     pub fn write(&self, format: Format) {
         let mut line = self.render(format);
         line.push('\n');
-        // Nobody is left to be told when stderr is gone.
+        // An error is ignored: without stderr it cannot be logged.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 
@@ -130,7 +129,7 @@ impl ConnectionRecord {
         line
     }
 
-    /// The fields in the order in which people read them.
+    /// Returns the fields in the order in which people read them.
     fn fields(&self) -> [(&'static str, Value); 14] {
         [
             ("time", rfc3339(self.ended_at_unix_ms).into()),
@@ -155,7 +154,7 @@ fn ms(us: u64) -> Value {
     Value::from(us as f64 / 1e3)
 }
 
-/// A value as logfmt writes it: `-` for none, quoted when a reader would stumble over it bare.
+/// Value in logfmt: `-` for none, quoted if a parser would misread the bare value.
 struct Logfmt<'a>(&'a Value);
 
 impl fmt::Display for Logfmt<'_> {
@@ -182,7 +181,7 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     write!(f, "{text:?}")
 }
 
-/// Unix time as `2026-01-31T23:59:59.999Z`.
+/// Formats a Unix time as `2026-01-31T23:59:59.999Z`.
 pub(crate) fn rfc3339(unix_ms: u64) -> String {
     let (seconds, ms) = (unix_ms / 1000, unix_ms % 1000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -191,9 +190,10 @@ pub(crate) fn rfc3339(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// The Gregorian date of a day counted from 1970-01-01.
+/// Returns the Gregorian date of a day counted from 1970-01-01.
 fn civil_date(days: u64) -> (u64, u64, u64) {
-    // Counting from 1 March of year 0 puts the leap day at the end of a year; 400 years repeat.
+    // Years counted from 1 March of year 0 end with the leap day, and the calendar repeats every
+    // 400 years.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let leap_corrected =

@@ -1,4 +1,4 @@
-//! The `evenkeel` program: its command line, and nothing else.
+//! Starts the `evenkeel` program: runs its command line.
 
 use std::process::ExitCode;
 

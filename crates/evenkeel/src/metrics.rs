@@ -22,20 +22,20 @@ use families::{Family, Value};
 const BYTES: Option<Unit> = Some(Unit::Bytes);
 const SECONDS: Option<Unit> = Some(Unit::Seconds);
 
-/// The format of [`render`].
+/// Content type of the output of [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics of one moment, as text.
+/// Returns all metrics of one status, as text.
 pub fn render(status: &Arc<Status>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Moment(Arc::clone(status))));
     let mut page = String::new();
-    // Writing into a String does not fail, and neither do our own encoders.
+    // Writing into a String does not fail, and neither do the encoders of this crate.
     let _ = text::encode(&mut page, &registry);
     page
 }
 
-/// Metrics are derived from one status, so that one scrape never mixes two moments.
+/// Collector of metrics from one status, so that one scrape never mixes two moments.
 #[derive(Debug)]
 struct Moment(Arc<Status>);
 
@@ -108,8 +108,8 @@ fn encode_server_family(
     Ok(())
 }
 
-/// One server or service per name: a removed one may have its last sessions while a new one bears
-/// its name, and two series with the same labels make a scraper refuse the whole page.
+/// Returns one server or service per name. A removed one may still have sessions while a new one
+/// has the same name, and a scraper rejects a page with two series of equal labels.
 fn distinct<T>(all: &[T], name: fn(&T) -> &str) -> impl Iterator<Item = &T> {
     all.iter().enumerate().filter_map(move |(index, one)| {
         let mut earlier = all.get(..index).unwrap_or_default().iter();
@@ -144,7 +144,7 @@ fn encode_value(sample: &mut MetricEncoder, value: &Value) -> fmt::Result {
     }
 }
 
-/// A histogram of a service, and how many of its unit make a second.
+/// Histogram of a service, with the number of its units per second.
 struct HistogramFamily {
     name: &'static str,
     help: &'static str,
@@ -206,8 +206,8 @@ fn encode_histogram(
     Ok(())
 }
 
-/// Not cumulative (the encoder adds them up); the last bucket takes what the others do not hold, so
-/// that the buckets always agree with the count.
+/// Returns the buckets, not cumulative, because the encoder adds them up. The last bucket holds the
+/// remainder, so that the buckets always add up to the count.
 fn buckets_in_seconds(histogram: &Histogram, per_second: f64) -> Vec<(f64, u64)> {
     let mut left = histogram.count;
     let mut buckets = Vec::with_capacity(histogram.bounds.len() + 1);

@@ -1,4 +1,5 @@
-//! Tells the service manager how we are, as sd_notify(3) does; without one that asks it is silent.
+//! Reports the state of the process to the service manager, as sd_notify(3) does; does nothing
+//! without `NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,21 +12,22 @@ use std::time::{Duration, Instant};
 #[cfg(test)]
 mod tests;
 
-/// A manager that reads nothing must not stop the control plane for longer.
+/// Limit for one send: a manager that does not read must not block the control plane longer.
 const SEND_LIMIT: Duration = Duration::from_secs(1);
 
-/// The manager kills who says nothing for the watchdog's whole interval: so many words in each.
+/// Number of watchdog messages per interval. The manager kills a process that sends none for a
+/// whole interval.
 const TICKS_PER_INTERVAL: u32 = 4;
 
-/// Beyond the sessions' own limit: the cut itself, and the end of the process.
+/// Time added to the limit of the sessions, to terminate them and to end the process.
 const STOP_MARGIN_MS: u64 = 5_000;
 
-/// Clients are served from now on; also the end of a reload.
+/// Sends `READY=1`: clients are served from now on, or a reload has ended.
 pub fn ready() {
     tell(|| "READY=1".to_owned());
 }
 
-/// The process that served instead of this one is gone.
+/// Resumes notifications after the process that served in place of this one has exited.
 pub fn serve_again() {
     if let Some(manager) = manager() {
         manager.told().is_retired = false;
@@ -33,18 +35,19 @@ pub fn serve_again() {
     }
 }
 
-/// This process serves instead of another one, which may not be there to say so.
+/// Reports this process as the main process in place of another one, which may no longer exist.
 pub fn took_over() {
     tell(|| format!("MAINPID={}", std::process::id()));
 }
 
-/// The file is read again; [`ready`] says when that is over, whatever came of it.
+/// Reports that the file is being read again. [`ready`] must follow, whatever the outcome.
 pub fn reloading() {
-    // The manager tells by the time that this is not the answer to an earlier order.
+    // By this time the manager knows that the message is not the response to an earlier request.
     tell(|| format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
 }
 
-/// No new clients: sessions may go on for so long, and the manager is to wait for them.
+/// Reports that no new clients are accepted and sessions may continue for up to `limit_ms`, so that
+/// the manager waits for them.
 pub fn stopping(limit_ms: u64) {
     let limit_us = limit_ms
         .saturating_add(STOP_MARGIN_MS)
@@ -52,8 +55,8 @@ pub fn stopping(limit_ms: u64) {
     tell(|| format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={limit_us}"));
 }
 
-/// Another process serves now. What this one has to say from here on is nobody's business: its
-/// end, above all, is not the end of the service.
+/// Reports another process as the main process. This process sends no further messages: its end,
+/// above all, is not the end of the service.
 pub fn main_pid(pid: u32) {
     tell(|| format!("MAINPID={pid}"));
     if let Some(manager) = manager() {
@@ -61,7 +64,8 @@ pub fn main_pid(pid: u32) {
     }
 }
 
-/// Called about once a second: a status line when it is a new one, and that we are alive.
+/// Sends the status line if it has changed, and the watchdog message if it is due. Called about
+/// once a second.
 pub fn ping_watchdog(status: &str) {
     if let Some(manager) = manager() {
         manager.pulse(status, Instant::now());
@@ -74,12 +78,12 @@ fn tell(message: impl FnOnce() -> String) {
     }
 }
 
-/// Where the environment says; the same one as long as the process lives.
+/// Returns the manager named by the environment. The result stays the same while the process runs.
 fn manager() -> Option<&'static Manager> {
     static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
     let connect = || {
         let address = std::env::var_os("NOTIFY_SOCKET")?;
-        // WATCHDOG_PID is not compared: after an upgrade it names a process that is gone.
+        // WATCHDOG_PID is not compared: after an upgrade it names a process that has exited.
         let watchdog_us = std::env::var("WATCHDOG_USEC").ok();
         let watchdog_us = watchdog_us.and_then(|text| text.parse().ok());
         let manager = Manager::at(&address, watchdog_us.map(Duration::from_micros));
@@ -90,11 +94,11 @@ fn manager() -> Option<&'static Manager> {
     MANAGER.get_or_init(connect).as_ref()
 }
 
-/// The manager's socket, and what it knows already.
+/// Socket of the service manager, and the state that has been reported to it.
 struct Manager {
     socket: UnixDatagram,
     address: SocketAddr,
-    /// It takes silence of this length for our death.
+    /// Interval without a message after which the manager considers the process dead.
     watchdog: Option<Duration>,
     told: Mutex<Told>,
 }
@@ -107,7 +111,7 @@ struct Told {
 }
 
 impl Manager {
-    /// A path, or an abstract name after an `@`.
+    /// Opens a socket to `address`: a path, or an abstract name after an `@`.
     fn at(address: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = match address.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,

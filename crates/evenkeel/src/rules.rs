@@ -1,4 +1,4 @@
-//! Rules as the config has them, made into those that statements are held against.
+//! Builds the rules that statements are matched against from the rules of the configuration.
 
 use evenkeel_policy::rules::{Destination, Rule, RuleAction, RuleMatch, Rules, ServerGroup};
 use evenkeel_proxy::database::DatabaseService;
@@ -6,13 +6,13 @@ use evenkeel_proxy::rules::RuleBook;
 
 use crate::config::plan::{RulePlan, RuleTo};
 
-/// The rules of a plan, with the hits that they have had.
+/// Returns the rule set of a plan, with the hit counters of the rules that already exist.
 pub(crate) fn book(plans: &[RulePlan], shared: &DatabaseService) -> RuleBook {
     let hits = plans.iter().map(|plan| shared.hits(&plan.name)).collect();
     RuleBook::new(rules(plans, None), hits)
 }
 
-/// The rules of a plan; that of the name `tried` as if it were active.
+/// Returns the rules of a plan. The rule named `tried` counts as active.
 pub(crate) fn rules(plans: &[RulePlan], tried: Option<&str>) -> Rules {
     let rule = |plan: &RulePlan| Rule {
         name: plan.name.as_str().into(),

@@ -1,4 +1,4 @@
-//! Starts everything in the right order, and turns signals into what the world understands.
+//! Starts the parts of the balancer in order, and translates signals for the control plane.
 
 use std::fmt;
 use std::io;
@@ -25,65 +25,67 @@ use crate::upgrade::cancels::Sending;
 use crate::upgrade::predecessor::{InheritedSockets, Predecessor, TakeOverError};
 use crate::upgrade::state::Purpose;
 
-/// Two for each session, and the rest for listeners, probes, admin and the program itself.
+/// Number of file descriptors for listeners, probes, admin connections and the program itself. Each
+/// session needs two more.
 const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;
 
-/// The old process lets us go as soon as it hears that we serve.
+/// Limit for the wait until the predecessor has detached this process, after this process has
+/// reported that it serves.
 const LET_GO_LIMIT: Duration = Duration::from_secs(1);
 
-/// How often we look whether it has.
+/// Interval of the check for that.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// At the end, for answers that are under way.
+/// Limit at the end of the process for responses in progress.
 const LAST_ANSWERS_LIMIT: Duration = Duration::from_secs(2);
 
-/// Why the balancer did not start, or ended badly.
+/// Reason why the balancer did not start, or failed.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// Logging.
+    /// Logging cannot be set up.
     #[error(transparent)]
     Log(#[from] InitError),
-    /// The data plane.
+    /// The data plane cannot start.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Listeners or probes.
+    /// Listeners or probes cannot be set up.
     #[error(transparent)]
     World(#[from] ControlPlaneError),
-    /// The admin address.
+    /// The admin address cannot be listened on.
     #[error("[admin] listen {address}: {cause}; choose another, or listen = \"off\"")]
     Admin {
-        /// The address.
+        /// Configured address.
         address: String,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// A console's address.
+    /// The address of a console cannot be listened on.
     #[error("[admin] {key} {address}: {cause}; choose another, or {key} = \"off\"")]
     Console {
-        /// Which console.
+        /// Configuration key of the console.
         key: &'static str,
-        /// The address.
+        /// Configured address.
         address: String,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// The control socket.
+    /// The control socket cannot be opened.
     #[error("[admin] socket {path}: {cause}")]
     Socket {
-        /// Its path.
+        /// Path of the socket.
         path: String,
-        /// Why.
+        /// Cause of the failure.
         cause: String,
     },
-    /// The process that this one was to take over from.
+    /// Taking over from the predecessor failed.
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
-    /// What a single-threaded runtime needs.
+    /// The single-threaded runtime cannot be set up.
     #[error("cannot start the control plane: {0}")]
     Runtime(std::io::Error),
 }
 
-/// Runs the balancer until it is told to stop.
+/// Runs the balancer until it is stopped.
 pub fn run(plan: Plan, problems: Problems) -> Result<(), RunError> {
     let predecessor = Predecessor::find()?;
     let format = match plan.log.format {
@@ -97,7 +99,7 @@ pub fn run(plan: Plan, problems: Problems) -> Result<(), RunError> {
         .build()
         .map_err(RunError::Runtime)?;
     let outcome = runtime.block_on(serve(plan, problems, predecessor));
-    // A name look-up that hangs must not keep the process from ending.
+    // A name lookup that hangs must not keep the process from ending.
     runtime.shutdown_background();
     outcome
 }
@@ -120,7 +122,7 @@ async fn serve(
     };
     let generation = match &predecessor {
         Some(predecessor) => predecessor.generation().wrapping_add(1),
-        // Keys of a process that was here before lead nowhere.
+        // Cancel keys of an earlier process are invalid.
         None => std::process::id(),
     };
     let identified = identify(&engine, plan.peers.instance, generation, &mut inherited);
@@ -151,7 +153,7 @@ async fn serve(
     }
     notify::ready();
     world.run(requests, events, signals).await;
-    // The answers that are under way; after an upgrade, the one to the upgrade itself.
+    // Responses in progress; after an upgrade, also the response to the upgrade itself.
     if tokio::time::timeout(LAST_ANSWERS_LIMIT, &mut admin)
         .await
         .is_err()
@@ -161,7 +163,8 @@ async fn serve(
     Ok(())
 }
 
-/// Whose cancel requests are for clients of this process, and where those for the old one's go.
+/// Sets the instance and generation by which cancel requests are routed. Those for sessions of the
+/// predecessor are sent to it.
 fn identify(
     engine: &Engine,
     instance: u16,
@@ -179,15 +182,17 @@ fn identify(
     Ok(())
 }
 
-/// Why we do not start is for the process that has started us: it goes on.
+/// Redirects stderr to the process that started this one, so that it receives the reason of a
+/// failed start; it continues to serve.
 fn speak_to(starter: Option<OwnedFd>) {
     if let Some(starter) = starter {
-        // Without it the words are in the log, and not in the answer to the command.
+        // On failure the reason is in the log only, and not in the response to the command.
         let _ = rustix::stdio::dup2_stderr(&starter);
     }
 }
 
-/// A service manager waits for the end of its own children only, and asks when it hears of us.
+/// Waits until the predecessor has detached this process. A service manager waits only for the end
+/// of its own children, and checks the parent when it receives the new main process id.
 async fn until_let_go(midwife: Option<rustix::process::Pid>) {
     let by = Instant::now() + LET_GO_LIMIT;
     while rustix::process::getppid() == midwife && Instant::now() < by {
@@ -207,8 +212,8 @@ fn choose_driver(io: Io) -> (Driver, String) {
     }
 }
 
-/// Opens both admin doors, those of the process before this one if it has them; what comes back
-/// serves them, and hands them on to the next process.
+/// Opens the admin listeners, or takes over those of the predecessor. Returns the future that
+/// serves them, and the sockets for the next process.
 async fn open_admin(
     plan: &Plan,
     control: ControlHandle,
@@ -290,14 +295,14 @@ fn admin_settings(plan: &Plan) -> AdminSettings {
     }
 }
 
-/// Opens consoles.
+/// Opens the listeners of the consoles.
 struct Consoles<'a> {
     inherited: &'a mut InheritedSockets,
     passable: &'a mut Vec<(Purpose, OwnedFd)>,
 }
 
 impl Consoles<'_> {
-    /// The console of this key, if there is to be one.
+    /// Opens the console of this key. Returns `None` if it has no address.
     async fn open(
         &mut self,
         key: &'static str,
@@ -386,7 +391,7 @@ fn signals() -> std::io::Result<mpsc::Receiver<Signal>> {
     Ok(receiver)
 }
 
-/// Raises the limit of file descriptors as far as we may, and says so when that is too little.
+/// Raises the limit of file descriptors as far as permitted, and warns if it remains too low.
 fn check_descriptors(plan: &Plan) {
     let sessions: u64 = plan
         .services
@@ -404,7 +409,7 @@ fn check_descriptors(plan: &Plan) {
     }
 }
 
-/// The limit of file descriptors.
+/// Limit of file descriptors in force.
 struct Descriptors {
     now: u64,
 }
@@ -428,7 +433,7 @@ fn raise_descriptors(wanted: u64) -> std::io::Result<Descriptors> {
     }
     if limit.rlim_cur < wanted {
         let hard = limit.rlim_max.max(wanted);
-        // The hard limit first: root may raise it, others may only use what it leaves.
+        // Root may raise the hard limit, so it is tried first; other users cannot exceed it.
         for hard in [hard, limit.rlim_max] {
             let raised = libc::rlimit {
                 rlim_cur: wanted.min(hard),

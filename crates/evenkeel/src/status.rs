@@ -1,4 +1,5 @@
-//! What the running process says of itself (`GET /api/v1/status`), and how it is asked and told.
+//! Defines the status that the running process reports (`GET /api/v1/status`), and the requests
+//! that are sent to the control plane.
 
 mod cluster;
 mod control;
@@ -19,7 +20,7 @@ pub use explain::{Explanation, Question, RuleFit, StatementStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::{UpgradeStatus, age};
 
-/// Everything the process knows of itself at one moment. Holds no secrets, ever.
+/// Status of the process at one moment. Never contains secrets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -27,13 +28,13 @@ pub struct Status {
     pub version: String,
     /// Process id.
     pub pid: u32,
-    /// When the process started.
+    /// Time at which the process started.
     pub started_at_unix_ms: u64,
-    /// When this answer was made.
+    /// Time of this response.
     pub now_unix_ms: u64,
     /// The data plane.
     pub engine: EngineStatus,
-    /// The old process as long as it drains after an upgrade; one at most.
+    /// State of the old process while it drains after an upgrade; at most one.
     pub upgrade: Vec<UpgradeStatus>,
     /// The config in force.
     pub config: ConfigStatus,
@@ -41,7 +42,7 @@ pub struct Status {
     pub services: Vec<ServiceStatus>,
     /// The clusters behind services with a role.
     pub clusters: Vec<ClusterStatus>,
-    /// What changed last, oldest first; `/api/v1/events` has more.
+    /// Latest events, oldest first; `/api/v1/events` returns more.
     pub events: Vec<TimelineEvent>,
 }
 
@@ -51,7 +52,7 @@ pub struct Status {
 pub struct EngineStatus {
     /// `io_uring` or `epoll`.
     pub io: String,
-    /// Why that driver: asked for in the file, or what the kernel answered.
+    /// Reason for that driver: set in the file, or the result of the kernel check.
     pub io_reason: String,
     /// One entry per worker thread.
     pub workers: Vec<WorkerStatus>,
@@ -71,13 +72,13 @@ pub struct WorkerStatus {
 pub struct ConfigStatus {
     /// The file; none when the process was started with `--listen/--to`.
     pub path: Option<String>,
-    /// When the config in force was read.
+    /// Time at which the config in force was read.
     pub loaded_at_unix_ms: u64,
-    /// Warnings of the config in force, and the errors of a later file that was refused.
+    /// Warnings of the config in force, and the errors of a later file that was rejected.
     pub problems: Vec<Problem>,
 }
 
-/// A fault in a config file, as `evenkeel check --json` prints it too.
+/// Problem in a config file, as `evenkeel check --json` also prints it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Problem {
@@ -91,17 +92,17 @@ pub struct Problem {
     pub severity: String,
     /// A stable code such as `E_UNKNOWN_KEY`.
     pub code: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What to do.
+    /// Advice for a correction.
     pub help: Option<String>,
 }
 
-/// One service: an address to listen on and the servers behind it.
+/// One service: an address to listen on, and its servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceStatus {
-    /// Its name in the file.
+    /// Name in the file.
     pub name: String,
     /// `tcp`.
     pub protocol: String,
@@ -111,11 +112,11 @@ pub struct ServiceStatus {
     pub balance: String,
     /// The part of the cluster that serves: `any`, `primary` or `replica`.
     pub role: String,
-    /// Whether clients are served.
+    /// State of the service.
     pub state: ServiceState,
-    /// Why it is in this state, in words; empty when there is nothing to say.
+    /// Reason for this state. Empty if there is nothing to report.
     pub reason: String,
-    /// When it came into this state.
+    /// Time at which it entered this state.
     pub since_unix_ms: u64,
     /// Client sessions.
     pub sessions: ServiceSessions,
@@ -123,11 +124,11 @@ pub struct ServiceStatus {
     pub queue: QueueStatus,
     /// Bytes relayed since the start.
     pub bytes: Bytes,
-    /// What went wrong since the start, by kind.
+    /// Errors since the start, by kind.
     pub errors: ServiceErrors,
-    /// What happened in the last full second.
+    /// Rates in the last full second.
     pub rates: Rates,
-    /// Connects tried again on another server, since the start.
+    /// Connects retried on another server, since the start.
     pub retries_total: u64,
     /// Time to connect to a server, in microseconds.
     pub connect_us: Histogram,
@@ -137,27 +138,28 @@ pub struct ServiceStatus {
     pub history: Vec<HistoryPoint>,
     /// The servers, in the order of the file; removed ones that still have sessions come last.
     pub servers: Vec<ServerStatus>,
-    /// What only a service has that speaks a database's protocol.
+    /// Status of a service with a database protocol. `None` for TCP.
     pub database: Option<DatabaseStatus>,
 }
 
-/// Whether a service serves.
+/// State of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceState {
     /// Every server that should serve does.
     Up,
-    /// It serves, but some servers do not.
+    /// Some servers that should serve do not.
     Degraded,
     /// No server takes new clients.
     #[default]
     Down,
-    /// It accepts nobody new: the process is ending or the service left the file.
+    /// New clients are not accepted: the process is stopping, or the service was removed from the
+    /// file.
     Stopping,
 }
 
 impl ServiceState {
-    /// Every state, for those who list them.
+    /// All states, for lists.
     pub const ALL: [Self; 4] = [Self::Up, Self::Degraded, Self::Down, Self::Stopping];
 
     /// The word used in JSON, metrics and on the page.
@@ -175,13 +177,13 @@ impl ServiceState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceSessions {
-    /// Open now.
+    /// Number of open sessions.
     pub current: u64,
     /// `max_connections`.
     pub limit: u64,
     /// Accepted since the start.
     pub total: u64,
-    /// Turned away since the start, for whatever reason.
+    /// Number of clients refused since the start, for any reason.
     pub refused: u64,
 }
 
@@ -189,37 +191,37 @@ pub struct ServiceSessions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueStatus {
-    /// Waiting now.
+    /// Number of clients waiting.
     pub current: u64,
-    /// At most so many wait.
+    /// Maximum number of waiting clients.
     pub limit: u64,
-    /// None waits longer than this.
+    /// Longest permitted wait, in milliseconds.
     pub wait_ms_limit: u64,
-    /// Gave up waiting since the start.
+    /// Number of clients whose wait timed out, since the start.
     pub timed_out_total: u64,
 }
 
-/// Bytes relayed since the start, seen from the clients.
+/// Bytes relayed since the start, from the view of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bytes {
-    /// From clients to servers.
+    /// Bytes from clients to servers.
     pub from_clients: u64,
-    /// From servers to clients.
+    /// Bytes from servers to clients.
     pub to_clients: u64,
 }
 
-/// What went wrong in a service since the start; every kind counts sessions but `connect`.
+/// Errors of a service since the start. Every kind except `connect` counts sessions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceErrors {
-    /// Failed connects to servers (each attempt; a retry may have saved the client).
+    /// Failed connects to servers: each attempt counts, even if a retry succeeded.
     pub connect: u64,
     /// No server could take the client.
     pub no_server: u64,
     /// The queue was full.
     pub queue_full: u64,
-    /// The wait in the queue was over.
+    /// The wait in the queue timed out.
     pub queue_timeout: u64,
     /// The service's `max_connections` was reached.
     pub limit: u64,
@@ -229,9 +231,9 @@ pub struct ServiceErrors {
     pub reset_by_client: u64,
     /// The server reset the connection.
     pub reset_by_server: u64,
-    /// Nothing moved for `idle_timeout_ms`.
+    /// No bytes were relayed for `idle_timeout_ms`.
     pub idle_timeout: u64,
-    /// Cut by the balancer: drain limit, server down, end of the process.
+    /// Terminated by the balancer: drain limit, server down, end of the process.
     pub terminated: u64,
 }
 
@@ -251,13 +253,13 @@ pub struct Rates {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Histogram {
-    /// Upper bounds (inclusive), rising.
+    /// Upper bounds (inclusive), ascending.
     pub bounds: Vec<u64>,
-    /// How many fell into each bucket, not cumulative: one per bound, then one for the rest.
+    /// Number of values in each bucket, not cumulative: one per bound, then one for the rest.
     pub counts: Vec<u64>,
     /// Sum of all values.
     pub sum: u64,
-    /// How many values.
+    /// Number of values.
     pub count: u64,
 }
 
@@ -269,7 +271,7 @@ pub struct HistoryPoint {
     pub sessions_per_s: u64,
     /// Bytes in that second, both directions.
     pub bytes_per_s: u64,
-    /// Sessions open at its end.
+    /// Sessions open at the end of that second.
     pub current: u64,
 }
 
@@ -277,11 +279,11 @@ pub struct HistoryPoint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerStatus {
-    /// Its name in the file (the address when it has none).
+    /// Name in the file, or the address if it has none.
     pub name: String,
-    /// Its address as written: `host:port` or `unix:/path`.
+    /// Address as written: `host:port` or `unix:/path`.
     pub address: String,
-    /// What the name resolves to now.
+    /// Addresses to which the name currently resolves.
     pub resolved: Vec<String>,
     /// The weight in force, 0..=256.
     pub weight: u32,
@@ -289,52 +291,53 @@ pub struct ServerStatus {
     pub weight_effective: f64,
     /// The weight in the file.
     pub file_weight: u32,
-    /// Takes clients only when no other server can.
+    /// True if it takes clients only when no other server can.
     pub backup: bool,
-    /// Whether it takes new clients.
+    /// State of the server.
     pub state: ServerState,
-    /// Why it is in this state, in words.
+    /// Reason for this state.
     pub reason: String,
-    /// When it came into this state.
+    /// Time at which it entered this state.
     pub since_unix_ms: u64,
-    /// The monitor could not do its work (wrong password, …): the server may well be healthy.
+    /// Reason why the monitor cannot work (wrong password, …), although the server may be healthy.
     pub monitor_problem: Option<String>,
     /// The last probe, when there was one.
     pub last_probe: Option<LastProbe>,
-    /// What it is in its cluster, where a service asks for a role.
+    /// Role in its cluster, if a service requires a role.
     pub role: Option<RoleStatus>,
-    /// Why this service does not use it, although it is up: its role does not fit.
+    /// Reason why this service does not use the server although it is up: its role does not fit.
     pub unused_reason: Option<String>,
-    /// Sessions on it from this service.
+    /// Sessions of this service on the server.
     pub sessions: ServerSessions,
     /// Bytes relayed since the start.
     pub bytes: Bytes,
-    /// What went wrong since the start.
+    /// Errors since the start.
     pub errors: ServerErrors,
-    /// What it has run for services that speak a database's protocol; none: there is no such one.
+    /// Statements executed for services with a database protocol. `None` if there is no such
+    /// service.
     pub work: Option<WorkStatus>,
-    /// Smoothed time to its first byte; none before the first measurement.
+    /// Smoothed time to the server's first byte. `None` before the first measurement.
     pub latency_us: Option<u64>,
     /// The last minute, oldest first, at most 60 points of one second.
     pub history: Vec<HistoryPoint>,
-    /// How it differs from the file because of a command, e.g. `drained by command`.
+    /// Difference from the file that a command caused, e.g. `drained by command`.
     pub config_override: Option<String>,
 }
 
-/// Whether a server takes new clients.
+/// State of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerState {
-    /// Takes clients.
+    /// The server takes new clients.
     Up,
-    /// Takes none: the probes or the traffic say that it does not work.
+    /// The server takes no clients: probes or traffic indicate a failure.
     Down,
-    /// Not judged yet.
+    /// No result is available yet.
     #[default]
     Starting,
-    /// Takes no new clients; old ones may finish.
+    /// The server takes no new clients; existing sessions may finish.
     Draining,
-    /// No longer in the file; its last sessions may finish.
+    /// The server is no longer in the file; its last sessions may finish.
     Removed,
 }
 
@@ -364,13 +367,13 @@ impl ServerState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastProbe {
-    /// Whether it succeeded.
+    /// True if the probe succeeded.
     pub ok: bool,
-    /// How long it took.
+    /// Duration of the probe.
     pub took_us: u64,
-    /// When it ended.
+    /// Time at which the probe ended.
     pub at_unix_ms: u64,
-    /// What the server said or what failed.
+    /// Response of the server, or the error.
     pub message: String,
 }
 
@@ -378,22 +381,22 @@ pub struct LastProbe {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerSessions {
-    /// Open now.
+    /// Number of open sessions.
     pub current: u64,
     /// `max_connections`, when set.
     pub limit: Option<u64>,
-    /// Since the start.
+    /// Number of sessions since the start.
     pub total: u64,
 }
 
-/// What went wrong with a server since the start.
+/// Errors of a server since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerErrors {
     /// Failed connects.
     pub connect: u64,
-    /// Closed before any byte from it.
+    /// Connections that the server closed before it sent any byte.
     pub early_close: u64,
-    /// Reset by it.
+    /// Connections that the server reset.
     pub reset: u64,
 }

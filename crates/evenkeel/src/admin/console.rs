@@ -1,8 +1,8 @@
-//! The console: an admin database that any client of PostgreSQL or MySQL can reach, with the same
-//! tables and commands for both, in PgBouncer's words.
+//! Serves the console: an admin database for PostgreSQL and MySQL clients, with the same tables and
+//! commands for both, in PgBouncer's terms.
 //!
-//! Reading is free on loopback. The user `admin` is asked for the token as its password and may
-//! change things; from other machines everybody is asked for it.
+//! Reading needs no authentication on loopback. The user `admin` must send the token as its
+//! password, and may change things. Clients from other machines always need the token.
 
 mod command;
 mod error;
@@ -31,7 +31,7 @@ use sqlite::Selects;
 use stats::Averages;
 use stream::Stream;
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Clone)]
 struct Console {
     control: ControlHandle,
@@ -40,7 +40,7 @@ struct Console {
     selects: Arc<Selects>,
 }
 
-/// Whose clients a console is for.
+/// Protocol of a console's clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Postgres,
@@ -48,7 +48,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// What the console calls itself.
+    /// Returns the version that the console reports.
     fn version(self) -> &'static str {
         match self {
             Self::Postgres => postgres::VERSION,
@@ -57,10 +57,10 @@ impl Dialect {
     }
 }
 
-/// Where the clients of a dialect come in, if anywhere.
+/// Listener for the clients of a dialect. `None`: not served.
 pub(super) type ConsoleListener = (Option<TcpListener>, Dialect);
 
-/// Serves until dropped or `closing`; connections end with it.
+/// Serves until dropped or until `closing` becomes true, when connections end too.
 pub(super) async fn serve(
     doors: [ConsoleListener; 2],
     settings: &AdminSettings,
@@ -99,7 +99,7 @@ async fn listen((listener, dialect): ConsoleListener, console: &Console, mut clo
             tracing::debug!("console: refused {peer}: {CONNECTIONS_MAX} connections are open");
             continue;
         };
-        // Answers are small and written at once.
+        // Responses are small and sent immediately.
         let _ = stream.set_nodelay(true);
         let console = console.clone();
         tasks.spawn(async move {
@@ -109,7 +109,7 @@ async fn listen((listener, dialect): ConsoleListener, console: &Console, mut clo
     }
 }
 
-/// Serves a client until it leaves: there is nobody to tell why.
+/// Serves a client until it disconnects. Errors are ignored: there is no client to report them to.
 async fn converse(console: &Console, dialect: Dialect, socket: TcpStream, peer: IpAddr) {
     let stream = Stream::new(socket);
     match dialect {

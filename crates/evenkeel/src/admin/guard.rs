@@ -1,4 +1,5 @@
-//! Decides, before any route, whether a request may pass; every refusal says why and what to do.
+//! Decides before any route whether a request is permitted. Every refusal states the reason and
+//! advice.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -12,13 +13,13 @@ use subtle::ConstantTimeEq;
 use super::{AdminSettings, AdminTransport};
 use crate::status::Reply;
 
-/// Headers by which a proxy on this machine tells that the reader sits elsewhere.
+/// Headers by which a proxy on this machine indicates that the client is on another machine.
 const FORWARDED: [HeaderName; 2] = [
     header::FORWARDED,
     HeaderName::from_static("x-forwarded-for"),
 ];
 
-/// A request that may not pass.
+/// Response to a request that is not permitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RejectedRequest {
     status: StatusCode,
@@ -45,7 +46,7 @@ impl IntoResponse for RejectedRequest {
     }
 }
 
-/// The middleware in front of every route.
+/// Middleware before every route: rejects requests that are not permitted.
 pub(super) async fn check(
     State(settings): State<Arc<AdminSettings>>,
     request: Request,
@@ -77,7 +78,7 @@ fn judge(settings: &AdminSettings, request: &Request) -> Result<(), RejectedRequ
             ));
         }
     };
-    // Without a known door nothing may pass: the connection's code forgot to say which it is.
+    // Without a known transport no request is permitted: the connection's code did not set it.
     let door = request
         .extensions()
         .get::<AdminTransport>()
@@ -102,8 +103,8 @@ fn judge(settings: &AdminSettings, request: &Request) -> Result<(), RejectedRequ
     Ok(())
 }
 
-/// The `Host`, if it is one of ours. A page of another site whose name was made to point at this
-/// machine (DNS rebinding) has the browser's trust, but it cannot hide its name.
+/// Returns the `Host` if it is permitted. DNS rebinding makes the name of another site point to
+/// this machine, so that a browser trusts its page, but the page cannot hide that name.
 fn host_of<'a>(
     headers: &'a HeaderMap,
     uri: &'a Uri,
@@ -144,7 +145,8 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// A browser tells with `Origin` which site's script is asking.
+/// Returns an error if `Origin`, with which a browser names the site of a script, differs from the
+/// host.
 fn origin_matches(headers: &HeaderMap, host: &str) -> Result<(), RejectedRequest> {
     let Some(origin) = single(headers, &header::ORIGIN)? else {
         return Ok(());
@@ -201,7 +203,8 @@ fn bearer(value: &str) -> Option<&str> {
         .then_some(token.trim())
 }
 
-/// Forms of other sites can post text but not JSON: a browser asks for leave first.
+/// Returns an error if the body is not JSON. A form of another site can send text, but a browser
+/// asks for permission before it sends JSON.
 fn is_json(headers: &HeaderMap) -> Result<(), RejectedRequest> {
     let kind = single(headers, &header::CONTENT_TYPE)?.unwrap_or("");
     let essence = kind.split(';').next().unwrap_or("").trim();
@@ -215,7 +218,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), RejectedRequest> {
     ))
 }
 
-/// A header that may come once: of two, another reader might believe the other one.
+/// Returns a header that must not occur twice: another reader might use the other value.
 fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

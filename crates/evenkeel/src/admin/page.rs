@@ -1,16 +1,17 @@
-//! The status page's files, built into the program, and the headers that fence a browser in.
+//! Serves the files of the status page, which are built into the program, and sets the headers that
+//! restrict browsers.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// Nothing but this process's own files may run, load or be asked, and nobody may frame the page.
+/// Permits only files and requests of this process itself, and no frame around the page.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// On every answer.
+/// Headers of every response.
 const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -32,7 +33,7 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     ),
 ];
 
-/// The middleware around everything, refusals too.
+/// Middleware around all responses, including refusals: adds the security headers.
 pub(super) async fn fence(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.headers_mut().extend(SECURITY_HEADERS);

@@ -1,4 +1,4 @@
-//! What can be asked and told of a service that pools server connections.
+//! Handles the requests and commands for a service that pools server connections.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::guard::RejectedRequest;
 use super::routes::{answer, read_json, replied};
 use crate::status::{Command, ControlHandle, KillWhich, Stopped};
 
-/// How long a pause waits for what runs, unless told otherwise.
+/// Default limit for the wait of a pause for running transactions.
 const PAUSE_LIMIT_MS: u64 = 20_000;
 
-/// At most: a connection to the admin door lives for a minute.
+/// Maximum of that limit: an admin connection lives for one minute.
 const PAUSE_LIMIT_MS_MAX: u64 = 50_000;
 
 pub(super) async fn clients(
@@ -50,7 +50,7 @@ pub(super) async fn pause(
         return Err(RejectedRequest::new(StatusCode::BAD_REQUEST, message));
     }
     let limit = Duration::from_millis(limit_ms);
-    // Who asked may leave: a pause that does not come about is taken back all the same.
+    // The client may disconnect: a pause that does not complete must still be undone.
     let pausing =
         tokio::spawn(async move { control.pause(&service, database.as_deref(), limit).await });
     let reply = pausing.await.map_err(|_| Stopped)??;

@@ -1,4 +1,4 @@
-//! What can be asked and told over HTTP.
+//! Defines the HTTP routes of the admin interface.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::{AdminSettings, AdminTransport, page, pools};
 use crate::metrics;
 use crate::status::{Command, ControlHandle, Question, Reply, ServiceState, Stopped};
 
-/// The longest body that makes sense is a few dozen bytes.
+/// Maximum size of a body. The longest valid one has a few dozen bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// A body must be complete within this time.
+/// Limit for the receipt of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The highest weight.
+/// Maximum weight of a server.
 const WEIGHT_MAX: u32 = 256;
 
 pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router {
@@ -128,7 +128,8 @@ async fn reload(
     answer(&control, Command::Reload).await
 }
 
-/// Which program runs is for those alone who could start it: a token is not enough.
+/// Starts an upgrade. Requires the Unix socket, and a token is not enough: only a user who could
+/// start the program may choose which program runs.
 async fn upgrade(
     State(control): State<ControlHandle>,
     Extension(door): Extension<AdminTransport>,
@@ -231,7 +232,7 @@ struct WeightBody {
     weight: u32,
 }
 
-/// Passes a command on; one that was understood but not obeyed is a 422.
+/// Runs a command. A valid command that was not executed returns status 422.
 pub(super) async fn answer(
     control: &ControlHandle,
     command: Command,
@@ -248,7 +249,7 @@ pub(super) fn replied(reply: Reply) -> Response {
     (code, Json(reply)).into_response()
 }
 
-/// The body as JSON; an empty one stands for `{}`.
+/// Returns the body, decoded from JSON. An empty body counts as `{}`.
 pub(super) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, RejectedRequest> {
     let collected =
         tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect());

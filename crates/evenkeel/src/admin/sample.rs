@@ -1,8 +1,8 @@
-//! A status with something in every field, for tests.
+//! Provides a status with a value in every field, for tests.
 
 use crate::status::*;
 
-/// Two services: one serves with a server down, one (with an awkward name) is down.
+/// Returns two services: one serves with a server down, one (with an unusual name) is down.
 pub(crate) fn status() -> Status {
     Status {
         version: "0.1.0".into(),
@@ -37,7 +37,7 @@ pub(crate) fn status() -> Status {
     }
 }
 
-/// The change that made db1 the primary.
+/// Returns the change that made db1 the primary.
 pub(crate) fn event() -> TimelineEvent {
     TimelineEvent {
         id: 3,
@@ -53,7 +53,7 @@ pub(crate) fn event() -> TimelineEvent {
     }
 }
 
-/// Two clients and an idle connection.
+/// Returns two clients and an idle connection.
 pub(crate) fn connections() -> Connections {
     Connections {
         service: "orders".into(),
@@ -98,7 +98,7 @@ pub(crate) fn connections() -> Connections {
     }
 }
 
-/// What ann did in shop, most of it by one statement.
+/// Returns the work of user ann in database shop, most of it by one statement.
 fn work() -> WorkStatus {
     WorkStatus {
         queries_total: 1_000,
@@ -110,7 +110,7 @@ fn work() -> WorkStatus {
     }
 }
 
-/// One statement, and what found no room.
+/// Returns one statement, and the total of those that exceeded the capacity.
 pub(crate) fn digests() -> Vec<DigestStatus> {
     let digest = |digest: &str, statement: &str, queries_total| DigestStatus {
         digest: digest.to_owned(),
@@ -129,7 +129,7 @@ pub(crate) fn digests() -> Vec<DigestStatus> {
     ]
 }
 
-/// As a service has it that speaks PostgreSQL.
+/// Returns the status of a PostgreSQL service.
 fn pooled() -> DatabaseStatus {
     let count = |what: &str, count| CountStatus {
         what: what.to_owned(),

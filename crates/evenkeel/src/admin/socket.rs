@@ -1,4 +1,5 @@
-//! Binds the Unix socket: mode 0600 from its first moment, a stale one replaced, a live one kept.
+//! Binds the Unix socket with mode 0600 from its creation; replaces a stale socket, and keeps a
+//! live one.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -9,12 +10,12 @@ use std::path::Path;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::UnixListener;
 
-/// Commands that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Binds the admin socket; its directory is made (0700) when it does not exist.
+/// Binds the admin socket. Creates its directory (0700) if that does not exist.
 ///
-/// Must be called within a tokio runtime. Every error names the path and says what to do.
+/// Must be called within a tokio runtime. Every error names the path and gives advice.
 pub fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     prepare_directory(path)?;
     remove_stale(path)?;
@@ -35,7 +36,8 @@ fn prepare_directory(path: &Path) -> io::Result<()> {
     let found = fs::metadata(directory)
         .map_err(|error| explain(path, "cannot access its directory", &error))?;
     let own = fs::metadata("/proc/self")?.uid();
-    // Whoever may write there may put another socket in our place and take our operator's commands.
+    // A user who may write to the directory could replace the socket and receive the operator's
+    // commands.
     if found.uid() != own && found.uid() != 0 {
         let why = format!(
             "its directory belongs to another user (uid {})",
@@ -76,7 +78,7 @@ fn somebody_answers(path: &Path) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
-        // A full backlog: it is busy, so it lives.
+        // A full backlog shows that a process is still listening.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(false),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -87,8 +89,8 @@ fn somebody_answers(path: &Path) -> io::Result<bool> {
 
 fn bind(path: &Path) -> io::Result<Socket> {
     let address = SockAddr::unix(path)?;
-    // Linux gives the file the mode its socket had before bind, so there is no moment in which
-    // another user could connect, as there is between bind and chmod.
+    // Linux gives the file the mode that its socket had before bind. With bind followed by chmod,
+    // another user could connect between the two.
     let unbound = File::from(OwnedFd::from(Socket::new(
         Domain::UNIX,
         Type::STREAM,

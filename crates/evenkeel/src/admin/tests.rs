@@ -1,4 +1,4 @@
-//! The admin door, driven through real sockets.
+//! Tests the admin interface through real sockets.
 
 mod doors;
 mod requests;

@@ -1,4 +1,4 @@
-//! What a client of the console says, understood.
+//! Parses the commands of console clients.
 
 mod line;
 mod query;
@@ -13,38 +13,38 @@ use super::show::Show;
 use line::Line;
 use words::{Word, words};
 
-/// One statement.
+/// Parsed statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConsoleCommand {
-    /// Nothing at all.
+    /// Empty text.
     Empty,
-    /// A whole table.
+    /// Request for a whole table.
     Show(Show),
-    /// Rows that SQLite makes.
+    /// Request for rows that SQLite computes.
     Query(Query),
-    /// The list of commands.
+    /// Request for the list of commands.
     Help,
-    /// Drivers set things at their beginning; nothing here depends on them.
+    /// Setting, as drivers send it after connecting; no setting has an effect.
     Set,
-    /// The name of a schema, which is all that comes of it.
+    /// Selection of a schema. Only its name is stored.
     Use(String),
     Pause(CommandScope),
     Resume(CommandScope),
     Reconnect(CommandScope),
-    /// All clients of a database, which is paused.
+    /// Termination of all clients of a database, which is then paused.
     Kill(CommandScope),
     KillClient(u64),
     Reload,
 }
 
-/// The name behind a command: a database, `service/database`, or nothing for all.
+/// Argument of a command: a database or `service/database`. `None`: all.
 pub(super) type CommandScope = Option<String>;
 
-/// What MySQL's drivers say for the sake of sessions that are not here.
+/// Statements that MySQL drivers send for transactions, which the console does not have.
 const NOTHING_HERE: [&str; 4] = ["BEGIN", "START", "COMMIT", "ROLLBACK"];
 
 impl ConsoleCommand {
-    /// What PostgreSQL's CommandComplete says.
+    /// Returns the tag of PostgreSQL's CommandComplete.
     pub(super) fn tag(&self) -> &'static str {
         match self {
             Self::Empty => "",
@@ -69,7 +69,7 @@ impl ConsoleCommand {
         }
     }
 
-    /// The names of its columns; none: it gives no rows.
+    /// Returns the names of the result's columns. `None` if the statement returns no rows.
     pub(super) fn columns(&self) -> Option<Vec<String>> {
         match self {
             Self::Show(show) => Some(show.column_names()),
@@ -78,7 +78,7 @@ impl ConsoleCommand {
         }
     }
 
-    /// SELECT is not yet planned.
+    /// Parses a statement. A SELECT is not planned yet.
     pub(super) fn parse(text: &str, dialect: Dialect) -> Result<Self, ConsoleError> {
         let words = words(text).map_err(|_| {
             let message = format!("unterminated quoted string: {}", text.trim());
@@ -107,7 +107,7 @@ impl ConsoleCommand {
     }
 }
 
-/// A command and what it is about.
+/// Returns the command for a verb and its argument.
 fn command(verb: &str, of: CommandScope) -> Option<ConsoleCommand> {
     Some(match (verb, of) {
         ("RELOAD", None) => ConsoleCommand::Reload,
@@ -119,7 +119,7 @@ fn command(verb: &str, of: CommandScope) -> Option<ConsoleCommand> {
     })
 }
 
-/// A word at most.
+/// Returns the argument: one word or none. Returns `None` if there are more words.
 fn one(line: &Line<'_>) -> Option<CommandScope> {
     match line.0 {
         [] => Some(None),
@@ -128,7 +128,7 @@ fn one(line: &Line<'_>) -> Option<CommandScope> {
     }
 }
 
-/// MySQL's KILL is of a connection.
+/// Parses MySQL's KILL, which terminates a client connection.
 fn kill(line: &mut Line<'_>) -> Result<Option<ConsoleCommand>, ConsoleError> {
     if line.takes("QUERY") {
         let message = "KILL QUERY is not supported, KILL id terminates the client";
@@ -150,7 +150,7 @@ fn client(word: &Word) -> Result<u64, ConsoleError> {
 }
 
 fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<ConsoleCommand>, ConsoleError> {
-    // Words of MySQL that change nothing here.
+    // These words of MySQL have no effect here.
     while ["FULL", "GLOBAL", "SESSION"]
         .iter()
         .any(|word| line.takes(word))

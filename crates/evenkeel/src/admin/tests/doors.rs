@@ -1,4 +1,4 @@
-//! The sockets themselves: their modes, their limits, what is already there.
+//! Tests the sockets: modes, limits and existing files.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -32,7 +32,7 @@ async fn the_socket_and_its_directory_are_the_owners_alone() {
 async fn a_stale_socket_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("evenkeel.sock");
-    // A listener that ends leaves its file behind.
+    // A dropped listener does not remove its file.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let _listener = bind_socket(&path).unwrap();
@@ -122,7 +122,7 @@ async fn a_silent_connection_loses_its_place() {
     let mut silent = TcpStream::connect(world.tcp).await.unwrap();
     let started = tokio::time::Instant::now();
     let mut bytes = Vec::new();
-    // The clock is paused: it jumps to the next timer once everybody waits.
+    // The clock is paused: it advances to the next timer when all tasks wait.
     let _ = silent.read_to_end(&mut bytes).await;
     assert!(
         started.elapsed() <= HEADER_TIMEOUT * 2,
@@ -149,7 +149,7 @@ async fn a_reader_that_stops_reading_loses_its_place() {
     let never = tokio::sync::watch::channel(false).1;
     let places = Arc::new(Semaphore::new(1));
     let place = Arc::clone(&places).acquire_owned().await.unwrap();
-    // The page does not fit into this pipe, and nobody empties it.
+    // The page does not fit into this pipe, and the client does not read.
     let (mut client, server) = tokio::io::duplex(512);
     let serving = tokio::spawn(serve_connection(
         server,

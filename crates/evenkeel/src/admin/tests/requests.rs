@@ -1,4 +1,4 @@
-//! What is answered, obeyed and refused.
+//! Tests responses, commands and refusals.
 
 use super::world::{Answer, World, raw};
 use crate::admin::sample;
@@ -9,7 +9,7 @@ use crate::status::{
 const JSON: &str = "content-type: application/json";
 const TOKEN: &str = "authorization: Bearer s3cret";
 
-/// A refusal of the given code that explains itself and obeyed nothing.
+/// Checks that a request was refused with a code and a message, and that no command was run.
 fn check_refused(world: &World, answer: &Answer, code: u16, word: &str) {
     assert_eq!(answer.code, code, "{}", answer.body);
     let reply = answer.reply();
@@ -326,7 +326,7 @@ async fn services_are_paused_and_their_clients_shown_and_killed() {
     assert_eq!(digests, sample::digests());
 
     assert_eq!(post("orders/pause", "").await.code, 200);
-    // Somebody holds a connection there: what was begun is undone.
+    // A connection is in use there: the pause is undone.
     let body = "{\"database\":\"shop\",\"limit_ms\":1}";
     let answer = post("other/pause", body).await;
     assert_eq!(answer.code, 422);

@@ -1,4 +1,4 @@
-//! Who may have another program take over.
+//! Tests which clients may start an upgrade.
 
 use super::world::World;
 

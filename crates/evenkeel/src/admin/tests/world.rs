@@ -1,4 +1,4 @@
-//! A running admin server with a control plane that notes what it is told.
+//! Runs an admin server with a control plane that records its commands.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use tokio::task::JoinHandle;
 use crate::admin::{AdminSettings, Listeners, bind_socket, sample, serve};
 use crate::status::{Command, ControlHandle, Reply, Request, Status};
 
-/// Nothing here takes long; a test that waits longer has failed.
+/// Limit for one exchange; a longer wait is a failure.
 pub(in crate::admin) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(in crate::admin) struct World {
     pub(in crate::admin) tcp: SocketAddr,
     pub(in crate::admin) socket: PathBuf,
-    /// The console for PostgreSQL's clients.
+    /// Address of the console for PostgreSQL clients.
     pub(in crate::admin) postgres: SocketAddr,
-    /// The console for MySQL's clients.
+    /// Address of the console for MySQL clients.
     pub(in crate::admin) mysql: SocketAddr,
     pub(in crate::admin) control: ControlHandle,
     commands: Arc<Mutex<Vec<Command>>>,
@@ -80,12 +80,12 @@ impl World {
         }
     }
 
-    /// What the control plane was told so far.
+    /// Returns the commands that the control plane has received.
     pub(in crate::admin) fn commands(&self) -> Vec<Command> {
         self.commands.lock().unwrap().clone()
     }
 
-    /// Sends a request with a good Host, other headers as given, over TCP.
+    /// Sends a request over TCP with a valid Host, and the given other headers.
     pub(in crate::admin) async fn tcp(
         &self,
         request: &str,
@@ -142,7 +142,7 @@ async fn control_plane(
             Request::Explain { question, answer } => {
                 drop(answer.send(Err(format!("{:?} is not explained here", question.sql))));
             }
-            // Nothing runs in "orders", and something always does elsewhere.
+            // No transaction is open in "orders"; in every other service there is one.
             Request::Open {
                 service, answer, ..
             } => drop(answer.send(Ok(u64::from(service != "orders")))),
@@ -160,7 +160,7 @@ async fn control_plane(
     }
 }
 
-/// Text of a request; the connection closes after the answer.
+/// Returns the text of a request; the connection closes after the response.
 pub(in crate::admin) fn raw(request: &str, headers: &[&str], body: &str) -> String {
     let headers: String = headers
         .iter()
@@ -196,7 +196,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let conversation = async {
-        // The server may answer and close before it has read everything: what counts is its answer.
+        // The server may respond and close before it has read everything; only the response
+        // matters.
         let _ = stream.write_all(text.as_bytes()).await;
         read_answer(&mut stream).await
     };

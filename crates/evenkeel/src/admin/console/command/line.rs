@@ -1,9 +1,9 @@
-//! What is left of a statement while it is understood.
+//! Holds the words of a statement that have not been parsed yet.
 
 use super::words::Word;
 use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 
-/// Words that have not been looked at.
+/// Remaining words of a statement.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a>(pub(super) &'a [Word]);
 
@@ -16,12 +16,12 @@ impl<'a> Line<'a> {
         self.0.first()
     }
 
-    /// Whether this word of the language comes next.
+    /// Returns whether the next word is this keyword.
     pub(super) fn sees(&self, word: &str) -> bool {
         self.first().is_some_and(|first| first.is(word))
     }
 
-    /// Passes over this word of the language if it comes next.
+    /// Skips the next word if it is this keyword. Returns whether it was.
     pub(super) fn takes(&mut self, word: &str) -> bool {
         let is_next = self.sees(word);
         if is_next {
@@ -36,7 +36,7 @@ impl<'a> Line<'a> {
         Some(first)
     }
 
-    /// The next word, which must be there.
+    /// Returns the next word, or an error if there is none.
     pub(super) fn word(&mut self) -> Result<&'a Word, ConsoleError> {
         self.next().ok_or_else(|| misses("argument"))
     }
@@ -48,7 +48,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Returns an error if words remain.
     pub(super) fn ends(&self) -> Result<(), ConsoleError> {
         match self.first() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! SELECT, and what may stand after the name of a table in SHOW: both become a text for SQLite.
+//! Translates SELECT, and the clauses after a table name in SHOW, into statements for SQLite.
 
 use super::line::Line;
 use super::words::Word;
@@ -7,33 +7,33 @@ use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::show::{SCHEMA, Show, VARIABLES};
 use crate::admin::console::sqlite::Plan;
 
-/// A statement for SQLite.
+/// Statement for SQLite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admin::console) struct Query {
     /// First word of the client's text, returned to the client when the statement has completed.
     pub(in crate::admin::console) verb: &'static str,
     pub(in crate::admin::console) dialect: Dialect,
     pub(in crate::admin::console) sql: String,
-    /// Values of the session; the place of one in this list is the number of its parameter.
+    /// Values of the session. The index in this list is the number of the parameter.
     pub(in crate::admin::console) values: Vec<Named>,
-    /// Found out by SQLite before the statement runs.
+    /// Properties that SQLite determines before the statement runs.
     pub(in crate::admin::console) plan: Plan,
 }
 
-/// A value that no table has, and the client's text for it.
+/// Value of the session, and the client's text for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admin::console) struct Named {
     pub(in crate::admin::console) name: String,
     pub(in crate::admin::console) value: Value,
 }
 
-/// Values of a session that drivers ask for when they connect.
+/// Kinds of session values, which drivers query when they connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::admin::console) enum Value {
     Variable(&'static str),
-    /// The name of the console.
+    /// Version of the console.
     Version,
-    /// The schema of the client.
+    /// Schema of the client.
     Schema,
     User,
     Connection,
@@ -50,12 +50,12 @@ impl Query {
         }
     }
 
-    /// The parameter that stands in the text for a value of the session.
+    /// Returns the parameter that replaces a value of the session in the text.
     pub(in crate::admin::console) fn parameter(number: usize) -> String {
         format!("@v{number}_")
     }
 
-    /// A text of SQLite with the client's words in the place of parameters.
+    /// Replaces the parameters in a text of SQLite with the client's text.
     pub(in crate::admin::console) fn restored(&self, text: &str) -> String {
         let values = self.values.iter().enumerate();
         values.fold(text.to_owned(), |text, (number, one)| {
@@ -63,7 +63,7 @@ impl Query {
         })
     }
 
-    /// The rest of a line of SHOW; none: the line ends after the table's name.
+    /// Parses the rest of a SHOW statement. Returns `None` if it ends after the table's name.
     pub(super) fn shown(
         show: Show,
         line: &mut Line<'_>,
@@ -102,7 +102,7 @@ impl Query {
         Ok(Some(Self::new("SHOW", dialect, sql)))
     }
 
-    /// A statement of SQL: comments are left out, values of the session become parameters.
+    /// Translates a SELECT: removes comments, and replaces values of the session with parameters.
     pub(super) fn select(
         full: &str,
         words: &[Word],
@@ -112,7 +112,7 @@ impl Query {
             let message = "several statements stand in the text: send them one by one";
             return Err(ConsoleError::new(ConsoleErrorKind::Syntax, message));
         }
-        // SQLite would read no further.
+        // SQLite reads a text only up to a zero byte.
         if full.contains('\0') {
             return Err(ConsoleError::new(
                 ConsoleErrorKind::Syntax,
@@ -142,9 +142,9 @@ impl Query {
     }
 }
 
-/// A part of a statement: one in quotes, or letters of one kind.
+/// Token of a statement: a quoted part, or characters of one class.
 struct Token<'a> {
-    /// The blanks before it.
+    /// White space before the token.
     gap: &'a str,
     text: &'a str,
     is_quoted: bool,
@@ -188,12 +188,13 @@ fn tokens<'a>(full: &'a str, words: &[Word]) -> Vec<Token<'a>> {
     all
 }
 
-/// Letters of names, of numbers and of `@@session.autocommit`.
+/// Returns whether a character may be part of a name, a number or a variable such as
+/// `@@session.autocommit`.
 fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '_' | '.' | '@' | '$')
 }
 
-/// The value of the session that these tokens begin with, and how many name it.
+/// Returns the session value at the beginning of `after`, and the number of its tokens.
 fn session_value(
     before: &[Token<'_>],
     after: &[Token<'_>],
@@ -222,7 +223,7 @@ fn session_value(
         "connection_id" if is_call => Value::Connection,
         "user" | "current_user" | "session_user" if is_call => Value::User,
         "current_user" | "session_user" if !is_alias => Value::User,
-        // In a table it is the name of a column.
+        // In a query with FROM, `user` is the name of a column.
         "user" if is_item && !has_from => Value::User,
         _ => return Ok(None),
     };
@@ -248,7 +249,7 @@ fn count(word: &Word) -> Result<u32, ConsoleError> {
     })
 }
 
-/// The column of that name, in quotes.
+/// Returns the quoted name of the column that a word names.
 fn column(show: Show, word: &Word) -> Result<String, ConsoleError> {
     let mut columns = show.columns().iter();
     let found = columns.find(|name| name.eq_ignore_ascii_case(&word.text));
@@ -259,12 +260,12 @@ fn column(show: Show, word: &Word) -> Result<String, ConsoleError> {
     })
 }
 
-/// LIKE with MySQL's and PostgreSQL's backslash.
+/// Returns a LIKE operator with backslash as the escape character, as in MySQL and PostgreSQL.
 fn like(line: &mut Line<'_>) -> Result<String, ConsoleError> {
     Ok(format!("LIKE {} ESCAPE '\\'", text(&line.word()?.text)))
 }
 
-/// A name of SHOW's tables, in quotes.
+/// Returns a quoted name of a table or column of SHOW.
 pub(in crate::admin::console) fn name(name: &str) -> String {
     format!("\"{name}\"")
 }

@@ -1,31 +1,31 @@
-//! The words of a statement: quotes taken off, comments left out.
+//! Splits a statement into words, without quotes and comments.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-/// One word.
+/// Word of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admin::console) struct Word {
     pub(super) text: String,
-    /// It stood in quotes: it is a name or a value, whatever it looks like.
+    /// True if the word was quoted: it is a name or a value, never a keyword.
     pub(super) is_quoted: bool,
-    /// The byte at which it begins, with its quote.
+    /// Position of its first byte, including the quote.
     pub(super) start: usize,
-    /// The byte after it.
+    /// Position after its last byte.
     pub(super) end: usize,
 }
 
-/// A quote has no end.
+/// Error: a quoted string has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unclosed;
 
 impl Word {
-    /// Whether it is this word of the language, or this sign.
+    /// Returns whether the word is this keyword or sign.
     pub(super) fn is(&self, word: &str) -> bool {
         !self.is_quoted && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// Whether it begins with this word of the language, as `SELECT*FROM` does.
+    /// Returns whether the word begins with this keyword, as `SELECT*FROM` does.
     pub(super) fn begins_with(&self, word: &str) -> bool {
         let letters = self
             .text
@@ -35,13 +35,13 @@ impl Word {
     }
 }
 
-/// Reads one word after the other.
+/// Iterator over the words of a text.
 struct Words<'a> {
     text: &'a str,
     letters: Peekable<CharIndices<'a>>,
 }
 
-/// The words of one statement; semicolons at its end are none.
+/// Returns the words of one statement, without semicolons at its end.
 pub(super) fn words(text: &str) -> Result<Vec<Word>, Unclosed> {
     let mut words = Words::of(text).collect::<Result<Vec<_>, _>>()?;
     while words.last().is_some_and(|word| word.is(";")) {
@@ -50,11 +50,11 @@ pub(super) fn words(text: &str) -> Result<Vec<Word>, Unclosed> {
     Ok(words)
 }
 
-/// A text's statements.
+/// Splits a text into statements.
 pub(in crate::admin::console) fn statements(text: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let mut start = 0;
-    // What has an open quote is refused when it is its turn.
+    // A statement with an unterminated quote is rejected when it is parsed.
     for word in Words::of(text).map_while(Result::ok) {
         if word.is(";") {
             all.push(&text[start..word.end - 1]);
@@ -81,13 +81,13 @@ impl<'a> Words<'a> {
         self.letters.peek().map_or(self.text.len(), |(at, _)| *at)
     }
 
-    /// Goes on behind so many bytes.
+    /// Advances by `length` bytes.
     fn skip(&mut self, length: usize) {
         let until = self.at() + length;
         while self.letters.next_if(|(at, _)| *at < until).is_some() {}
     }
 
-    /// Over blanks and comments.
+    /// Skips white space and comments.
     fn skip_nothings(&mut self) {
         loop {
             let rest = self.rest();
@@ -151,7 +151,7 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// The length of a comment up to the end of its line.
+/// Returns the length of a comment that ends with its line.
 fn line(rest: &str) -> usize {
     rest.find('\n').unwrap_or(rest.len())
 }
@@ -160,7 +160,7 @@ fn is_quote(letter: char) -> bool {
     matches!(letter, '"' | '\'' | '`')
 }
 
-/// Signs that are words of their own.
+/// Returns whether a character is a word of its own.
 fn is_sign(letter: char) -> bool {
     matches!(letter, ',' | ';' | '=' | '(' | ')')
 }
