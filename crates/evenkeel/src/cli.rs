@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and which room does it.
+//! Defines the command line, and runs the command that it names.
 
 mod check;
 mod events;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-/// A wrong command line; clap uses the same number.
+/// Exit code for a wrong command line; clap uses the same number.
 const USAGE: u8 = 2;
 
 /// Load balancer and connection pooler for PostgreSQL, MySQL and MariaDB, and balancer for any TCP
@@ -185,7 +185,7 @@ struct ProcessArgs {
     config: Option<PathBuf>,
 }
 
-/// Does what the command line asks: 0 when it was done, 1 when not, 2 when it was not understood.
+/// Runs the command. Returns exit code 0 on success, 1 on failure, and 2 for a wrong command line.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {

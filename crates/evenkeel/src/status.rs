@@ -249,7 +249,7 @@ pub struct Rates {
     pub bytes_out: u64,
 }
 
-/// A histogram with the unit of the field that holds it.
+/// Histogram with the unit of the field that contains it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Histogram {

@@ -1,4 +1,4 @@
-//! `evenkeel check`: says what is wrong with a config file.
+//! Implements `evenkeel check`: reports the problems of a config file.
 
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
 }
 
 fn print_json(problems: &Problems) {
-    // Strings and numbers alone always have a JSON form.
+    // Strings and numbers always have a JSON form.
     let json = serde_json::to_string_pretty(&problems.to_status()).unwrap_or_default();
     println!("{json}");
 }

@@ -1,4 +1,5 @@
-//! `evenkeel events`: the timeline of the running process, as a story or as JSON lines.
+//! Implements `evenkeel events`: prints the timeline of the running process, as text or as JSON
+//! lines.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use super::requests::{client, fail, print};
 use crate::log::rfc3339;
 use crate::status::{Severity, TimelineEvent};
 
-/// Between two looks for new events; a person reads them.
+/// Interval between two requests for new events.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
 
 pub(super) fn run(args: &EventsArgs) -> ExitCode {
@@ -27,7 +28,7 @@ pub(super) fn run(args: &EventsArgs) -> ExitCode {
                 true => serde_json::to_string(event).unwrap_or_default(),
                 false => line(event),
             };
-            // Nobody reads any more.
+            // The reader has closed the output.
             if print(&line) == ExitCode::FAILURE {
                 return ExitCode::SUCCESS;
             }
@@ -39,7 +40,7 @@ pub(super) fn run(args: &EventsArgs) -> ExitCode {
     }
 }
 
-/// One event as a line: when, how bad, what and why, and what came of it.
+/// Returns one event as a line: time, severity, change, cause and effect.
 pub(super) fn line(event: &TimelineEvent) -> String {
     let severity = match event.severity {
         Severity::Info => " ",

@@ -1,4 +1,4 @@
-//! `evenkeel explain "SELECT …"`: where a statement would go, and why.
+//! Implements `evenkeel explain "SELECT …"`: shows where a statement would be routed, and why.
 
 use std::process::ExitCode;
 
@@ -34,7 +34,8 @@ pub(super) struct ExplainArgs {
     place: ProcessArgs,
 }
 
-/// Asks the running process; if there is none and a config file is named, that has to do.
+/// Requests the explanation from the running process. Without one, uses the config file if it is
+/// named.
 pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
     let Some(client) = client(&args.place) else {
         return ExitCode::FAILURE;
@@ -52,7 +53,7 @@ pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
     };
     match answer {
         Ok(explanation) if args.json => {
-            // Strings alone always have a JSON form.
+            // Strings always have a JSON form.
             print(&serde_json::to_string_pretty(&explanation).unwrap_or_default())
         }
         Ok(explanation) => print(rendered(&explanation).trim_end()),

@@ -1,4 +1,4 @@
-//! `evenkeel manual DIRECTORY`: the man pages and the completions of shells, made from the flags.
+//! Implements `evenkeel manual DIRECTORY`: writes man pages and shell completions.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(super) fn manual(args: &ManualArgs) -> ExitCode {
 }
 
 fn write(directory: &Path) -> io::Result<()> {
-    // Pages about `help` say nothing that the others do not.
+    // Pages about `help` would only repeat the others.
     let pages = Cli::command().disable_help_subcommand(true);
     clap_mangen::generate_to(pages, directory)?;
     let mut command = Cli::command();

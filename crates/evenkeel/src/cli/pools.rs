@@ -1,5 +1,5 @@
-//! The commands for services that pool server connections: `pools`, `clients`, `digests`, `pause`,
-//! `resume`, `reconnect`, `kill`.
+//! Implements the commands for services that pool server connections: `pools`, `clients`,
+//! `digests`, `pause`, `resume`, `reconnect`, `kill`.
 
 use std::process::ExitCode;
 
@@ -91,7 +91,7 @@ pub(super) fn digests(args: &ServiceArgs) -> ExitCode {
     show(args, Client::digests, |digests| pools::digests(digests))
 }
 
-/// What the running process says, or why it does not.
+/// Response of the running process, or the message of a refusal.
 type Answer<T> = Result<Result<T, String>, ClientError>;
 
 fn show<T: Serialize>(

@@ -1,4 +1,5 @@
-//! The commands that ask the running process once: `status`, `reload`, `drain` and the others.
+//! Implements the commands that send one request to the running process: `status`, `reload`,
+//! `drain` and others.
 
 use std::process::ExitCode;
 
@@ -107,7 +108,7 @@ fn one_line(problem: &Problem) -> String {
     }
 }
 
-/// A name may hold colons and slashes; only what a URL keeps as it is stays.
+/// Encodes a name for a URL: names may contain colons and slashes.
 pub(super) fn url_encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let encode = |byte: u8| match plain(byte) {
@@ -117,7 +118,7 @@ pub(super) fn url_encoded(name: &str) -> String {
     name.bytes().map(encode).collect()
 }
 
-/// Prints without a panic when the reader (`head`) has gone.
+/// Prints a line. Returns failure, instead of a panic, if the reader (such as `head`) has exited.
 pub(super) fn print(text: &str) -> ExitCode {
     use std::io::Write;
     match writeln!(std::io::stdout(), "{text}") {

@@ -1,4 +1,4 @@
-//! `evenkeel run`: from a file or from flags to a running balancer.
+//! Implements `evenkeel run`: starts the balancer from a config file or from flags.
 
 use std::process::ExitCode;
 

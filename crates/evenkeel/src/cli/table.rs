@@ -1,4 +1,4 @@
-//! The status as a table for a terminal.
+//! Formats the status as a table for a terminal.
 
 pub(super) mod pools;
 
@@ -6,7 +6,7 @@ use crate::status::{
     ClusterStatus, RoleName, RoleStatus, ServerState, ServerStatus, ServiceStatus, Status, age,
 };
 
-/// The whole status as text.
+/// Returns the whole status as text.
 pub(super) fn rendered(status: &Status) -> String {
     let mut lines = Vec::new();
     head(status, &mut lines);
@@ -185,7 +185,7 @@ fn role_words(role: &RoleStatus) -> String {
 }
 
 fn weight(server: &ServerStatus) -> String {
-    // In slow start the weight in force is not yet the whole one.
+    // During slow start the weight in force is lower than the configured weight.
     if server.weight_effective < f64::from(server.weight) && server.weight_effective > 0.0 {
         return format!("{:.1} of {}", server.weight_effective, server.weight);
     }
@@ -208,7 +208,8 @@ fn differences(status: &Status, lines: &mut Vec<String>) {
     }
 }
 
-/// Columns as wide as their widest cell; the last one is not padded.
+/// Returns the rows as lines, with columns as wide as the widest cell. The last column is not
+/// padded.
 fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
@@ -230,7 +231,7 @@ fn in_words(reason: &str) -> String {
     }
 }
 
-/// The two largest units tell enough.
+/// Returns the time since a moment in its two largest units.
 fn ago(then_unix_ms: u64, now_unix_ms: u64) -> String {
     if then_unix_ms == 0 {
         return "-".to_owned();

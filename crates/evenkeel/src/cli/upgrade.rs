@@ -1,4 +1,5 @@
-//! `evenkeel upgrade`: has the running process start the new one and hand over to it.
+//! Implements `evenkeel upgrade`: requests the running process to start a new one and to hand over
+//! to it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ pub(super) struct UpgradeArgs {
 }
 
 pub(super) fn upgrade(args: &UpgradeArgs) -> ExitCode {
-    // The running process may be somewhere else.
+    // The running process may have another working directory.
     let binary = args.binary.as_ref();
     let binary = binary.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let body = json!({

@@ -1,21 +1,21 @@
-//! Why something was not done, in numbers that clients of either protocol know.
+//! Defines the errors of the console, with the codes of both protocols.
 
 use evenkeel_wire::mysql::backend::SqlState as MySqlState;
 use evenkeel_wire::postgres::backend::SqlState;
 
 use crate::status::Stopped;
 
-/// Why something was not done.
+/// Error of the console.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ConsoleError {
     pub(super) why: ConsoleErrorKind,
     pub(super) message: String,
 }
 
-/// Whose fault it is, and which.
+/// Kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConsoleErrorKind {
-    /// The console does not understand it.
+    /// The console cannot parse the statement.
     Syntax,
     NoTable,
     NoColumn,
@@ -52,7 +52,7 @@ impl ConsoleError {
 }
 
 impl ConsoleErrorKind {
-    /// As PostgreSQL numbers it.
+    /// Returns PostgreSQL's code for the error.
     pub(super) fn postgres(self) -> SqlState {
         SqlState(*match self {
             ConsoleErrorKind::Syntax => b"42601",
@@ -73,7 +73,7 @@ impl ConsoleErrorKind {
         })
     }
 
-    /// As MySQL numbers it.
+    /// Returns MySQL's code and state for the error.
     pub(super) fn mysql(self) -> (u16, MySqlState) {
         let (code, state) = match self {
             ConsoleErrorKind::Syntax => (1064, b"42000"),

@@ -1,4 +1,4 @@
-//! Who may come in, and who may change things.
+//! Decides which clients may connect and which may change things.
 
 use std::net::IpAddr;
 
@@ -8,31 +8,31 @@ use evenkeel_wire::postgres::scram;
 
 use super::error::{ConsoleError, ConsoleErrorKind};
 
-/// The user who is asked for the token even on loopback.
+/// User who needs the token even on loopback.
 const CHANGER: &str = "admin";
 
-/// As PostgreSQL has it.
+/// Iterations of SCRAM, as in PostgreSQL.
 const ITERATIONS: u32 = 4_096;
 
-/// Knows the token.
+/// Access rules of the console.
 pub(super) struct Guard {
     token: Option<AdminToken>,
 }
 
-/// The token, as logins of either protocol are checked against it.
+/// The token in the forms against which logins of either protocol are checked.
 pub(super) struct AdminToken {
     pub(super) scram: scram::Verifier,
     pub(super) sha2: sha2::Verifier,
     pub(super) native: native::Verifier,
 }
 
-/// How a client comes in.
+/// Access of a client.
 pub(super) enum ConsoleAccess<'a> {
-    /// As it is; it may read.
+    /// Without authentication; the client may read.
     Open,
-    /// By showing the token; it may change things.
+    /// With the token; the client may change things.
     Token(&'a AdminToken),
-    /// Not at all.
+    /// None.
     Closed(ConsoleError),
 }
 

@@ -1,4 +1,4 @@
-//! The console for MySQL's and MariaDB's clients.
+//! Serves the console to MySQL and MariaDB clients.
 
 mod answer;
 mod login;
@@ -14,13 +14,13 @@ use super::stream::{MESSAGE_LENGTH_MAX, Stream};
 
 type End = super::stream::End<ProtocolError>;
 
-/// Drivers take what is older for a server that lacks what they need.
+/// Version in the greeting. Drivers assume that an older server lacks features which they need.
 pub(super) const VERSION: &str = concat!("8.4.0-Evenkeel-", env!("CARGO_PKG_VERSION"));
 
-/// What this server calls itself in the client's greeting.
+/// Value of `version_comment`, which clients show after they connect.
 pub(super) const VERSION_COMMENT: &str = concat!("Evenkeel ", env!("CARGO_PKG_VERSION"));
 
-/// What we can do.
+/// Capabilities that the console offers.
 const OFFERED: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::LONG_PASSWORD)
     .with(Capabilities::LONG_FLAG)
@@ -34,7 +34,7 @@ const OFFERED: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::MULTI_RESULTS)
     .with(Capabilities::DEPRECATE_EOF);
 
-/// The payload of the next packet, which has the number that is due.
+/// Reads the payload of the next packet, which must have this sequence number.
 async fn packet(stream: &mut Stream, sequence: u8) -> Result<Vec<u8>, End> {
     let parse = |bytes: &[u8]| match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
         Parsed::Frame(frame, _) if frame.sequence != sequence => {

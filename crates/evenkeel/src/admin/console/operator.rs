@@ -1,4 +1,4 @@
-//! Whoever is at the console: what is asked and told of the control plane, whatever the protocol.
+//! Runs the commands of a console client, for either protocol.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use super::sqlite;
 use super::{Console, Dialect};
 use crate::status::{Command, KillWhich, Reply, Status, Stopped};
 
-/// How long PAUSE waits for what runs.
+/// Limit for the wait of PAUSE for running transactions.
 const PAUSE_LIMIT: Duration = Duration::from_secs(60);
 
-/// One client, as far as its protocol does not matter.
+/// Runs the commands of one client, independent of the protocol.
 pub(super) struct CommandRunner<'a> {
     pub(super) console: &'a Console,
     pub(super) dialect: Dialect,
     pub(super) who: ConsoleUser,
 }
 
-/// Who a client is.
+/// Identity of a client.
 pub(super) struct ConsoleUser {
     pub(super) user: String,
-    /// The schema that it has named; it means nothing.
+    /// Schema that the client named. Has no effect.
     pub(super) schema: Option<String>,
     pub(super) connection: u32,
     pub(super) may_change: bool,
 }
 
-/// What a statement gave.
+/// Result of a statement.
 pub(super) enum CommandResult {
     Table(Table),
     Said(String),
@@ -96,7 +96,7 @@ impl CommandRunner<'_> {
         Ok(CommandResult::Said(said))
     }
 
-    /// A statement that can run.
+    /// Parses and plans a statement.
     pub(super) async fn prepare(&self, text: &str) -> Result<ConsoleCommand, ConsoleError> {
         let mut statement = ConsoleCommand::parse(text, self.dialect)?;
         if let ConsoleCommand::Query(query) = &mut statement {
@@ -145,7 +145,7 @@ impl CommandRunner<'_> {
         said(self.console.control.command(command).await?)
     }
 
-    /// All that are meant are told; one that has done it is enough.
+    /// Sends a command to all services in the scope. One success is enough for a success.
     async fn tell_services(
         &self,
         of: &CommandScope,
@@ -168,7 +168,7 @@ impl CommandRunner<'_> {
     async fn pause(&self, of: &CommandScope) -> Result<String, ConsoleError> {
         let (services, database) = self.services(of).await?;
         let control = self.console.control.clone();
-        // The client may leave: a pause that does not come about is taken back all the same.
+        // The client may disconnect: a pause that does not complete must still be undone.
         let pausing = tokio::spawn(async move {
             let database = database.as_deref();
             control.pause_all(&services, database, PAUSE_LIMIT).await
@@ -176,7 +176,7 @@ impl CommandRunner<'_> {
         said(pausing.await.map_err(|_| Stopped)??)
     }
 
-    /// The services that are meant, and the database: `service/database` means one service.
+    /// Returns the services in the scope, and the database. `service/database` means one service.
     async fn services(
         &self,
         of: &CommandScope,
@@ -201,7 +201,7 @@ impl CommandRunner<'_> {
     }
 }
 
-/// The services that have pools of one database.
+/// Returns the services that have pools per database.
 fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, ConsoleError> {
     let services = status.services.iter();
     let meant = services.filter(|one| one.database.is_some() && one.protocol != "mysql");

@@ -1,4 +1,4 @@
-//! The console for PostgreSQL's clients.
+//! Serves the console to PostgreSQL clients.
 
 mod login;
 mod session;
@@ -12,10 +12,11 @@ use super::stream::{MESSAGE_LENGTH_MAX, Stream};
 
 type End = super::stream::End<ProtocolError>;
 
-/// Drivers take what is older for a server that lacks what they need.
+/// Version that clients receive. Drivers assume that an older server lacks features which they
+/// need.
 pub(super) const VERSION: &str = concat!("18.0 (Evenkeel ", env!("CARGO_PKG_VERSION"), ")");
 
-/// The next message: its tag and what follows the header.
+/// Reads the next message: its tag, and its body.
 async fn message(stream: &mut Stream) -> Result<(u8, Vec<u8>), End> {
     let parse = |bytes: &[u8]| {
         let whole = parsed(frame::frame(bytes, MESSAGE_LENGTH_MAX))?;

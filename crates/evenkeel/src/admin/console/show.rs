@@ -1,5 +1,5 @@
-//! The tables of SHOW, with PgBouncer's columns as far as they mean something here, and a few of
-//! our own behind them.
+//! Builds the tables of SHOW, with those columns of PgBouncer that apply here, followed by columns
+//! specific to Evenkeel.
 
 mod figures;
 mod tables;
@@ -19,10 +19,10 @@ use crate::status::{
     ClientStatus, Connections, DatabaseStatus, RuleStatus, ServerStatus, ServiceStatus, Status,
 };
 
-/// What a client does that is in no pool's line.
+/// State of clients that no pool counts.
 const FOR_PRIMARY: &str = "waiting for a primary";
 
-/// What is shown.
+/// Table to send to a client.
 pub(super) struct Table {
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Row>,
@@ -30,7 +30,7 @@ pub(super) struct Table {
 
 pub(super) type Row = Vec<Option<String>>;
 
-/// A text as a table, line by line.
+/// Returns a text as a table, one row per line.
 pub(super) fn lines(all: &str) -> Table {
     Table {
         columns: vec!["help".to_owned()],
@@ -38,7 +38,7 @@ pub(super) fn lines(all: &str) -> Table {
     }
 }
 
-/// The rows of these tables as they are now.
+/// Returns the current rows of the given tables.
 pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Row>>, ConsoleError> {
     let status = console.control.status().await?;
     let needs_connections = shows.iter().any(|show| show.needs_connections());
@@ -48,7 +48,7 @@ pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Ro
             continue;
         };
         let connections = match needs_connections {
-            // A service may have gone meanwhile: then it has none.
+            // A service that has been removed meanwhile has no connections.
             true => console
                 .control
                 .connections(&service.name)
@@ -101,7 +101,7 @@ async fn rows_of(
     })
 }
 
-/// A service that pools.
+/// Service with connection pools.
 struct Pooled<'a> {
     service: &'a ServiceStatus,
     own: &'a DatabaseStatus,
@@ -113,7 +113,7 @@ impl Pooled<'_> {
         self.service.servers.iter().find(|one| one.name == name)
     }
 
-    /// Where a server is: host and port.
+    /// Returns the host and port of a server.
     fn place(&self, name: &str) -> (Option<String>, Option<String>) {
         let server = self.server(name);
         let resolved = server.and_then(|one| one.resolved.first());
@@ -126,7 +126,8 @@ impl Pooled<'_> {
         }
     }
 
-    /// The database of a client's pool; none where connections go from schema to schema.
+    /// Returns the database of a client's pool. Empty for MySQL, where connections change their
+    /// schema.
     fn pool_of<'c>(&self, client: &'c ClientStatus) -> &'c str {
         match self.service.protocol == Protocol::Mysql.name() {
             true => "",
@@ -146,7 +147,7 @@ impl Pooled<'_> {
         self.own.all_paused || self.own.paused.iter().any(|name| name == database)
     }
 
-    /// Every database that anything is known of.
+    /// Returns all known databases.
     fn databases(&self) -> BTreeSet<&str> {
         let pools = self.own.pools.iter().map(|one| &*one.database);
         let used = self.own.users.iter().map(|one| &*one.database);
@@ -171,14 +172,14 @@ fn text(text: impl ToString) -> Option<String> {
     Some(text.to_string())
 }
 
-/// A moment so long before now, as PgBouncer writes it.
+/// Returns the time `ago_ms` before now, in PgBouncer's format.
 fn before(now_unix_ms: u64, ago_ms: u64) -> Option<String> {
     let at = rfc3339(now_unix_ms.saturating_sub(ago_ms));
     let (date, time) = at.split_once('T')?;
     Some(format!("{date} {} UTC", time.get(..8)?))
 }
 
-/// Whole seconds, and the microseconds behind them.
+/// Returns whole seconds, and the remaining microseconds.
 fn split(ms: u64) -> (Option<String>, Option<String>) {
     (text(ms / 1_000), text(ms % 1_000 * 1_000))
 }
@@ -187,7 +188,7 @@ fn is_waiting(client: &ClientStatus) -> bool {
     client.state.starts_with("waiting")
 }
 
-/// PgBouncer's word for it.
+/// Returns PgBouncer's name for the state of a client.
 fn state(client: &ClientStatus) -> &'static str {
     match &*client.state {
         "idle" => "idle",
@@ -236,7 +237,7 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
     one.connections.clients.iter().map(row).collect()
 }
 
-/// The same as MySQL's clients know it. Texts are not kept.
+/// Returns the clients in the format of MySQL's process list. Query texts are not stored.
 fn processes(one: &Pooled<'_>) -> Vec<Row> {
     let row = |client: &ClientStatus| {
         let command = match state(client) {
@@ -296,7 +297,7 @@ fn servers(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
     lent.chain(idle).collect()
 }
 
-/// One line for a user in a database, over all servers.
+/// Sum for a user and a database over all servers.
 #[derive(Default)]
 struct PoolSum {
     connections: u64,
@@ -314,7 +315,7 @@ fn pools(one: &Pooled<'_>) -> Vec<Row> {
         sum.connections += pool.connections;
         sum.idle += pool.idle;
         sum.opening += pool.opening;
-        // Clients that are still logging in among them.
+        // Includes clients that are still logging in.
         sum.waiting += pool.waiting;
         sum.longest_wait_ms = sum.longest_wait_ms.max(pool.longest_wait_ms);
     }

@@ -1,5 +1,5 @@
-//! SELECT, answered by SQLite: each statement has a database of its own in memory, with the tables
-//! of SHOW. Only those that the statement reads are filled.
+//! Runs SELECT in SQLite. Each statement has its own database in memory with the tables of SHOW, of
+//! which only those that it reads are filled.
 
 mod fault;
 
@@ -29,14 +29,14 @@ const ROWS_MAX: usize = 10_000;
 /// Maximum bytes of all values of a result.
 const ANSWER_LENGTH_MAX: usize = 8 << 20;
 
-/// Bytes that all databases of SQLite in the process have together.
+/// Maximum number of bytes of all SQLite databases in the process.
 const HEAP_MAX: usize = 128 << 20;
 
-/// Instructions of SQLite's machine between two readings of the clock: a fraction of a millisecond.
+/// Number of SQLite instructions between two checks of the clock: a fraction of a millisecond.
 const STEPS: i32 = 1_000;
 
-/// Limits of one statement. The clock is not read within a function call; one with values of the
-/// greatest length takes much less than `TIME_MAX`.
+/// Limits of one statement. The clock is not checked within a function call; a call with values of
+/// the maximum length takes much less than `TIME_MAX`.
 const LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, 64 << 10),
     (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
@@ -56,8 +56,8 @@ pub(super) struct Plan {
     pub(super) reads: Vec<Show>,
 }
 
-/// A thread for statements, one after the other: a statement keeps one core busy at most, and the
-/// control plane none.
+/// Permit to run one statement at a time on a separate thread. Statements use at most one core, and
+/// never block the control plane.
 pub(super) struct Selects(Arc<Semaphore>);
 
 impl Default for Selects {
@@ -67,7 +67,7 @@ impl Default for Selects {
 }
 
 impl Selects {
-    /// Waits for its turn; what has begun ends even if the client leaves.
+    /// Waits for the permit and runs `work`, which completes even if the client disconnects.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ConsoleError> + Send + 'static,
@@ -89,7 +89,7 @@ impl Selects {
     }
 }
 
-/// The tables, without rows.
+/// Statements that create the tables, without rows.
 static TABLES: LazyLock<String> = LazyLock::new(|| {
     let column = |column: &&str| format!("{} {}", name(column), column_type(column));
     let table = |show: Show| {
@@ -100,7 +100,7 @@ static TABLES: LazyLock<String> = LazyLock::new(|| {
     Show::all().map(table).collect()
 });
 
-/// Finds out what a statement reads and which columns it has.
+/// Determines which tables a statement reads and which columns it returns.
 pub(super) fn plan(query: &Query) -> Result<Plan, ConsoleError> {
     let reads = Arc::<Mutex<Vec<Show>>>::default();
     let planned = || {
@@ -122,7 +122,7 @@ pub(super) fn plan(query: &Query) -> Result<Plan, ConsoleError> {
     Ok(Plan { columns, reads })
 }
 
-/// The rows that a statement makes of these tables.
+/// Returns the rows of a statement that reads these tables.
 pub(super) fn run(
     query: &Query,
     values: &[Value],
@@ -134,7 +134,7 @@ pub(super) fn run(
             fill(&database, *show, rows)?;
         }
         close_up(&mut database, query.dialect, &Arc::default())?;
-        // The texts of SHOW are the console's own: they give no more than the table has.
+        // Texts of SHOW are written by the console and return no more rows than the table has.
         let is_bounded = query.verb != "SHOW";
         answer(&mut database.prepare(&query.sql)?, values, is_bounded)
     };
@@ -170,13 +170,13 @@ fn fill(database: &Connection, show: Show, rows: &[Row]) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// From now on only the client's statement may run, within its limits.
+/// Restricts the database, so that only the client's statement can run, within the limits.
 fn close_up(
     database: &mut Connection,
     dialect: Dialect,
     reads: &Arc<Mutex<Vec<Show>>>,
 ) -> rusqlite::Result<()> {
-    // "a" is a text in MySQL, if no column has that name.
+    // In MySQL `"a"` is a text if no column has that name.
     let is_mysql = dialect == Dialect::MySql;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, is_mysql)?;
     for (limit, most) in LIMITS {
@@ -194,7 +194,7 @@ fn close_up(
     database.progress_handler(STEPS, Some(move || Instant::now() >= end))
 }
 
-/// Whether a statement may do this; tables that it reads are noted.
+/// Returns whether a statement may perform an action. Records the tables that it reads.
 fn permits(asked: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
     match asked.action {
         AuthAction::Select | AuthAction::Recursive => true,
@@ -211,7 +211,7 @@ fn permits(asked: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
                     }
                     true
                 }
-                // A name of WITH of which only the rows are counted.
+                // A name from WITH, of which only the rows are counted.
                 _ => {
                     let is_counted = column_name.is_empty() && asked.database_name.is_none();
                     is_counted && !begins_with(table_name, &["sqlite_", "pragma_", "dbstat"])
@@ -222,7 +222,8 @@ fn permits(asked: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
     }
 }
 
-/// Functions of SQLite's extensions reach beyond the values that they are given.
+/// Returns whether a function is permitted. Functions of SQLite's extensions have access beyond
+/// their arguments.
 fn is_harmless(function: &str) -> bool {
     !begins_with(function, &["fts", "rtree", "load_extension"])
 }
@@ -234,7 +235,7 @@ fn begins_with(name: &str, beginnings: &[&str]) -> bool {
         .any(|beginning| name.starts_with(beginning))
 }
 
-/// A parameter that is the client's own.
+/// Returns a parameter that the client wrote, if there is one.
 fn strange_parameter(query: &Query, statement: &Statement<'_>) -> Option<String> {
     let own: Vec<_> = (0..query.values.len()).map(Query::parameter).collect();
     let names = (1..=statement.parameter_count()).map(|at| statement.parameter_name(at));
@@ -242,7 +243,7 @@ fn strange_parameter(query: &Query, statement: &Statement<'_>) -> Option<String>
     names.find(|name| !own.contains(name))
 }
 
-/// The rows of an answer. None: they are too many.
+/// Returns the rows of a result. `None`: a bounded result exceeds the limit.
 fn answer(
     statement: &mut Statement<'_>,
     values: &[Value],
@@ -279,7 +280,8 @@ fn text(value: ValueRef<'_>) -> Option<String> {
     }
 }
 
-/// SQLite names a column of one literal by its text, servers by its value.
+/// Removes quotes from a column name: SQLite names a column of one literal by its text, servers by
+/// its value.
 fn unquoted(name: &str) -> &str {
     let inside = ['\'', '"'].iter().find_map(|quote| {
         let inside = name.strip_prefix(*quote)?.strip_suffix(*quote)?;

@@ -1,4 +1,4 @@
-//! What each database does in a second, over the last full minute.
+//! Computes the average rates of each database over the last full minute.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::status::{ControlHandle, Status};
 
-/// As PgBouncer's stats_period.
+/// PgBouncer's `stats_period`.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What the users of one database did.
+/// Counters of all users of one database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) transactions: u64,
@@ -28,7 +28,8 @@ impl Totals {
         self.busy_us += other.busy_us;
     }
 
-    /// What has come to it since; a counter that went back was another one's.
+    /// Returns the difference to `before`. A counter that decreased, as after a restart of its
+    /// service, counts as zero.
     fn since(self, before: Totals) -> Totals {
         Totals {
             transactions: self.transactions.saturating_sub(before.transactions),
@@ -40,15 +41,16 @@ impl Totals {
     }
 }
 
-/// By database, over all services.
+/// Counters by database, over all services.
 pub(super) type ByDatabase = BTreeMap<String, Totals>;
 
-/// What came to the totals in the last full period.
+/// Increase of the counters in the last full period.
 #[derive(Default)]
 pub(super) struct Averages(Mutex<ByDatabase>);
 
 impl Averages {
-    /// Of one database, in one second; and the mean time of a query, microseconds.
+    /// Returns the averages of one database per second, and the mean duration of a query in
+    /// microseconds.
     pub(super) fn of(&self, database: &str) -> Totals {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.get(database).copied().unwrap_or_default();
@@ -67,7 +69,7 @@ impl Averages {
     }
 }
 
-/// All that was done so far.
+/// Returns the current counters of all databases.
 pub(super) fn totals(status: &Status) -> ByDatabase {
     let mut all = ByDatabase::new();
     let pooled = status
@@ -87,7 +89,7 @@ pub(super) fn totals(status: &Status) -> ByDatabase {
     all
 }
 
-/// Looks once in each period; ends with the process.
+/// Updates the averages once per period, until the process ends.
 pub(super) async fn keep(averages: Arc<Averages>, control: ControlHandle) {
     let mut before: Option<ByDatabase> = None;
     while let Ok(status) = control.status().await {

@@ -1,4 +1,4 @@
-//! A client's connection to the console: whole messages in, bytes out.
+//! Reads whole messages from a console client, and sends bytes to it.
 
 use std::io;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Commands are short; nobody is to make us hold more.
+/// Maximum length of a message. Commands are short, and the limit protects memory.
 pub(super) const MESSAGE_LENGTH_MAX: u32 = 16 * 1024;
 
-/// A client that does not take its answer would hold its place for ever.
+/// Limit for one send: a client that does not read must not hold its permit indefinitely.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) struct Stream {
@@ -18,11 +18,11 @@ pub(super) struct Stream {
     received: Vec<u8>,
 }
 
-/// Why no message comes; a fault is one of the client's protocol.
+/// Reason why no message was read. `Fault` is the protocol's error.
 pub(super) enum End<Fault> {
-    /// It has left, or the connection broke.
+    /// The client disconnected, or the connection failed.
     Gone,
-    /// It does not keep to the protocol.
+    /// The client violated the protocol.
     Fault(Fault),
 }
 
@@ -40,7 +40,8 @@ impl Stream {
         }
     }
 
-    /// Reads one thing whole: `parse` says what it is and how long, or that it is not all here.
+    /// Reads one message. `parse` returns the message and its length, or `None` while it is
+    /// incomplete.
     pub(super) async fn take<T, Fault>(
         &mut self,
         parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Fault>,
@@ -56,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes are there that nobody has asked for yet.
+    /// Returns whether bytes have been received that are not yet parsed.
     pub(super) fn has_more(&self) -> bool {
         !self.received.is_empty()
     }

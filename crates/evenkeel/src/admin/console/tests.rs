@@ -1,4 +1,4 @@
-//! The console as its clients see it, byte by byte.
+//! Tests the console at the level of protocol bytes.
 
 mod mysql;
 mod postgres;
@@ -6,7 +6,7 @@ mod postgres;
 use super::{Console, Guard};
 use crate::admin::tests::world::World;
 
-/// A console that is asked from anywhere.
+/// Returns a console with the given token.
 fn console(world: &World, token: Option<&str>) -> Console {
     Console {
         control: world.control.clone(),

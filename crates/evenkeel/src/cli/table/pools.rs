@@ -1,4 +1,4 @@
-//! Pools and clients of a service as tables for a terminal.
+//! Formats pools and clients of a service as tables for a terminal.
 
 use super::{aligned, bytes};
 use crate::status::{
@@ -9,7 +9,7 @@ use crate::status::{
 /// Number of pinning statements that `evenkeel status` shows.
 const PIN_CAUSES_SHOWN: usize = 3;
 
-/// What `evenkeel pools` prints.
+/// Returns the output of `evenkeel pools`.
 pub(in crate::cli) fn rendered(status: &DatabaseStatus) -> String {
     let mut lines = summary(status);
     let head = [
@@ -41,7 +41,7 @@ pub(in crate::cli) fn rendered(status: &DatabaseStatus) -> String {
     lines.join("\n")
 }
 
-/// What `evenkeel status` says of it.
+/// Returns the lines for a service with pools in the output of `evenkeel status`.
 pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
     let clients = status.clients.iter().filter(|one| one.count > 0);
     let clients: Vec<_> = clients
@@ -106,7 +106,7 @@ fn rule(rule: &RuleStatus) -> String {
     format!("{}{not} matched {} times", rule.name, rule.hits_total)
 }
 
-/// What `evenkeel clients` prints.
+/// Returns the output of `evenkeel clients`.
 pub(in crate::cli) fn clients(connections: &Connections) -> String {
     let head = [
         "ID",
@@ -181,7 +181,7 @@ fn work_cells(work: &WorkStatus) -> [String; 6] {
     ]
 }
 
-/// What `evenkeel digests` prints.
+/// Returns the output of `evenkeel digests`.
 pub(in crate::cli) fn digests(digests: &[DigestStatus]) -> String {
     let head = [
         "DIGEST",
@@ -248,7 +248,7 @@ fn micros(us: u64) -> String {
     }
 }
 
-/// Short times matter here.
+/// Formats a duration with more precision for short ones.
 fn span(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{ms} ms"),

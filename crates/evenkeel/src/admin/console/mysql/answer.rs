@@ -1,4 +1,4 @@
-//! What a client is answered, packet after packet.
+//! Builds the packets of a response.
 
 use evenkeel_wire::mysql::backend::OkPacket;
 use evenkeel_wire::mysql::build::{self, ErrorText};
@@ -7,18 +7,18 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use crate::admin::console::error::ConsoleError;
 use crate::admin::console::show::Table;
 
-/// The bytes of an answer to one command.
+/// Bytes of the response to one command.
 pub(super) struct Answer {
     out: Vec<u8>,
-    /// The number of the next packet.
+    /// Sequence number of the next packet.
     sequence: u8,
     agreed: Capabilities,
-    /// Another result follows the one that is written now.
+    /// True if another result follows the current one.
     pub(super) goes_on: bool,
 }
 
 impl Answer {
-    /// `sequence`: the number of its first packet.
+    /// Creates an empty response. `sequence` is the number of its first packet.
     pub(super) fn new(sequence: u8, agreed: Capabilities) -> Self {
         Self {
             out: Vec::new(),
@@ -39,7 +39,7 @@ impl Answer {
         }
     }
 
-    /// OK, with words that clients show.
+    /// Adds an OK packet with a message that clients show.
     pub(super) fn ok(&mut self, info: &str) {
         let ok = OkPacket {
             status: self.status(),
@@ -59,7 +59,7 @@ impl Answer {
         self.sequence = build::error(&mut self.out, self.sequence, &text);
     }
 
-    /// A text, which is no result.
+    /// Adds a packet of plain text.
     pub(super) fn text(&mut self, text: &str) {
         let put = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
         self.sequence = build::packet(&mut self.out, self.sequence, put);
@@ -83,7 +83,7 @@ impl Answer {
         self.end();
     }
 
-    /// The end of rows, or of other lists.
+    /// Adds the end of rows or of another list.
     pub(super) fn end(&mut self) {
         let status = self.status();
         self.sequence = build::result_end(&mut self.out, self.sequence, status, self.agreed);

@@ -1,4 +1,4 @@
-//! A client comes in.
+//! Logs a MySQL client in.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -21,19 +21,19 @@ use crate::admin::console::guard::{AdminToken, ConsoleAccess, Guard};
 use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
-/// utf8mb4_general_ci, which every client knows.
+/// utf8mb4_general_ci, which every client supports.
 const COLLATION: u8 = 45;
 
-/// Connections so far.
+/// Number of connections so far.
 static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 
-/// A client that was let in.
+/// Client whose login succeeded.
 pub(super) struct Admitted {
     pub(super) who: ConsoleUser,
     pub(super) agreed: Capabilities,
 }
 
-/// Lets a client in. None: it was told why not.
+/// Logs a client in. Returns `None` after an error was sent.
 pub(super) async fn admit(
     guard: &Guard,
     stream: &mut Stream,
@@ -44,7 +44,7 @@ pub(super) async fn admit(
     greet(stream, &nonce, connection).await?;
     let first = packet(stream, 1).await?;
     let First::Response(response) = startup::first(&first).map_err(End::Fault)? else {
-        // TLS was not offered.
+        // A request for TLS: the greeting did not offer it.
         return Err(End::Fault(ProtocolError::Malformed(
             PacketKind::HandshakeResponse,
         )));
@@ -101,14 +101,14 @@ async fn greet(stream: &mut Stream, nonce: &Nonce, connection: u32) -> Result<()
     Ok(stream.send(&out).await?)
 }
 
-/// Asks for the token. The number of the packet that comes next; or why not, and that number.
+/// Checks the token. Returns the sequence number of the next packet, or the error and that number.
 async fn prove(
     stream: &mut Stream,
     (token, nonce): (&AdminToken, Nonce),
     response: &Response<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Result<u8, (ConsoleError, u8)>, End> {
-    // Old clients know no other way than the native one.
+    // Old clients support only the native method.
     let method = match response.plugin {
         None | Some(password::NATIVE) => Method::Native(token.native),
         Some(_) => Method::Known(token.sha2),
@@ -121,7 +121,7 @@ async fn prove(
             ClientAuthStep::More(login) => {
                 stream.send(out).await?;
                 out.clear();
-                // What was asked is the one packet behind the response.
+                // The client's packet after the request has sequence number 3.
                 let payload = packet(stream, 3).await?;
                 let frame = Frame {
                     sequence: 3,

@@ -1,4 +1,4 @@
-//! One client of the console: texts, and as much of the rest as clients use.
+//! Serves one MySQL client of the console: text queries, and the other commands that clients use.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ struct Session<'a> {
     agreed: Capabilities,
 }
 
-/// Serves a client until it leaves.
+/// Serves a client until it disconnects.
 pub(in crate::admin::console) async fn converse(
     console: &Console,
     mut stream: Stream,
@@ -77,7 +77,7 @@ fn violation(fault: ProtocolError) -> ConsoleError {
 }
 
 impl Session<'_> {
-    /// Answers a command. None: the client leaves.
+    /// Returns the response to a command. `None`: the client disconnects.
     async fn take(&mut self, payload: &[u8]) -> Option<Answer> {
         let mut answer = Answer::new(1, self.agreed);
         let request = match frontend::request(payload, self.agreed) {
@@ -102,9 +102,9 @@ impl Session<'_> {
                 answer.ok("");
             }
             Request::Ping | Request::ResetConnection => answer.ok(""),
-            // Several statements are always taken; and columns of tables are shown by SHOW.
+            // Several statements are always accepted, and SHOW lists the columns of tables.
             Request::SetOption { .. } | Request::FieldList { .. } => answer.end(),
-            // These have no answer.
+            // These commands have no response.
             Request::Close(_) | Request::LongData { .. } => {}
             Request::Other {
                 code: Code::Statistics,

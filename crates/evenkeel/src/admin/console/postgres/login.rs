@@ -1,4 +1,4 @@
-//! A client comes in.
+//! Logs a PostgreSQL client in.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::admin::console::guard::{ConsoleAccess, Guard};
 use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
-/// What a client asks for first.
+/// Content of the startup message.
 struct Wish {
     user: String,
     schema: Option<String>,
@@ -23,7 +23,7 @@ struct Wish {
     minor: u16,
 }
 
-/// Lets a client in. None: it has left, or was told why not.
+/// Logs a client in. Returns `None` if it disconnected, or after an error was sent.
 pub(super) async fn admit(
     guard: &Guard,
     stream: &mut Stream,
@@ -63,7 +63,7 @@ pub(super) async fn admit(
     }))
 }
 
-/// Answers what comes before the startup message.
+/// Responds to the requests before the startup message.
 async fn begin(stream: &mut Stream) -> Result<Option<Wish>, End> {
     loop {
         let first = stream.take(|bytes| {
@@ -78,7 +78,7 @@ async fn begin(stream: &mut Stream) -> Result<Option<Wish>, End> {
                 stream.send(b"N").await?;
             }
             Opening::Startup(wish) => return Ok(Some(wish)),
-            // Nothing here takes so long that it could be cancelled; and TLS is not spoken.
+            // Requests are too short to be canceled, and TLS is not supported.
             Opening::Other => return Ok(None),
         }
     }

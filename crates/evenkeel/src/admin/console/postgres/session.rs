@@ -1,4 +1,5 @@
-//! One client of the console: simple queries, and as much of the extended protocol as drivers use.
+//! Serves one PostgreSQL client of the console: simple queries, and the part of the extended
+//! protocol that drivers use.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -18,10 +19,10 @@ use crate::admin::console::operator::{CommandResult, CommandRunner};
 use crate::admin::console::stream::Stream;
 use crate::admin::console::{Console, Dialect};
 
-/// Statements and portals that one client may keep; drivers keep a few.
+/// Maximum number of statements, and of portals, that one client may keep; drivers keep a few.
 const NAMES_MAX: usize = 100;
 
-/// Bytes for the client.
+/// Bytes of a response.
 #[derive(Default)]
 pub(super) struct Answer(Vec<u8>);
 
@@ -76,17 +77,17 @@ struct Session<'a> {
     answer: Answer,
     statements: HashMap<Vec<u8>, ConsoleCommand>,
     portals: HashMap<Vec<u8>, Portal>,
-    /// After an error, up to the next Sync.
+    /// True after an error, until the next Sync.
     is_skipping: bool,
 }
 
-/// A statement that can run, or runs: its rows may be fetched piece by piece.
+/// Statement that can run, or runs: its rows may be fetched in several parts.
 struct Portal {
     statement: ConsoleCommand,
     rows: Option<VecDeque<Vec<Option<String>>>>,
 }
 
-/// Serves a client until it leaves.
+/// Serves a client until it disconnects.
 pub(in crate::admin::console) async fn converse(
     console: &Console,
     mut stream: Stream,
@@ -142,7 +143,8 @@ fn violation(fault: ProtocolError) -> String {
 }
 
 impl Session<'_> {
-    /// A pipeline is answered as a whole, as far as it is there.
+    /// Returns whether responses must be sent now. Those of a pipeline are sent together, as far as
+    /// it has been received.
     fn must_send(&self, stream: &Stream) -> bool {
         !stream.has_more() && !self.answer.0.is_empty()
     }
@@ -208,7 +210,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A message of the extended protocol.
+    /// Runs a message of the extended protocol.
     async fn step(&mut self, request: Request<'_>) -> Result<(), ConsoleError> {
         match request {
             Request::Parse {
@@ -266,7 +268,7 @@ impl Session<'_> {
         let statement = match target {
             Target::Statement(name) => {
                 let statement = self.prepared(name)?.clone();
-                // ParameterDescription: there are none.
+                // ParameterDescription without parameters.
                 self.answer.0.extend_from_slice(b"t\0\0\0\x06\0\0");
                 statement
             }
@@ -323,7 +325,8 @@ fn no_portal(name: &[u8]) -> ConsoleError {
     )
 }
 
-/// The unnamed one may be replaced, as in a server; a client does not keep more than it may.
+/// Stores a statement or portal, up to `NAMES_MAX`. One of the same name is replaced, as a server
+/// does with the unnamed one.
 fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, thing: T) -> Result<(), ConsoleError> {
     if all.len() >= NAMES_MAX && !all.contains_key(&name) {
         let message = format!("too many prepared statements or portals (limit {NAMES_MAX})");

@@ -1,11 +1,11 @@
-//! What was run, by user, server and statement.
+//! Builds the statistics by user, server and statement.
 
 use super::{Pooled, Row, before, text};
 use crate::admin::console::Console;
 use crate::admin::console::error::ConsoleError;
 use crate::status::{DigestStatus, UsageStatus, WorkStatus};
 
-/// Of each user in each database.
+/// Returns the statistics of each user in each database.
 pub(super) fn users(one: &Pooled<'_>) -> Vec<Row> {
     let row = |usage: &UsageStatus| {
         let mut row = vec![
@@ -22,7 +22,7 @@ pub(super) fn users(one: &Pooled<'_>) -> Vec<Row> {
     one.own.users.iter().map(row).collect()
 }
 
-/// At each server, over all services.
+/// Returns the statistics of each server of a service.
 pub(super) fn servers(one: &Pooled<'_>) -> Vec<Row> {
     let row = |(name, work): (&String, &WorkStatus)| {
         let mut row = vec![text(&one.service.name), text(name)];
@@ -35,14 +35,14 @@ pub(super) fn servers(one: &Pooled<'_>) -> Vec<Row> {
     known.map(row).collect()
 }
 
-/// Of each statement.
+/// Returns the statistics of each statement.
 pub(super) async fn digests(
     pooled: &[Pooled<'_>],
     console: &Console,
 ) -> Result<Vec<Row>, ConsoleError> {
     let mut rows = Vec::new();
     for Pooled { service, .. } in pooled {
-        // A service may have gone meanwhile: then it has none.
+        // A service that has been removed meanwhile has no statements.
         let digests = console.control.digests(&service.name).await?;
         let digests = digests.unwrap_or_default();
         rows.extend(digests.iter().map(|one| digest(&service.name, one)));

@@ -1,9 +1,9 @@
-//! The tables of SHOW by name, and their columns.
+//! Lists the tables of SHOW, and their columns.
 
-/// What SELECT may put before a table's name.
+/// Schema that SELECT may put before a table's name.
 pub(in crate::admin::console) const SCHEMA: &str = "evenkeel";
 
-/// SHOW HELP.
+/// Text of SHOW HELP.
 pub(in crate::admin::console) const HELP: &str = "Commands:
 SHOW HELP | CONFIG | DATABASES | POOLS | CLIENTS | SERVERS | USERS | VERSION | LISTS
 SHOW STATS | STATS_TOTALS | STATS_AVERAGES | STATS_USERS | STATS_SERVERS | DIGESTS
@@ -18,7 +18,7 @@ KILL_CLIENT id          cancel the client's query and terminate the client (mysq
 RELOAD                  reload the config file
 database = in all services, service/database = in one service, service/ = whole service";
 
-/// A table to show.
+/// Table of SHOW.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::admin::console) enum Show {
     Clients,
@@ -43,7 +43,7 @@ pub(in crate::admin::console) enum Show {
     Warnings,
 }
 
-/// A name as it is asked for, what it shows, and its columns.
+/// Name of each table, its variant, and its columns.
 const TABLES: &[(&str, Show, &[&str])] = &[
     (
         "CLIENTS",
@@ -256,7 +256,7 @@ const TABLES: &[(&str, Show, &[&str])] = &[
     ("WARNINGS", Show::Warnings, &["Level", "Code", "Message"]),
 ];
 
-/// Columns of numbers, in whichever table; all others are texts.
+/// Numeric columns of all tables; the others are texts.
 const NUMBERS: &[&str] = &[
     "active",
     "avg_query_count",
@@ -313,7 +313,7 @@ const NUMBERS: &[&str] = &[
     "xact_count",
 ];
 
-/// The type of a column as SQLite knows it.
+/// Returns the type of a column in SQLite.
 pub(in crate::admin::console) fn column_type(column: &str) -> &'static str {
     match NUMBERS.contains(&column) {
         true => "INTEGER",
@@ -326,7 +326,7 @@ impl Show {
         TABLES.iter().map(|(_, show, _)| *show)
     }
 
-    /// The table's name, as SELECT takes it.
+    /// Returns the table's name in SELECT.
     pub(in crate::admin::console) fn name(self) -> String {
         let found = TABLES.iter().find(|(_, show, _)| *show == self);
         found.map_or_else(String::new, |(name, ..)| name.to_lowercase())
@@ -339,14 +339,14 @@ impl Show {
             .collect()
     }
 
-    /// What a word asks for.
+    /// Returns the table of this name.
     pub(in crate::admin::console) fn named(word: &str) -> Option<Self> {
         let mut known = TABLES.iter();
         let found = known.find(|(name, ..)| word.eq_ignore_ascii_case(name));
         found.map(|(_, show, _)| *show)
     }
 
-    /// Every table's name, as SELECT takes it.
+    /// Returns the names of all tables in SELECT.
     pub(in crate::admin::console) fn names() -> impl Iterator<Item = String> {
         TABLES.iter().map(|(name, ..)| name.to_lowercase())
     }

@@ -1,4 +1,4 @@
-//! What MySQL's drivers ask of a server at their beginning.
+//! Lists the variables that MySQL drivers query after they connect.
 
 use super::{Row, text};
 use crate::admin::console::mysql::{VERSION, VERSION_COMMENT};

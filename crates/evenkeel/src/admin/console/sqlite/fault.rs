@@ -1,4 +1,4 @@
-//! Errors of SQLite in words for an operator.
+//! Converts errors of SQLite to messages for an operator.
 
 use rusqlite::{Error, ErrorCode};
 
@@ -7,7 +7,7 @@ use crate::admin::console::command::Query;
 use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::show::Show;
 
-/// Letters of the statement that are shown, from the fault on.
+/// Maximum length of the excerpt of the statement, which begins at the error.
 const SHOWN: usize = 60;
 
 pub(super) fn complaint(error: &Error, query: &Query) -> ConsoleError {
@@ -43,7 +43,7 @@ pub(super) fn complaint(error: &Error, query: &Query) -> ConsoleError {
             (ConsoleErrorKind::TooLarge, advice)
         }
         Some(ErrorCode::AuthorizationForStatementDenied) => forbidden(),
-        // Functions are refused without the code.
+        // For functions SQLite does not set the code.
         _ if message.starts_with("not authorized") => forbidden(),
         _ => advice(&message, query),
     };
@@ -56,7 +56,7 @@ fn forbidden() -> (ConsoleErrorKind, String) {
     (ConsoleErrorKind::NotHere, advice.to_owned())
 }
 
-/// What to do about an error that has no code of its own.
+/// Returns the kind and advice for an error that has no code of its own.
 fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
     let names = |names: Vec<String>| names.join(", ");
     if message.starts_with("no such table") || message.starts_with("unknown database") {
@@ -64,7 +64,7 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
         return (ConsoleErrorKind::NoTable, format!("there are {known}"));
     }
     if message.starts_with("no such column") || message.starts_with("ambiguous column") {
-        // What SQLite has read so far is not all; the text names every table.
+        // SQLite may not have read the whole statement yet, but the text names all tables.
         let is_of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
         let words = query.sql.split(|letter| !is_of_name(letter));
         let mut tables: Vec<Show> = words.filter_map(Show::named).collect();
@@ -108,7 +108,7 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
     )
 }
 
-/// Where in the client's text the fault is, if SQLite knows.
+/// Returns the place of the error in the client's text, if SQLite reports it.
 fn place(error: &Error, query: &Query) -> String {
     let Error::SqlInputError { sql, offset, .. } = error else {
         return String::new();

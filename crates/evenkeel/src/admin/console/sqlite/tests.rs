@@ -1,4 +1,4 @@
-//! SELECT over a table of three rows, and what must be refused or ended.
+//! Tests SELECT over a table of three rows, and statements that must be rejected or stopped.
 
 use super::*;
 use crate::admin::console::command;
@@ -21,7 +21,7 @@ fn lists() -> Vec<Row> {
     ]
 }
 
-/// The columns and rows of a statement over `lists`.
+/// Returns the columns and rows of a statement over `lists`.
 fn asked(text: &str) -> Result<(Vec<String>, Vec<Vec<String>>), ConsoleError> {
     let query = query(text, Dialect::MySql)?;
     let rows = run(&query, &[Value::Integer(1)], &[(Show::Lists, lists())])?;
@@ -73,7 +73,7 @@ fn columns_have_the_names_that_were_asked_for() {
     )
     .unwrap();
     assert_eq!(columns, ["connection_id()", "x", "7", "n", "list"]);
-    // Each of the two is a parameter, and one value was given.
+    // Each occurrence is a parameter, and one value was given.
     assert_eq!(rows, [["1", "x", "7", "NULL", "databases"]]);
 }
 
@@ -210,7 +210,7 @@ fn what_has_no_end_is_ended() {
         let told = asked(&text).expect_err(&text);
         let took = begun.elapsed();
         assert_eq!(told.why, why, "{text}: {}", told.message);
-        // A busy machine has its time, an endless statement has not.
+        // A slow machine may need longer, but an endless statement must be stopped.
         assert!(took < TIME_MAX * 10, "{text}: {took:?}");
         assert!(
             why != ConsoleErrorKind::TooLong || took >= TIME_MAX,
@@ -221,7 +221,7 @@ fn what_has_no_end_is_ended() {
     assert_eq!(rows(&most).len(), ROWS_MAX);
 }
 
-/// A fault of the stack would end the process.
+/// A stack overflow would end the process.
 #[test]
 fn what_is_nested_or_doubled_without_measure_is_refused_at_once() {
     let around = |open: &str, inside: &str, close: &str, times: usize| {

@@ -1,4 +1,4 @@
-//! The console as clients of MySQL see it, byte by byte.
+//! Tests the console with the packets of MySQL clients.
 
 use std::net::SocketAddr;
 
@@ -19,16 +19,16 @@ use crate::admin::console::{Dialect, converse};
 use crate::admin::tests::world::{DEADLINE, World};
 use crate::status::{Command, KillWhich};
 
-/// What every client can do.
+/// Capabilities of every client.
 const OLD: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::SECURE_CONNECTION)
     .with(Capabilities::PLUGIN_AUTH)
     .with(Capabilities::MULTI_RESULTS);
 
-/// And what newer ones can.
+/// Capabilities of newer clients.
 const NEW: Capabilities = OLD.with(Capabilities::DEPRECATE_EOF);
 
-/// A client that sees the packets as they come.
+/// Client that reads single packets.
 struct Client {
     socket: TcpStream,
     received: Vec<u8>,
@@ -37,7 +37,7 @@ struct Client {
 }
 
 impl Client {
-    /// Greeted, and nothing more.
+    /// Connects and reads the greeting.
     async fn to(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).await.unwrap();
         let mut client = Self {
@@ -65,7 +65,7 @@ impl Client {
         client
     }
 
-    /// Logs in with a password. The error is what it was told.
+    /// Logs in with a password. Returns the message of a refusal as the error.
     async fn log_in(&mut self, user: &str, password: &str, plugin: &[u8]) -> Result<(), String> {
         let secret = password.as_bytes();
         let proof = match plugin {
@@ -91,14 +91,14 @@ impl Client {
             due += 1;
             match payload.first() {
                 Some(0) => return Ok(()),
-                // The fast way has succeeded, and OK follows.
+                // The fast authentication has succeeded, and OK follows.
                 Some(1) => assert_eq!(payload, [1, 3]),
                 _ => return Err(told(&payload)),
             }
         }
     }
 
-    /// The next packet; none: the console has closed.
+    /// Returns the next packet. `None`: the console has closed the connection.
     async fn packet(&mut self) -> Option<(u8, Vec<u8>)> {
         loop {
             if let Parsed::Frame(frame, length) = frame::frame(&self.received, 1 << 20) {
@@ -122,7 +122,7 @@ impl Client {
         self.socket.write_all(&out).await.unwrap();
     }
 
-    /// The results of a text, each a row after the other; the end of it is an error's text.
+    /// Returns the results of a text, each as a list of rows, or the message of the error.
     async fn query(&mut self, text: &str) -> Result<Vec<Vec<Vec<String>>>, String> {
         self.command(Code::Query, text.as_bytes()).await;
         let mut boundaries = ServerScanner::new(self.capabilities);
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// The rows of a text's only result.
+    /// Returns the rows of a text with one result.
     async fn rows(&mut self, text: &str) -> Vec<Vec<String>> {
         let mut results = self.query(text).await.unwrap();
         assert_eq!(results.len(), 1, "{text}");
@@ -151,7 +151,7 @@ impl Client {
     }
 }
 
-/// The status at the end of a result, if all of it is there.
+/// Returns the status at the end of a result, if the result is complete.
 fn whole(boundaries: &mut ServerScanner, mut bytes: &[u8]) -> Option<Result<Status, String>> {
     loop {
         match boundaries.next(bytes, ExpectedReply::Results) {
@@ -174,7 +174,7 @@ fn whole(boundaries: &mut ServerScanner, mut bytes: &[u8]) -> Option<Result<Stat
     }
 }
 
-/// The values behind the columns; NULL is written so.
+/// Returns the values after the columns; NULL becomes the text `NULL`.
 fn rows(mut bytes: &[u8], capabilities: Capabilities) -> Vec<Vec<String>> {
     let mut packets = Vec::new();
     while let Parsed::Frame(frame, length) = frame::frame(bytes, 1 << 20) {

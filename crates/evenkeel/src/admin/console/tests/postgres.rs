@@ -1,4 +1,4 @@
-//! The console as clients of PostgreSQL see it, byte by byte.
+//! Tests the console with the messages of PostgreSQL clients.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ use crate::admin::console::{Dialect, converse};
 use crate::admin::tests::world::{DEADLINE, World};
 use crate::status::{Command, KillWhich};
 
-/// A client that sees the messages as they come.
+/// Client that reads single messages.
 struct Client {
     socket: TcpStream,
     received: Vec<u8>,
@@ -49,7 +49,7 @@ impl Client {
         self.socket.write_all(bytes).await.unwrap();
     }
 
-    /// The next message; none: the console has closed.
+    /// Returns the next message. `None`: the console has closed the connection.
     async fn next(&mut self) -> Option<(char, String)> {
         let (tag, body) = self.next_raw().await?;
         Some((char::from(tag), String::from_utf8_lossy(&body).into_owned()))
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// All up to ReadyForQuery: the tags, and the texts.
+    /// Reads until ReadyForQuery. Returns the tags and the texts.
     async fn answer(&mut self) -> (String, String) {
         let (mut tags, mut texts) = (String::new(), String::new());
         while let Some((tag, text)) = self.next().await {
@@ -91,7 +91,7 @@ impl Client {
         self.answer().await
     }
 
-    /// Logs in with a password. False: it was refused.
+    /// Logs in with a password. Returns false if the console refused it.
     async fn log_in(&mut self, user: &str, password: &str) -> bool {
         let password = Zeroizing::new(password.as_bytes().to_vec());
         let credential = Credential::Password(password);
