@@ -1,4 +1,4 @@
-//! The checked plan: what the file means, as plain data with every default filled in.
+//! Defines the checked plan: the content of the config file as plain data, with all defaults.
 
 mod auth;
 mod database;
@@ -27,99 +27,99 @@ pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
 pub use tls::{OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
 
-/// Everything one process is asked to do. Immutable: a reload makes a new one.
+/// Complete configuration of one process. Immutable: a reload creates a new one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The file it was read from; `None` when it came from the command line.
+    /// File from which it was read. `None`: the command line.
     pub path: Option<PathBuf>,
-    /// The data plane's threads and driver.
+    /// Threads and driver of the data plane.
     pub engine: Engine,
-    /// The status page, the API and the control socket.
+    /// Status page, API and control socket.
     pub admin: Admin,
-    /// What is logged and how.
+    /// Settings of the log.
     pub log: Log,
-    /// Other Evenkeels before the same clients.
+    /// Other Evenkeel instances that serve the same clients.
     pub peers: PeersPlan,
-    /// At least one.
+    /// Services, at least one.
     pub services: Vec<ServicePlan>,
 }
 
-/// `[engine]`: read at start; a change needs a restart.
+/// `[engine]`: read at start; a change requires a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// Default: io_uring where the kernel lets it, epoll elsewhere.
+    /// Default: io_uring if the kernel permits it, else epoll.
     pub io: Io,
-    /// Worker threads, 1 to 1024. `None`: one for each core.
+    /// Worker threads, 1 to 1024. `None`: one per core.
     pub workers: Option<usize>,
-    /// How long sessions may finish after SIGTERM. Default 30 000 ms, up to a day.
+    /// Limit for sessions to finish after SIGTERM. Default 30 000 ms, up to a day.
     pub shutdown_limit_ms: u64,
 }
 
-/// The driver of the data plane.
+/// Driver of the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// io_uring if it works here, else epoll.
+    /// io_uring if it works on this machine, else epoll.
     Auto,
-    /// io_uring or an error at start.
+    /// io_uring, or an error at start.
     IoUring,
-    /// epoll always.
+    /// Always epoll.
     Epoll,
 }
 
-/// `[admin]`: how the process is watched and changed.
+/// `[admin]`: monitoring and control of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
-    /// Status page, JSON API, `/metrics`. Default 127.0.0.1:9000; `None` when turned off.
+    /// Address of status page, JSON API and `/metrics`. Default 127.0.0.1:9000. `None`: off.
     pub listen: Option<SocketAddr>,
-    /// The console for PostgreSQL's clients. Default none.
+    /// Address of the console for PostgreSQL clients. Default none.
     pub postgres: Option<SocketAddr>,
-    /// The console for MySQL's clients. Default none.
+    /// Address of the console for MySQL clients. Default none.
     pub mysql: Option<SocketAddr>,
-    /// The control socket (mode 0600).
+    /// Path of the control socket (mode 0600).
     pub socket: PathBuf,
-    /// Allows changes over TCP, and reading from other machines. `None`: neither.
+    /// Token for changes over TCP, and for reading from other machines. `None`: neither.
     pub token: Option<Secret>,
-    /// Names a browser may use for this process, besides IP addresses and localhost.
+    /// Names that a browser may use for this process, besides IP addresses and localhost.
     pub allowed_hosts: Vec<String>,
 }
 
-/// `[log]`: lines on standard error.
+/// `[log]`: log lines on standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// Default text.
+    /// Format of the lines. Default text.
     pub format: LogFormat,
-    /// The least important level that is written. Default info.
+    /// Lowest level that is written. Default info.
     pub level: LogLevel,
-    /// One line for each finished connection. Default false.
+    /// True if each finished connection writes a line. Default false.
     pub connections: bool,
 }
 
-/// How a log line is written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// `key=value` for people.
+    /// `key=value`, for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The least important level that is written.
+/// Lowest level that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Only what needs somebody.
+    /// Problems that need an operator.
     Error,
-    /// And what may soon.
+    /// Also conditions that may soon need one.
     Warn,
-    /// And what changed.
+    /// Also changes.
     Info,
-    /// And why.
+    /// Also the reasons for decisions.
     Debug,
-    /// And everything else.
+    /// Also everything else.
     Trace,
 }
 
 impl LogLevel {
-    /// The word used in the file and by `tracing`.
+    /// Returns the word in the file, which is also `tracing`'s.
     pub fn name(self) -> &'static str {
         match self {
             LogLevel::Error => "error",
@@ -131,63 +131,63 @@ impl LogLevel {
     }
 }
 
-/// `[[service]]`: addresses to listen on, the servers behind them, how to choose.
+/// `[[service]]`: addresses to listen on, servers, and the choice between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServicePlan {
     /// Unique in the file; letters, digits, `.`, `_` and `-`, up to 64.
     pub name: String,
-    /// What the bytes mean.
+    /// Protocol of the clients and servers.
     pub protocol: Protocol,
-    /// At least one.
+    /// Addresses to listen on, at least one.
     pub listen: Vec<Listen>,
-    /// Default round-robin; least-connections for postgres and mysql.
+    /// Balancing algorithm. Default round-robin; least-connections for postgres and mysql.
     pub balance: Algorithm,
-    /// The part of the cluster that serves. Default any; always any for postgres and mysql.
+    /// Role that a server must have. Default any; always any for postgres and mysql.
     pub role: Role,
-    /// At least one.
+    /// Servers, at least one.
     pub servers: Vec<ServerPlan>,
-    /// Clients at once, 1 to 1 000 000. Default 10 000. More are closed at once.
+    /// Concurrent clients, 1 to 1 000 000. Default 10 000. Others are closed immediately.
     pub max_connections: u32,
-    /// For one attempt at one server, 1 ms to 10 minutes. Default 2 000.
+    /// Limit for one attempt at one server, 1 ms to 10 minutes. Default 2 000.
     pub connect_timeout_ms: u64,
-    /// Further attempts after a failed connect, on another server while there is one. 0 to 100,
+    /// Further attempts after a failed connect, on another server if there is one. 0 to 100,
     /// default 3.
     pub retries: u32,
-    /// Neither side sent anything for so long. Default 28 800 000 (8 hours), for postgres and mysql
-    /// 0; 0 = never.
+    /// Limit for silence of both sides. Default 28 800 000 (8 hours), for postgres and mysql 0; 0 =
+    /// no limit.
     pub idle_timeout_ms: u64,
-    /// One side has ended, the other is silent for so long. Default 300 000; 0 = never.
+    /// Limit for silence after one side has ended. Default 300 000; 0 = no limit.
     pub half_close_timeout_ms: u64,
-    /// Where clients wait while every server is full.
+    /// Queue of clients while every server is full.
     pub queue: Queue,
-    /// A server that came back gets its whole share after so long. Default 0 = at once.
+    /// Time until a recovered server has its full weight. Default 0 = immediately.
     pub slow_start_ms: u64,
-    /// Sessions of a drained or removed server may finish for so long. Default 30 000; 0 = cut at
-    /// once.
+    /// Limit for sessions of a drained or removed server to finish. Default 30 000; 0 = they are
+    /// terminated immediately.
     pub drain_limit_ms: u64,
-    /// The sessions of a server that goes down. Default leave.
+    /// Treatment of sessions on a server that goes down. Default leave.
     pub on_server_down: OnServerDown,
-    /// New clients while no server is up. Default refuse.
+    /// Treatment of new clients while no server is up. Default refuse.
     pub all_down: AllDown,
     /// Peers that must begin with a PROXY header. Default none.
     pub accept_proxy_from: Vec<IpNet>,
-    /// The PROXY header sent to servers. Default none.
+    /// PROXY header sent to servers. Default none.
     pub send_proxy: SendProxy,
-    /// Notices half-dead peers, on both sides.
+    /// Keepalive settings, for clients and servers.
     pub keepalive: Keepalive,
-    /// Active probes.
+    /// Active health checks.
     pub health: Health,
-    /// The account that database probes log in with.
+    /// Account with which database probes log in.
     pub monitor: Option<Monitor>,
-    /// TLS towards servers: of probes and monitors, and of sessions that speak the protocol.
+    /// TLS to servers, for probes, monitors and sessions of database protocols.
     pub server_tls: ServerTls,
-    /// What only a service has that speaks a database's protocol. `None` for tcp, there for
-    /// postgres and mysql.
+    /// Settings of a service with a database protocol: `None` for tcp, always set for postgres and
+    /// mysql.
     pub database: Option<Box<DatabasePlan>>,
 }
 
 impl ServicePlan {
-    /// A service with every default of its protocol and nothing of its own yet.
+    /// Returns a service with all defaults of its protocol.
     pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
         let tcp = ServicePlan {
             name,
@@ -218,7 +218,8 @@ impl ServicePlan {
             Protocol::Tcp => tcp,
             Protocol::Postgres | Protocol::Mysql => ServicePlan {
                 balance: Algorithm::LeastConnections,
-                // Pools of applications sleep for days, and idle costs little.
+                // Pools of applications may be idle for days, and an idle session needs few
+                // resources.
                 idle_timeout_ms: 0,
                 database: Some(Box::default()),
                 ..tcp
@@ -227,19 +228,19 @@ impl ServicePlan {
     }
 }
 
-/// What the bytes of a service mean.
+/// Protocol of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Nothing to us: they are carried as they are.
+    /// None: bytes are relayed unchanged.
     Tcp,
     /// PostgreSQL's protocol 3.
     Postgres,
-    /// The protocol of MySQL and MariaDB.
+    /// Protocol of MySQL and MariaDB.
     Mysql,
 }
 
 impl Protocol {
-    /// The word used in the file.
+    /// Returns the word in the file.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Tcp => "tcp",
@@ -248,7 +249,7 @@ impl Protocol {
         }
     }
 
-    /// What it is called in a sentence.
+    /// Returns the name for messages.
     pub fn in_words(self) -> &'static str {
         match self {
             Protocol::Tcp => "TCP",
@@ -257,7 +258,7 @@ impl Protocol {
         }
     }
 
-    /// Sessions are understood, and servers know their roles.
+    /// Returns whether sessions are parsed and servers have roles.
     pub fn is_database(self) -> bool {
         self != Protocol::Tcp
     }
@@ -268,18 +269,18 @@ impl Protocol {
 pub struct ServerPlan {
     /// Unique in its service. Default: the address.
     pub name: String,
-    /// Where it is; services that list the same address share its state.
+    /// Address. Services that list the same address share the state of the server.
     pub address: Address,
-    /// Its share, 0 to 256. Default 1; 0 takes no new clients.
+    /// Weight for balancing, 0 to 256. Default 1; 0 takes no new clients.
     pub weight: u32,
-    /// Used only while no other server of the service is up. Default false.
+    /// True if it is used only while no other server of the service is up. Default false.
     pub backup: bool,
-    /// Sessions at once over all services, from 1. `None`: no limit.
+    /// Concurrent sessions over all services, from 1. `None`: no limit.
     pub max_connections: Option<u32>,
 }
 
 impl ServerPlan {
-    /// A server with every default.
+    /// Returns a server with all defaults.
     pub fn at(address: Address) -> ServerPlan {
         ServerPlan {
             name: address.to_string(),
@@ -291,12 +292,12 @@ impl ServerPlan {
     }
 }
 
-/// `[service.queue]`: where clients wait while every server is full.
+/// `[service.queue]`: queue of clients while every server is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Clients that may wait. Default 1 000; 0 = nobody waits.
+    /// Maximum number of queued clients. Default 1 000; 0 = no queue.
     pub length: u32,
-    /// How long each may wait, 1 ms to 10 minutes. Default 5 000.
+    /// Limit for the wait of each client, 1 ms to 10 minutes. Default 5 000.
     pub wait_ms: u64,
 }
 
@@ -309,45 +310,45 @@ impl Default for Queue {
     }
 }
 
-/// The sessions of a server that goes down.
+/// Treatment of sessions on a server that goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnServerDown {
-    /// They go on until one side ends them.
+    /// Sessions continue until one side ends them.
     Leave,
-    /// They are reset.
+    /// Sessions are reset.
     Cut,
 }
 
-/// New clients while no server is up.
+/// Treatment of new clients while no server is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllDown {
-    /// Closed at once.
+    /// Clients are disconnected immediately.
     Refuse,
-    /// They wait in the queue.
+    /// Clients wait in the queue.
     Wait,
 }
 
-/// The PROXY header sent to servers.
+/// PROXY header sent to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendProxy {
     /// None.
     Off,
-    /// The text form.
+    /// Text format.
     V1,
-    /// The binary form.
+    /// Binary format.
     V2,
 }
 
-/// `[service.keepalive]`: notices peers that are gone without a word.
+/// `[service.keepalive]`: detection of peers that have failed without closing the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe, whole seconds. Default 30 000; 0 = no keepalive.
     pub idle_ms: u64,
-    /// Between probes, whole seconds. Default 10 000.
+    /// Interval between probes, whole seconds. Default 10 000.
     pub interval_ms: u64,
     /// Unanswered probes that end the connection, 1 to 127. Default 3.
     pub probes: u32,
-    /// What was sent stays unanswered for so long. Default 30 000; 0 = the kernel's.
+    /// Limit for unacknowledged data. Default 30 000; 0 = the kernel's.
     pub user_timeout_ms: u64,
 }
 
@@ -362,20 +363,20 @@ impl Default for Keepalive {
     }
 }
 
-/// `[service.health]`: when a server counts as up.
+/// `[service.health]`: conditions under which a server counts as up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// What is asked. Default tcp.
+    /// Kind of probe. Default tcp.
     pub probe: Probe,
-    /// Between probes of a server that is up, 50 ms to 1 hour. Default 1 000.
+    /// Interval between probes of a server that is up, 50 ms to 1 hour. Default 1 000.
     pub interval_ms: u64,
-    /// For one whole probe. Default 1 000, or `interval_ms` if that is less.
+    /// Limit for one probe. Default 1 000, or `interval_ms` if that is less.
     pub timeout_ms: u64,
-    /// Passed probes in a row until a server is up, 1 to 100. Default 2.
+    /// Successful probes in a row until a server is up, 1 to 100. Default 2.
     pub rise: u32,
     /// Failed probes in a row until a server is down, 1 to 100. Default 3.
     pub fall: u32,
-    /// The longest interval between probes of a server that stays down. Default 10 000, or
+    /// Maximum interval between probes of a server that stays down. Default 10 000, or
     /// `interval_ms` if that is more.
     pub dead_interval_ms_max: u64,
 }
@@ -393,41 +394,41 @@ impl Default for Health {
     }
 }
 
-/// What a probe asks of a server.
+/// Kind of probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Nothing is asked; only failed connects tell.
+    /// No probe: only failed connects indicate a failure.
     Off,
-    /// Does it accept a connection?
+    /// Connects to the server.
     Tcp,
-    /// Does it answer a request well?
+    /// Sends an HTTP request.
     Http {
-        /// Default `/`.
+        /// Path of the request. Default `/`.
         path: String,
-        /// The Host header. Default: the server's address.
+        /// Host header. Default: the server's address.
         host: Option<String>,
-        /// Good answers. Default 200 to 399.
+        /// Status codes of a success. Default 200 to 399.
         status: Vec<RangeInclusive<u16>>,
         /// Text that the body must contain.
         body: Option<String>,
     },
-    /// Does it log the monitor account in and run the query?
+    /// Logs in with the monitor account, and runs the query.
     Mysql {
-        /// Default `SELECT 1`.
+        /// SQL query. Default `SELECT 1`.
         query: String,
     },
-    /// Does it log the monitor account in and run the query?
+    /// Logs in with the monitor account, and runs the query.
     Postgres {
-        /// Default `SELECT 1`.
+        /// SQL query. Default `SELECT 1`.
         query: String,
     },
 }
 
 impl Probe {
-    /// What database probes run when nothing else is set.
+    /// Default query of database probes.
     pub const QUERY: &str = "SELECT 1";
 
-    /// The one that speaks a service's own protocol; none for tcp.
+    /// Returns the probe that uses a service's protocol. `None` for tcp.
     pub fn of(protocol: Protocol) -> Option<Probe> {
         let query = Probe::QUERY.to_owned();
         match protocol {
@@ -437,12 +438,12 @@ impl Probe {
         }
     }
 
-    /// Whether it speaks that protocol.
+    /// Returns whether it uses that protocol.
     pub fn speaks(&self, protocol: Protocol) -> bool {
         Probe::of(protocol).is_some_and(|own| own.name() == self.name())
     }
 
-    /// The word used in the file.
+    /// Returns the word in the file.
     pub fn name(&self) -> &'static str {
         match self {
             Probe::Off => "off",
@@ -454,37 +455,37 @@ impl Probe {
     }
 }
 
-/// `[service.monitor]`: the account that probes log in with.
+/// `[service.monitor]`: account with which probes log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
-    /// Its name.
+    /// Name of the account.
     pub user: String,
-    /// From `password` or `password_file`; empty when neither is given.
+    /// Password from `password` or `password_file`; empty if neither is set.
     pub password: Secret,
-    /// Default: the server's own choice.
+    /// Database of the login. Default: the server's choice.
     pub database: Option<String>,
-    /// Between two questions for the role, 20 ms to 10 minutes. Default 250.
+    /// Interval between role queries, 20 ms to 10 minutes. Default 250.
     pub role_interval_ms: u64,
-    /// Answers with the lag in milliseconds (or NULL), instead of the replica's own figure.
+    /// Query that returns the lag in milliseconds (or NULL), instead of the replica's own value.
     pub lag_query: Option<String>,
 }
 
 impl Monitor {
-    /// See `role_interval_ms`.
+    /// Default of `role_interval_ms`.
     pub const ROLE_INTERVAL_MS: u64 = 250;
 }
 
-/// A password or token: never printed.
+/// Password or token. Never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes it out of sight.
+    /// Wraps a secret text.
     pub fn new(text: String) -> Secret {
         Secret(text)
     }
 
-    /// The text itself, for the one place that needs it.
+    /// Returns the text, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -28,7 +28,8 @@ impl Totals {
         self.busy_us += other.busy_us;
     }
 
-    /// Returns the difference to `before`. A counter that decreased, as after a restart of its
+    /// Returns the increase since `before`. A counter that decreased is a new one, and counts as
+    /// zero.
     /// service, counts as zero.
     fn since(self, before: Totals) -> Totals {
         Totals {

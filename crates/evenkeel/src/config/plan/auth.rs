@@ -1,4 +1,4 @@
-//! Who may log in, from where, and where that is known.
+//! Defines which users may log in, from which addresses, and how they authenticate.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,29 +8,30 @@ use ipnet::IpNet;
 
 use super::Secret;
 
-/// `[service.auth]`: who may log in.
+/// `[service.auth]`: permitted logins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthPlan {
-    /// Who knows the users that are not in the file. Default server.
+    /// Source of users that are not in the users file. Default server.
     pub source: AuthSource,
-    /// Asks the servers: that of `[service.auth]`, or else the monitor's. Always there for
-    /// `source = "server"`, never for `"file"`.
+    /// Account for the lookup of users on the servers: from `[service.auth]`, or else the
+    /// monitor's. Always set for `source = "server"`, never for `"file"`.
     pub account: Option<AccountPlan>,
-    /// PostgreSQL: answers `(rolname, rolpassword, valid_until)` for the user `$1`. `None`:
-    /// pg_authid is read.
+    /// PostgreSQL query that returns `(rolname, rolpassword, valid_until)` for the user `$1`.
+    /// `None`: pg_authid is read.
     pub query: Option<String>,
-    /// The file of users, as named. Always there for `source = "file"`.
+    /// Users file, as written. Always set for `source = "file"`.
     pub users_file: Option<PathBuf>,
-    /// What it held when it was read, by name.
+    /// Users of that file by name, as of the time when it was read.
     pub users: BTreeMap<String, UserPlan>,
-    /// Where users may come from, by name. A user who is not named: `allow_others_from`.
+    /// Permitted networks by user. `allow_others_from` applies to users who are not listed.
     pub allow_from: BTreeMap<String, Vec<IpNet>>,
-    /// The entry `"*"` of `allow_from`. `None`: from anywhere.
+    /// Entry `"*"` of `allow_from`. `None`: any address.
     pub allow_others_from: Option<Vec<IpNet>>,
 }
 
 impl AuthPlan {
-    /// Whether a user may come from an address; clients of a Unix socket have none, and may.
+    /// Returns whether a user may connect from an address. Clients of a Unix socket have no address
+    /// and are always permitted.
     pub fn may_come_from(&self, user: &str, address: Option<IpAddr>) -> bool {
         let networks = self.allow_from.get(user);
         let (Some(networks), Some(address)) =
@@ -38,24 +39,24 @@ impl AuthPlan {
         else {
             return true;
         };
-        // An IPv4 client of an IPv6 socket is an IPv4 client.
+        // An IPv4 client on an IPv6 socket has an IPv4-mapped address.
         let address = address.to_canonical();
         networks.iter().any(|network| network.contains(&address))
     }
 }
 
-/// Who knows the users that are not in the file.
+/// Source of users that are not in the users file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthSource {
-    /// The servers.
+    /// The database servers.
     #[default]
     Server,
-    /// Nobody.
+    /// None: only users of the file may log in.
     File,
 }
 
 impl AuthSource {
-    /// The word used in the file.
+    /// Returns the word in the file.
     pub fn name(self) -> &'static str {
         match self {
             AuthSource::Server => "server",
@@ -64,42 +65,42 @@ impl AuthSource {
     }
 }
 
-/// The account that reads verifiers.
+/// Account that reads password verifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountPlan {
-    /// Its name.
+    /// Name of the account.
     pub user: String,
-    /// Empty when none is given.
+    /// Password. Empty if none is set.
     pub password: Secret,
-    /// Where it logs in. Default: the server's own choice.
+    /// Database of the login. Default: the server's choice.
     pub database: Option<String>,
 }
 
-/// `[users.NAME]` of the file of users.
+/// `[users.NAME]` of the users file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPlan {
-    /// What a login is checked against. `None`: the servers' verifier with `source = "server"`, no
-    /// login by password with `"file"`.
+    /// Credential against which a login is checked. `None`: the servers' verifier with `source =
+    /// "server"`, no password login with `"file"`.
     pub credential: Option<Credential>,
-    /// May log in by a client certificate whose common name is this user's. Default false.
+    /// True if a client certificate with this user's common name permits a login. Default false.
     pub certificate: bool,
-    /// Is asked for the password as it is, over TLS or a Unix socket. Default false.
+    /// True if the password is requested in cleartext, over TLS or a Unix socket. Default false.
     pub cleartext: bool,
-    /// Who logs in to the servers. `None`: the same name.
+    /// User for the login to servers. `None`: the same name.
     pub server_user: Option<String>,
-    /// With what. `None`: what the login or `credential` gives.
+    /// Password for the login to servers. `None`: from the client's login or `credential`.
     pub server_password: Option<Secret>,
 }
 
-/// What a login is checked against.
+/// Credential against which a login is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// The password itself: any kind of login, and the servers' too.
+    /// The password itself, for every authentication method, and for the login to servers.
     Password(Secret),
-    /// `SCRAM-SHA-256$…`, as in pg_authid.
+    /// SCRAM verifier `SCRAM-SHA-256$…`, as in pg_authid.
     Scram(Secret),
-    /// `md5…`, as in pg_authid.
+    /// MD5 hash `md5…`, as in pg_authid.
     Md5(Secret),
-    /// `*…` or `$A$…`, as in mysql.user.
+    /// MySQL hash `*…` or `$A$…`, as in mysql.user.
     Mysql(Secret),
 }

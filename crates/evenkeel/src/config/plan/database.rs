@@ -1,29 +1,29 @@
-//! What only a service has that speaks a database's protocol.
+//! Defines the settings of services with a database protocol.
 
 use super::{AuthPlan, FailoverPlan, PoolPlan, RulePlan, SplitPlan, TlsPlan};
 
-/// The part of a service that speaks a database's protocol; services of plain TCP have none.
+/// Settings of a service with a database protocol; TCP services have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabasePlan {
-    /// Limits of a session's parts.
+    /// Time limits of a session.
     pub times: TimesPlan,
-    /// Clients that may be at their login at once, 1 to 1 000 000; more wait. Default 1 000.
+    /// Concurrent logins, 1 to 1 000 000; further ones wait. Default 1 000.
     pub logins_at_once: u32,
-    /// Of these, from one address. Default 100.
+    /// Concurrent logins from one address. Default 100.
     pub logins_per_address: u32,
-    /// Different statements that are counted apart, up to 100 000; 0 = none. Default 1 000.
+    /// Statements with statistics of their own, up to 100 000; 0 = none. Default 1 000.
     pub digests_max: u32,
-    /// The connections to servers, and who gets one.
+    /// Pools of server connections, and their limits.
     pub pool: PoolPlan,
-    /// Which reads go to replicas.
+    /// Distribution of reads to replicas.
     pub split: SplitPlan,
-    /// What an operator wants done with some statements, in order.
+    /// Rules for statements, in order.
     pub rules: Vec<RulePlan>,
-    /// What happens while there is no primary.
+    /// Treatment of clients while there is no primary.
     pub failover: FailoverPlan,
-    /// Who may log in, and how that is known.
+    /// Permitted logins, and their credentials.
     pub auth: AuthPlan,
-    /// TLS towards clients. `None`: plaintext only.
+    /// TLS to clients. `None`: plaintext only.
     pub tls: Option<TlsPlan>,
 }
 
@@ -44,16 +44,17 @@ impl Default for DatabasePlan {
     }
 }
 
-/// Limits of time, keys of the service itself.
+/// Time limits, from keys of the service itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimesPlan {
-    /// From a query's first byte to the end of its result, up to a week. Default 0 = no limit.
+    /// Limit from a query's first byte to the end of its result, up to a week. Default 0 = no
+    /// limit.
     pub query_timeout_ms: u64,
-    /// A transaction from its beginning to its end, up to a week. Default 0 = no limit.
+    /// Limit for a transaction, up to a week. Default 0 = no limit.
     pub transaction_timeout_ms: u64,
-    /// A client that says nothing in an open transaction, up to a week. Default 0 = no limit.
+    /// Limit for silence in an open transaction, up to a week. Default 0 = no limit.
     pub idle_in_transaction_timeout_ms: u64,
-    /// A login from the first byte to its end, 1 ms to 10 minutes. Default 10 000.
+    /// Limit for a login, from its first byte, 1 ms to 10 minutes. Default 10 000.
     pub login_timeout_ms: u64,
 }
 

@@ -1,16 +1,17 @@
-//! Several Evenkeels before the same clients.
+//! Defines the other Evenkeel instances that serve the same clients.
 
 use std::collections::BTreeMap;
 
 use super::Address;
 
-/// `[peers]`: which of several Evenkeels this one is, and where the others are. A request to cancel
-/// comes over a new connection, which may reach any of them.
+/// `[peers]`: number of this Evenkeel instance, and addresses of the others. A cancel request uses
+/// a new connection, which may reach any instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersPlan {
-    /// This one's number, 1 to 1 023. Default 1.
+    /// Number of this instance, 1 to 1 023. Default 1.
     pub instance: u16,
-    /// Where cancel requests of the others' clients go, by number; never this one's own.
+    /// Addresses that receive cancel requests for clients of the other instances, by number. Never
+    /// contains this instance.
     pub addresses: BTreeMap<u16, Address>,
 }
 

@@ -1,11 +1,11 @@
-//! How connections to servers are kept and lent.
+//! Defines the settings of server connection pools.
 
 use std::collections::BTreeMap;
 
-/// `[service.pool]`: connections to servers, and the clients that wait for one.
+/// `[service.pool]`: server connections, and the clients that wait for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPlan {
-    /// How long a client keeps a connection. Default transaction.
+    /// Time for which a client keeps a connection. Default transaction.
     pub mode: PoolMode,
     /// Server connections of one pool: one user and database at one server. Default 20.
     pub size: u32,
@@ -15,21 +15,21 @@ pub struct PoolPlan {
     pub user_size: u32,
     /// Server connections to one database, over all servers and users. Default 0 = no limit.
     pub database_size: u32,
-    /// Idle connections that each pool in use keeps warm, up to `size`. Default 0.
+    /// Idle connections that each pool in use keeps open, up to `size`. Default 0.
     pub min_idle: u32,
-    /// An idle connection beyond those is closed after this. Default 600 000; 0 = never.
+    /// Time after which an idle connection beyond `min_idle` is closed. Default 600 000; 0 = never.
     pub idle_ms: u64,
-    /// A connection is closed, when it is idle, after this. Default 3 600 000; 0 = never.
+    /// Age at which a connection is closed when it becomes idle. Default 3 600 000; 0 = never.
     pub lifetime_ms: u64,
-    /// How long a client may wait for a connection, 1 ms to 10 minutes. Default 10 000.
+    /// Limit for the wait for a connection, 1 ms to 10 minutes. Default 10 000.
     pub wait_ms: u64,
-    /// Clients of the service that may wait. Default 10 000; 0 = nobody waits.
+    /// Maximum number of waiting clients of the service. Default 10 000; 0 = no queue.
     pub queue_length: u32,
     /// Prepared statements kept on one server connection, 1 to 10 000. Default 500.
     pub statements_max: u32,
-    /// `[service.pool.users.NAME]`: sizes instead of `user_size`; 0 = no limit.
+    /// `[service.pool.users.NAME]`: sizes that replace `user_size`; 0 = no limit.
     pub users: BTreeMap<String, u32>,
-    /// `[service.pool.databases.NAME]`: sizes instead of `database_size`; 0 = no limit.
+    /// `[service.pool.databases.NAME]`: sizes that replace `database_size`; 0 = no limit.
     pub databases: BTreeMap<String, u32>,
 }
 
@@ -54,28 +54,30 @@ impl Default for PoolPlan {
 }
 
 impl PoolPlan {
-    /// Server connections that a user may have over all servers and databases; 0 = no limit.
+    /// Returns the maximum number of server connections of a user over all servers and databases; 0
+    /// = no limit.
     pub fn size_of_user(&self, name: &str) -> u32 {
         *self.users.get(name).unwrap_or(&self.user_size)
     }
 
-    /// Server connections that a database may have over all servers and users; 0 = no limit.
+    /// Returns the maximum number of server connections to a database over all servers and users; 0
+    /// = no limit.
     pub fn size_of_database(&self, name: &str) -> u32 {
         *self.databases.get(name).unwrap_or(&self.database_size)
     }
 }
 
-/// How long a client keeps a server connection.
+/// Time for which a client keeps a server connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolMode {
-    /// To the end of its transaction.
+    /// Until its transaction ends.
     Transaction,
-    /// Until it leaves.
+    /// Until it disconnects.
     Session,
 }
 
 impl PoolMode {
-    /// The word used in the file.
+    /// Returns the word in the file.
     pub fn name(self) -> &'static str {
         match self {
             PoolMode::Transaction => "transaction",

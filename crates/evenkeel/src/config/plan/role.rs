@@ -1,26 +1,26 @@
-//! The part of a cluster that a service wants.
+//! Defines the role in a cluster that a service requires of its servers.
 
-/// The part of a cluster that serves the clients of a service.
+/// Role that a server must have to serve the clients of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Every server, whatever it is.
+    /// Any role.
     Any,
-    /// The one that takes writes.
+    /// The primary, which takes writes.
     Primary {
-        /// The sessions on the former one. Default cut.
+        /// Treatment of sessions on the previous primary. Default cut.
         on_change: OnPrimaryChange,
     },
-    /// Those that follow it.
+    /// A replica of the primary.
     Replica {
-        /// The most that one may be behind, up to a day. `None`: as far as it likes.
+        /// Maximum lag of a replica, up to a day. `None`: no limit.
         lag_ms_max: Option<u64>,
-        /// Who serves while no replica can. Default nobody.
+        /// Server for clients while no replica can serve. Default none.
         fallback: Fallback,
     },
 }
 
 impl Role {
-    /// The word used in the file.
+    /// Returns the word in the file.
     pub fn name(self) -> &'static str {
         match self {
             Role::Any => "any",
@@ -30,19 +30,19 @@ impl Role {
     }
 }
 
-/// The sessions on a server that is no longer the primary.
+/// Treatment of sessions on a server that is no longer the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnPrimaryChange {
-    /// They are reset, so that clients come again and find the new one.
+    /// Sessions are reset, so that clients reconnect to the new primary.
     Cut,
-    /// They go on until one side ends them.
+    /// Sessions continue until one side ends them.
     Leave,
 }
 
-/// Who serves reads while no replica can.
+/// Server for reads while no replica can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nobody.
+    /// None: clients are not served.
     Nobody,
     /// The primary.
     Primary,

@@ -1,34 +1,36 @@
-//! What an operator wants done with some statements.
+//! Defines the operator's rules for statements.
 
 use evenkeel_policy::rules::Pattern;
 
-/// `[[service.rule]]`: the first active one that fits a statement decides.
+/// `[[service.rule]]`: the first active rule that matches a statement applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulePlan {
     /// Unique in its service.
     pub name: String,
-    /// Default true; one that is not is counted where it fits, and does nothing.
+    /// True if it applies. Default true. An inactive rule only counts the statements that it
+    /// matches.
     pub active: bool,
-    /// Statements of this user. `None`: of all.
+    /// User whose statements match. `None`: all.
     pub user: Option<String>,
-    /// Statements in this database. `None`: in all, and in none.
+    /// Database in which statements match. `None`: any, or none.
     pub database: Option<String>,
-    /// Statements that differ in literals only. `None`: all.
+    /// Digest of matching statements, which is equal for statements that differ only in literals.
+    /// `None`: all.
     pub digest: Option<u64>,
-    /// A regular expression that is found in the text. `None`: any text. Called `match`.
+    /// Regular expression that the text must contain. `None`: any text. Its key is `match`.
     pub pattern: Option<Pattern>,
-    /// Where reads go. `None`: nothing is said.
+    /// Servers to which reads are routed. `None`: the rule does not change the routing.
     pub to: Option<RuleTo>,
-    /// Functions that the statements name are taken to read. Default false.
+    /// True if functions in the statements are assumed to only read. Default false.
     pub assume_read: bool,
-    /// How long they may take, up to a week; 0 = no limit. `None`: `query_timeout_ms`.
+    /// Limit for the duration, up to a week; 0 = no limit. `None`: `query_timeout_ms`.
     pub timeout_ms: Option<u64>,
-    /// They are refused with these words.
+    /// Message with which statements are rejected.
     pub reject: Option<String>,
 }
 
 impl RulePlan {
-    /// For every statement, and without an effect.
+    /// Returns a rule that matches every statement and has no effect.
     pub fn named(name: String) -> RulePlan {
         RulePlan {
             name,
@@ -44,14 +46,14 @@ impl RulePlan {
         }
     }
 
-    /// It is for every statement.
+    /// Returns whether it matches every statement.
     pub fn is_for_all(&self) -> bool {
         let is_for_some = self.user.is_some() || self.database.is_some();
         !is_for_some && self.digest.is_none() && self.pattern.is_none()
     }
 }
 
-/// Which servers.
+/// Servers to which a rule routes reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleTo {
     /// The primary.
@@ -60,6 +62,6 @@ pub enum RuleTo {
     Replicas,
     /// The replicas and the primary.
     Any,
-    /// These servers of the service, by their places.
+    /// These servers of the service, by index.
     Servers(Vec<usize>),
 }

@@ -1,24 +1,27 @@
-//! Which statements go to replicas, and what happens to the others while there is no primary.
+//! Defines which statements are routed to replicas, and the treatment of others while there is no
+//! primary.
 
-/// `[service.split]`: reads on replicas.
+/// `[service.split]`: routing of reads to replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
-    /// Known reads are spread over the servers. Default false: all goes to the primary.
+    /// True if known reads are distributed over the servers. Default false: the primary receives
+    /// all statements.
     pub reads: bool,
-    /// The primary takes its share of the reads too, by its weight. Default true.
+    /// True if the primary also takes reads, by its weight. Default true.
     pub primary_reads: bool,
-    /// What a read must see. Default read-your-writes.
+    /// Writes that a read must see. Default read-your-writes.
     pub consistency: Consistency,
-    /// How long a read may wait on a replica for what it must see, up to 10 minutes. Default 50;
-    /// 0 = it does not wait, but goes elsewhere.
+    /// Limit for the wait of a read until a replica has the required writes, up to 10 minutes.
+    /// Default 50; 0 = the read does not wait, but is routed to another server.
     pub wait_ms: u64,
-    /// What a replica said of its position longer ago counts no more, 1 ms to 10 minutes. Default
-    /// 1 000.
+    /// Age from which the reported position of a replica is ignored, 1 ms to 10 minutes. Default 1
+    /// 000.
     pub stale_ms: u64,
-    /// Reads of a session that has written may go to other nodes of Galera. Default false.
+    /// True if reads of a session that has written may be routed to other Galera nodes. Default
+    /// false.
     pub galera_wait: bool,
-    /// The service's `lag_ms_max`: a replica further behind gets no reads, up to a day. `None`: as
-    /// far as it likes.
+    /// The service's `lag_ms_max`: maximum lag of a replica that receives reads, up to a day.
+    /// `None`: no limit.
     pub lag_ms_max: Option<u64>,
 }
 
@@ -36,19 +39,19 @@ impl Default for SplitPlan {
     }
 }
 
-/// What a read on a replica must see.
+/// Writes that a read on a replica must see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
-    /// What its own session wrote.
+    /// Writes of its own session.
     ReadYourWrites,
-    /// What any session of the service wrote.
+    /// Writes of any session of the service.
     Global,
-    /// Whatever is there.
+    /// None in particular.
     Eventual,
 }
 
 impl Consistency {
-    /// The word used in the file.
+    /// Returns the word in the file.
     pub fn name(self) -> &'static str {
         match self {
             Consistency::ReadYourWrites => "read-your-writes",
@@ -58,14 +61,15 @@ impl Consistency {
     }
 }
 
-/// `[service.failover]`: work for the primary while there is none.
+/// `[service.failover]`: treatment of statements for the primary while there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailoverPlan {
-    /// How long it may wait, up to 10 minutes. Default 10 000; 0 = it is refused at once.
+    /// Limit for their wait, up to 10 minutes. Default 10 000; 0 = they are rejected immediately.
     pub wait_ms: u64,
-    /// Clients that may wait. Default 10 000; 0 = nobody waits.
+    /// Maximum number of waiting clients. Default 10 000; 0 = no queue.
     pub queue_length: u32,
-    /// So many of them go on at once when there is a primary again, from 1. Default 32.
+    /// Number of clients that may resume concurrently when there is a primary again, from 1.
+    /// Default 32.
     pub resume_at_once: u32,
 }
 

@@ -1,53 +1,54 @@
-//! TLS on both sides.
+//! Defines the TLS settings for clients and servers.
 
 use std::path::PathBuf;
 
 use super::{Address, Secret};
 
-/// `[service.tls]`: TLS towards clients.
+/// `[service.tls]`: TLS to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsPlan {
-    /// The service's own certificate, and those between it and the authority.
+    /// Certificate of the service, followed by intermediate certificates.
     pub certificate: PemFile,
-    /// The key that belongs to it.
+    /// Private key of the certificate.
     pub key: PemFile,
-    /// Authorities that sign clients' certificates. `None`: clients are not asked for one.
+    /// Authorities that sign client certificates. `None`: certificates are not requested.
     pub client_ca: Option<PemFile>,
-    /// Plaintext is refused. Default false.
+    /// True if plaintext is refused. Default false.
     pub required: bool,
 }
 
-/// A file as it was when the configuration was read: a renewed certificate is another plan.
+/// Path and content of a file at the time when the configuration was read. A renewed certificate
+/// therefore changes the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PemFile {
-    /// Where.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it held; checked.
+    /// Checked content of the file.
     pub text: Secret,
 }
 
-/// `[service.server_tls]`: TLS towards servers.
+/// `[service.server_tls]`: TLS to servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
-    /// `None`: off on loopback and Unix sockets, verify elsewhere.
+    /// Mode. `None`: off on loopback and Unix sockets, verify for other addresses.
     pub mode: Option<TlsMode>,
-    /// Certificates (PEM) that sign the servers' own, beside the system's.
+    /// Authorities (PEM) that sign server certificates, in addition to those of the system.
     pub ca: Option<PemFile>,
-    /// Our own certificate, for servers that ask for one. `None`: we have none.
+    /// Certificate for servers that request one. `None`: no certificate.
     pub own: Option<OwnCertificate>,
 }
 
-/// A certificate, and the key that belongs to it.
+/// Certificate with its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCertificate {
-    /// The certificate, and those between it and the authority.
+    /// Certificate, followed by intermediate certificates.
     pub certificate: PemFile,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PemFile,
 }
 
 impl ServerTls {
-    /// What holds for one server.
+    /// Returns the mode for one server.
     pub fn mode_for(&self, address: &Address) -> TlsMode {
         match self.mode {
             Some(mode) => mode,
@@ -57,13 +58,13 @@ impl ServerTls {
     }
 }
 
-/// How far TLS towards a server goes.
+/// Level of TLS to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
     /// Plaintext.
     Off,
-    /// Encrypted; the certificate is not looked at.
+    /// Encrypted; the certificate is not checked.
     Encrypt,
-    /// Encrypted, and the certificate must be signed and name the server.
+    /// Encrypted; the certificate must be signed by an authority and name the server.
     Verify,
 }

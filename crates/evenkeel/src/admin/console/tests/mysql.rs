@@ -174,7 +174,7 @@ fn whole(boundaries: &mut ServerScanner, mut bytes: &[u8]) -> Option<Result<Stat
     }
 }
 
-/// Returns the values after the columns; NULL becomes the text `NULL`.
+/// Returns the values that follow the column definitions. NULL becomes the text `NULL`.
 fn rows(mut bytes: &[u8], capabilities: Capabilities) -> Vec<Vec<String>> {
     let mut packets = Vec::new();
     while let Parsed::Frame(frame, length) = frame::frame(bytes, 1 << 20) {
