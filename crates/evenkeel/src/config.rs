@@ -1,4 +1,5 @@
-//! Config: a TOML file, read with spans and every problem collected, becomes a checked [`Plan`].
+//! Reads the configuration: parses the TOML file, collects all problems with their place, and
+//! builds a checked [`Plan`].
 
 mod address;
 mod auth;

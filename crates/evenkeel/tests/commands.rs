@@ -1,4 +1,4 @@
-//! The program's commands from outside: exit codes, what they print, what reaches the process.
+//! Tests the program's commands: exit codes, output, and the commands that reach the process.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -35,7 +35,7 @@ fn write(directory: &TempDir, text: &str) -> PathBuf {
     path
 }
 
-/// A control plane that knows one server, `a/db:1`, behind the real admin door.
+/// Control plane that knows one server, `a/db:1`, with a real admin socket.
 struct Running {
     directory: TempDir,
     commands: mpsc::Receiver<Command>,

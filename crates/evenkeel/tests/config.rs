@@ -1,4 +1,4 @@
-//! The config file as users meet it: wrong files and their messages, right ones and their plan.
+//! Tests the config file: the messages for invalid files, and the plan of valid ones.
 
 #[path = "config/documentation.rs"]
 mod documentation;
@@ -22,13 +22,13 @@ use std::path::Path;
 use evenkeel::config::{Plan, Sources, parse};
 use evenkeel::status::Problem;
 
-/// A good service; the lines that are given follow from line 5 on.
+/// Returns a valid service; `lines` begin in line 5.
 fn service(lines: &str) -> String {
     let head = "[[service]]\nname = \"a\"\nlisten = \"127.0.0.1:3306\"\n";
     format!("{head}servers = [\"db1:3306\", \"db2:3306\"]\n{lines}")
 }
 
-/// A good service that speaks PostgreSQL; the lines that are given follow from line 6 on.
+/// Returns a valid PostgreSQL service; `lines` begin in line 6.
 fn postgres(lines: &str) -> String {
     let monitor = "[service.monitor]\nuser = \"m\"\n";
     service(&format!("protocol = \"postgres\"\n{lines}\n{monitor}"))
@@ -46,7 +46,7 @@ fn load(text: &str) -> (Option<Plan>, Vec<Problem>) {
     (loaded.plan, problems)
 }
 
-/// The plan of a file without any problem.
+/// Returns the plan of a file without any problem.
 fn plan(text: &str) -> Plan {
     match load(text) {
         (Some(plan), problems) if problems.is_empty() => plan,
@@ -54,7 +54,7 @@ fn plan(text: &str) -> Plan {
     }
 }
 
-/// `CODE line:column`, or `CODE -` without a place.
+/// Returns `CODE line:column`, or `CODE -` without a place.
 fn code_and_place(problem: &Problem) -> String {
     match (problem.line, problem.column) {
         (Some(line), Some(column)) => format!("{} {line}:{column}", problem.code),

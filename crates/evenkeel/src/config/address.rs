@@ -1,26 +1,26 @@
-//! Addresses as the file writes them: where a service listens and where a server is.
+//! Parses the addresses of servers and the addresses to listen on.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a server is. Two spellings of one IP address are equal.
+/// Address of a server. Two spellings of one IP address are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
-    /// An IP address (IPv6 without brackets) or a name that is resolved again and again.
+    /// IP address (IPv6 without brackets), or a name that is resolved repeatedly.
     Tcp {
-        /// Lower case.
+        /// Host in lower case.
         host: String,
-        /// Never 0.
+        /// Port, never 0.
         port: u16,
     },
-    /// A Unix socket; the path is absolute.
+    /// Unix socket; the path is absolute.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// The IP address, when it is one and not a name.
+    /// Returns the IP address and port. `None` for a name or a Unix socket.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
             Address::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),
@@ -28,7 +28,7 @@ impl Address {
         }
     }
 
-    /// Never leaves this machine: loopback, `localhost` or a Unix socket.
+    /// Returns whether traffic stays on this machine: loopback, `localhost` or a Unix socket.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -76,19 +76,20 @@ impl FromStr for Address {
     }
 }
 
-/// Where a service listens.
+/// Address on which a service listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Listen {
-    /// One address. `[::]` is every IPv6 address and no IPv4 one. Port 0 takes any free port.
+    /// One address. `[::]` means every IPv6 address and no IPv4 address. Port 0 takes any free
+    /// port.
     Tcp(SocketAddr),
-    /// `*:port`: every address of this machine, IPv4 and (where there is any) IPv6.
+    /// `*:port`: every address of this machine, IPv4 and (if available) IPv6.
     Any(u16),
-    /// A Unix socket; the path is absolute.
+    /// Unix socket; the path is absolute.
     Unix(PathBuf),
 }
 
 impl Listen {
-    /// Both cannot be open at once.
+    /// Returns whether both cannot be open concurrently.
     pub fn overlaps(&self, other: &Listen) -> bool {
         match (self, other) {
             (Listen::Unix(a), Listen::Unix(b)) => a == b,
@@ -143,13 +144,13 @@ impl FromStr for Listen {
     }
 }
 
-/// What is wrong with an address, and what to write instead.
+/// Error in an address, with advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}: {help}")]
 pub struct AddressError {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to do.
+    /// Advice for a correction.
     pub help: String,
 }
 
@@ -162,7 +163,7 @@ impl AddressError {
     }
 }
 
-/// `unix:/path`, also with the slashes of a URL; `None` when it is no Unix socket.
+/// Parses `unix:/path`, also with the slashes of a URL. Returns `None` for other addresses.
 fn unix_path(text: &str) -> Result<Option<PathBuf>, AddressError> {
     let Some(rest) = text.strip_prefix("unix:") else {
         if text.starts_with('/') {
@@ -179,7 +180,7 @@ fn unix_path(text: &str) -> Result<Option<PathBuf>, AddressError> {
             help,
         ));
     }
-    // sun_path holds 108 bytes with the closing zero.
+    // `sun_path` holds 108 bytes including the terminating zero byte.
     if path.len() > 107 {
         let message = format!("the path of a Unix socket has {} bytes", path.len());
         return Err(AddressError::new(
@@ -190,7 +191,7 @@ fn unix_path(text: &str) -> Result<Option<PathBuf>, AddressError> {
     Ok(Some(PathBuf::from(path)))
 }
 
-/// Host without brackets, and port.
+/// Splits an address into the host, without brackets, and the port.
 fn split(text: &str) -> Result<(&str, u16), AddressError> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let message = format!("`{scheme}://` is not part of an address");

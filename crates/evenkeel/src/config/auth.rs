@@ -1,4 +1,4 @@
-//! Reads `[service.auth]`: who may log in, from where, and where that is known.
+//! Reads `[service.auth]`: permitted users, their addresses, and the source of credentials.
 
 use super::keys;
 use super::names;
@@ -9,19 +9,19 @@ use super::reader::{Entry, Table};
 use super::sources::Sources;
 use super::{service, users};
 
-/// Keys of the account that asks the servers.
+/// Keys of the account that queries the servers.
 const SERVER_KEYS: [&str; 5] = ["user", "password", "password_file", "database", "query"];
 
-/// What only PostgreSQL's servers are asked with.
+/// Keys that are valid only for PostgreSQL.
 const POSTGRES_KEYS: [(&str, &str); 1] = [(
     "query",
     "remove it: the account of the user is read from `mysql.user`; docs/logins.md has the grant",
 )];
 
-/// Users that `allow_from` does not name.
+/// Key for users that `allow_from` does not list.
 const OTHERS: &str = "*";
 
-/// What holds without the table.
+/// Returns the settings without the table.
 pub(super) fn from_monitor(monitor: Option<&Monitor>) -> AuthPlan {
     let account = monitor.map(|monitor| AccountPlan {
         user: monitor.user.clone(),
@@ -34,7 +34,7 @@ pub(super) fn from_monitor(monitor: Option<&Monitor>) -> AuthPlan {
     }
 }
 
-/// What is read when the table is there.
+/// Reads the table.
 pub(super) fn read(
     (protocol, table): (Protocol, &Table<'_>),
     monitor: Option<&Monitor>,
@@ -58,7 +58,8 @@ pub(super) fn read(
     auth
 }
 
-/// With `source = "file"` the servers are not asked, and the file must be there.
+/// Checks the keys for `source = "file"`: keys for queries on servers are invalid, and the users
+/// file is required.
 fn check_file_keys(table: &Table<'_>, problems: &mut Problems) {
     let given = SERVER_KEYS.into_iter();
     for key in given.filter(|key| table.value(key).is_some()) {
@@ -151,7 +152,8 @@ fn read_allowed(
     }
 }
 
-/// A misspelt name would let its user in from anywhere.
+/// Reports a user of `allow_from` who is not in the users file: for a misspelled name the
+/// restriction would not apply.
 fn check_known(auth: &AuthPlan, entry: &Entry<'_>, problems: &mut Problems) {
     let unread = auth.users.is_empty();
     if auth.source == AuthSource::Server || unread || auth.users.contains_key(entry.name) {

@@ -1,4 +1,4 @@
-//! Checks that need more than one place of the file: duplicates and contradictions.
+//! Checks the configuration across tables, for duplicates and contradictions.
 
 mod database;
 
@@ -12,10 +12,10 @@ use super::service::Draft;
 
 pub(super) use database::peers;
 
-/// What the name `localhost` stands for.
+/// Address for which `localhost` stands.
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Everything that a single key cannot tell.
+/// Runs all checks that involve more than one key.
 pub(super) fn whole(
     admin: &Admin,
     admin_place: &SourceSpan,
@@ -134,7 +134,8 @@ fn place_of(places: Option<&ServerSpans>) -> ServerSpans {
     places.cloned().unwrap_or_default()
 }
 
-/// A service that is its own server would connect to itself until no descriptor is left.
+/// Reports a service that is its own server: it would connect to itself until no file descriptor is
+/// left.
 fn own_address(Draft { plan, places }: &Draft, problems: &mut Problems) {
     for (index, server) in plan.servers.iter().enumerate() {
         let Some(listen) = plan
@@ -160,7 +161,7 @@ fn reaches(address: &Address, listen: &Listen) -> bool {
     };
     let same = Listen::Tcp(SocketAddr::new(host.parse().unwrap_or(LOCALHOST), *port));
     let known = address.socket_addr().is_some() || host == "localhost";
-    // An address that is not loopback may be another machine's, so it must be the very same.
+    // A non-loopback address may belong to another machine, so it must be identical.
     known && (same == *listen || (address.is_local() && same.overlaps(listen)))
 }
 
@@ -218,7 +219,8 @@ fn probe_accounts(Draft { plan, places }: &Draft, problems: &mut Problems) {
     }
 }
 
-/// Only a database can say which role it has, to an account that asks it.
+/// Reports a role without a database probe: only a database can report its role, to an account that
+/// queries it.
 fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
     let asks = matches!(
         plan.health.probe,
@@ -236,7 +238,8 @@ fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
     }
 }
 
-/// A replica is held against its primary: who is not told which that is cannot do it.
+/// Reports services of replicas whose lag cannot be determined, because no service of primaries
+/// lists their cluster.
 fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
     let is_primary = |draft: &&Draft| matches!(draft.plan.role, Role::Primary { .. });
     let listed = |draft: &Draft| -> Vec<Address> {
@@ -257,7 +260,8 @@ fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
     }
 }
 
-/// Services that list one address share its probes, its state and its limit.
+/// Reports contradictions between services with the same address, which share its probes, its state
+/// and its limit.
 fn shared_servers(drafts: &[Draft], problems: &mut Problems) {
     let mut seen: HashMap<&Address, (usize, usize)> = HashMap::new();
     for (draft_index, draft) in drafts.iter().enumerate() {
@@ -268,7 +272,7 @@ fn shared_servers(drafts: &[Draft], problems: &mut Problems) {
                 Some((first, server_index)) => {
                     let first = (&drafts[*first], *server_index);
                     shared_limit(first, (draft, index), problems);
-                    // Once for each service is enough, however many servers it shares.
+                    // One report per service is enough, even if it shares several servers.
                     told = told || shared_settings(first.0, draft, &server.address, problems);
                 }
                 None => {
@@ -303,7 +307,7 @@ fn shared_limit(first: (&Draft, usize), second: (&Draft, usize), problems: &mut 
         .with_other(&place(first), "the other one is");
 }
 
-/// Whether something differed.
+/// Reports different settings for a shared server. Returns whether there was one.
 fn shared_settings(
     first: &Draft,
     second: &Draft,

@@ -1,4 +1,4 @@
-//! Reads what only a service has that speaks a database's protocol.
+//! Reads the settings of services with a database protocol.
 
 use super::keys;
 use super::plan::{DatabasePlan, Monitor, PoolMode, Protocol, SplitPlan, TimesPlan};
@@ -7,7 +7,7 @@ use super::reader::Table;
 use super::sources::Sources;
 use super::{auth, pool, split, tls};
 
-/// The part of a service, from the service's own keys and its tables.
+/// Reads these settings from the service's keys and its tables.
 pub(super) fn read(
     protocol: Protocol,
     table: &Table<'_>,

@@ -1,4 +1,4 @@
-//! From a file to a plan: reads it and walks its tables.
+//! Reads a config file and builds the plan from its tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use super::socket::default_socket;
 use super::sources::{Sources, file_help, is_world_readable, plain};
 use super::{peers, secrets, top};
 
-/// A config file is written by people; more than this is another file given by mistake.
+/// Maximum size of a config file. A larger file was named by mistake.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// The outcome of reading a file: the plan, unless there are errors, and all that is wrong.
+/// Result of reading a file: the plan, if there are no errors, and all problems.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// `None` when there are errors.
+    /// Plan. `None` if there are errors.
     pub plan: Option<Plan>,
     /// Errors and warnings.
     pub problems: Problems,
@@ -38,7 +38,7 @@ pub fn load(path: &Path) -> Loaded {
     }
 }
 
-/// Reads the text of a config file; `path` is what messages call it.
+/// Reads the text of a config file. Messages contain `path` as its name.
 pub fn parse(text: &str, path: Option<&Path>, sources: &Sources) -> Loaded {
     let mut problems = Problems::new(path, &secrets::masked(text));
     let plan = read_plan(text, path, sources, &mut problems);
@@ -47,8 +47,8 @@ pub fn parse(text: &str, path: Option<&Path>, sources: &Sources) -> Loaded {
     Loaded { plan, problems }
 }
 
-/// The control socket that a file names. The file may be wrong elsewhere: the process that was
-/// started with an earlier state of it still answers.
+/// Returns the control socket that a file names. The file may have other errors: a process that
+/// started with an earlier version still responds.
 pub fn socket_of(path: &Path) -> Result<PathBuf, Problems> {
     let (text, sources) = read_text(path)?;
     let (root, _) = DeTable::parse_recoverable(&text);
@@ -111,7 +111,7 @@ fn read_plan(
     let (root, errors) = DeTable::parse_recoverable(text);
     syntax_errors(&errors, problems);
     if !errors.is_empty() {
-        // What could be saved of the rest would give wrong advice.
+        // Values recovered after a syntax error would cause wrong advice.
         return None;
     }
     let root = Table::open(&keys::ROOT, root.get_ref(), 0..0, problems);
@@ -157,7 +157,7 @@ fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -
     drafts
 }
 
-/// One for each line: what follows an error in its line is mostly its consequence.
+/// Reports one error per line: later errors in a line mostly result from the first one.
 pub(super) fn syntax_errors(errors: &[toml::de::Error], problems: &mut Problems) {
     let mut line_before = None;
     for error in errors {

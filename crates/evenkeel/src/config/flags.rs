@@ -1,4 +1,4 @@
-//! A plan without a file: one service from the flags of `evenkeel run --listen … --to …`.
+//! Builds a plan without a file: one service from the flags of `evenkeel run --listen … --to …`.
 
 use std::env;
 use std::path::PathBuf;
@@ -16,23 +16,24 @@ use super::reader::listed;
 use super::service::{Draft, ServiceSpans};
 use super::{AddressError, auth, check, top};
 
-/// The flags as they were typed.
+/// Flags as typed.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// `tcp://address:port`, `postgres://…` or `mysql://…`; without a scheme it is tcp.
+    /// Addresses `tcp://address:port`, `postgres://…` or `mysql://…`; tcp without a scheme.
     pub listen: Vec<String>,
-    /// Servers.
+    /// Addresses of servers.
     pub to: Vec<String>,
-    /// An algorithm's name.
+    /// Name of an algorithm.
     pub balance: Option<String>,
-    /// An address, or `off`.
+    /// Address, or `off`.
     pub admin: Option<String>,
-    /// The control socket.
+    /// Path of the control socket.
     pub socket: Option<PathBuf>,
 }
 
-/// The same plan that a file with these values gives. The account that asks PostgreSQL servers is
-/// libpq's: `PGUSER` and `PGPASSWORD`; that of MySQL servers is `MYSQL_USER` and `MYSQL_PWD`.
+/// Builds the plan that a file with these values would result in. The account for PostgreSQL
+/// servers is from libpq's variables `PGUSER` and `PGPASSWORD`; for MySQL servers from `MYSQL_USER`
+/// and `MYSQL_PWD`.
 pub fn from_flags(flags: &Flags) -> Loaded {
     from_flags_with(flags, |name| env::var(name).ok())
 }
@@ -66,7 +67,7 @@ fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> 
     Loaded { plan, problems }
 }
 
-/// The protocol of the first `--listen` that names one; the others must be the same.
+/// Returns the protocol of the first `--listen` that names one. Reports others that differ.
 fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
     let mut protocol = None;
     for text in &flags.listen {
@@ -85,7 +86,8 @@ fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
     protocol.unwrap_or(Protocol::Tcp)
 }
 
-/// The protocol that a scheme says; `None` when it says nothing, or nothing that is served.
+/// Returns the protocol of a scheme. `None` without a scheme, or after reporting an unsupported
+/// one.
 fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
     let (scheme, rest) = text.split_once("://")?;
     match scheme {
@@ -132,7 +134,7 @@ fn read_servers(flags: &Flags, protocol: Protocol, problems: &mut Problems) -> V
     servers
 }
 
-/// What follows a scheme; `None` when the scheme has been told to be wrong.
+/// Returns the address after a scheme. `None` if the scheme is invalid and has been reported.
 fn address_of(text: &str) -> Option<&str> {
     match text.split_once("://") {
         None | Some(("unix", _)) => Some(text),
@@ -141,7 +143,8 @@ fn address_of(text: &str) -> Option<&str> {
     }
 }
 
-/// A password among the flags could be seen by everybody on the machine.
+/// Reads the account from the environment: every user of the machine could see a password among the
+/// flags.
 fn read_account(
     service: &mut ServicePlan,
     variable: impl Fn(&str) -> Option<String>,

@@ -10,7 +10,7 @@ use super::reader::{Table, Value, wrong_type};
 use super::sources::Sources;
 use super::tls;
 
-/// Keys of one kind of probe, and the probes they belong to.
+/// Keys that are valid only for certain probes, and those probes.
 const PROBE_KEYS: [(&str, &[&str]); 5] = [
     ("path", &["http"]),
     ("host", &["http"]),
@@ -19,7 +19,7 @@ const PROBE_KEYS: [(&str, &[&str]); 5] = [
     ("query", &["mysql", "postgres"]),
 ];
 
-/// What is read when the table is there; without it, the default holds.
+/// Reads the table. Missing keys have the value of `default`.
 pub(super) fn read(table: &Table<'_>, default: &Health, problems: &mut Problems) -> Health {
     let mut number = |key| table.number(key, problems);
     let interval_ms = number("interval_ms").unwrap_or(default.interval_ms);
@@ -64,7 +64,7 @@ fn probe(table: &Table<'_>, default: &Probe, problems: &mut Problems) -> Probe {
         None => default.name(),
         Some(_) => match table.word("probe", problems) {
             Some(word) => word,
-            // Nobody knows which of the other keys would belong to it.
+            // Without a valid word it is unknown which other keys are valid.
             None => return Probe::Tcp,
         },
     };
@@ -159,7 +159,7 @@ fn status_range(value: &Value<'_>, problems: &mut Problems) -> Option<RangeInclu
     range.map(|(low, high)| low..=high)
 }
 
-/// The account, with its password read from the file that is named.
+/// Reads the account, and its password from the named file.
 pub(super) fn read_monitor(
     table: &Table<'_>,
     sources: &Sources,
@@ -188,7 +188,7 @@ pub(super) fn read_monitor(
     })
 }
 
-/// The TLS settings; the file of certificates must be there.
+/// Reads the TLS settings and the files that they name.
 pub(super) fn read_server_tls(
     table: &Table<'_>,
     sources: &Sources,

@@ -1,35 +1,35 @@
-//! Every key of the file, in one table for the reader, the suggestions and the documentation.
+//! Lists all keys of the file, for the reader, the suggestions and the documentation.
 
-/// One table of the file.
+/// Table of the file.
 #[derive(Debug)]
 pub struct Section {
-    /// As written: `[service.health]`, `[[service]]`.
+    /// Title as written in the file: `[service.health]`, `[[service]]`.
     pub title: &'static str,
-    /// Its keys, in the documentation's order.
+    /// Keys, in the order of the documentation.
     pub keys: &'static [Key],
 }
 
-/// One key.
+/// Key of a table.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name; the unit is at its end.
+    /// Name, which ends with the unit.
     pub name: &'static str,
-    /// What its value may be.
+    /// Permitted values.
     pub kind: Kind,
 }
 
-/// What a value may be.
+/// Permitted values of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A whole number in these bounds, both included.
+    /// Integer within these bounds, inclusive.
     Number(u64, u64),
     /// `true` or `false`.
     Flag,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A string (or something else that the key's own reader understands).
+    /// String, or another type that the key's reader accepts.
     Text,
-    /// A table of its own.
+    /// Table.
     Table,
 }
 
@@ -68,13 +68,14 @@ const fn table(name: &'static str) -> Key {
     }
 }
 
-/// Longer waits are mistakes of the unit more often than wishes.
+/// Maximum of most waits: a longer one is more likely a mistake in the unit.
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
 const TEN_MINUTES_MS: u64 = 600_000;
-/// A week: sessions of database pools may sleep over a holiday.
+/// Maximum of session times: sessions of database pools may be idle for days.
 const WEEK_MS: u64 = 7 * DAY_MS;
-/// Ten bits of a cancel key name the Evenkeel that gave it; 0 is nobody.
+/// Highest instance number: ten bits of a cancel key contain the instance that issued it. 0 means
+/// none.
 pub(super) const INSTANCE_MAX: u64 = 1_023;
 
 /// The file itself.
@@ -174,7 +175,7 @@ pub static SERVICE: Section = Section {
     ],
 };
 
-/// One entry of `servers` that is a table.
+/// Entry of `servers` that is a table.
 pub static SERVER: Section = Section {
     title: "an entry of `servers`",
     keys: &[
@@ -199,7 +200,7 @@ pub static QUEUE: Section = Section {
 pub static KEEPALIVE: Section = Section {
     title: "[service.keepalive]",
     keys: &[
-        // The kernel takes 1 to 32767 seconds and 1 to 127 probes.
+        // The kernel accepts 1 to 32767 seconds and 1 to 127 probes.
         number("idle_ms", 0, 32_767_000),
         number("interval_ms", 1_000, 32_767_000),
         number("probes", 1, 127),
@@ -275,13 +276,13 @@ pub static AUTH: Section = Section {
     ],
 };
 
-/// The file that `users_file` names; not a part of the config file.
+/// File that `users_file` names; not a part of the config file.
 pub static USERS: Section = Section {
     title: "the users file",
     keys: &[table("users")],
 };
 
-/// One user of that file.
+/// User of that file.
 pub static USER: Section = Section {
     title: "[users.NAME]",
     keys: &[
@@ -367,7 +368,7 @@ pub static FAILOVER: Section = Section {
     ],
 };
 
-/// All of them, in the documentation's order.
+/// All tables of the config file, in the order of the documentation.
 pub static SECTIONS: [&Section; 20] = [
     &ROOT,
     &ENGINE,
@@ -391,17 +392,17 @@ pub static SECTIONS: [&Section; 20] = [
     &FAILOVER,
 ];
 
-/// Protocols that are not served yet.
+/// Protocols that are not yet supported.
 pub static PROTOCOLS_NOT_YET: [&str; 1] = ["http"];
 
 impl Section {
-    /// The key of that name.
+    /// Returns the key of that name.
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
     }
 }
 
-/// The nearest of the words, if it is near enough to be meant.
+/// Returns the most similar of the words, if it is similar enough.
 pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     words
@@ -412,8 +413,9 @@ pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// 1 for the same word. The edit distance sees typing errors, Jaro-Winkler shortened words
-/// (`leastconn`), and a part of a word (`uring`) is meant for the whole.
+/// Returns the similarity of two words, 1 if they are equal. The edit distance detects typing
+/// errors, Jaro-Winkler detects shortened words (`leastconn`), and a part of a word (`uring`)
+/// matches the whole word.
 fn closeness(word: &str, candidate: &str) -> f64 {
     let edits = strsim::damerau_levenshtein(word, candidate);
     let typing_error = edits <= 1 + candidate.len() / 8;

@@ -1,16 +1,16 @@
-//! Names of users and databases, as a database server has them.
+//! Checks names of users and databases against the limits of the database servers.
 
 use super::plan::Protocol;
 use super::problem::Problems;
 use super::reader::Entry;
 
-/// What PostgreSQL keeps of a longer name would be another name (NAMEDATALEN - 1).
+/// Maximum length in PostgreSQL (NAMEDATALEN - 1), which truncates longer names.
 const POSTGRES_BYTES_MAX: usize = 63;
 
-/// MariaDB's longest user (USERNAME_CHAR_LENGTH); MySQL refuses one of more than 32 characters.
+/// Maximum length of a MariaDB user (USERNAME_CHAR_LENGTH). MySQL permits only 32 characters.
 const MYSQL_BYTES_MAX: usize = 128;
 
-/// Notes a name that no user and no database can have.
+/// Reports a name that no user or database can have.
 pub(super) fn check(protocol: Protocol, entry: &Entry<'_>, problems: &mut Problems) {
     let bytes_max = match protocol {
         Protocol::Mysql => MYSQL_BYTES_MAX,

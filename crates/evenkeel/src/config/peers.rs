@@ -1,4 +1,4 @@
-//! Reads `[peers]`: which of several Evenkeels this is, and where the others are.
+//! Reads `[peers]`: the number of this Evenkeel instance, and the addresses of the others.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::server;
 const HELP: &str = "write `addresses = { \"2\" = \"10.0.0.2:5432\" }`: `instance` of the other \
                     process, and the address it listens on";
 
-/// What is read when the table is there.
+/// Reads the table.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PeersPlan {
     let instance = table.number("instance", problems);
     let instance = instance.and_then(|number| u16::try_from(number).ok());
@@ -22,7 +22,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PeersPlan {
     for entry in table.entries("addresses", HELP, problems) {
         let number = read_number(&entry, problems);
         let address = read_address(&entry, problems);
-        // One list can serve all of them: each leaves itself out.
+        // All instances may have the same list, in which each ignores itself.
         if let Some((number, address)) = number.zip(address)
             && number != peers.instance
         {

@@ -1,4 +1,4 @@
-//! Reads `[service.pool]`, with the sizes of single users and databases.
+//! Reads `[service.pool]`, and the sizes for single users and databases.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::problem::Problems;
 use super::protocol;
 use super::reader::Table;
 
-/// Keys that mean something only where a connection is to one database for good.
+/// Keys that require connections to a fixed database.
 const DATABASE_KEYS: [(&str, &str); 2] = [("database_size", OF_SCHEMAS), ("databases", OF_SCHEMAS)];
 const OF_SCHEMAS: &str = "remove it: MySQL server connections are not tied to a schema; limit them \
                           with `size`, `user_size` and `service_size`";
 
-/// What is read when the table is there.
+/// Reads the table.
 pub(super) fn read(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
     let mut pool = PoolPlan::default();
     if protocol == Protocol::Mysql {

@@ -1,14 +1,14 @@
-//! What is wrong with a config file: where, what, and what to do.
+//! Defines the problems of a config file: place, description and advice.
 
 use std::ops::Range;
 use std::path::Path;
 
 use crate::status;
 
-/// Bytes of the file that something was read from; `None` when it was not in a file.
+/// Byte range in the file from which a value was read. `None` if it was not read from a file.
 pub type SourceSpan = Option<Range<usize>>;
 
-/// Whether a problem stops the file from being used.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The file is not used.
@@ -18,7 +18,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The word in messages and JSON.
+    /// Returns the word in messages and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Error => "error",
@@ -27,36 +27,36 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong.
+/// Problem in a config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Place in the file.
     pub place: SourceSpan,
-    /// Whether the file can be used all the same.
+    /// Whether the file can still be used.
     pub severity: Severity,
-    /// Stable, for machines: `E_UNKNOWN_KEY`; warnings begin with `W_`.
+    /// Stable code for programs, such as `E_UNKNOWN_KEY`; warnings begin with `W_`.
     pub code: &'static str,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What to do.
+    /// Advice for a correction.
     pub help: String,
-    /// The other place, where it takes two, and what it is.
+    /// Second place of a contradiction, with its description.
     pub other: Option<(Range<usize>, String)>,
 }
 
-/// All that is wrong with one file, in the file's order.
+/// All problems of one file, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
-    /// The file as the user named it; `None` for the command line.
+    /// File as the user named it. `None` for the command line.
     pub file: Option<String>,
-    /// Its text, to show the lines.
+    /// Text of the file, to show its lines.
     pub text: String,
-    /// The problems.
+    /// Problems found so far.
     pub list: Vec<Problem>,
 }
 
 impl Problems {
-    /// None so far.
+    /// Creates an empty list.
     pub fn new(file: Option<&Path>, text: &str) -> Problems {
         let file = file.map(|path| path.display().to_string());
         Problems {
@@ -66,7 +66,7 @@ impl Problems {
         }
     }
 
-    /// Notes an error.
+    /// Adds an error.
     pub fn error(
         &mut self,
         place: &SourceSpan,
@@ -77,7 +77,7 @@ impl Problems {
         self.push(Severity::Error, place, code, message.into(), help.into())
     }
 
-    /// Notes a warning.
+    /// Adds a warning.
     pub fn warning(
         &mut self,
         place: &SourceSpan,
@@ -109,7 +109,7 @@ impl Problems {
         &mut self.list[last]
     }
 
-    /// Takes over what is wrong with a file that this one names, all at the place of its name.
+    /// Adds the problems of a file that this one names, all at the place of the name.
     pub(super) fn of_other_file(&mut self, place: &SourceSpan, other: &Problems) {
         let file = other.file.as_deref().unwrap_or_default();
         for problem in &other.list {
@@ -123,20 +123,20 @@ impl Problems {
         }
     }
 
-    /// The file cannot be used.
+    /// Returns whether there is an error, so that the file cannot be used.
     pub fn has_errors(&self) -> bool {
         self.list
             .iter()
             .any(|problem| problem.severity == Severity::Error)
     }
 
-    /// The file's order, whatever order they were found in.
+    /// Sorts the problems by their place in the file.
     pub(super) fn sort(&mut self) {
         self.list
             .sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
     }
 
-    /// Line and column of a byte, both from 1; the column counts characters.
+    /// Returns line and column of a byte, both counted from 1. The column counts characters.
     pub fn line_column(&self, offset: usize) -> (u32, u32) {
         let before = &self.text[..self.text.floor_char_boundary(offset)];
         let line = before.matches('\n').count() + 1;
@@ -144,7 +144,7 @@ impl Problems {
         (line as u32, column as u32)
     }
 
-    /// For `--json`, the API and `status`.
+    /// Returns the problems in the format of `--json`, the API and `status`.
     pub fn to_status(&self) -> Vec<status::Problem> {
         self.list
             .iter()
@@ -168,7 +168,7 @@ impl Problems {
         }
     }
 
-    /// The message with the line of the other place, for those who see one place only.
+    /// Returns the message, with the line of the second place for formats that show one place only.
     pub(super) fn whole_message(&self, problem: &Problem) -> String {
         match &problem.other {
             Some((place, what)) => {
@@ -181,7 +181,7 @@ impl Problems {
 }
 
 impl Problem {
-    /// Adds the other place of a contradiction.
+    /// Sets the second place of a contradiction.
     pub(super) fn with_other(&mut self, place: &SourceSpan, what: &str) {
         self.other = place.clone().map(|place| (place, what.to_owned()));
     }

@@ -1,11 +1,11 @@
-//! Reads `protocol`, and which keys of a service belong to which.
+//! Reads `protocol`, and checks which keys of a service it permits.
 
 use super::keys;
 use super::plan::Protocol;
 use super::problem::Problems;
 use super::reader::Table;
 
-/// Keys of services that speak a database's protocol.
+/// Keys that require a database protocol.
 const DATABASE_KEYS: [&str; 13] = [
     "query_timeout_ms",
     "transaction_timeout_ms",
@@ -22,7 +22,7 @@ const DATABASE_KEYS: [&str; 13] = [
     "failover",
 ];
 
-/// Keys of services that carry bytes, and what to do instead where they are understood.
+/// Keys that require `protocol = "tcp"`, with advice for database protocols.
 const TCP_KEYS: [(&str, &str); 9] = [
     (
         "role",
@@ -68,7 +68,7 @@ const TCP_KEYS: [(&str, &str); 9] = [
     ),
 ];
 
-/// The protocol; `None` when the word is wrong, and nobody knows which keys belong to it.
+/// Reads the protocol. Returns `None` for an invalid word: then it is unknown which keys are valid.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protocol> {
     let value = table.value("protocol");
     let word = value
@@ -91,7 +91,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
     }
 }
 
-/// Notes keys of other protocols.
+/// Reports keys that require another protocol.
 pub(super) fn check_keys(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) {
     if protocol.is_database() {
         return refuse(protocol, "tcp", &TCP_KEYS, (table, problems));
@@ -107,7 +107,7 @@ pub(super) fn check_keys(protocol: Protocol, table: &Table<'_>, problems: &mut P
     }
 }
 
-/// Notes keys that belong to the protocol `of`, each with what to do instead.
+/// Reports keys that belong to the protocol `of`, each with its advice.
 pub(super) fn refuse(
     protocol: Protocol,
     of: &str,

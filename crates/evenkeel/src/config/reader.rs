@@ -1,4 +1,4 @@
-//! Takes typed values out of a TOML table and notes whatever is not as it should be.
+//! Reads typed values from a TOML table, and reports invalid ones.
 
 use std::ops::Range;
 
@@ -8,19 +8,19 @@ use toml::de::{DeInteger, DeString, DeTable, DeValue};
 use super::keys::{self, Kind, Section};
 use super::problem::{Problems, SourceSpan};
 
-/// A value and the place it was read from.
+/// Value with its place in the file.
 pub(super) type Value<'a> = Spanned<DeValue<'a>>;
 
-/// One entry of a table whose keys are names.
+/// Entry of a table whose keys are names.
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
-    /// Where the name stands.
+    /// Place of the name.
     pub(super) place: Range<usize>,
     pub(super) value: &'a Value<'a>,
 }
 
 impl<'a> Entry<'a> {
-    /// The value as a table of these keys.
+    /// Returns the value as a table with the keys of `section`.
     pub(super) fn table(
         &self,
         section: &'static Section,
@@ -35,18 +35,18 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// One table of the file, with the keys it may have.
+/// Table of the file, with its permitted keys.
 pub(super) struct Table<'a> {
     section: &'static Section,
     values: &'a DeTable<'a>,
-    /// The table's own place.
+    /// Place of the table.
     pub(super) place: SourceSpan,
-    /// It has a key that it may not have: what seems to be missing may be meant by that.
+    /// True if it has an unknown key, which may be a misspelled form of a missing one.
     pub(super) has_unknown: bool,
 }
 
 impl<'a> Table<'a> {
-    /// Notes the keys that this table does not have.
+    /// Opens a table, and reports its unknown keys.
     pub(super) fn open(
         section: &'static Section,
         values: &'a DeTable<'a>,
@@ -68,8 +68,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The value of a key.
-    /// What it is called in the file.
+    /// Returns the title of the table in the file.
     pub(super) fn title(&self) -> &'static str {
         self.section.title
     }
@@ -85,7 +84,7 @@ impl<'a> Table<'a> {
             .map(|(_, value)| value)
     }
 
-    /// Where the key itself stands.
+    /// Returns the place of a key.
     pub(super) fn key_span(&self, key: &str) -> SourceSpan {
         self.values
             .keys()
@@ -93,12 +92,12 @@ impl<'a> Table<'a> {
             .map(Spanned::span)
     }
 
-    /// Where the value of a key stands.
+    /// Returns the place of a key's value.
     pub(super) fn value_span(&self, key: &str) -> SourceSpan {
         self.value(key).map(Spanned::span)
     }
 
-    /// A whole number within the key's bounds.
+    /// Returns an integer within the key's bounds.
     pub(super) fn number(&self, key: &str, problems: &mut Problems) -> Option<u64> {
         let value = self.value(key)?;
         let Some(Kind::Number(min, max)) = self.section.key(key).map(|key| key.kind) else {
@@ -118,13 +117,13 @@ impl<'a> Table<'a> {
         number
     }
 
-    /// A number of at most 32 bits; the table of keys sees to the bounds.
+    /// Returns an integer of up to 32 bits. The bounds in the list of keys must guarantee that.
     pub(super) fn small_number(&self, key: &str, problems: &mut Problems) -> Option<u32> {
         self.number(key, problems)
             .and_then(|number| u32::try_from(number).ok())
     }
 
-    /// `true` or `false`.
+    /// Returns `true` or `false`.
     pub(super) fn flag(&self, key: &str, problems: &mut Problems) -> Option<bool> {
         let value = self.value(key)?;
         let flag = value.get_ref().as_bool();
@@ -135,7 +134,7 @@ impl<'a> Table<'a> {
         flag
     }
 
-    /// Any string without control characters.
+    /// Returns a string without control characters.
     pub(super) fn text(&self, key: &str, problems: &mut Problems) -> Option<&'a str> {
         let value = self.value(key)?;
         let Some(text) = value.get_ref().as_str() else {
@@ -161,7 +160,7 @@ impl<'a> Table<'a> {
         Some(text)
     }
 
-    /// The index of one of the key's words.
+    /// Returns one of the key's words.
     pub(super) fn word(&self, key: &str, problems: &mut Problems) -> Option<&'static str> {
         let Some(Kind::Word(words)) = self.section.key(key).map(|key| key.kind) else {
             return None;
@@ -169,7 +168,7 @@ impl<'a> Table<'a> {
         self.word_of(key, words, problems)
     }
 
-    /// One of these words.
+    /// Returns one of the given words.
     pub(super) fn word_of(
         &self,
         key: &str,
@@ -194,7 +193,7 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// The elements of an array, or the one value that stands for an array of one.
+    /// Returns the elements of an array. A single value counts as an array of one.
     pub(super) fn elements(&self, key: &str) -> Vec<&'a Value<'a>> {
         match self.value(key) {
             None => Vec::new(),
@@ -205,7 +204,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A table within this one.
+    /// Returns a table within this one.
     pub(super) fn table(
         &self,
         key: &str,
@@ -222,7 +221,7 @@ impl<'a> Table<'a> {
         Some(Table::open(section, values, place, problems))
     }
 
-    /// The tables of an array of them, each below a line with two brackets.
+    /// Returns the tables of an array of tables (`[[…]]`).
     pub(super) fn tables(
         &self,
         key: &str,
@@ -250,7 +249,7 @@ impl<'a> Table<'a> {
         tables
     }
 
-    /// The entries of a table whose keys are names, not words of ours; `help` says how to write it.
+    /// Returns the entries of a table whose keys are arbitrary names. `help` explains its syntax.
     pub(super) fn entries(&self, key: &str, help: &str, problems: &mut Problems) -> Vec<Entry<'a>> {
         let Some(value) = self.value(key) else {
             return Vec::new();
@@ -268,7 +267,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A value of a type that the key does not take.
+/// Reports a value of a type that the key does not accept.
 pub(super) fn wrong_type(
     key: &str,
     wanted: &str,
@@ -289,7 +288,7 @@ pub(super) fn wrong_type(
     problems.error(&Some(value.span()), "E_TYPE", message, help);
 }
 
-/// Words for a message: `a`, `b` or `c`.
+/// Returns words as a list for a message: `a`, `b` or `c`.
 pub(super) fn listed(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
@@ -329,7 +328,8 @@ fn to_u64(integer: &DeInteger<'_>) -> Option<u64> {
     u64::from_str_radix(integer.as_str().trim_start_matches('+'), integer.radix()).ok()
 }
 
-/// `"5s"` is what people write who do not read the key's end.
+/// Returns advice for a value that is not an integer, such as `"5s"`, in which the user repeats the
+/// unit.
 fn number_help(key: &str, value: &DeValue<'_>, min: u64, max: u64) -> String {
     let text = value.as_str().unwrap_or_default().trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -1,4 +1,4 @@
-//! Shows problems to people: drawn on a terminal, as plain lines everywhere else.
+//! Formats problems: with source excerpts on a terminal, and as plain lines elsewhere.
 
 use std::fmt::{self, Write};
 use std::io::IsTerminal;
@@ -9,20 +9,21 @@ use miette::{
 
 use super::problem::{Problem, Problems, Severity};
 
-/// How problems are shown.
+/// Style of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Lines that begin with `file:line:column:`.
     Plain,
-    /// Drawn with lines around the source.
+    /// Source excerpts with frames.
     Drawn {
-        /// With colours.
+        /// True for colored output.
         colours: bool,
     },
 }
 
 impl Style {
-    /// What suits standard error: drawn on a terminal, coloured unless NO_COLOR is set.
+    /// Returns the style for standard error: frames on a terminal, with colors unless NO_COLOR is
+    /// set.
     pub fn for_stderr() -> Style {
         if !std::io::stderr().is_terminal() {
             return Style::Plain;
@@ -33,7 +34,7 @@ impl Style {
 }
 
 impl Problems {
-    /// All of them as text; empty when there are none.
+    /// Returns all problems as text. Empty if there are none.
     pub fn render(&self, style: Style) -> String {
         let mut out = String::new();
         for problem in &self.list {
@@ -65,7 +66,7 @@ impl Problems {
         }
     }
 
-    /// The line and a caret under each character that is meant.
+    /// Adds the line, and carets under the characters of the problem.
     fn source_line(&self, place: &std::ops::Range<usize>, out: &mut String) {
         let start = self.text.floor_char_boundary(place.start);
         let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -78,7 +79,7 @@ impl Problems {
             .floor_char_boundary(place.end)
             .clamp(start, line_end);
         let (number, _) = self.line_column(start);
-        // A tab stays a tab, so that the caret stands under its character whatever the tab's width.
+        // A tab stays a tab, so that the caret is under its character for any tab width.
         let indent: String = self.text[line_start..start]
             .chars()
             .map(|c| if c == '\t' { c } else { ' ' })
@@ -115,7 +116,7 @@ fn push_line(out: &mut String, line: fmt::Arguments<'_>) {
     out.push('\n');
 }
 
-/// One problem as miette sees it.
+/// Problem in the form that miette displays.
 #[derive(Debug)]
 struct Shown<'a> {
     problem: &'a Problem,

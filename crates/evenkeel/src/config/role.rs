@@ -1,23 +1,23 @@
-//! Reads which part of a cluster a service wants: `role`, and the keys that belong to it.
+//! Reads `role`, and the keys that depend on it.
 
 use super::plan::{Fallback, OnPrimaryChange, Role};
 use super::problem::Problems;
 use super::reader::Table;
 
-/// Keys of one role, and the role that they belong to.
+/// Keys that require a role, and that role.
 const ROLE_KEYS: [(&str, &str); 3] = [
     ("on_primary_change", "primary"),
     ("lag_ms_max", "replica"),
     ("fallback", "replica"),
 ];
 
-/// The role; `any` when the key is left out.
+/// Reads the role; `any` if the key is missing.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Role {
     let word = match table.value("role") {
         None => "any",
         Some(_) => match table.word("role", problems) {
             Some(word) => word,
-            // Nobody knows which of the other keys would belong to it.
+            // Without a valid word it is unknown which other keys are valid.
             None => return Role::Any,
         },
     };

@@ -1,4 +1,4 @@
-//! Reads `[[service.rule]]`: which statements are meant, and what is done with them.
+//! Reads `[[service.rule]]`: the statements that a rule matches, and its effect.
 
 use evenkeel_policy::rules::{BadPattern, Pattern, RULES_MAX};
 use evenkeel_wire::sql::digest::Digest;
@@ -12,7 +12,8 @@ use super::server;
 
 const GROUPS: [&str; 3] = ["primary", "replicas", "any"];
 
-/// The rules of a service, in order. `splits`: its reads are split off.
+/// Reads the rules of a service, in order. `splits` is true if the service routes reads to
+/// replicas.
 pub(super) fn read(
     service: &Table<'_>,
     servers: &[ServerPlan],
@@ -88,7 +89,7 @@ fn read_pattern(table: &Table<'_>, problems: &mut Problems) -> Option<Pattern> {
     }
 }
 
-/// A word, or an array of servers.
+/// Reads a word, or an array of servers.
 fn read_to(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -> Option<RuleTo> {
     let value = table.value("to")?;
     if let DeValue::Array(names) = value.get_ref() {
@@ -132,7 +133,7 @@ fn place_of(value: &Value<'_>, servers: &[ServerPlan], problems: &mut Problems) 
     place
 }
 
-/// What a rule does must be something, and no contradiction.
+/// Checks that a rule has an effect, and that its effects do not contradict each other.
 fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
     let given = |key: &&str| table.value(key).is_some();
     let effects = ["to", "timeout_ms", "reject"];
@@ -159,7 +160,7 @@ fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
     }
 }
 
-/// How a rule stands to those before it.
+/// Checks a rule against the preceding ones.
 fn check_place(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems: &mut Problems) {
     if before.len() == RULES_MAX {
         let message = format!("a service has at most {RULES_MAX} rules");

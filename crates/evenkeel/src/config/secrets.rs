@@ -1,9 +1,10 @@
-//! Hides secrets in the lines that messages show.
+//! Masks secrets in the lines that messages show.
 
-/// Keys that hold secrets, also misspelt ones.
+/// Parts of key names that indicate a secret, also in misspelled keys.
 const WORDS: [&str; 7] = ["pass", "pwd", "token", "secret", "psw", "verifier", "md5"];
 
-/// The text with the values of such keys covered. Bytes and characters keep their places.
+/// Returns the text with the values of such keys masked. Positions of bytes and characters do not
+/// change.
 pub(super) fn masked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -21,7 +22,7 @@ pub(super) fn masked(text: &str) -> String {
     out
 }
 
-/// The last key of a text that ends with `=`.
+/// Returns the last key of a text that ends with `=`.
 fn key_before(text: &str) -> &str {
     let text = text.trim_end_matches(['=', ' ', '\t', '"', '\'']);
     text.rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'))
@@ -34,7 +35,7 @@ fn is_secret(key: &str) -> bool {
     !key.ends_with("_file") && WORDS.iter().any(|word| key.contains(word))
 }
 
-/// Where the value ends: at its closing quotes, or with the line.
+/// Returns the end of a value: its closing quotes, or the end of the line.
 fn value_end(text: &str) -> usize {
     let start = text.len() - text.trim_start_matches([' ', '\t']).len();
     let value = &text[start..];
@@ -61,7 +62,7 @@ fn closing(inner: &str, quote: char) -> Option<usize> {
     })
 }
 
-/// A character of the same width and length, or the character where it tells nothing.
+/// Returns a replacement with the same byte length and width. Characters that reveal nothing stay.
 fn cover(c: char) -> char {
     match c.len_utf8() {
         1 if c.is_whitespace() || c == '"' || c == '\'' => c,

@@ -1,4 +1,4 @@
-//! Reads `servers`: addresses as strings, or tables with an address and more.
+//! Reads `servers`: addresses as strings, or tables with an address and other keys.
 
 use toml::de::DeValue;
 
@@ -7,7 +7,7 @@ use super::plan::{Address, ServerPlan};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
 
-/// Where the parts of a server stand.
+/// Places of the parts of a server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerSpans {
     pub(super) address: SourceSpan,
@@ -15,7 +15,7 @@ pub(super) struct ServerSpans {
     pub(super) max_connections: SourceSpan,
 }
 
-/// One entry; `None` when it is not usable.
+/// Reads one entry. Returns `None` if it is not usable.
 pub(super) fn read(
     value: &Value<'_>,
     problems: &mut Problems,
@@ -76,7 +76,8 @@ fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan,
     Some((server, places))
 }
 
-/// Names stand in URLs, metrics and `service/server`. Call only when the key is a string.
+/// Checks a name, which must be valid in URLs, metrics and `service/server`. Call only if the key's
+/// value is a string.
 pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems) -> bool {
     let Some(name) = table
         .value("name")
@@ -84,7 +85,7 @@ pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems
     else {
         return false;
     };
-    // A server's default name is its address, so its characters are allowed for servers.
+    // The default name of a server is its address, so its characters are permitted for servers.
     let extra: &[char] = if whose == "server" {
         &['.', '_', '-', ':', '[', ']']
     } else {

@@ -16,15 +16,15 @@ use super::server::{self, ServerSpans};
 use super::sources::Sources;
 use super::{AddressError, database, health, protocol, role, rule};
 
-/// A service as far as it could be read, and where its parts stand.
+/// Service as far as it could be read, with the places of its parts.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) plan: ServicePlan,
     pub(super) places: ServiceSpans,
 }
 
-/// Where the parts of a service stand; `monitor` and `server_tls` are `None` when left out, other
-/// parts then have the service's place.
+/// Places of the parts of a service. `monitor` and `server_tls` are `None` if missing; other
+/// missing parts have the place of the service.
 #[derive(Debug, Default)]
 pub(super) struct ServiceSpans {
     pub(super) name: SourceSpan,
@@ -42,7 +42,7 @@ pub(super) struct ServiceSpans {
     pub(super) service: SourceSpan,
 }
 
-/// Reads one table of `[[service]]`.
+/// Reads one `[[service]]` table.
 pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Draft {
     let name = read_name(table, problems);
     let protocol = protocol::read(table, problems);
@@ -198,7 +198,7 @@ fn read_words(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems
     };
 }
 
-/// An array of addresses and networks, or one alone.
+/// Reads an array of addresses and networks, or a single one.
 pub(super) fn networks(key: &str, value: &Value<'_>, problems: &mut Problems) -> Vec<IpNet> {
     match value.get_ref() {
         DeValue::Array(values) => {
@@ -306,7 +306,7 @@ fn read_keepalive(table: &Table<'_>, problems: &mut Problems) -> Keepalive {
     }
 }
 
-/// The kernel takes these two in seconds.
+/// Reads a number of milliseconds for which the kernel requires whole seconds.
 fn whole_seconds(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<u64> {
     let number = table.number(key, problems)?;
     if !number.is_multiple_of(1_000) {

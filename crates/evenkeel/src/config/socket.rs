@@ -1,10 +1,10 @@
-//! Where the control socket is when nobody says.
+//! Determines the default path of the control socket.
 
 use std::env;
 use std::path::PathBuf;
 
-/// `/run/evenkeel/evenkeel.sock` for root; else in `$XDG_RUNTIME_DIR`, or in a directory of the
-/// user's own under `/tmp`.
+/// Returns `/run/evenkeel/evenkeel.sock` for root. For other users the socket is in
+/// `$XDG_RUNTIME_DIR`, or in the user's own directory under `/tmp`.
 pub fn default_socket() -> PathBuf {
     let uid = effective_uid();
     if uid == 0 {

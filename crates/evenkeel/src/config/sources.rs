@@ -1,4 +1,4 @@
-//! Reads the files that a config file names: passwords, certificates, users.
+//! Reads the files that a config file names: passwords, certificates and users.
 
 use std::fs;
 use std::io::{self, Read};
@@ -9,25 +9,25 @@ use super::plan::Secret;
 use super::problem::{Problems, SourceSpan};
 use super::reader::Table;
 
-/// More than this is another file given by mistake.
+/// Maximum size of such a file. A larger file was named by mistake.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// What a file's reading depends on beside its text.
+/// Properties of a config file besides its text, on which the plan depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// Relative paths begin here.
+    /// Directory to which relative paths refer.
     pub directory: PathBuf,
-    /// Everybody on the machine may read the file.
+    /// True if all users of the machine may read the file.
     pub world_readable: bool,
 }
 
 impl Sources {
-    /// A path in the file, seen from the file.
+    /// Returns a path from the file, relative to the file's directory.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.directory.join(text)
     }
 
-    /// Notes a file that cannot be read.
+    /// Opens a file, or reports that it cannot be read.
     fn open(&self, path: &Path, place: &SourceSpan, problems: &mut Problems) -> Option<Opened> {
         let error = match Opened::of(path) {
             Ok(opened) => return Some(opened),
@@ -38,7 +38,7 @@ impl Sources {
         None
     }
 
-    /// The whole text of a file.
+    /// Returns the whole text of a file.
     pub(super) fn text(
         &self,
         path: &Path,
@@ -49,7 +49,7 @@ impl Sources {
         opened.text(path, place, problems)
     }
 
-    /// The same, with a warning if everybody can read it.
+    /// Returns the whole text of a file, with a warning if all users can read it.
     pub(super) fn secret_text(
         &self,
         path: &Path,
@@ -66,7 +66,8 @@ impl Sources {
         opened.text(path, place, problems)
     }
 
-    /// The same, but it is not read if anybody except its owner may touch it.
+    /// Returns the whole text of a file. Reports an error, without reading it, if users other than
+    /// its owner have access.
     pub(super) fn private_text(
         &self,
         path: &Path,
@@ -86,7 +87,7 @@ impl Sources {
         opened.text(path, place, problems)
     }
 
-    /// A secret, written in the file or kept in a file of its own.
+    /// Returns a secret that is set in the config file or stored in a separate file.
     pub(super) fn secret(
         &self,
         table: &Table<'_>,
@@ -134,7 +135,8 @@ impl Sources {
     }
 }
 
-/// What was looked at is what is read, whatever is put in its place meanwhile.
+/// Open file with its mode: the checked file is the one that is read, even if its path is replaced
+/// meanwhile.
 struct Opened {
     file: fs::File,
     mode: u32,
@@ -170,7 +172,7 @@ pub(super) fn is_world_readable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
-/// The system's words without the number.
+/// Returns the message of the system without the error number.
 pub(super) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error")

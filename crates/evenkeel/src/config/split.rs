@@ -4,7 +4,7 @@ use super::plan::{Consistency, FailoverPlan, SplitPlan};
 use super::problem::Problems;
 use super::reader::Table;
 
-/// Keys that mean something only when reads are split off.
+/// Keys that have an effect only if reads are routed to replicas.
 const READS_KEYS: [&str; 5] = [
     "primary_reads",
     "consistency",
@@ -13,7 +13,7 @@ const READS_KEYS: [&str; 5] = [
     "galera_wait",
 ];
 
-/// What is read when the table is there.
+/// Reads the table `[service.split]`.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> SplitPlan {
     let default = SplitPlan::default();
     let reads = table.flag("reads", problems).unwrap_or(default.reads);
@@ -40,7 +40,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> SplitPlan {
     }
 }
 
-/// Once is enough: they have one reason.
+/// Reports the first key without an effect: one is enough, as all have the same reason.
 fn idle_keys(table: &Table<'_>, problems: &mut Problems) {
     let given = |key: &&str| table.value(key).is_some();
     if let Some(key) = READS_KEYS.into_iter().find(given) {
@@ -51,7 +51,8 @@ fn idle_keys(table: &Table<'_>, problems: &mut Problems) {
     }
 }
 
-/// Who keeps a connection of its own keeps one to the primary.
+/// Reports keys without an effect in session mode, in which each client keeps a connection to the
+/// primary.
 pub(super) fn stays_at_primary(split: &SplitPlan, table: &Table<'_>, problems: &mut Problems) {
     if split.reads {
         let message = "`reads` has no effect: with `mode = \"session\"` everything goes to the \
@@ -61,7 +62,7 @@ pub(super) fn stays_at_primary(split: &SplitPlan, table: &Table<'_>, problems: &
     }
 }
 
-/// What is read when the table is there.
+/// Reads the table `[service.failover]`.
 pub(super) fn read_failover(table: &Table<'_>, problems: &mut Problems) -> FailoverPlan {
     let default = FailoverPlan::default();
     let wait_ms = table.number("wait_ms", problems);

@@ -1,4 +1,4 @@
-//! Reads `[service.tls]`: the files must hold a certificate and the key that belongs to it.
+//! Reads `[service.tls]`: the files must contain a certificate and its private key.
 
 use evenkeel_proxy::tls::{Authorities, SetupError, TlsIdentity};
 
@@ -7,7 +7,7 @@ use super::problem::Problems;
 use super::reader::Table;
 use super::sources::Sources;
 
-/// The settings; `None` when they cannot be used.
+/// Reads the settings. Returns `None` if they are not usable.
 pub(super) fn read(
     table: &Table<'_>,
     sources: &Sources,
@@ -25,7 +25,7 @@ pub(super) fn read(
     })
 }
 
-/// `certificate` and `key` of a table, which belong together.
+/// Reads `certificate` and `key` of a table, which must match.
 pub(super) fn own_certificate(
     table: &Table<'_>,
     sources: &Sources,
@@ -67,7 +67,7 @@ fn pem_file(
     Some(PemFile { path, text: text? })
 }
 
-/// Certificates of authorities, which the file that `key` names must hold.
+/// Reads the certificates of authorities from the file that `key` names.
 pub(super) fn authorities(
     table: &Table<'_>,
     key: &str,
@@ -101,7 +101,7 @@ fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems:
     problems.error(&table.value_span(name), "E_FILE", message, help);
 }
 
-/// The reason without the key, at whose place it is told.
+/// Returns the reason without the key, because the report is at the key's place.
 fn why(error: &SetupError) -> String {
     match error {
         SetupError::BadFile { why, .. } => why.clone(),

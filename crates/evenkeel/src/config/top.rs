@@ -108,7 +108,7 @@ fn read_listen(text: &str, place: &SourceSpan, problems: &mut Problems) -> Optio
     None
 }
 
-/// `off`, or one IP address and port. The error is what is wrong and what to do.
+/// Parses `off`, or one IP address and port. The error contains its description and advice.
 pub(super) fn parse_listen(text: &str) -> Result<Option<SocketAddr>, (String, String)> {
     if text == "off" {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Reads the file of users: `[users.NAME]`, with what each logs in with.
+//! Reads the users file: `[users.NAME]`, with the credentials of each user.
 
 mod forms;
 
@@ -15,10 +15,10 @@ use super::protocol;
 use super::reader::Table;
 use super::{file, secrets};
 
-/// What a login may be checked against; one of them at most.
+/// Keys of credentials, of which a user may have at most one.
 const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
 
-/// What only users of PostgreSQL can have.
+/// Keys that are valid only for PostgreSQL.
 const POSTGRES_KEYS: [(&str, &str); 2] = [
     (
         "md5",
@@ -30,7 +30,7 @@ const POSTGRES_KEYS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The users by name, and what is wrong with the file.
+/// Returns the users by name, and the problems of the file.
 pub(super) fn read(
     protocol: Protocol,
     (path, text): (&Path, &str),
@@ -106,7 +106,7 @@ fn check_user(
     check_server_login(user, table, problems);
 }
 
-/// Whether a verifier is one; it is never shown.
+/// Checks the format of a verifier, which no message shows.
 fn check_form(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
     let (key, form, from) = match &user.credential {
         Some(Credential::Scram(text)) if !forms::is_scram(text.expose()) => (
@@ -131,7 +131,7 @@ fn check_form(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
     problems.error(&table.value_span(key), "E_VALUE", message, help);
 }
 
-/// A user of the file must be able to log in somehow.
+/// Checks that a user of the file has a way to log in.
 fn check_login(
     user: &UserPlan,
     table: &Table<'_>,
@@ -150,8 +150,8 @@ fn check_login(
     }
 }
 
-/// A certificate stays with the client: something else must log in to the servers. A verifier fits
-/// the user that it was made for, and no other.
+/// Checks that Evenkeel can log in to servers. A client certificate cannot be used for that, and a
+/// verifier fits only the user for whom it was created.
 fn check_server_login(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
     let of_this_user = matches!(
         user.credential,

@@ -10,7 +10,7 @@ use evenkeel::config::keys::{Key, Kind, SECTIONS, Section, USER};
 use super::postgres::Pair;
 use super::{load, plan, postgres, service};
 
-/// One row of a table: key, default, limits.
+/// Row of a table: key, default, limits.
 struct Row {
     key: String,
     default: String,
@@ -73,10 +73,10 @@ fn for_each(check: impl Fn(&Section, &Key, &Row)) {
     }
 }
 
-/// What a role needs, and a place for more keys of the monitor.
+/// Tables that a role needs. Further keys of the monitor can follow.
 const DATABASE: &str = "[service.health]\nprobe = 'mysql'\n[service.monitor]\nuser = 'm'\n";
 
-/// A file in which one key of one section has this value.
+/// Returns a file in which one key of one section has this value.
 fn file_with(section: &Section, key: &str, value: &str) -> String {
     let line = format!("{key} = {value}");
     match section.title {
@@ -114,7 +114,7 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             postgres(&format!("[service.split]\nreads = true\n{line}"))
         }
         "[[service.rule]]" => {
-            // What every rule must have.
+            // Keys that every rule must have.
             let name = if key == "name" { "" } else { "name = 'a'\n" };
             let to = if key == "to" { "" } else { "to = 'any'\n" };
             let split = "[service.split]\nreads = true\n";
@@ -133,7 +133,7 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
     }
 }
 
-/// What `[service.tls]` cannot be without; the files stay as long as the process.
+/// Returns the required keys of `[service.tls]`. The files exist as long as the process.
 fn tls() -> String {
     static PAIR: OnceLock<Pair> = OnceLock::new();
     let pair = PAIR.get_or_init(|| Pair::new("localhost"));
@@ -202,7 +202,7 @@ fn documented_defaults_are_the_programs() {
     });
 }
 
-/// The words like `E_RANGE` in a text.
+/// Returns the codes such as `E_RANGE` in a text.
 fn codes(text: &str) -> BTreeSet<String> {
     let word = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let words = text.split(|c| !word(c));

@@ -1,4 +1,5 @@
-//! Files on the disk: the examples, missing and unreadable ones, and the files that a config names.
+//! Tests files on disk: the examples, missing and unreadable files, and the files that a config
+//! names.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

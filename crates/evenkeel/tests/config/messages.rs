@@ -1,4 +1,4 @@
-//! How problems look, that they keep secrets, and the flags that stand for a file.
+//! Tests the format of problems, the masking of secrets, and the flags that replace a file.
 
 use std::path::Path;
 

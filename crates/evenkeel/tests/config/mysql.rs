@@ -1,4 +1,4 @@
-//! Services that speak MySQL: the tables of PostgreSQL's, and the keys that only that one has.
+//! Tests MySQL services: the tables shared with PostgreSQL, and the keys that only PostgreSQL has.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::wrong::check;
 use super::{load, plan, service};
 
-/// A good service that speaks MySQL; the lines that are given follow from line 6 on.
+/// Returns a valid MySQL service; `lines` begin in line 6.
 fn mysql(lines: &str) -> String {
     let monitor = "[service.monitor]\nuser = \"m\"\n";
     service(&format!("protocol = \"mysql\"\n{lines}\n{monitor}"))
@@ -109,7 +109,7 @@ fn names_are_as_long_as_the_servers_take_them() {
     check(&sized(129), "E_NAME 6:21", "129 bytes");
 }
 
-/// What a file of users makes of one user, or the first problem with it.
+/// Returns the credential of a user in a users file, or the first problem.
 fn user_of(lines: &str) -> Result<Option<Credential>, String> {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("users.toml");

@@ -1,4 +1,4 @@
-//! Services that speak PostgreSQL: their defaults, their keys, and what they take from others.
+//! Tests PostgreSQL services: their defaults, their keys, and the keys that they reject.
 
 use std::fs;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::wrong::check;
 use super::{load, plan, postgres, service};
 
-/// A certificate and its key, in files that nobody else may read.
+/// Certificate and key, in files that other users cannot read.
 pub(crate) struct Pair {
     directory: TempDir,
 }
@@ -44,7 +44,7 @@ impl Pair {
         self.directory.path().join(name)
     }
 
-    /// The keys that name them.
+    /// Returns the keys that name the files.
     pub(crate) fn lines(&self) -> String {
         let line = |key: &str, file: &str| format!("{key} = '{}'", self.path(file).display());
         format!(
@@ -63,7 +63,7 @@ fn database(lines: &str) -> DatabasePlan {
     *of(&postgres(lines)).database.expect("it speaks PostgreSQL")
 }
 
-/// The lines stand from line 6 on.
+/// Checks a PostgreSQL service; `lines` begin in line 6.
 fn check_postgres(lines: &str, expected: &str, words: &str) {
     check(&postgres(lines), expected, words);
 }

@@ -1,11 +1,11 @@
-//! Rules for statements: what they may say, in which order, and what contradicts itself.
+//! Tests the rules for statements: keys, order and contradictions.
 
 use evenkeel::config::{RulePlan, RuleTo};
 
 use super::wrong::check;
 use super::{plan, postgres};
 
-/// A service that splits its reads; the lines of its rules follow from line 8 on.
+/// Returns a service that routes reads to replicas; `lines` begin in line 8.
 fn with(lines: &str) -> String {
     postgres(&format!("[service.split]\nreads = true\n{lines}"))
 }

@@ -1,4 +1,4 @@
-//! The file of users: who may read it, what a user may have, and that its secrets stay in it.
+//! Tests the users file: its permissions, the keys of a user, and the masking of secrets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,13 +11,14 @@ use super::postgres;
 
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// A config file beside a file of users.
+/// Config file together with a users file.
 struct Files {
     directory: TempDir,
 }
 
 impl Files {
-    /// The lines stand in `[service.auth]`, from line 7 on; its first names the file.
+    /// Writes a config file. `lines` are in `[service.auth]`, from line 7; the first names the
+    /// users file.
     fn new(lines: &str) -> Files {
         let files = Files {
             directory: TempDir::new().expect("a directory"),
@@ -42,7 +43,7 @@ impl Files {
         service.database.expect("a database").auth
     }
 
-    /// Exactly one problem, at the file's name, with these words.
+    /// Checks that there is exactly one problem, at the place of the file's name, with these words.
     fn check(&self, users: &str, mode: u32, code: &str, words: &str) {
         self.write("users.toml", users, mode);
         let problems = load(&self.directory.path().join("evenkeel.toml")).problems;

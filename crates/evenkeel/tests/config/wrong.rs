@@ -1,8 +1,8 @@
-//! Wrong files: each gets its code, its place, and words that help.
+//! Tests invalid files: each has its code, its place, and advice.
 
 use super::{code_and_place, load, plan, service};
 
-/// Exactly one problem: this code at this place, with these words.
+/// Checks that there is exactly one problem, with this code, this place and these words.
 pub(crate) fn check(text: &str, expected: &str, words: &str) {
     let (_, problems) = load(text);
     let [problem] = problems.as_slice() else {
@@ -20,7 +20,7 @@ pub(crate) fn check(text: &str, expected: &str, words: &str) {
     );
 }
 
-/// The lines stand from line 5 on.
+/// Checks a service; `lines` begin in line 5.
 fn check_service(lines: &str, expected: &str, words: &str) {
     check(&service(lines), expected, words);
 }

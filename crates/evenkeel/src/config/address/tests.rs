@@ -1,4 +1,4 @@
-//! Tests of addresses: spellings, refusals with advice, and which listens overlap.
+//! Tests the parsing of addresses, the advice for invalid ones, and overlapping listen addresses.
 
 use super::{Address, Listen};
 

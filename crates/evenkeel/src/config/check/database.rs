@@ -1,11 +1,11 @@
-//! Checks of services that speak a database's protocol, and of the peers that serve them.
+//! Checks services with a database protocol, and the peers of their cancel requests.
 
 use super::super::plan::{AuthSource, DatabasePlan, Listen, PeersPlan, PoolMode, Probe, Protocol};
 use super::super::problem::{Problems, SourceSpan};
 use super::super::service::Draft;
 use super::reaches;
 
-/// What only such a service can contradict itself in.
+/// Runs the checks of services with a database protocol.
 pub(super) fn check(draft: &Draft, problems: &mut Problems) {
     if let Some(database) = &draft.plan.database {
         probe(draft, problems);
@@ -15,7 +15,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
     }
 }
 
-/// Which server is the primary is asked of the servers themselves, in their own protocol.
+/// Checks that the probe uses the service's protocol, in which servers report their role.
 fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
     let probe = plan.health.probe.name();
     let own = plan.protocol.name();
@@ -27,7 +27,7 @@ fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
             let message = format!("`probe = \"{probe}\"` does not support {speaks}");
             problems.error(&places.probe, "E_ROLE_PROBE", message, help);
         }
-        // Without an account nothing can be asked: that is told elsewhere.
+        // A missing account is reported by another check.
         Probe::Off | Probe::Tcp if plan.servers.len() > 1 && plan.monitor.is_some() => {
             let message = format!(
                 "determining the primary requires a database probe, and `probe = \"{probe}\"` is \
@@ -41,7 +41,7 @@ fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
 
 fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     let Draft { plan, places } = draft;
-    // One that could not be read has been told.
+    // An account that could not be read has already been reported.
     if places.monitor.is_some() || plan.monitor.is_some() {
         return;
     }
@@ -65,11 +65,11 @@ fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     }
 }
 
-/// Clients are asked for certificates only if somebody is known who signs them.
+/// Reports users with `certificate = true` if no authority for client certificates is configured.
 fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     let asked = match &database.tls {
         Some(tls) => tls.client_ca.is_some(),
-        // A table that could not be read may ask for them.
+        // A table that could not be read may request them.
         None => places.tls.is_some(),
     };
     let mut users = database.auth.users.iter();
@@ -84,7 +84,7 @@ fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems:
     }
 }
 
-/// Who may send the password as it is must have a way to do it.
+/// Reports users with `cleartext = true` if no listener offers TLS or a Unix socket.
 fn cleartext(Draft { plan, places }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     let mut users = database.auth.users.iter();
     let user = users.find(|(_, user)| user.cleartext);
@@ -98,7 +98,8 @@ fn cleartext(Draft { plan, places }: &Draft, database: &DatabasePlan, problems: 
     }
 }
 
-/// Peers serve only protocols in which one asks to cancel, and never this process itself.
+/// Checks that peers have an effect, which requires a protocol with forwarded cancel requests, and
+/// that none is this process.
 pub(in super::super) fn peers(
     peers: &PeersPlan,
     place: &SourceSpan,

@@ -1,4 +1,4 @@
-//! Flags of services that log in; the environment is an argument here.
+//! Tests flags of services with a database protocol. The environment is passed as an argument.
 
 use super::*;
 

@@ -1,6 +1,7 @@
-//! The forms of verifiers, as servers keep them.
+//! Checks the formats of verifiers, as database servers store them.
 
-/// `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, the last three in base64.
+/// Returns whether a text has the format
+/// `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`. The last three parts are in base64.
 pub(super) fn is_scram(text: &str) -> bool {
     let parts = text.strip_prefix("SCRAM-SHA-256$").and_then(|rest| {
         let (front, keys) = rest.split_once('$')?;
@@ -32,8 +33,9 @@ pub(super) fn is_md5(text: &str) -> bool {
         .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(hex))
 }
 
-/// What `mysql.user` has: `*` and a SHA-1 in hex (mysql_native_password), or `$A$005$`, a salt of
-/// 20 bytes and a hash of 43 (caching_sha2_password), which may be in hex, behind `0x`.
+/// Returns whether a text has a format of `mysql.user`. It is `*` and a SHA-1 in hex
+/// (mysql_native_password), or `$A$005$`, a salt of 20 bytes and a hash of 43
+/// (caching_sha2_password). The latter may be in hex, after `0x`.
 pub(super) fn is_mysql(text: &str) -> bool {
     if let Some(digits) = text.strip_prefix("0x") {
         let is_whole = digits.len() == 140 && digits.bytes().all(|b| b.is_ascii_hexdigit());
