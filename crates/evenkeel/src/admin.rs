@@ -148,8 +148,8 @@ async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing
             refuse_surplus(&stream, peer);
             continue;
         };
-        // Responses are small and sent immediately; without `TCP_NODELAY` a delayed ACK costs 40
-        // ms.
+        // Responses are small and sent immediately; a delayed ACK costs 40 ms without
+        // `TCP_NODELAY`.
         let _ = stream.set_nodelay(true);
         connections.spawn(serve_connection(
             stream,

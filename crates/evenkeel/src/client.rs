@@ -16,8 +16,8 @@ use crate::status::{
     Connections, DigestStatus, Explanation, Question, Reply, Status, TimelineEvent,
 };
 
-/// Longest wait for a response. A reload reads files and resolves names, and a pause waits up to 50
-/// s; a process that takes longer hangs.
+/// Longest wait for a response. A reload reads files and resolves names, and a pause may wait for
+/// 50 s; a process that takes longer hangs.
 const ANSWER_MS_MAX: u64 = 60_000;
 /// Maximum size of a response. The status of ten thousand servers with their history is smaller.
 const ANSWER_BYTES_MAX: usize = 64 << 20;

@@ -40,7 +40,7 @@ pub struct Status {
     pub config: ConfigStatus,
     /// The services, in the order of the file.
     pub services: Vec<ServiceStatus>,
-    /// The clusters behind services with a role.
+    /// Clusters of the services with a role.
     pub clusters: Vec<ClusterStatus>,
     /// Latest events, oldest first; `/api/v1/events` returns more.
     pub events: Vec<TimelineEvent>,

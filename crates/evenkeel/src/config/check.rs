@@ -238,8 +238,8 @@ fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
     }
 }
 
-/// Reports services of replicas whose lag cannot be determined, because no service of primaries
-/// lists their cluster.
+/// Reports services of replicas that share no server with a service of primaries: the lag of their
+/// replicas cannot be determined.
 fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
     let is_primary = |draft: &&Draft| matches!(draft.plan.role, Role::Primary { .. });
     let listed = |draft: &Draft| -> Vec<Address> {

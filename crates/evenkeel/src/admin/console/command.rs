@@ -31,7 +31,7 @@ pub(super) enum ConsoleCommand {
     Pause(CommandScope),
     Resume(CommandScope),
     Reconnect(CommandScope),
-    /// Termination of all clients of a database, which is then paused.
+    /// Pause of a database, followed by the termination of all its clients.
     Kill(CommandScope),
     KillClient(u64),
     Reload,

@@ -28,11 +28,11 @@ pub(super) struct AdminToken {
 
 /// Access of a client.
 pub(super) enum ConsoleAccess<'a> {
-    /// Without authentication; the client may read.
+    /// Open without authentication; the client may read.
     Open,
-    /// With the token; the client may change things.
+    /// Authentication with the token; the client may change things.
     Token(&'a AdminToken),
-    /// None.
+    /// No access, for this reason.
     Closed(ConsoleError),
 }
 

@@ -19,7 +19,7 @@ use crate::status::{
     ClientStatus, Connections, DatabaseStatus, RuleStatus, ServerStatus, ServiceStatus, Status,
 };
 
-/// State of clients that no pool counts.
+/// State of clients that wait for a primary, which no pool counts.
 const FOR_PRIMARY: &str = "waiting for a primary";
 
 /// Table to send to a client.

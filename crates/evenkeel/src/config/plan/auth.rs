@@ -79,8 +79,8 @@ pub struct AccountPlan {
 /// `[users.NAME]` of the users file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPlan {
-    /// Credential against which a login is checked. `None`: the servers' verifier with `source =
-    /// "server"`, no password login with `"file"`.
+    /// Credential against which a login is checked. `None`: the servers' verifier if `source` is
+    /// `"server"`, and no password login if it is `"file"`.
     pub credential: Option<Credential>,
     /// True if a client certificate with this user's common name permits a login. Default false.
     pub certificate: bool,

@@ -11,7 +11,7 @@ pub struct DatabasePlan {
     pub logins_at_once: u32,
     /// Concurrent logins from one address. Default 100.
     pub logins_per_address: u32,
-    /// Statements with statistics of their own, up to 100 000; 0 = none. Default 1 000.
+    /// Maximum number of digests with separate statistics, up to 100 000; 0 = none. Default 1 000.
     pub digests_max: u32,
     /// Pools of server connections, and their limits.
     pub pool: PoolPlan,

@@ -14,8 +14,7 @@ pub struct SplitPlan {
     /// Limit for the wait of a read until a replica has the required writes, up to 10 minutes.
     /// Default 50; 0 = the read does not wait, but is routed to another server.
     pub wait_ms: u64,
-    /// Age from which the reported position of a replica is ignored, 1 ms to 10 minutes. Default 1
-    /// 000.
+    /// Age from which a replica's reported position is ignored, 1 ms to 10 minutes. Default 1 000.
     pub stale_ms: u64,
     /// True if reads of a session that has written may be routed to other Galera nodes. Default
     /// false.

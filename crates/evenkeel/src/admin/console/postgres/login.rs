@@ -78,7 +78,8 @@ async fn begin(stream: &mut Stream) -> Result<Option<Wish>, End> {
                 stream.send(b"N").await?;
             }
             Opening::Startup(wish) => return Ok(Some(wish)),
-            // Requests are too short to be canceled, and TLS is not supported.
+            // A cancel request has no effect because statements are short, and TLS is not
+            // supported.
             Opening::Other => return Ok(None),
         }
     }
