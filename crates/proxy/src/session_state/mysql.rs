@@ -1,33 +1,35 @@
-//! What follows a client of a MySQL service from server to server, what binds it to one, and what
-//! is put right when it asks about a statement before. Pure: no sockets, no clock.
+//! Session state of a MySQL client: the settings that follow it between server connections, the
+//! state that pins it to one, and the information that its last statement left.
 //!
-//! Followed, and put in place on the next connection:
-//! - session variables, `SET NAMES`, autocommit: as the server's trackers tell ([`FOLLOWED`], and
-//!   the module `variables`);
-//! - the schema: as the tracker tells;
-//! - `SET @a = literal` and `timestamp`: by their text;
-//! - `session_track_*`: ours are on, and what they tell is filtered by the client's
-//!   ([`Journal::keeps`]); a statement that names them runs with the client's in their place
-//!   ([`Journal::show_trackers`]), and what it has set is asked for behind it.
+//! Without sockets and clock. Another client's information is never visible ([`settings_diff`]).
 //!
-//! Binding until it is over:
-//! - a transaction, XA; autocommit off from the first statement to COMMIT or ROLLBACK;
+//! Followed, and restored on the next connection:
+//! - session variables, `SET NAMES`, autocommit: as reported by the server's trackers
+//!   ([`FOLLOWED`], and the module `variables`);
+//! - the schema: as reported by the tracker;
+//! - `SET @a = literal` and `timestamp`: parsed from the text;
+//! - `session_track_*`: Evenkeel's trackers are enabled, and their reports are filtered by the
+//!   client's ([`SessionState::keeps`]). A statement that names them runs with the client's
+//!   trackers ([`SessionState::show_trackers`]); what it has set is queried afterwards.
+//!
+//! Pins until the state ends:
+//! - a transaction, XA; autocommit off: from the first statement to COMMIT or ROLLBACK;
 //! - `SET TRANSACTION`, `SET @@transaction_isolation`: until the next transaction has ended;
-//! - temporary tables, PREPARE, HANDLER: until all that are known are gone;
+//! - temporary tables, PREPARE, HANDLER: until all known ones are dropped or closed;
 //! - GET_LOCK: until as many RELEASE_LOCKs of that name, or RELEASE_ALL_LOCKS;
 //! - LOCK TABLES, FLUSH … WITH READ LOCK, LOCK INSTANCE, BACKUP STAGE: until unlocked;
-//! - `sql_log_bin`, `gtid_next`, `profiling`, `optimizer_trace`, `sql_auto_is_null`: until they are
-//!   back.
+//! - `sql_log_bin`, `gtid_next`, `profiling`, `optimizer_trace`, `sql_auto_is_null`: until they
+//!   have their usual values again.
 //!
-//! Binding until a reset: other assignments to user variables; CALL and functions that nobody has
-//! read; sequences, `rand_seed1`, `insert_id`. Binding for ever, so that the connection ends with
-//! its client: roles, COMMIT RELEASE, and what is not known.
+//! Pins until a reset: other assignments to user variables; CALL, and functions with unread bodies;
+//! sequences, `rand_seed1`, `insert_id`. Permanent pins, so that the connection is closed with its
+//! client: roles, COMMIT RELEASE, and unknown statements.
 //!
-//! What the next statement may ask: LAST_INSERT_ID() is remembered and put back ([`Needs`],
-//! [`Journal::question`]); for warnings, FOUND_ROWS() and ROW_COUNT() the connection is kept for a
-//! moment ([`Journal::hold`]). Another client's is never seen ([`difference`]).
+//! Information for the next statement: LAST_INSERT_ID() is stored and restored ([`InfoNeeds`],
+//! [`SessionState::question`]). For warnings, FOUND_ROWS() and ROW_COUNT() the connection is kept
+//! for a short time ([`SessionState::hold`]).
 //!
-//! Harmless to the session: SET GLOBAL, SET PASSWORD, grants, KILL.
+//! No effect on the session: SET GLOBAL, SET PASSWORD, grants, KILL.
 
 mod analysis;
 mod client_trackers;

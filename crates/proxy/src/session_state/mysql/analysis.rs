@@ -1,5 +1,5 @@
-//! What a MySQL text means for a session: where it may run, what it leaves behind, and what it asks
-//! of the statement before.
+//! Analyzes MySQL texts: where a text may run, which state it leaves in the session, and which
+//! information of the previous statement it reads.
 
 mod body;
 mod calls;
@@ -35,169 +35,171 @@ pub use kills::Kill;
 use split::is_end;
 pub use split::parts;
 
-/// What is known of a schema's routines, tables and views. Names come without quotes, as they are
-/// written.
+/// Catalog of a schema's routines, tables and views. Names are passed without quotes, as written.
 pub trait CatalogLookup {
-    /// The worst of all functions of that name.
+    /// Returns the worst volatility of all functions of that name.
     fn function(&self, name: &[u8]) -> Volatility;
 
-    /// A table, a view, anything that can be read from.
+    /// Returns the volatility of a read from a table, a view or another relation.
     fn relation(&self, name: &[u8]) -> Volatility;
 
-    /// What calling a function or procedure of that name may leave behind in the session; `None`:
-    /// nobody has read its body yet.
+    /// Returns the state that a call of that function or procedure may leave in the session; `None`
+    /// if its body has not been read yet.
     fn binds(&self, name: &[u8]) -> Option<Pins> {
         let _ = name;
         None
     }
 
-    /// What writing to a table of that name may leave behind by its triggers.
+    /// Returns the state that the triggers of that table may leave in the session on a write.
     fn triggers(&self, name: &[u8]) -> Pins {
         let _ = name;
         Pins::NONE
     }
 
-    /// What reading from a view of that name may leave behind by the functions that it calls.
+    /// Returns the state that a read from that view may leave in the session through its functions.
     fn views(&self, name: &[u8]) -> Pins {
         let _ = name;
         Pins::NONE
     }
 
-    /// Whether any routine, trigger or view is known that leaves something behind, or asks what
-    /// another statement has left: most servers have none.
+    /// Returns whether any known routine, trigger or view leaves state in the session, or reads
+    /// information of another statement. Most servers have none.
     fn has_bonds(&self) -> bool {
         true
     }
 }
 
-/// What a text means. The default is that of a command without a text.
+/// Analysis of a text. The default is that of a command without a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextAnalysis {
-    /// For the router: its statements, in order.
+    /// Statements in their order, for routing.
     pub statements: SmallVec<[RoutedStatement; 1]>,
-    /// Where a comment wants it.
+    /// Routing hint in a comment.
     pub hint: Option<RoutingHint>,
-    /// What it leaves behind, in the order of its statements; mostly nothing.
+    /// Effects on the session, in the order of the statements; usually none.
     pub effects: SmallVec<[Effect; 1]>,
-    /// Routines, tables or views may be others behind it.
+    /// True if routines, tables or views may change.
     pub changes_catalog: bool,
-    /// It sets global variables, which new sessions begin with.
+    /// True if it sets global variables, which apply to new sessions.
     pub sets_globals: bool,
-    /// It may write: who must see it needs the GTID of its commit.
+    /// True if it may write. A reader that must see the write needs the GTID of its commit.
     pub writes: bool,
-    /// What it asks of the statement before it.
+    /// Information of the previous statement that it reads.
     pub needs: InfoNeeds,
-    /// It is one plain statement: run as a whole or not at all.
+    /// True for one plain statement, which is executed completely or not at all.
     pub is_atomic: bool,
-    /// Its one statement begins a transaction.
+    /// True if its only statement begins a transaction.
     pub begins: bool,
-    /// Its one statement is a KILL of a connection by its number.
+    /// KILL of a connection by its number, if that is the only statement.
     pub kill: Option<Kill>,
-    /// It has, or prepares, a KILL of a connection by what is not known to be our number.
+    /// True if it executes or prepares a KILL of a connection whose number may not be one of
+    /// Evenkeel's.
     pub kills_unknown_connection: bool,
-    /// It reads or sets session trackers: those on its connection must be its client's meanwhile.
+    /// True if it reads or sets session trackers. The client's trackers must be enabled while it
+    /// runs.
     pub names_trackers: bool,
-    /// It runs what a literal says.
+    /// True if it only executes an inner statement (`EXECUTE IMMEDIATE`, `SET STATEMENT … FOR`).
     pub runs_literal_text: bool,
-    /// It runs routines or triggers that leave something behind, or may: their errors may have any
-    /// number.
+    /// True if it executes routines or triggers that leave or may leave state in the session. Their
+    /// errors may have any number.
     pub(super) runs_routines: bool,
-    /// It makes a stored program: where that ends, and whether more follows, is not known.
+    /// True if it defines a stored program. Its end, and whether a statement follows, is unknown.
     pub defines_stored_program: bool,
-    /// Its text's, under which it is counted; zero: none.
+    /// Digest under which the text is counted; zero if there is none.
     pub digest: u64,
-    /// The text, for people, if it may pin.
+    /// Text for display, if it may pin the session.
     pub source: Option<Arc<PinSource>>,
-    /// The version of the servers that it was read for, if it has a comment that others may read
-    /// otherwise; else 0.
+    /// Server version for which it was parsed, if it has a comment that other versions may parse
+    /// differently; otherwise 0.
     pub(super) read_for: u32,
-    /// Each of its statements has just one reply.
+    /// True if each of its statements has exactly one reply.
     pub(super) is_counted: bool,
 }
 
-/// Something that a statement leaves behind in its session.
+/// Effect of a statement on its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
-    /// Which statement of the text, from 0.
+    /// Index of the statement in the text, from 0.
     pub statement: u32,
-    /// What.
+    /// Kind of the effect.
     pub does: EffectKind,
 }
 
-/// What a statement does to its session. All but [`Does::Pin`], [`Does::Execute`] and
-/// [`Does::Unknown`] count only if it succeeds.
+/// Kind of effect of a statement on its session. Most kinds apply only if the statement succeeds.
+/// [`EffectKind::Pin`], [`EffectKind::Execute`], [`EffectKind::Unknown`] and
+/// [`EffectKind::SetsWithin`] apply to a failed statement too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectKind {
-    /// Binds though the statement fails, if the server has run any of it.
+    /// A pin even if the statement fails, provided that the server has executed a part of it.
     Pin(Pin),
-    /// Binds if it succeeds.
+    /// A pin if the statement succeeds.
     PinOnSuccess(Pin),
-    /// Ends pins.
+    /// An event that ends pins.
     Release(UnpinEvent),
-    /// A user variable: the name in lower case, without the `@`.
+    /// An assignment of a literal to a user variable.
     SetUser {
-        /// Which.
+        /// Name in lower case, without the `@`.
         name: Box<[u8]>,
-        /// To what.
+        /// Assigned value.
         value: Value,
     },
-    /// `timestamp`, which the server does not tell of: a literal, or back to the clock.
+    /// `timestamp`, which the server may report as the clock: a literal, or `None` for the clock.
     SetTimestamp(Option<Box<[u8]>>),
-    /// A switch that the server does not tell of by its own name, and whether it is on now.
+    /// A switch that the server does not report under its own name, and whether it is on now.
     SetSwitch(Box<[u8]>, bool),
-    /// One that not everybody may set has its DEFAULT, as on every connection.
+    /// A restricted variable, by name, set to DEFAULT: its value on every connection.
     Defaults(Box<[u8]>),
-    /// A tracker of the client's: to what, only the server knows.
+    /// One of the client's trackers, set to a value that only the server knows.
     Track,
-    /// A system variable that the server tells of, or it binds: its name in lower case.
+    /// A system variable, by its name in lower case. Pins the session unless the server reports it.
     Told(Box<[u8]>),
-    /// The character set of the connection: which collation that is, only the server knows.
+    /// The connection's character set. Only the server knows the resulting collation.
     Collation,
-    /// The modes of the next transaction.
+    /// Modes of the next transaction.
     NextTransaction(TransactionModes),
     /// BEGIN, START TRANSACTION.
     Begin,
     /// COMMIT, ROLLBACK.
     End,
-    /// SAVEPOINT: with autocommit off, a transaction begins with it.
+    /// SAVEPOINT, which begins a transaction if autocommit is off.
     Savepoint,
-    /// It makes one of these, of that name.
+    /// Creation of an object of that name.
     Make(SessionObject, Box<[u8]>),
-    /// It makes some of these, of which ones cannot be told.
+    /// Creation of objects with unknown names.
     Unknown(SessionObject),
-    /// One of these is gone.
+    /// Removal of an object of that name.
     Unmake(SessionObject, Box<[u8]>),
-    /// Tables get other names.
+    /// Renamed tables.
     Renames,
-    /// PREPARE: the name in lower case, and what executing it leaves behind.
+    /// PREPARE: the name in lower case, and the pins that its execution causes.
     Prepare(Box<[u8]>, Pins),
-    /// EXECUTE of what was prepared.
+    /// EXECUTE of a prepared statement.
     Execute(Box<[u8]>),
-    /// LAST_INSERT_ID() is set to what the reply says.
+    /// LAST_INSERT_ID() set to the value in the reply.
     InsertId,
-    /// LAST_INSERT_ID() is set to what only the server knows.
+    /// LAST_INSERT_ID() set to a value that only the server knows.
     InsertIdUnknown,
-    /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will be asked.
+    /// SQL_CALC_FOUND_ROWS: the client will query FOUND_ROWS().
     FoundRows,
-    /// A SET of several things: where it fails, the first ones may be set.
+    /// A SET of several variables. If it fails, the first ones may be set.
     SetsSeveral,
-    /// A routine or trigger that it runs may set system variables: where the result ends in an EOF,
-    /// the server has told of none.
+    /// A routine or trigger that may set system variables. If the result ends in an EOF, the server
+    /// has reported none.
     SetsWithin,
-    /// MariaDB's SET STATEMENT: the server tells of what it takes back when the statement is over.
+    /// MariaDB's SET STATEMENT: the server reports values that it restores after the statement.
     Restores,
 }
 
-/// What a session has by name, and only on its own connection.
+/// Kind of object that a session has by name, and only on its own connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionObject {
-    /// A temporary table; the name with its schema, if one is written.
+    /// A temporary table. The name includes the schema if one is written.
     TemporaryTable,
     /// A statement prepared by PREPARE.
     Prepared,
-    /// A HANDLER.
+    /// An open HANDLER.
     Handler,
-    /// A lock of GET_LOCK; as often as it was taken.
+    /// A lock of GET_LOCK, counted once for each acquisition.
     NamedLock,
     /// LOCK INSTANCE, BACKUP LOCK, or BACKUP STAGE.
     BackupLock,
@@ -206,16 +208,16 @@ pub enum SessionObject {
 /// The value of a user variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A literal that means the same in every session, as written.
+    /// A literal as written, which means the same in every session.
     Same(Box<[u8]>),
-    /// A string, in the character set of the client.
+    /// A string in the character set of the client.
     String(Box<[u8]>),
 }
 
-/// Stands between the name of a schema and that of a table: a dot may be a part of either.
+/// Separator between the names of a schema and a table; a dot may be a part of either.
 pub(super) const IN_SCHEMA: u8 = 0;
 
-/// What may be left behind by SQL that nobody can read: a role among it, which a reset leaves.
+/// Pins for SQL that cannot be analyzed. It may also set a role, which a reset keeps.
 pub(super) const ANYTHING: [Pin; 6] = [
     Pin::Unknown,
     Pin::Variables,
@@ -226,8 +228,8 @@ pub(super) const ANYTHING: [Pin; 6] = [
 ];
 
 impl TextAnalysis {
-    /// Whether other literals in its text would make no difference: one plain read or write that
-    /// leaves nothing behind.
+    /// Returns whether its text with other literals has the same analysis: one plain read or write
+    /// that leaves no state behind.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         let is_plain = |one: &RoutedStatement| {
@@ -245,8 +247,9 @@ impl TextAnalysis {
             && !self.runs_literal_text
     }
 
-    /// Whether it takes or asks for a lock by name: each server has its own, and gives it in READ
-    /// ONLY transactions, too. What nobody knows may do so, but is mostly harmless.
+    /// Returns whether it acquires or queries a lock by name. Each server has its own named locks,
+    /// and grants them in READ ONLY transactions too. Statements of unknown effect do not count:
+    /// they may use such locks, but are mostly harmless.
     #[must_use]
     pub fn locks_by_name(&self) -> bool {
         let mut statements = self.statements.iter();
@@ -263,7 +266,7 @@ impl TextAnalysis {
             || pins(Pin::NamedLock) && !pins(Pin::Unknown)
     }
 
-    /// Of a text that cannot be read, because its character set hides what it says.
+    /// Returns the analysis of a text that cannot be parsed because of its character set.
     #[must_use]
     pub fn unreadable() -> TextAnalysis {
         TextAnalysis {
@@ -284,7 +287,8 @@ impl TextAnalysis {
         }
     }
 
-    /// Of a text with more in it than is followed, or with what the server may read otherwise.
+    /// Returns the analysis of a text with too many effects, or one that the server may parse
+    /// differently.
     fn too_much(hint: Option<RoutingHint>) -> TextAnalysis {
         TextAnalysis {
             hint,
@@ -292,19 +296,19 @@ impl TextAnalysis {
         }
     }
 
-    /// Whether what has come to its end with the `index`th reply may have written; `is_last`: no
-    /// other follows.
+    /// Returns whether the statement that the `index`th reply completes may have written.
+    /// `is_last`: no other reply follows.
     #[must_use]
     pub fn may_write_at(&self, index: usize, is_last: bool) -> bool {
         let statement = self.statements.get(index);
         match self.is_counted {
             true => statement.is_none_or(routing::may_write),
-            // The last one tells what those before it have left to be told.
+            // The last reply also reports what the earlier ones did not.
             false => self.writes && is_last,
         }
     }
 
-    /// What one statement of the text leaves behind, as long as each has one reply.
+    /// Returns the effects of one statement, provided that each statement has one reply.
     pub(super) fn effects_of(&self, statement: usize) -> &[Effect] {
         let statement = u32::try_from(statement).unwrap_or(u32::MAX);
         let effects = &self.effects;
@@ -315,7 +319,7 @@ impl TextAnalysis {
 }
 
 impl SessionObject {
-    /// Why it binds.
+    /// Returns the reason for which it pins the session.
     pub(super) const fn pin(self) -> Pin {
         match self {
             SessionObject::TemporaryTable => Pin::TemporaryTable,
@@ -327,14 +331,14 @@ impl SessionObject {
     }
 }
 
-/// Reads a text. Of a session whose character set is not [`mysql::charset_is_safe`] no text can be
-/// read, and [`Meaning::unreadable`] stands for it.
+/// Returns the analysis of a text. If the session's character set is not
+/// [`mysql::charset_is_safe`], no text can be parsed: use [`TextAnalysis::unreadable`] instead.
 #[must_use]
 pub fn read(text: &[u8], modes: Reading, lookup: Option<&dyn CatalogLookup>) -> TextAnalysis {
     read_at(text, modes, lookup, 0)
 }
 
-/// Texts within texts are read no deeper.
+/// Maximum depth of texts within texts; deeper ones are not parsed.
 const DEPTH_MAX: u32 = 3;
 
 fn read_at(
@@ -375,7 +379,7 @@ fn read_at(
         meaning.sets_globals |= statement.traits.any(mysql::StatementTraits::SETS_GLOBAL);
         meaning.changes_catalog |= routing::changes_catalog(statement, &routed);
         let needs = routing::needs(&reader, statement);
-        // What is about a statement of the same text is not asked of the one before the text.
+        // Information left by a statement of the same text is not that of the previous text.
         meaning.needs = meaning.needs.and(needs.without(answered));
         answered = answered.and(routing::answers(statement.kind));
         meaning.is_counted &= routing::has_one_reply(statement.kind);
@@ -406,8 +410,8 @@ fn read_at(
     meaning
 }
 
-/// Strings have the character set of the connection when their statement is read, which an earlier
-/// one of the same text may have changed.
+/// Pins string assignments that follow a change of the connection's character set in the same text.
+/// A string has the character set that is set when its statement is parsed.
 fn doubt_strings(meaning: &mut TextAnalysis) {
     let changes = |effect: &&Effect| match &effect.does {
         EffectKind::Collation => true,
@@ -435,23 +439,23 @@ fn doubt_strings(meaning: &mut TextAnalysis) {
     }
 }
 
-/// What the parts that read a statement need.
+/// Context of the analysis of a statement.
 struct AnalysisContext<'a> {
     text: &'a [u8],
     modes: Reading,
     lookup: Option<&'a dyn CatalogLookup>,
-    /// There is one statement in the text.
+    /// True if the text has exactly one statement.
     is_single: bool,
     depth: u32,
 }
 
 impl<'a> AnalysisContext<'a> {
-    /// The tokens of a statement.
+    /// Returns the tokens of a statement.
     fn tokens(&self, statement: &mysql::StatementFacts) -> mysql::Tokens<'a> {
         mysql::Tokens::new(statement.span.of(self.text), self.modes)
     }
 
-    /// As of [`Meaning::read_for`].
+    /// Returns the value of [`TextAnalysis::read_for`].
     fn read_for(&self, facts: &mysql::TextFacts<'_>) -> u32 {
         let mut statements = facts.statements();
         match statements.any(|one| one.traits.any(mysql::StatementTraits::VERSIONED)) {
@@ -460,8 +464,8 @@ impl<'a> AnalysisContext<'a> {
         }
     }
 
-    /// The meaning of what a statement contains and does nothing but run: MariaDB's
-    /// `SET STATEMENT … FOR …` and `EXECUTE IMMEDIATE '…'`.
+    /// Returns the analysis of a statement that this one only executes: that in MariaDB's `SET
+    /// STATEMENT … FOR …` and `EXECUTE IMMEDIATE '…'`.
     fn inner(&self, statement: &mysql::StatementFacts) -> Option<TextAnalysis> {
         let is_unknown = statement.kind == mysql::StatementKind::Unknown;
         if !is_unknown || self.depth >= DEPTH_MAX || !self.modes.mariadb {
@@ -474,7 +478,7 @@ impl<'a> AnalysisContext<'a> {
         let mut effects = meaning.effects.iter();
         let sets = effects
             .any(|effect| !matches!(effect.does, EffectKind::Pin(_) | EffectKind::FoundRows));
-        // More than one would not be run at all.
+        // Several statements would not be executed at all.
         if meaning.statements.len() != 1 || restores && sets {
             return None;
         }

@@ -1,21 +1,21 @@
-//! Session trackers: ours, which are on but for statements that name them, and the client's, which
-//! are on for these and decide what else the client is told.
+//! Session trackers: Evenkeel's, which are enabled except for statements that name trackers, and
+//! the client's, which are enabled for those and decide which other reports the client receives.
 
 use evenkeel_wire::mysql::trackers::Change;
 
 use super::{values, variables};
 
-/// Whether servers tell all variables that are kept in one place by the name of the one that was
-/// named first: `foreign_key_checks` as `autocommit`, `timestamp` as `last_gtid` (MDEV-31746).
+/// Returns whether servers report all variables that are stored in one place under the name of the
+/// one named first: `foreign_key_checks` as `autocommit`, `timestamp` as `last_gtid` (MDEV-31746).
 pub(super) fn is_by_place(mariadb: bool, version: u32) -> bool {
     mariadb && version >= 110_000
 }
 
-/// What switches the trackers of a server connection on, as one text.
+/// Returns the statement that enables Evenkeel's trackers on a server connection.
 #[must_use]
 pub fn trackers(mariadb: bool, version: u32) -> &'static str {
     match mariadb {
-        // Of each place the name that is followed is named first.
+        // The followed name of each place is named first.
         true if is_by_place(mariadb, version) => {
             "SET @@session.session_track_system_variables=\
              'autocommit,collation_connection,collation_server,last_gtid,*',\
@@ -39,9 +39,9 @@ pub fn trackers(mariadb: bool, version: u32) -> &'static str {
     }
 }
 
-/// Puts our trackers on again where the client's were. The client's wish for all GTIDs stays: what
-/// is told then is more than what ours ask for. MySQL lets nobody set the tracker of GTIDs in a
-/// transaction, so that it is ours then already.
+/// Returns the statement that enables Evenkeel's trackers again after the client's. A client's
+/// `ALL_GTIDS` is kept, since it reports more than `OWN_GTID`. MySQL rejects changes of the GTID
+/// tracker in a transaction; Evenkeel's is still active there.
 #[must_use]
 pub(super) fn trackers_again(mariadb: bool, version: u32, in_transaction: bool) -> &'static str {
     match (mariadb, in_transaction) {
@@ -63,8 +63,8 @@ pub(super) fn trackers_again(mariadb: bool, version: u32, in_transaction: bool) 
     }
 }
 
-/// Asks for `character_set_results` and the values of the trackers, in the order of [`NAMES`].
-/// Binary strings are in every character set what they are.
+/// Returns the query for `character_set_results` and the values of the trackers, in the order of
+/// [`NAMES`]. Binary strings are the same in every character set.
 #[must_use]
 pub(super) fn values_of_trackers(mariadb: bool) -> String {
     let names = ["character_set_results"]
@@ -73,11 +73,11 @@ pub(super) fn values_of_trackers(mariadb: bool) -> String {
     let casts: Vec<String> = names
         .map(|name| format!("CAST(@@session.{name} AS BINARY)"))
         .collect();
-    // A limit of its own counts whatever `sql_select_limit` is.
+    // An explicit LIMIT overrides `sql_select_limit`.
     format!("SELECT {} LIMIT 1", casts.join(","))
 }
 
-/// The variables; only MySQL has the last one.
+/// Tracker variables; MariaDB lacks the last one.
 const NAMES: [&str; 5] = [
     "session_track_system_variables",
     "session_track_schema",
@@ -120,7 +120,7 @@ impl Info {
     }
 }
 
-/// Which GTIDs are told.
+/// GTIDs that the server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Gtids {
     #[default]
@@ -139,12 +139,12 @@ impl Gtids {
     }
 }
 
-/// What a client wants to be told.
+/// Session trackers that a client has enabled.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ClientTrackers {
-    /// Names with commas between them, as the server has them; `*`: all.
+    /// Names of variables, separated by commas, as the server has them; `*` means all.
     variables: Box<[u8]>,
-    /// MySQL shows NULL since it was set to that, which has changed nothing else.
+    /// True if it was set to NULL. MySQL then shows NULL, but keeps the list in use.
     is_null: bool,
     schema: bool,
     state: bool,
@@ -153,7 +153,7 @@ pub(super) struct ClientTrackers {
 }
 
 impl ClientTrackers {
-    /// As the server's trackers were before ours were set.
+    /// Returns the server's trackers as they were before Evenkeel's were set.
     pub(super) fn new<'a>(fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> ClientTrackers {
         let mut tracking = ClientTrackers::default();
         for (name, value) in fresh {
@@ -162,7 +162,7 @@ impl ClientTrackers {
         tracking
     }
 
-    /// Sets one; of a name that is none of them nothing happens.
+    /// Sets one tracker; ignores other names.
     fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
         let given = value.unwrap_or_default();
         match name {
@@ -186,8 +186,8 @@ impl ClientTrackers {
         }
     }
 
-    /// As the row says that [`values_of_trackers`] asks for, without its first value; but for
-    /// GTIDs, if those were not the client's when it was asked.
+    /// Sets the trackers from a row of [`values_of_trackers`] without its first value. The value
+    /// for GTIDs is ignored if that tracker was not the client's at the time of the query.
     pub(super) fn learn(&mut self, mariadb: bool, has_gtids: bool, row: &[Option<&[u8]>]) {
         for (name, value) in names(mariadb).iter().zip(row) {
             if has_gtids || *name != "session_track_gtids" {
@@ -196,7 +196,8 @@ impl ClientTrackers {
         }
     }
 
-    /// Puts them on a server connection in the place of ours.
+    /// Returns the statement that replaces Evenkeel's trackers by the client's on a server
+    /// connection.
     pub(super) fn sql(&self, mariadb: bool, has_gtids: bool) -> Vec<u8> {
         let mut sql = b"SET @@session.session_track_system_variables=".to_vec();
         match values::is_plain(&self.variables) {
@@ -221,12 +222,12 @@ impl ClientTrackers {
         sql
     }
 
-    /// Whether it is to be told of all GTIDs, which is more than ours ask for.
+    /// Returns whether the client receives all GTIDs, which Evenkeel's trackers do not report.
     pub(super) fn wants_all_gtids(&self) -> bool {
         self.gtids == Gtids::All
     }
 
-    /// Whether the client is to see a change.
+    /// Returns whether the client receives a change.
     pub(super) fn keeps(&self, change: &Change<'_>) -> bool {
         match change {
             Change::Variable { name, .. } => self.names(name),
@@ -239,7 +240,7 @@ impl ClientTrackers {
         }
     }
 
-    /// Whether the client is to see the connection's collation as its character set.
+    /// Returns whether the client receives the connection's collation as its character set.
     pub(super) fn renames(&self, name: &[u8]) -> bool {
         let hides = name == variables::COLLATION && !self.names(name);
         hides && self.names(variables::CONNECTION)

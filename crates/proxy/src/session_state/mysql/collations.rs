@@ -1,10 +1,11 @@
-//! The collations that clients name by a number in their login.
+//! Maps collation ids of client logins to collations.
 
 mod known;
 
 use evenkeel_wire::sql::mysql;
 
-/// The numbers of what character sets are compared by, unless somebody says otherwise.
+/// Ids of the collations that are the defaults of their character sets, unless configured
+/// otherwise.
 const PLAIN: [(u16, &[u8]); 4] = [
     (8, b"latin1"),
     (11, b"ascii"),
@@ -12,8 +13,8 @@ const PLAIN: [(u16, &[u8]); 4] = [
     (45, b"utf8mb4"),
 ];
 
-/// Character set and collation that MariaDB of 11 takes where a login names a plain one: that of
-/// `character_set_collations`, such as `utf8mb4=utf8mb4_uca1400_ai_ci`.
+/// Returns the character set and collation that MariaDB 11 uses for a login with a default
+/// collation: that of `character_set_collations`, such as `utf8mb4=utf8mb4_uca1400_ai_ci`.
 pub(super) fn instead(number: u16, collations: &[u8]) -> Option<(&'static [u8], &[u8])> {
     let (_, charset) = PLAIN.into_iter().find(|(plain, _)| *plain == number)?;
     let mut pairs = collations.split(|byte| *byte == b',');
@@ -24,20 +25,21 @@ pub(super) fn instead(number: u16, collations: &[u8]) -> Option<(&'static [u8], 
     Some((charset, other?))
 }
 
-/// What a client's number stands for.
+/// Collation that a client's id stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Collation {
-    /// What the server has by itself.
+    /// The server's default.
     Servers,
-    /// This one.
+    /// The collation of this name.
     Named(&'static str),
-    /// Something that the server knows by the number, perhaps.
+    /// An id that the server may know.
     Number(u16),
 }
 
-/// Whether texts can be read in a character set, which may still be the number of a collation.
+/// Returns whether texts can be parsed in a character set; `client` may still be a collation id.
 pub(super) fn can_be_read(client: &[u8]) -> bool {
-    // Of big5, sjis, gbk, cp932, gb18030; MariaDB's that compare blanks are higher by 1,024.
+    // Ids for big5, sjis, gbk, cp932, gb18030; those of MariaDB's NOPAD collations are 1,024
+    // higher.
     const HIDING: [u16; 11] = [1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
     let number: Option<u16> = str::from_utf8(client)
         .ok()
@@ -46,7 +48,7 @@ pub(super) fn can_be_read(client: &[u8]) -> bool {
     mysql::charset_is_safe(client) && !hides
 }
 
-/// Of the number in a login.
+/// Returns the collation for the id in a login.
 pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
     if number == 0 {
         return Collation::Servers;
@@ -59,7 +61,7 @@ pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
             false => Collation::Named(name),
         };
     }
-    // MySQL's newer ones, which its clients send to MariaDB too.
+    // MySQL's newer collations, which its clients send to MariaDB too.
     if mariadb && version < 110_405 && (248..=323).contains(&number) {
         return Collation::Servers;
     }
@@ -69,7 +71,7 @@ pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
     }
 }
 
-/// Before MariaDB 10.6 and MySQL 8.0.30 utf8mb3 had another name.
+/// Returns whether utf8mb3 has another name: before MariaDB 10.6 and MySQL 8.0.30.
 fn calls_it_utf8(mariadb: bool, version: u32) -> bool {
     version < if mariadb { 100_600 } else { 80_030 }
 }

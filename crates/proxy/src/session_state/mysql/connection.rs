@@ -1,4 +1,4 @@
-//! What a server connection has: settings, schema, user variables, and whose statement it ran last.
+//! State of a server connection: settings, schema, user variables, and the client it served last.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,50 +9,51 @@ use super::client_trackers;
 use super::variables::{self, VariableHandling};
 use crate::session_state::settings::{ExportedSettings, Interner, SettingSet};
 
-/// Tells clients and server connections apart; 0 is nobody.
+/// Returns a unique number for a client or a server connection; 0 is never used.
 pub(super) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The settings of one server connection: by name what it was asked for and what has been set
-/// since; user variables with the `@` before their names and SQL for their values.
+/// Session state of one server connection. The settings contain the variables queried after the
+/// login and those set since. User variables have an `@` before their names, and SQL as values.
 #[derive(Debug, Clone)]
 pub struct ServerSessionState {
     pub(super) now: SettingSet,
     pub(super) schema: Option<Rc<[u8]>>,
     pub(super) number: u64,
     pub(super) leftovers: InfoOwners,
-    /// What it was asked for was so before it was reset: an `init_connect` is not run again, and
-    /// the server's own values may be others by now.
+    /// True from a reset until settings are restored. Settings are then those queried before the
+    /// reset: `init_connect` is not executed again, and the server's defaults may have changed
+    /// since.
     pub(super) is_doubtful: bool,
-    /// See [`tracking::is_by_place`].
+    /// True if the server reports variables by place ([`client_trackers::is_by_place`]).
     pub(super) is_by_place: bool,
-    /// Of the server.
+    /// Version of the server; 0 if not set.
     pub(super) version: u32,
 }
 
-/// What the statements that it ran have left on it, and whose that is: numbers of clients.
+/// Client numbers of the owners of the information that executed statements left on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct InfoOwners {
-    /// Who had it last.
+    /// Client that had the connection last.
     pub(super) holder: u64,
-    /// Whose statement it ran last.
+    /// Client whose statement was executed last.
     pub(super) last_user: u64,
-    /// Whose insert id it has; 0: nobody has inserted anything.
+    /// Client that owns the insert id; 0 if none was set.
     pub(super) insert_id_of: u64,
-    /// Whose rows it has counted last.
+    /// Client that owns the last count of rows.
     pub(super) counts_of: u64,
-    /// There are warnings, or an error.
+    /// True if there are warnings or an error.
     pub(super) warned: bool,
 }
 
 impl InfoOwners {
-    /// Of somebody who will not come for it.
+    /// Owner that never reads its information.
     pub(super) const NOBODYS: u64 = u64::MAX;
 }
 
-/// What is known of a server connection, on its way to another worker with it.
+/// State of a server connection that is being moved to another worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedState {
     now: ExportedSettings,
@@ -65,7 +66,7 @@ pub struct ExportedState {
 }
 
 impl ServerSessionState {
-    /// As it is after its login: `fresh` is what it was asked for ([`super::FOLLOWED`]).
+    /// Returns the state after a login: `fresh` holds the queried variables ([`super::FOLLOWED`]).
     #[must_use]
     pub fn new<'a>(
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -83,7 +84,7 @@ impl ServerSessionState {
         }
     }
 
-    /// At a server of this version.
+    /// Returns the state with the server's kind and version.
     #[must_use]
     pub fn at(self, mariadb: bool, version: u32) -> ServerSessionState {
         let is_by_place = client_trackers::is_by_place(mariadb, version);
@@ -94,7 +95,7 @@ impl ServerSessionState {
         }
     }
 
-    /// To another worker.
+    /// Returns the state for another worker.
     #[must_use]
     pub fn export(&self) -> ExportedState {
         ExportedState {
@@ -108,7 +109,7 @@ impl ServerSessionState {
         }
     }
 
-    /// From another worker.
+    /// Returns the state from another worker.
     #[must_use]
     pub fn import(carried: &ExportedState, interner: &Interner) -> ServerSessionState {
         ServerSessionState {
@@ -122,7 +123,7 @@ impl ServerSessionState {
         }
     }
 
-    /// A tracker of any of its OKs, whoever caused it.
+    /// Applies a tracker of any OK on this connection, regardless of the command that caused it.
     pub fn hear(&mut self, change: &Change<'_>, interner: &Interner) {
         match change {
             Change::Variable { name, value } => hear(&mut self.now, name, value, interner),
@@ -131,8 +132,8 @@ impl ServerSessionState {
         }
     }
 
-    /// It was reset, or has another user. `fresh` is what it was asked for after its login: the
-    /// next client has all of that put in place. The schema stays.
+    /// Updates the state after a reset or a change of the user. `fresh` holds the variables queried
+    /// after the login; all of them are restored for the next client. The schema is kept.
     pub fn renewed<'a>(
         &mut self,
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -143,43 +144,45 @@ impl ServerSessionState {
         self.is_doubtful = true;
     }
 
-    /// Something of ours ran on it: warnings and counts are no longer those of its client.
+    /// Records that a command of Evenkeel ran: warnings and counts are no longer those of its
+    /// client.
     pub fn disturbed(&mut self) {
         self.leftovers.last_user = InfoOwners::NOBODYS;
         self.leftovers.counts_of = InfoOwners::NOBODYS;
     }
 
-    /// The same, and it failed: there is an error.
+    /// Records that a command of Evenkeel failed and left an error.
     pub fn failed(&mut self) {
         self.disturbed();
         self.leftovers.warned = true;
     }
 
-    /// The schema that it is in.
+    /// Returns the current schema.
     #[must_use]
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_deref()
     }
 
-    /// Whether it was reset, and its next client's settings were not put in place yet.
+    /// Returns whether the connection was reset, and the next client's settings are not restored
+    /// yet.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
 
-    /// What it has.
+    /// Returns the current settings.
     #[must_use]
     pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 }
 
-/// None is told as an empty name.
+/// Returns the schema that a server reports; an empty name means none.
 pub(super) fn schema(name: &[u8]) -> Option<Rc<[u8]>> {
     (!name.is_empty()).then(|| name.into())
 }
 
-/// Of what was asked for, the settings.
+/// Returns the settings among the queried variables.
 pub(super) fn compared<'a>(
     fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     interner: &Interner,
@@ -195,7 +198,7 @@ pub(super) fn compared<'a>(
     interner.of(pairs)
 }
 
-/// A set without one of its names.
+/// Returns the set without one of its names.
 pub(super) fn without(set: &SettingSet, name: &[u8], interner: &Interner) -> SettingSet {
     match set.get(name) {
         Some(_) => interner.of(set.iter().filter(|(own, _)| *own != name)),
@@ -203,7 +206,7 @@ pub(super) fn without(set: &SettingSet, name: &[u8], interner: &Interner) -> Set
     }
 }
 
-/// The server tells a variable's value.
+/// Applies a variable's value that the server reported.
 pub(super) fn hear(now: &mut SettingSet, name: &[u8], value: &[u8], interner: &Interner) {
     let lower = name.to_ascii_lowercase();
     let name = variables::canonical(&lower);
@@ -212,7 +215,7 @@ pub(super) fn hear(now: &mut SettingSet, name: &[u8], value: &[u8], interner: &I
         return;
     }
     if variables::is_of_connection(name) {
-        // Which of its collations it has now, nobody has said.
+        // The server has not reported which collation of the character set is active now.
         *now = without(now, variables::COLLATION, interner);
         return;
     }

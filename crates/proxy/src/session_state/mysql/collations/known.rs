@@ -1,7 +1,7 @@
-//! Collations that MariaDB and MySQL know by the same number and the same name
-//! (`information_schema.collations` of 10.11 and 9.7, of those that clients may send).
+//! Collations that have the same id and name in MariaDB and MySQL: those that clients may send,
+//! from `information_schema.collations` of 10.11 and 9.7.
 
-/// Number and name, in order.
+/// Ids and names, sorted by id.
 #[rustfmt::skip]
 pub(super) const KNOWN: &[(u16, &str)] = &[
     (1, "big5_chinese_ci"), (2, "latin2_czech_cs"), (3, "dec8_swedish_ci"),
