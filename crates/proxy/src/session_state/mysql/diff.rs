@@ -1,4 +1,4 @@
-//! What makes a server connection one of a client's: one SET, and the schema.
+//! Computes what turns a server connection into that of a client: one SET, and the schema.
 
 use std::cmp::Ordering;
 
@@ -7,24 +7,24 @@ use super::information::{InfoNeeds, InsertId};
 use super::session::SessionState;
 use super::{values, variables};
 
-/// What is to be sent before anything of the client's.
+/// Commands that must be sent before the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingsDiff {
-    /// Nothing.
+    /// None are required.
     Nothing,
     /// COM_INIT_DB with the schema, if there is one, then COM_QUERY with the text, if it is not
     /// empty.
     Put {
-        /// The schema.
+        /// Schema to select.
         schema: Option<Box<[u8]>>,
     },
-    /// Nothing can make it fit: the client is in no schema, and SQL cannot leave one.
+    /// The connection cannot be used: the client has no schema, and SQL cannot leave one.
     Unfit,
 }
 
-/// What the connection lacks for the client to send something that asks `needs` of its statement
-/// before. The text is one statement; it is appended to `sql`. What asks nothing needs no look at a
-/// connection that the client has kept.
+/// Returns what a connection lacks for a statement that reads the information in `needs`. Appends
+/// the text, which is one statement, to `sql`. A connection that the client has kept needs no check
+/// if `needs` is empty.
 pub fn settings_diff(
     on: &ServerSessionState,
     journal: &mut SessionState,
@@ -52,12 +52,13 @@ pub fn settings_diff(
     }
 }
 
-/// A reset leaves the schema; what `character_set_database` is by it goes at MySQL.
+/// Returns whether the schema must be selected again: a reset keeps it, but MySQL loses the
+/// `character_set_database` that follows from it.
 fn lacks_charset(on: &ServerSessionState, journal: &SessionState) -> bool {
     on.is_doubtful && !journal.reading.mariadb
 }
 
-/// The assignments of one SET.
+/// Assignments of one SET.
 struct List<'a> {
     sql: &'a mut Vec<u8>,
     begin: usize,
@@ -107,8 +108,8 @@ impl<'a> List<'a> {
         }
     }
 
-    /// As the server would have it by itself. A user variable that nobody has set is NULL, and of
-    /// no character set: NULL alone would leave it that of the value before.
+    /// Appends an assignment of the server's default. A user variable that is not set is NULL and
+    /// has no character set; NULL alone would keep the character set of the previous value.
     fn reset(&mut self, name: &[u8], journal: &SessionState) {
         self.target(name, journal);
         if name.first() == Some(&b'@') {
@@ -121,7 +122,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// First how texts are read, then what is to go, then what is to be there.
+/// Appends all assignments: first `sql_mode`, which controls parsing, then removals, then values.
 fn settings(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
     let mode = journal.now.get(variables::SQL_MODE);
     let here = on.now.get(variables::SQL_MODE);
@@ -135,7 +136,7 @@ fn settings(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>
     });
     let named = names(on, journal, list);
     walk(on, journal, |name, here, wanted| match wanted {
-        // Another server, of another version, does not know it.
+        // This server is of another version, and does not have the variable.
         Some(_) if here.is_none() && variables::is_compared(name) && !is_charset(name) => {}
         Some(_) if named && NAMES.contains(&name) => {}
         Some(value) if name != variables::SQL_MODE => list.set(name, value, journal),
@@ -153,16 +154,16 @@ fn settings(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>
     }
     let client = journal.now.get(variables::CLIENT);
     if let (None, Some(client)) = (journal.now.get(variables::COLLATION), client) {
-        // Its collation was lost with a connection: that of SET NAMES is the likely one.
+        // The collation was lost with a connection; that of SET NAMES is the most likely one.
         list.set(b"character_set_connection", client, journal);
     }
 }
 
-/// What SET NAMES sets.
+/// Variables that SET NAMES sets.
 const NAMES: [&[u8]; 3] = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
 
-/// SET NAMES, where it says all: it sets the collation of results, too, which no variable shows but
-/// the definitions of columns do.
+/// Appends SET NAMES if it sets all of its variables as required, and returns whether it does. SET
+/// NAMES also sets the collation of results, which no variable shows but column definitions do.
 fn names(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) -> bool {
     let differs = |name: &&[u8]| on.now.get(name) != journal.now.get(name);
     let [client, results, collation] = NAMES.map(|name| journal.now.get(name).unwrap_or_default());
@@ -178,12 +179,12 @@ fn names(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) -
     true
 }
 
-/// Forgotten where only the server knows it.
+/// Returns whether a variable is removed from the set while only the server knows its value.
 fn is_charset(name: &[u8]) -> bool {
     name == variables::COLLATION
 }
 
-/// Calls for each name that is not alike on both.
+/// Calls `call` with each name whose values differ, and both values.
 fn walk(
     on: &ServerSessionState,
     journal: &SessionState,
@@ -211,8 +212,9 @@ fn walk(
     }
 }
 
-/// Puts the insert id back. A statement that uses a table also clears what others have left,
-/// warnings and counts: MariaDB keeps them for all other statements ("SHOW WARNINGS").
+/// Appends an assignment that restores the insert id. A statement that uses a table also clears the
+/// warnings and counts of other clients: MariaDB keeps them for all other statements ("SHOW
+/// WARNINGS").
 fn leftovers(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
     list.next();
     let value = match journal.insert_id {

@@ -1,18 +1,18 @@
-//! What is asked of a set of settings with every statement: looked up once for all who have it.
+//! Caches what every statement needs to know of a set of settings, once for all users of the set.
 
 use evenkeel_policy::route::{Isolation, TransactionModes};
 
 use super::{values, variables};
 use crate::session_state::settings::SettingSet;
 
-/// Of one set.
+/// Facts about one set.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::session_state) struct Facts {
-    /// Each statement is a transaction of its own.
+    /// True if each statement is a transaction of its own.
     pub(super) autocommit: bool,
-    /// What a transaction begins with that does not say.
+    /// Modes of a transaction that specifies none.
     pub(super) modes: TransactionModes,
-    /// The collation of the connection is known.
+    /// True if the collation of the connection is known.
     pub(super) has_collation: bool,
 }
 

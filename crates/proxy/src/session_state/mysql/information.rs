@@ -1,71 +1,72 @@
-//! What a statement leaves for the next one to ask: the insert id, the warnings, the found rows.
+//! Tracks the information that a statement leaves for the next one: insert id, warnings, found
+//! rows.
 //!
-//! It is on the server connection. The insert id can be put back elsewhere; the others cannot, so
-//! the connection is kept until the client's next command, or for a moment, or not at all: that
-//! hangs on what the clients of the service have been seen to ask. A statement that asks on a
-//! connection which is not its own any more gets nothing of anybody else's.
+//! The server connection has this information. An insert id can be restored on another connection;
+//! the rest cannot. The connection is therefore kept until the client's next command, for a short
+//! time, or not at all, depending on the queries of the service's clients so far. A statement that
+//! reads information on another connection never receives that of another client.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::analysis::TextAnalysis;
 
-/// What a text asks of the statement before it.
+/// Information of the previous statement that a text reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InfoNeeds(u8);
 
 impl InfoNeeds {
-    /// Nothing.
+    /// No information.
     pub const NONE: InfoNeeds = InfoNeeds(0);
     /// LAST_INSERT_ID(), `@@identity`.
     pub const INSERT_ID: InfoNeeds = InfoNeeds(1);
-    /// FOUND_ROWS(): of the last SELECT.
+    /// FOUND_ROWS() of the last SELECT.
     pub const FOUND_ROWS: InfoNeeds = InfoNeeds(2);
     /// SHOW WARNINGS, GET DIAGNOSTICS, `@@warning_count`.
     pub const DIAGNOSTICS: InfoNeeds = InfoNeeds(4);
-    /// ROW_COUNT(): of the last statement.
+    /// ROW_COUNT() of the last statement.
     pub const ROW_COUNT: InfoNeeds = InfoNeeds(8);
-    /// All of it.
+    /// All information.
     pub const ALL: InfoNeeds = InfoNeeds(15);
 
-    /// The same for what nobody can read: it may ask.
+    /// Returns these needs as possible ones, for a text that cannot be analyzed.
     #[must_use]
     pub const fn perhaps(self) -> InfoNeeds {
         InfoNeeds(self.0 << PERHAPS)
     }
 
-    /// Both together.
+    /// Returns the needs of both.
     #[must_use]
     pub const fn and(self, other: InfoNeeds) -> InfoNeeds {
         InfoNeeds(self.0 | other.0)
     }
 
-    /// But for these.
+    /// Returns the needs without `others`, certain or possible.
     pub(super) const fn without(self, others: InfoNeeds) -> InfoNeeds {
         InfoNeeds(self.0 & !(others.0 | others.perhaps().0))
     }
 
-    /// Whether it asks any of these, at least perhaps.
+    /// Returns whether any of these is needed, certainly or possibly.
     #[must_use]
     pub const fn any(self, of: InfoNeeds) -> bool {
         (self.0 | self.0 >> PERHAPS) & of.0 != 0
     }
 
-    /// Whether it asks nothing.
+    /// Returns whether nothing is needed.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// What is asked perhaps is so many bits higher.
+/// Number of bits by which a possible need is shifted.
 const PERHAPS: u8 = 4;
 
-/// What the clients of a service have ever asked.
+/// Information that the clients of a service have ever read.
 #[derive(Debug, Default)]
 pub struct InfoUsage(AtomicU8);
 
 impl InfoUsage {
-    /// A text that was read, or prepared, asks this.
+    /// Records the needs of a text that was analyzed or prepared. Possible needs are ignored.
     pub fn note(&self, needs: InfoNeeds) {
         let certain = needs.0 & InfoNeeds::ALL.0;
         if certain & !self.0.load(Ordering::Relaxed) != 0 {
@@ -73,9 +74,9 @@ impl InfoUsage {
         }
     }
 
-    /// What the connection must have before a text is sent, for [`super::difference`]: what the
-    /// text asks; and before an insert, where insert ids are asked, the client's own, since an
-    /// insert may leave it as it is.
+    /// Returns the information that the connection must have before a text is sent, for
+    /// [`super::settings_diff`]: the text's needs. If clients read insert ids, a write also needs
+    /// the client's own, since an insert may leave it unchanged.
     #[must_use]
     pub fn needs(&self, meaning: &TextAnalysis) -> InfoNeeds {
         match meaning.writes && self.any(InfoNeeds::INSERT_ID) {
@@ -84,41 +85,41 @@ impl InfoUsage {
         }
     }
 
-    /// Whether any of these was ever asked.
+    /// Returns whether any of these was ever read.
     #[must_use]
     pub fn any(&self, of: InfoNeeds) -> bool {
         self.0.load(Ordering::Relaxed) & of.0 != 0
     }
 }
 
-/// How long a connection that no pin binds is kept all the same.
+/// Length of time for which a connection without pins is kept for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldPolicy {
-    /// Not at all.
+    /// The connection is not kept.
     No,
-    /// [`Hold::BRIEFLY_MS`], or until the client's next command.
+    /// [`HoldPolicy::BRIEFLY_MS`], or until the client's next command.
     Briefly,
     /// Until the client's next command.
     UntilNext,
-    /// The same: it has said that it will ask.
+    /// Until the client's next command, which is certain to read the information.
     Promised,
 }
 
 impl HoldPolicy {
-    /// Drivers that want to see warnings ask for them at once.
+    /// Time in milliseconds. Drivers that read warnings query them immediately.
     pub const BRIEFLY_MS: u64 = 100;
 }
 
-/// What the last statement has left on its connection.
+/// Information that the last statement has left on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct StatementInfo {
-    /// Warnings or an error.
+    /// True if there are warnings or an error.
     pub(super) diagnostics: bool,
-    /// A number of rows that SQL_CALC_FOUND_ROWS counted.
+    /// True if SQL_CALC_FOUND_ROWS has counted rows.
     pub(super) found_rows: bool,
-    /// Rows.
+    /// True if FOUND_ROWS() depends on the statement, as on a SELECT.
     pub(super) rows: bool,
-    /// It ran at all.
+    /// True if the statement was executed.
     pub(super) ran: bool,
 }
 
@@ -143,19 +144,19 @@ impl StatementInfo {
 /// LAST_INSERT_ID() of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InsertId {
-    /// This.
+    /// This value.
     Exact(u64),
-    /// This, unless the statement that gave it was told the value by the client: then the OK has
-    /// it, and LAST_INSERT_ID() is as it was (manual: "mysql_insert_id()").
+    /// This value, unless the client assigned it in the statement: the OK then reports it, but
+    /// LAST_INSERT_ID() is unchanged (manual: "mysql_insert_id()").
     Likely(u64),
-    /// Only the server connection knows.
+    /// A value that only the server connection has.
     Unknown,
 }
 
 impl InsertId {
     pub(super) const NONE: InsertId = InsertId::Exact(0);
 
-    /// Something may have changed it unseen.
+    /// Returns the value after a possible change that was not observed.
     pub(super) fn in_doubt(self) -> InsertId {
         match self {
             InsertId::Exact(value) => InsertId::Likely(value),

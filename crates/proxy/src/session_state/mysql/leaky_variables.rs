@@ -1,12 +1,12 @@
-//! Variables by which a connection tells a client of what others did on it: they bind whoever sets
-//! them, and are off for all others, whatever the server's own defaults are.
+//! Disables variables through which a connection reveals other clients' statements. They pin a
+//! client that sets them, and are off for all others, regardless of the server's defaults.
 
 use super::variables::{VariableHandling, treatment};
 
-/// Asked for behind a login.
+/// Variables that are queried after a login.
 pub const LEAKY_VARIABLES: &[&str] = &["optimizer_trace", "profiling", "sql_auto_is_null"];
 
-/// What switches off those that are on; `None`: none is.
+/// Returns the statement that disables those that are on; `None` if all are off.
 #[must_use]
 pub fn disable_leaky_variables<'a>(
     values: impl Iterator<Item = (&'a [u8], &'a [u8])>,

@@ -1,9 +1,9 @@
-//! Variables that tell one server from another.
+//! Variables that distinguish one server from another.
 
-/// Asked for behind a login; servers have those that they know.
+/// Variables that are queried after a login; servers have some of them.
 pub const IDENTIFYING: &[&str] = &["hostname", "port", "server_id", "server_uid", "server_uuid"];
 
-/// Their values: where they differ, so do the servers.
+/// Returns their names and values as one key. Servers with different keys are different servers.
 #[must_use]
 pub fn identity<'a>(values: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Box<[u8]> {
     let is_identifying = |name: &[u8]| IDENTIFYING.iter().any(|one| one.as_bytes() == name);

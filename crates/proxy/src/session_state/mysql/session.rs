@@ -1,4 +1,4 @@
-//! What one client has set, what binds it, and what its last statement has left.
+//! Session state of one client: settings, pins, and information left by its last statement.
 
 mod apply;
 mod restore;
@@ -31,92 +31,92 @@ pub use state_query::StateQuery;
 use trackers::Shown;
 pub use trackers::TakeBack;
 
-/// What a session begins with.
+/// Initial state of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct InitialSettings<'a> {
-    /// The number of the collation that the client named in its login; 0: none.
+    /// Id of the collation in the client's login; 0 if there is none.
     pub collation: u16,
-    /// The schema that it named.
+    /// Schema in the client's login.
     pub schema: Option<&'a [u8]>,
-    /// The servers are MariaDB's.
+    /// True if the servers are MariaDB's.
     pub mariadb: bool,
-    /// Their version, the least: 80403, 101119.
+    /// Lowest version of the servers, such as 80403 or 101119.
     pub version: u32,
 }
 
-/// One OK, or the end of one result.
+/// Reply to one statement: an OK, or the end of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatementReply {
-    /// As it came.
+    /// Status in the reply.
     pub status: Status,
-    /// The insert id of an OK.
+    /// Insert id of an OK.
     pub insert_id: u64,
-    /// How many warnings.
+    /// Number of warnings.
     pub warnings: u16,
-    /// It is an OK, whose trackers tell what was set; an EOF has none.
+    /// True for an OK, whose trackers report what was set; an EOF has none.
     pub tells: bool,
-    /// It ends a result, and has no insert id whatever was inserted.
+    /// True for the end of a result, which has no insert id even after an insert.
     pub is_result: bool,
 }
 
-/// A client's settings, and what binds it to its server connection.
+/// Settings of a client, and its pins to a server connection.
 ///
-/// For each command that reaches a server: [`Journal::sent`]; for each OK its trackers by
-/// [`Journal::hear`] and then [`Journal::succeeded`], for an ERR [`Journal::failed`]; and
-/// [`Journal::ready`] when the reply is complete.
+/// For each command that reaches a server, call [`SessionState::sent`]. For each OK, call
+/// [`SessionState::hear`] with its trackers, then [`SessionState::succeeded`]; for an ERR, call
+/// [`SessionState::failed`]. When the reply is complete, call [`SessionState::ready`].
 #[derive(Debug)]
 pub struct SessionState {
-    /// What binds the client to its server connection. The session adds and ends those that are
-    /// not said by a text or a status.
+    /// Pins to the server connection. The session adds and removes those that no text or status
+    /// shows.
     pub pins: Pins,
     pub(super) now: SettingSet,
     pub(super) insert_id: InsertId,
     pub(super) reading: Reading,
     schema: Option<Rc<[u8]>>,
-    /// Of its last write, as MariaDB tells it.
+    /// GTID of the last write, as reported by MariaDB.
     last_gtid: Box<[u8]>,
     number: u64,
-    /// The server connection that ran its last statement.
+    /// Number of the server connection that ran the last statement; 0 if there is none.
     last_on: u64,
-    /// The one that ran its last SELECT.
+    /// Number of the connection that ran the last SELECT.
     counted_on: u64,
-    /// The one that has its insert id for certain; 0: none.
+    /// Number of the connection that is certain to have the insert id; 0 if there is none.
     insert_on: u64,
-    /// What is being put in place has its insert id, and clears what others have left.
+    /// True if the pending changes restore the insert id and clear other clients' information.
     pub(super) puts_leftovers: bool,
-    /// Pins that only a reset ends.
+    /// Pins that only a reset removes.
     lasting: Pins,
-    /// Variables that bind as they are now.
+    /// Variables that pin with their current values.
     binding: Vec<(Box<[u8]>, Pin)>,
     things: SessionObjects,
-    /// The last setting that could not be followed.
+    /// Name of the last setting that could not be followed.
     unfollowed: Box<[u8]>,
-    /// What was said of the next transaction only.
+    /// Modes that were set for the next transaction only.
     next: Option<TransactionModes>,
     tracking: ClientTrackers,
     tracking_begun: ClientTrackers,
-    /// The server connection has the client's trackers in place of ours.
+    /// Set while the server connection has the client's trackers instead of Evenkeel's.
     shown: Option<Shown>,
-    /// What it began with.
+    /// Initial settings.
     begun: SettingSet,
     left: StatementInfo,
     heard: TrackerUpdate,
-    /// Its server is asked what only that knows, which may set our trackers.
+    /// True while the server is queried for state; the query may set Evenkeel's trackers.
     is_asked: bool,
-    /// So tells the server that it was last sent to.
+    /// True if the last server reports by place ([`super::client_trackers::is_by_place`]).
     is_by_place: bool,
-    /// A routine may have set what the server has not told of.
+    /// True if a routine may have set variables that the server has not reported.
     is_untold: bool,
-    /// What it had when the text under way was sent, if that may change any of it.
+    /// Settings when the current text was sent; `None` if it has no effects.
     sent_in: Option<SettingSet>,
-    /// How many statements of it have succeeded.
+    /// Number of statements of the text that have succeeded.
     done: usize,
     is_readable: bool,
-    /// What it has without the number of its collation, which has not been put in place yet.
+    /// Settings without the collation id of the login, until that id is applied.
     without_number: Option<SettingSet>,
 }
 
-/// What the trackers of one OK told.
+/// Values that the trackers of one OK reported.
 #[derive(Debug, Default)]
 struct TrackerUpdate {
     names: SmallVec<[Box<[u8]>; 2]>,
@@ -128,8 +128,8 @@ struct TrackerUpdate {
 }
 
 impl SessionState {
-    /// Of a client that has just logged in. `fresh` is what a server connection of it has by itself
-    /// ([`super::FOLLOWED`]).
+    /// Returns the state of a client that has just logged in. `fresh` has the initial values of its
+    /// server connections ([`super::FOLLOWED`]).
     #[must_use]
     pub fn new<'a>(
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])> + Clone,
@@ -209,7 +209,7 @@ impl SessionState {
         }
     }
 
-    /// What a text of it means.
+    /// Returns the analysis of a text of the session.
     #[must_use]
     pub fn read(&self, text: &[u8], lookup: Option<&dyn CatalogLookup>) -> TextAnalysis {
         match self.is_readable {
@@ -218,19 +218,19 @@ impl SessionState {
         }
     }
 
-    /// How its texts are read; `None`: they cannot be.
+    /// Returns the dialect of the session's texts; `None` if they cannot be parsed.
     #[must_use]
     pub fn dialect(&self) -> Option<Dialect> {
         self.is_readable.then_some(Dialect::Mysql(self.reading))
     }
 
-    /// How its texts are read.
+    /// Returns the lexer modes for the session's texts.
     #[must_use]
     pub fn modes(&self) -> Reading {
         self.reading
     }
 
-    /// How they would be with another `sql_mode` and `character_set_client`.
+    /// Returns the dialect that another `sql_mode` and `character_set_client` would give.
     #[must_use]
     pub fn dialect_in(&self, mode: &[u8], client: &[u8]) -> Option<Dialect> {
         let mut reading = self.reading;
@@ -239,37 +239,37 @@ impl SessionState {
         collations::can_be_read(client).then_some(Dialect::Mysql(reading))
     }
 
-    /// What the next server connection must have.
+    /// Returns the settings that the next server connection must have.
     #[must_use]
     pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 
-    /// The schema that it is in.
+    /// Returns the current schema.
     #[must_use]
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_deref()
     }
 
-    /// Where in the log MariaDB has put what it wrote last; empty: it has written nothing.
+    /// Returns the GTID of the last write, as reported by MariaDB; empty if nothing was written.
     #[must_use]
     pub fn last_gtid(&self) -> &[u8] {
         &self.last_gtid
     }
 
-    /// Whether each statement is a transaction of its own.
+    /// Returns whether each statement is a transaction of its own.
     #[must_use]
     pub fn autocommit(&self) -> bool {
         self.now.facts().autocommit
     }
 
-    /// What a server would say of it, outside of a transaction.
+    /// Returns the status that a server would report outside of a transaction.
     #[must_use]
     pub fn status(&self) -> Status {
         values::status_of(self.reading.mariadb, |name| self.now.get(name))
     }
 
-    /// What the client has set `wait_timeout` to.
+    /// Returns the client's `wait_timeout` in milliseconds; `None` if it has set none.
     #[must_use]
     pub fn wait_timeout_ms(&self) -> Option<u64> {
         // Most clients have set nothing.
@@ -281,7 +281,7 @@ impl SessionState {
         seconds.checked_mul(1_000)
     }
 
-    /// What tells prepared statements of the same text apart.
+    /// Returns a hash of the context that distinguishes prepared statements of the same text.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -292,22 +292,22 @@ impl SessionState {
         hasher.finish()
     }
 
-    /// What its next transaction begins with if it does not say.
+    /// Returns the modes of the next transaction, unless that specifies its own.
     #[must_use]
     pub fn transaction_defaults(&self) -> TransactionModes {
         self.next.unwrap_or_default().or(self.now.facts().modes)
     }
 
-    /// Whether the client is to see this tracker.
+    /// Returns whether the client receives this tracker.
     #[must_use]
     pub fn keeps(&self, change: &Change<'_>) -> bool {
         self.tracking.keeps(change)
     }
 
-    /// The same of one that it may be told by another name.
+    /// Returns whether the client receives this tracker, and renames it if necessary.
     pub fn shows(&self, tracker: &mut Tracker<'_>) -> bool {
         match tracker.change {
-            // The server tells what the client's trackers ask for.
+            // The server reports what the client's trackers request.
             _ if self.shown.is_some() => true,
             Change::Variable { name, value } if self.tracking.renames(name) => {
                 tracker.call(variables::CONNECTION, values::charset_of(value));
@@ -317,14 +317,14 @@ impl SessionState {
         }
     }
 
-    /// How long the connection is to be kept though nothing binds.
+    /// Returns how long the connection is kept although no pin requires it.
     #[must_use]
     pub fn hold(&self, asked: &InfoUsage) -> HoldPolicy {
         self.left.hold(asked)
     }
 
-    /// Its connection was reset at its wish, and asked again. MariaDB goes back to the character
-    /// set of the login, MySQL to its own (manual: "mysql_reset_connection()").
+    /// Applies a reset requested by the client, after the variables were queried again. MariaDB keeps
+    /// the login's character set, MySQL takes its default (manual: "mysql_reset_connection()").
     pub fn renewed(&mut self, on: &ServerSessionState, interner: &Interner) {
         self.now = on.now.clone();
         let charset = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
@@ -348,12 +348,12 @@ impl SessionState {
         self.look();
     }
 
-    /// Its session is as new, and these bind it all the same.
+    /// Pins a session that was reset, for state that the reset has kept.
     pub fn keep(&mut self, pins: Pins) {
         pins.iter().for_each(|pin| self.bind(pin));
     }
 
-    /// The server connection is gone, and with it all that bound to it.
+    /// Removes all pins and state that were lost with the server connection.
     pub fn lost(&mut self) {
         self.pins = Pins::NONE;
         self.lasting = Pins::NONE;
@@ -371,7 +371,7 @@ impl SessionState {
         }
     }
 
-    /// A command is on its way to the server; one without a text has the default meaning.
+    /// Records a command that is sent to the server; one without a text has the default analysis.
     pub fn sent(&mut self, meaning: &TextAnalysis, on: &mut ServerSessionState) {
         on.leftovers.holder = self.number;
         on.leftovers.last_user = self.number;
@@ -386,7 +386,7 @@ impl SessionState {
         self.sent_in = (!meaning.effects.is_empty()).then(|| self.now.clone());
         self.runs_shown(meaning);
         if meaning.read_for != 0 && meaning.read_for != on.version {
-            // A comment says something else there, or nothing.
+            // A comment for certain versions has another effect, or none, on this server.
             self.bind(Pin::Unknown);
         }
         let begins = meaning.statements.iter().any(apply::may_begin);
@@ -397,7 +397,7 @@ impl SessionState {
         }
     }
 
-    /// The reply is complete; `None`: it ended in an error, which tells no status.
+    /// Completes a reply. `status` is `None` after an error, which reports no status.
     pub fn ready(
         &mut self,
         status: Option<Status>,
@@ -416,7 +416,7 @@ impl SessionState {
         self.sent_in = None;
     }
 
-    /// What it has set is the server's secret: any OK with trackers tells.
+    /// Returns whether only the server knows some settings; any OK with trackers reports them.
     fn owes_settings(&self) -> bool {
         self.is_untold || self.owes_collation()
     }
@@ -425,7 +425,7 @@ impl SessionState {
         !self.now.facts().has_collation
     }
 
-    /// An OK is over: the connection's collation, if it was told.
+    /// Applies the connection's collation if an OK reported it.
     fn take_collation(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         if let Some(collation) = self.heard.collation.take() {
             self.now = interner.with(&self.now, variables::COLLATION, &collation);
@@ -433,7 +433,7 @@ impl SessionState {
         }
     }
 
-    /// Binds until a reset.
+    /// Pins the session until a reset.
     fn bind(&mut self, pin: Pin) {
         self.pins.add(pin);
         self.lasting.add(pin);
@@ -444,13 +444,13 @@ impl SessionState {
         }
     }
 
-    /// Pins for a setting that cannot be followed, until a reset.
+    /// Pins the session until a reset, for a setting that cannot be followed.
     fn bind_setting(&mut self, name: Box<[u8]>) {
         self.unfollowed = name;
         self.bind(Pin::Settings);
     }
 
-    /// Names of what has these pins, for people: settings, tables, locks, statements.
+    /// Returns the names of settings, tables, locks and statements with these pins, for display.
     #[must_use]
     pub fn names_of(&self, pins: Pins) -> String {
         let binding = self.binding.iter().filter(|(_, pin)| pins.has(*pin));
@@ -464,7 +464,7 @@ impl SessionState {
         names.join(", ")
     }
 
-    /// Takes a pin away if nothing asks for it any more.
+    /// Removes a pin if nothing requires it any longer.
     fn loosen(&mut self, pin: Pin) {
         let is_thing = |thing: &SessionObject| thing.pin() == pin && self.things.has(*thing);
         let wanted = self.lasting.has(pin)
@@ -478,7 +478,7 @@ impl SessionState {
         }
     }
 
-    /// How texts are read now.
+    /// Updates how the session's texts are parsed.
     fn look(&mut self) {
         let client = self.now.get(variables::CLIENT).unwrap_or_default();
         self.is_readable = collations::can_be_read(client);

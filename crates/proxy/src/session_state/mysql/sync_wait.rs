@@ -1,11 +1,11 @@
-//! Servers whose connections do not wait for what their cluster has committed (`wsrep_sync_wait`)
-//! any more once they were reset: nodes of Galera, by `COM_RESET_CONNECTION` and `COM_CHANGE_USER`
-//! (codership/galera issue 613; behind a reset seen with 10.11.19).
+//! Detects servers whose connections, after a reset, no longer wait for the commits of their
+//! cluster (`wsrep_sync_wait`): Galera nodes, after `COM_RESET_CONNECTION` and `COM_CHANGE_USER`
+//! (codership/galera issue 613; after a reset seen with 10.11.19).
 
-/// Asked for behind a login; servers have it or not.
+/// Variables that are queried after a login; some servers lack them.
 pub const CLUSTERING: &[&str] = &["wsrep_on"];
 
-/// Whether the server with these values is such a one.
+/// Returns whether a server with these values is affected.
 #[must_use]
 pub fn loses_sync_wait_on_reset<'a>(
     mut values: impl Iterator<Item = (&'a [u8], &'a [u8])>,

@@ -1,11 +1,11 @@
-//! Names and values as they are written in texts, told by servers, and put into texts of ours.
+//! Converts names and values between texts, server reports and Evenkeel's texts.
 
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::sql::mysql::{self, LexerModes};
 
 use super::variables;
 
-/// A name without backquotes or quotes, if it has any; doubled ones in it stay.
+/// Returns a name without its backquotes or quotes. Doubled ones inside are kept.
 pub(super) fn bare(written: &[u8]) -> &[u8] {
     match written {
         [b'`', inner @ .., b'`'] | [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
@@ -13,19 +13,20 @@ pub(super) fn bare(written: &[u8]) -> &[u8] {
     }
 }
 
-/// In lower case, as the server compares it; `None`: it has letters whose case we do not know.
+/// Returns the name in lower case, as the server compares it; `None` if it is empty, or has
+/// characters that are not ASCII (unknown lower case) or control characters.
 pub(super) fn in_lower_case(name: &[u8]) -> Option<Box<[u8]>> {
     let plain = |byte: &u8| byte.is_ascii() && !byte.is_ascii_control();
     let readable = !name.is_empty() && name.iter().all(plain);
     readable.then(|| name.to_ascii_lowercase().into())
 }
 
-/// A name that is written as an identifier, in lower case.
+/// Returns the name that an identifier in a text means, in lower case.
 pub(super) fn name_in_lower_case(written: &[u8]) -> Option<Box<[u8]>> {
     in_lower_case(&mysql::identifier(written))
 }
 
-/// The name of a user variable, in lower case, as written behind the `@`.
+/// Returns the name of a user variable, as written after the `@`, in lower case.
 pub(super) fn user_name(written: &[u8]) -> Option<Box<[u8]>> {
     if written.contains(&b'\\') {
         return None;
@@ -38,11 +39,11 @@ pub(super) fn user_name(written: &[u8]) -> Option<Box<[u8]>> {
     if quote.is_some_and(|quote| inner.contains(&quote)) {
         return None;
     }
-    // Blanks at the end are not compared.
+    // The server ignores trailing blanks in comparisons.
     in_lower_case(inner).filter(|name| name.last() != Some(&b' '))
 }
 
-/// What a string literal in quotes says; `None`: it is none, or not built as documented.
+/// Returns the value of a quoted string literal; `None` if it is none, or not built as documented.
 pub(super) fn string(written: &[u8], no_backslash_escapes: bool) -> Option<Vec<u8>> {
     let quote = *written
         .first()
@@ -54,7 +55,7 @@ pub(super) fn string(written: &[u8], no_backslash_escapes: bool) -> Option<Vec<u
         match byte {
             b'\\' if !no_backslash_escapes => escaped(bytes.next()?, &mut value),
             byte if byte == quote => {
-                // Only doubled inside.
+                // A quote inside must be doubled.
                 bytes.next().filter(|next| *next == quote)?;
                 value.push(quote);
             }
@@ -64,7 +65,7 @@ pub(super) fn string(written: &[u8], no_backslash_escapes: bool) -> Option<Vec<u
     Some(value)
 }
 
-/// Manual: "String Literals", the table of escape sequences.
+/// Appends the character of an escape sequence (manual: "String Literals", the table of sequences).
 fn escaped(byte: u8, value: &mut Vec<u8>) {
     match byte {
         b'0' => value.push(0),
@@ -78,7 +79,7 @@ fn escaped(byte: u8, value: &mut Vec<u8>) {
     }
 }
 
-/// Whether it is written as a number is: it goes into texts without quotes.
+/// Returns whether it is written like a number, so that it needs no quotes in a text.
 pub(super) fn is_number(value: &[u8]) -> bool {
     let digits = value.strip_prefix(b"-").unwrap_or(value);
     let plain = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
@@ -91,7 +92,7 @@ pub(super) fn is_zero(number: &[u8]) -> bool {
     number.iter().all(|byte| matches!(byte, b'0' | b'.' | b'-'))
 }
 
-/// A switch as the server tells or takes it.
+/// Returns the value of a switch, as servers report or accept it.
 pub(super) fn boolean(value: &[u8]) -> Option<bool> {
     let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
     if is(b"ON") || is(b"1") || is(b"TRUE") || is(b"YES") {
@@ -101,16 +102,16 @@ pub(super) fn boolean(value: &[u8]) -> Option<bool> {
     off.then_some(false)
 }
 
-/// Whether a value of `sql_mode` names a mode.
+/// Returns whether a value of `sql_mode` contains a mode.
 pub(super) fn has_mode(value: &[u8], wanted: &[u8]) -> bool {
     let mut parts = value.split(|byte| *byte == b',');
     parts.any(|part| part.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
-/// What a value of `sql_mode` says of how texts are read.
+/// Applies a value of `sql_mode` to the lexer modes.
 pub(super) fn read_sql_mode(value: &[u8], modes: &mut LexerModes) {
     let has = |wanted: &[u8]| has_mode(value, wanted);
-    // Written short in texts; servers tell all that it stands for.
+    // Texts have these abbreviations; servers report all modes that they stand for.
     let ansi: [&[u8]; 6] = [
         b"ANSI",
         b"DB2",
@@ -123,8 +124,8 @@ pub(super) fn read_sql_mode(value: &[u8], modes: &mut LexerModes) {
     modes.no_backslash_escapes = has(b"NO_BACKSLASH_ESCAPES");
 }
 
-/// The status that a server tells outside of a transaction: client libraries write their strings as
-/// it says.
+/// Returns the status that a server reports outside of a transaction. Client libraries write their
+/// strings according to it.
 #[must_use]
 pub fn status_of<'a>(mariadb: bool, value: impl Fn(&[u8]) -> Option<&'a [u8]>) -> Status {
     let mut modes = LexerModes::default();
@@ -139,14 +140,15 @@ pub fn status_of<'a>(mariadb: bool, value: impl Fn(&[u8]) -> Option<&'a [u8]>) -
     is_set.fold(Status::default(), |all, (_, flag)| all.with(flag))
 }
 
-/// Whether a value can be put into a text: means the same in every character set and `sql_mode`.
+/// Returns whether a value means the same in every character set and `sql_mode`, and can therefore
+/// be written into a text.
 pub(super) fn is_plain(value: &[u8]) -> bool {
     let plain = |byte: &u8| matches!(byte, 0x20..=0x7e) && *byte != b'\\';
     value.iter().all(plain)
 }
 
-/// A plain string in quotes. One of nothing in quotes alone would be NULL where the mode of whoever
-/// had the connection says so (MariaDB's EMPTY_STRING_IS_NULL).
+/// Appends a plain string in quotes. An empty string becomes `x''`: empty quotes mean NULL in
+/// MariaDB's mode EMPTY_STRING_IS_NULL, which the connection's previous client may have set.
 pub(super) fn put_quoted(value: &[u8], out: &mut Vec<u8>) {
     if value.is_empty() {
         return out.extend_from_slice(b"x''");
@@ -161,7 +163,7 @@ pub(super) fn put_quoted(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-/// Any string, as a literal of its bytes.
+/// Appends any string as a literal of its bytes.
 pub(super) fn put_hex(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"x'");
     for byte in value {
@@ -171,7 +173,7 @@ pub(super) fn put_hex(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-/// A name in backquotes.
+/// Appends a name in backquotes.
 pub(super) fn put_name(name: &[u8], out: &mut Vec<u8>) {
     out.push(b'`');
     for byte in name {
@@ -183,7 +185,7 @@ pub(super) fn put_name(name: &[u8], out: &mut Vec<u8>) {
     out.push(b'`');
 }
 
-/// [`string_of_variable`], or what the mode makes of it.
+/// Returns the result of [`string_of_variable`], or `None` if `mode` makes the empty string NULL.
 pub(super) fn literal_of_variable(
     value: &[u8],
     mode: &[u8],
@@ -196,13 +198,14 @@ pub(super) fn literal_of_variable(
     }
 }
 
-/// A string of a user variable as a literal with its character set and collation, which means the
-/// same in every session. `client`: the character set that it was written in; `collation`: that of
-/// the connection. `None`: the server converted it in a way that we do not know.
+/// Returns a string of a user variable as a literal with its character set and collation, which
+/// means the same in every session. `client` is the character set in which it was written,
+/// `collation` that of the connection. Returns `None` if the result of the server's conversion is
+/// unknown.
 pub(super) fn string_of_variable(value: &[u8], client: &[u8], collation: &[u8]) -> Option<Vec<u8>> {
     let charset = charset_of(collation);
     if !charset.first().is_some_and(u8::is_ascii_alphabetic) {
-        // A number that no server has named yet.
+        // A number that no server has replaced by a name yet.
         return None;
     }
     let is_wide = !mysql::charset_is_safe(charset);
@@ -226,7 +229,7 @@ pub(super) fn string_of_variable(value: &[u8], client: &[u8], collation: &[u8]) 
     Some(literal)
 }
 
-/// Collations are named after their character sets.
+/// Returns the character set of a collation, which is the first part of its name.
 pub(super) fn charset_of(collation: &[u8]) -> &[u8] {
     let end = collation.iter().position(|byte| *byte == b'_');
     end.and_then(|end| collation.get(..end))

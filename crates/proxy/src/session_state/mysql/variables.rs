@@ -1,10 +1,10 @@
-//! System variables: which follow the client by the server's word, and which cannot.
+//! System variables, and whether a session's values can follow the client to other servers.
 
 use evenkeel_policy::pins::Pin;
 
-/// What a server connection is asked for right after its login, before its trackers are set, and
-/// again after a reset. What it began with is compared from server to server, and put in place
-/// where servers differ.
+/// Variables that are queried on a server connection after its login, before its trackers are set,
+/// and again after a reset. Their initial values are compared between servers, and restored where
+/// servers differ.
 pub const FOLLOWED: &[&str] = &[
     "autocommit",
     "character_set_client",
@@ -28,7 +28,7 @@ pub const FOLLOWED: &[&str] = &[
     "tx_isolation",
     "transaction_read_only",
     "tx_read_only",
-    // As foreign_key_checks.
+    // MySQL 9.7 sets it to 0 by DEFAULT, too.
     "unique_checks",
     "session_track_gtids",
     "session_track_schema",
@@ -37,31 +37,32 @@ pub const FOLLOWED: &[&str] = &[
     "session_track_transaction_info",
 ];
 
-/// What becomes of a variable of the session.
+/// Handling of a variable that a session sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VariableHandling {
-    /// The server tells its value, which follows the client.
+    /// The server reports its value, which follows the client.
     Tracked,
-    /// `timestamp`: followed by texts, for what the server tells of it may be the clock.
+    /// `timestamp`: followed by its text, since the value that the server reports may be the clock.
     Timestamp,
-    /// `last_insert_id`, which every insert changes: see [`super::Needs`].
+    /// `last_insert_id`, which every insert changes: see [`super::InfoNeeds`].
     InsertId,
-    /// It binds, but for these values.
+    /// A pin, except with these values.
     Binds(Pin, &'static [&'static str]),
-    /// It goes with the schema, or is the server's: never set by us, and a SET of it binds.
+    /// Depends on the schema, or belongs to the server: never set by Evenkeel, and a SET of it
+    /// pins.
     Elsewhere,
     /// A session tracker.
     Ours,
 }
 
-/// All but what is followed.
+/// Handling of the variables that are not tracked.
 const SPECIAL: &[(&str, VariableHandling)] = &[
     ("timestamp", VariableHandling::Timestamp),
     ("last_insert_id", VariableHandling::InsertId),
     ("identity", VariableHandling::InsertId),
-    // Used up by the next insert, or not.
+    // The next insert may or may not use it up.
     ("insert_id", VariableHandling::Binds(Pin::Settings, &[])),
-    // Write only.
+    // Write-only.
     ("rand_seed1", VariableHandling::Binds(Pin::RandomSeed, &[])),
     ("rand_seed2", VariableHandling::Binds(Pin::RandomSeed, &[])),
     (
@@ -81,12 +82,12 @@ const SPECIAL: &[(&str, VariableHandling)] = &[
         "wsrep_on",
         VariableHandling::Binds(Pin::Binlog, &["ON", "1"]),
     ),
-    // Then `IS NULL` finds the row that was inserted last on the connection, whoever's it is.
+    // If on, `IS NULL` finds the row that was inserted last on the connection, by any client.
     (
         "sql_auto_is_null",
         VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
     ),
-    // What was measured is on the connection.
+    // The connection has the measurements.
     (
         "profiling",
         VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
@@ -108,13 +109,13 @@ const SPECIAL: &[(&str, VariableHandling)] = &[
         "pseudo_replica_mode",
         VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
     ),
-    // They act at once, and what they leave behind is not told.
+    // They act immediately, and the server does not report what they leave behind in the session.
     ("debug", VariableHandling::Binds(Pin::Unknown, &[])),
     ("debug_dbug", VariableHandling::Binds(Pin::Unknown, &[])),
     ("debug_sync", VariableHandling::Binds(Pin::Unknown, &[])),
     ("character_set_database", VariableHandling::Elsewhere),
     ("collation_database", VariableHandling::Elsewhere),
-    // Of the replication that `default_master_connection` names.
+    // They belong to the replication connection that `default_master_connection` names.
     ("max_relay_log_size", VariableHandling::Elsewhere),
     ("sql_slave_skip_counter", VariableHandling::Elsewhere),
     ("session_track_gtids", VariableHandling::Ours),
@@ -124,7 +125,7 @@ const SPECIAL: &[(&str, VariableHandling)] = &[
     ("session_track_transaction_info", VariableHandling::Ours),
 ];
 
-/// Of a variable's name, in lower case.
+/// Returns the handling of a variable; the name is in lower case.
 pub(super) fn treatment(name: &[u8]) -> VariableHandling {
     let known = SPECIAL
         .iter()
@@ -132,7 +133,7 @@ pub(super) fn treatment(name: &[u8]) -> VariableHandling {
     known.map_or(VariableHandling::Tracked, |(_, treatment)| *treatment)
 }
 
-/// Told by servers, but nothing that a session sets.
+/// Returns whether servers report the variable although no session sets it.
 pub(super) fn is_no_setting(name: &[u8]) -> bool {
     let told: [&[u8]; 7] = [
         b"last_gtid",
@@ -146,7 +147,8 @@ pub(super) fn is_no_setting(name: &[u8]) -> bool {
     told.contains(&name)
 }
 
-/// Servers let everybody set them to DEFAULT, but to no value, not even to that one.
+/// Returns whether every user may set the variable to DEFAULT, but not to a value, not even to the
+/// default one.
 pub(super) fn is_guarded(name: &[u8]) -> bool {
     let guarded: [&[u8]; 8] = [
         b"binlog_annotate_row_events",
@@ -161,17 +163,17 @@ pub(super) fn is_guarded(name: &[u8]) -> bool {
     guarded.contains(&name)
 }
 
-/// Whether it changes how strings are read.
+/// Returns whether the variable changes how strings are parsed.
 pub(super) fn is_charset(name: &[u8]) -> bool {
     name == CLIENT || name == COLLATION || is_of_connection(name)
 }
 
-/// The connection's character set and collation are one variable with two names.
+/// Returns whether it is the connection's character set, which is one variable with its collation.
 pub(super) fn is_of_connection(name: &[u8]) -> bool {
     name == CONNECTION
 }
 
-/// The name by which a server may tell a variable that has two.
+/// Returns the other name under which a server may report a variable that has two.
 pub(super) fn other_name(name: &[u8]) -> Option<&'static [u8]> {
     match name {
         CONNECTION => Some(COLLATION),
@@ -180,7 +182,8 @@ pub(super) fn other_name(name: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-/// Kept in one place with `autocommit` ([`super::tracking::is_by_place`]).
+/// Returns whether the variable is stored in one place with `autocommit`
+/// ([`super::client_trackers::is_by_place`]).
 pub(super) fn is_switch(name: &[u8]) -> bool {
     let switches: [&[u8]; 6] = [
         b"check_constraint_checks",
@@ -193,7 +196,7 @@ pub(super) fn is_switch(name: &[u8]) -> bool {
     switches.contains(&name)
 }
 
-/// MariaDB's of 11: what character sets are compared by.
+/// MariaDB 11: collations of character sets.
 pub(super) const COLLATIONS: &[u8] = b"character_set_collations";
 pub(super) const CONNECTION: &[u8] = b"character_set_connection";
 pub(super) const COLLATION: &[u8] = b"collation_connection";
@@ -205,7 +208,7 @@ pub(super) const TIMESTAMP: &[u8] = b"timestamp";
 pub(super) const ISOLATION: &[u8] = b"transaction_isolation";
 pub(super) const READ_ONLY: &[u8] = b"transaction_read_only";
 
-/// Of a variable with two names, the one that is used here.
+/// Returns the name that is used here for a variable with two names.
 pub(super) fn canonical(name: &[u8]) -> &[u8] {
     match name {
         b"tx_isolation" => ISOLATION,
@@ -217,18 +220,18 @@ pub(super) fn canonical(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Texts that may look like numbers, which go without quotes.
+/// Returns whether the value is a text, which needs quotes even if it looks like a number.
 pub(super) fn is_text(name: &[u8]) -> bool {
     name == b"default_master_connection" || name.ends_with(b"_engine")
 }
 
-/// Setting the first one sets the second one, too, untold.
+/// Pairs of variables: setting the first also sets the second, which the server does not report.
 pub(super) const IMPLIED: [(&[u8], &[u8]); 2] = [
     (b"max_join_size", b"sql_big_selects"),
     (b"old", b"old_mode"),
 ];
 
-/// The name that servers of a kind know.
+/// Returns the name that servers of this kind and version have for the variable.
 pub(super) fn spelling(name: &[u8], mariadb: bool, version: u32) -> &[u8] {
     let is_old = mariadb && version < 110_101;
     match name {
@@ -238,8 +241,8 @@ pub(super) fn spelling(name: &[u8], mariadb: bool, version: u32) -> &[u8] {
     }
 }
 
-/// What is no longer what it was when this one is set: the other name of a variable of which one
-/// sets the character set and one the collation.
+/// Returns the variable whose value changes when this one is set: the collation of a character set
+/// or the reverse, or the second variable of an [`IMPLIED`] pair.
 pub(super) fn sibling(name: &[u8]) -> Option<&'static [u8]> {
     match name {
         b"character_set_server" => Some(b"collation_server"),
@@ -250,7 +253,8 @@ pub(super) fn sibling(name: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-/// Those that every transaction takes from the session, or from what is said of it alone.
+/// Returns whether the variable is a transaction mode: taken from the session by every transaction,
+/// unless set for that transaction only.
 pub(super) fn is_of_transaction(name: &[u8]) -> bool {
     let own: [&[u8]; 4] = [
         b"transaction_isolation",
@@ -261,13 +265,13 @@ pub(super) fn is_of_transaction(name: &[u8]) -> bool {
     own.contains(&name)
 }
 
-/// Whether it is one of [`FOLLOWED`]; names in lower case.
+/// Returns whether it is one of [`FOLLOWED`]. Names are in lower case.
 #[must_use]
 pub fn is_followed(name: &[u8]) -> bool {
     FOLLOWED.iter().any(|one| one.as_bytes() == name)
 }
 
-/// Whether it belongs to what every connection is asked for and that is a setting.
+/// Returns whether the variable is queried on every connection and is a setting.
 pub(super) fn is_compared(name: &[u8]) -> bool {
     is_followed(name) && treatment(name) == VariableHandling::Tracked
 }
