@@ -1,4 +1,4 @@
-//! Sessions that share server connections, against a model of a server.
+//! Tests sessions that share server connections against a model of a server.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::mysql::flags::Status;
@@ -16,7 +16,7 @@ use model::{Answer, Model};
 
 const MARIADB: u32 = 101_119;
 
-/// Clients and server connections, as a session of the proxy has them.
+/// Clients and server connections, as in the proxy's sessions.
 struct Scene {
     interner: Interner,
     asked: InfoUsage,
@@ -31,7 +31,7 @@ struct Lent {
 
 struct Client {
     journal: SessionState,
-    /// The server connection that it has, or had last.
+    /// Index of the server connection that the client has, or had last.
     at: usize,
     is_held: bool,
 }
@@ -85,7 +85,7 @@ impl Scene {
         self.clients[client].journal.pins.to_string()
     }
 
-    /// Server connections that no client has.
+    /// Returns the server connections that no client has.
     fn free(&self) -> Vec<usize> {
         let taken = |at: usize| {
             let mut clients = self.clients.iter();
@@ -96,7 +96,8 @@ impl Scene {
         (0..self.lent.len()).filter(|at| !taken(*at)).collect()
     }
 
-    /// Runs a text of a client: on the connection that it has, else on the `any`th that is free.
+    /// Runs a client's text: on the connection that the client has, otherwise on the `any`th free
+    /// one.
     fn run(&mut self, client: usize, text: &str, any: usize) -> Answer {
         let meaning = self.clients[client].journal.read(text.as_bytes(), None);
         self.asked.note(meaning.needs);
@@ -120,7 +121,7 @@ impl Scene {
         answer
     }
 
-    /// What it wants is not run after all, though a connection was made ready for it.
+    /// Prepares a connection for a statement that is not executed after all.
     fn give_up(&mut self, client: usize, any: usize) {
         if !self.is_bound(client) && !self.clients[client].is_held {
             let free = self.free();
@@ -175,7 +176,7 @@ impl Scene {
         answer
     }
 
-    /// Before the connection is given back.
+    /// Queries the server for state that only it knows, before the connection is released.
     fn ask(&mut self, client: usize) {
         let pins = self.clients[client].journal.pins;
         let is_open = |pin: &Pin| matches!(pin, Pin::Settings | Pin::InsertId);

@@ -1,10 +1,10 @@
-//! What follows a client from connection to connection, and the text that puts it in place.
+//! Tests the settings that follow a client between connections, and the texts that restore them.
 
 use evenkeel_wire::mysql::trackers::Trackers;
 
 use super::*;
 
-/// What the second client's connection is told when the first has had it.
+/// Returns the text that turns the first client's connection into that of the second.
 #[track_caller]
 fn between(first: &[&str], second: &[&str]) -> String {
     let mut scene = Scene::new(2, 2);
@@ -81,7 +81,7 @@ fn strings_are_moved_with_their_character_set() {
         of(b"x", b"binary", b"binary").as_deref(),
         Some("_binary'x'")
     );
-    // What the server has converted, only the server has.
+    // Only the server has the result of its conversion.
     assert_eq!(of("é".as_bytes(), b"latin1", b"utf8mb4_bin"), None);
     assert_eq!(of(b"x", b"utf8mb4", b"utf16_bin"), None);
 }
@@ -148,7 +148,8 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
     assert_eq!(found, SettingsDiff::Unfit);
 }
 
-/// What a client's statement about trackers does, where the server says that they are these now.
+/// Runs a client's statement about trackers; `row` has the values that the server reports
+/// afterwards.
 fn set_trackers(scene: &mut Scene, text: &str, row: [&str; 4]) {
     let journal = &mut scene.clients[0].journal;
     let on = &mut scene.lent[0].on;
@@ -192,7 +193,7 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
     );
 }
 
-/// TO SEE THIS RED: take what is not told for not set.
+/// Fails if variables that were not reported count as not set.
 #[test]
 fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
     for (told, is_bound) in [
@@ -233,7 +234,7 @@ fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
     }
 }
 
-/// MariaDB of 11 tells the collation alone, once it has heard its name first.
+/// MariaDB 11 reports the collation only, if that is named first.
 #[test]
 fn a_client_that_wants_the_character_set_is_told_that_of_the_collation() {
     let mut scene = Scene::new(1, 1);
@@ -274,7 +275,7 @@ fn a_reset_forgets_all_but_the_schema() {
     assert!(!scene.is_bound(0));
     assert_eq!(scene.clients[0].journal.settings().get(b"@a"), None);
     assert_eq!(scene.clients[0].journal.schema(), Some(&b"app"[..]));
-    // What the server has now by itself nobody has said.
+    // The server's current defaults were not reported.
     let mut sql = Vec::new();
     let journal = &mut scene.clients[0].journal;
     settings_diff(&scene.lent[0].on, journal, InfoNeeds::NONE, &mut sql);
@@ -321,7 +322,7 @@ fn how_texts_are_read_follows_the_sql_mode_and_the_character_set() {
     assert_eq!(meaning, TextAnalysis::unreadable());
 }
 
-/// TO SEE THIS RED: take the number for the name of a character set.
+/// Fails if the collation id is taken for the name of a character set.
 #[test]
 fn no_text_is_read_in_a_character_set_of_a_number_that_hides_ascii() {
     let mut scene = Scene::new(0, 1);
@@ -341,7 +342,7 @@ fn no_text_is_read_in_a_character_set_of_a_number_that_hides_ascii() {
     }
 }
 
-/// TO SEE THIS RED: take the comment for what the servers do by which it was read.
+/// Fails if a versioned comment is taken to have the same effect on all servers.
 #[test]
 fn a_comment_for_some_versions_binds_at_a_server_of_another_version() {
     for (version, text, is_bound) in [

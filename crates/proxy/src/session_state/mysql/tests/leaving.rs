@@ -1,11 +1,11 @@
-//! What binds a client, and what lets it go again.
+//! Tests what pins a client to its connection, and what removes the pins.
 
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
 
 use super::*;
 
-/// Runs texts of one client and compares what binds it behind each.
+/// Runs texts of one client, and compares its pins after each.
 #[track_caller]
 fn check(steps: &[(&str, &str)]) {
     let mut scene = Scene::new(1, 1);
@@ -51,13 +51,13 @@ fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
         }
         journal.pins.has(Pin::Unknown)
     };
-    // A comment, or what the server cannot read either, does nothing.
+    // Comments, and texts that the server cannot parse either, have no effect.
     assert!(!behind(0, Some(1065)) && !behind(0, Some(1064)));
     assert!(behind(0, Some(1146)));
     assert!(behind(1, None));
 }
 
-/// TO SEE THIS RED: let go where the status says that no transaction is open.
+/// Fails if the pin is removed when the status reports no open transaction.
 #[test]
 fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
     let mut scene = Scene::new(1, 1);
@@ -108,7 +108,7 @@ fn autocommit_off_binds_only_from_the_first_statement_to_the_end_of_its_transact
         ("SET @a = 1", ""),
         ("SELECT c FROM t", "transaction, autocommit off"),
         ("COMMIT", ""),
-        // Its error does not say whether a transaction is open.
+        // An error does not report whether a transaction is open.
         ("INSERT INTO twice VALUES (1)", "autocommit off"),
         ("ROLLBACK", ""),
         ("SET autocommit = 1", ""),
@@ -135,14 +135,14 @@ fn things_with_names_bind_until_all_are_gone() {
     check(&[
         ("CREATE TEMPORARY TABLE x", "temporary tables"),
         ("USE other", "temporary tables"),
-        // Another one: it fails.
+        // Another table, so that the statement fails.
         ("DROP TEMPORARY TABLE x", "temporary tables"),
         ("USE app", "temporary tables"),
         ("DROP TEMPORARY TABLE x", ""),
     ]);
     check(&[
         ("CREATE TEMPORARY TABLE x", "temporary tables"),
-        // Another one, which is not temporary.
+        // Another table, which is not temporary.
         ("CREATE TABLE `app.x`", "temporary tables"),
         ("DROP TABLE `app.x`", "temporary tables"),
     ]);
@@ -196,7 +196,7 @@ impl CatalogLookup for Sets {
     }
 }
 
-/// TO SEE THIS RED: take an EOF for an OK that tells of nothing.
+/// Fails if an EOF is taken for an OK that reports nothing.
 #[test]
 fn what_a_function_may_have_set_untold_is_asked_for_before_anybody_else_has_the_connection() {
     let mut scene = Scene::new(1, 1);
@@ -243,7 +243,7 @@ fn a_change_that_no_text_explains_binds() {
     assert!(journal.pins.has(Pin::Variables) && journal.pins.has(Pin::TemporaryTable));
 }
 
-/// Texts are read as the oldest server would; each server tells in its own way.
+/// Texts are parsed for the oldest server, but each server reports variables in its own way.
 #[test]
 fn what_a_trigger_switches_at_the_newer_of_two_servers_binds() {
     for (version, binds) in [(101_119, false), (110_809, true)] {
@@ -313,10 +313,10 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("unknown session state"));
     assert!(after("CALL p()", 1064).contains("temporary tables"));
     assert_eq!(after("SELECT 1", 1045), "");
-    // The tables were not closed in time, and the lock is held.
+    // The tables were not closed in time, but the lock is held.
     let locked = after("FLUSH TABLES WITH READ LOCK", 1205);
     assert!(locked.contains("global read lock"), "{locked}");
-    // How far it came, nobody knows.
+    // Unknown number of executed statements.
     for (text, pin) in [
         ("CALL p(); LOCK TABLES t WRITE; gibberish", "LOCK TABLES"),
         (

@@ -1,4 +1,4 @@
-//! One connection of a server, as far as these tests need one.
+//! Models one server connection, as far as these tests need it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::flags::Status;
 
 use super::status;
 
-/// What came for a text.
+/// Reply of the model to a text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Answer {
     pub(super) rows: Vec<String>,
@@ -19,7 +19,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// What a client sees of it.
+    /// Returns the parts of the reply that a client sees.
     pub(super) fn seen(&self) -> (&[String], Option<u16>, Status) {
         (&self.rows, self.error, self.status)
     }
@@ -48,8 +48,8 @@ pub(super) struct Model {
     locks: BTreeMap<String, u32>,
     in_transaction: bool,
     next: Option<String>,
-    /// Only statements that use a table clear the warnings of those before them, as in MariaDB, and
-    /// the count of rows.
+    /// True if, as in MariaDB, only statements that use a table clear earlier warnings and the
+    /// count of rows.
     pub(super) keeps_warnings: bool,
 }
 
@@ -79,7 +79,7 @@ impl Model {
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
     }
 
-    /// All that a session can see of its own.
+    /// Returns all session state that the session itself can see.
     pub(super) fn state(&self) -> String {
         let users = self.users.iter().filter(|(_, value)| *value != "NULL");
         let variables = self.variables.iter();
@@ -244,7 +244,7 @@ impl Model {
         }
     }
 
-    /// A string has the collation of the connection, or its own.
+    /// Returns the value of a literal; a string has its own collation or that of the connection.
     fn literal(&self, written: &str) -> String {
         if let Some(rest) = written.strip_prefix('_') {
             let (_, rest) = rest.split_once('\'').unwrap();
@@ -310,7 +310,7 @@ impl Model {
     }
 }
 
-/// At commas that are not in quotes or parentheses.
+/// Splits a list at commas outside of quotes and parentheses.
 fn split(list: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut depth, mut quoted) = (Vec::new(), 0, 0, false);
     for (at, letter) in list.char_indices() {

@@ -1,4 +1,4 @@
-//! Any number of clients on shared connections see what each would see on its own.
+//! Tests that clients on shared connections see what each would see on a connection of its own.
 
 use super::model::Model;
 use super::*;
@@ -50,7 +50,7 @@ const TEXTS: [&str; 42] = [
     "DROP TEMPORARY TABLE x#",
 ];
 
-/// Numbers that look random.
+/// Pseudorandom numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -62,8 +62,8 @@ impl Dice {
     }
 }
 
-/// TO SEE THIS RED: leave out the lines of `difference` about the schema, `SET … = DEFAULT` or the
-/// insert id, `Left::hold`, or `Journal::question`.
+/// Fails without the code of `settings_diff` for the schema, `SET … = DEFAULT` or the insert id,
+/// without `StatementInfo::hold`, or without `SessionState::question`.
 #[test]
 fn clients_that_share_connections_see_what_they_would_see_on_their_own() {
     let count = std::env::var("EVENKEEL_TEST_SEEDS").map_or(300, |count| count.parse().unwrap());
@@ -101,7 +101,7 @@ fn clients_that_share_connections_see_what_they_would_see_on_their_own() {
     }
 }
 
-/// What nobody of the service has ever asked costs nothing, and the first answer is one's own.
+/// Information that no client has read yet costs nothing, but the first answer must be correct.
 #[test]
 fn the_first_who_asks_gets_nothing_of_anybody_elses() {
     let mut scene = Scene::new(2, 1);
@@ -123,7 +123,7 @@ fn what_a_statement_leaves_alone_is_not_taken_for_ones_own() {
     scene.run(0, "INSERT INTO generated VALUES (5)", 0);
     scene.run(0, "INSERT INTO warned VALUES (5)", 0);
     scene.clients[0].is_held = false;
-    // Neither clears nor sets anything of the kind.
+    // This statement neither clears nor sets any such information.
     scene.run(1, "SET @a = 1", 0);
     assert_eq!(scene.run(1, "SELECT LAST_INSERT_ID()", 0).rows, ["0"]);
     assert_eq!(scene.run(1, "SHOW WARNINGS", 0).rows, [""; 0]);
@@ -133,7 +133,7 @@ fn what_a_statement_leaves_alone_is_not_taken_for_ones_own() {
     scene.run(1, "SET @a = 2", 0);
     assert_eq!(scene.run(1, "SELECT FOUND_ROWS()", 0).rows, ["0"]);
     scene.clients[1].is_held = false;
-    // Bound, with what another left on the connection.
+    // The client is pinned to a connection that has another client's information.
     scene.run(0, "BEGIN", 0);
     assert_eq!(scene.run(0, "SELECT LAST_INSERT_ID()", 0).rows, ["5"]);
 }
@@ -149,7 +149,7 @@ fn warnings_of_another_are_gone_though_nothing_has_cleared_them() {
     assert_eq!(scene.run(1, "SHOW WARNINGS", 0).rows, [""; 0]);
 }
 
-/// TO SEE THIS RED: leave out the holder in `Journal::placed`.
+/// Fails if `SessionState::restored` does not set the holder.
 #[test]
 fn a_connection_that_was_made_anothers_is_no_longer_as_it_was_left() {
     let mut scene = Scene::new(2, 2);
