@@ -1,7 +1,7 @@
 //! Session state of a MySQL client: the settings that follow it between server connections, the
 //! state that pins it to one, and the information that its last statement left.
 //!
-//! Without sockets and clock. Another client's information is never visible ([`settings_diff`]).
+//! Uses no sockets and no clock. Another client's information is never visible ([`settings_diff`]).
 //!
 //! Followed, and restored on the next connection:
 //! - session variables, `SET NAMES`, autocommit: as reported by the server's trackers

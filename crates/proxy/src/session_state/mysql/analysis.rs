@@ -229,7 +229,7 @@ pub(super) const ANYTHING: [Pin; 6] = [
 
 impl TextAnalysis {
     /// Returns whether its text with other literals has the same analysis: one plain read or write
-    /// that leaves no state behind.
+    /// that leaves no state.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         let is_plain = |one: &RoutedStatement| {

@@ -144,10 +144,10 @@ impl StatementInfo {
 /// LAST_INSERT_ID() of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InsertId {
-    /// This value.
+    /// A known value.
     Exact(u64),
-    /// This value, unless the client assigned it in the statement: the OK then reports it, but
-    /// LAST_INSERT_ID() is unchanged (manual: "mysql_insert_id()").
+    /// A value that applies unless the client assigned it in the statement: the OK then reports it,
+    /// but LAST_INSERT_ID() is unchanged (manual: "mysql_insert_id()").
     Likely(u64),
     /// A value that only the server connection has.
     Unknown,

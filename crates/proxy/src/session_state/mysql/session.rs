@@ -61,9 +61,9 @@ pub struct StatementReply {
 
 /// Settings of a client, and its pins to a server connection.
 ///
-/// For each command that reaches a server, call [`SessionState::sent`]. For each OK, call
-/// [`SessionState::hear`] with its trackers, then [`SessionState::succeeded`]; for an ERR, call
-/// [`SessionState::failed`]. When the reply is complete, call [`SessionState::ready`].
+/// Each command that reaches a server requires a call of [`SessionState::sent`]. Each OK requires
+/// [`SessionState::hear`] for its trackers, then [`SessionState::succeeded`]; each ERR requires
+/// [`SessionState::failed`]. A complete reply requires [`SessionState::ready`].
 #[derive(Debug)]
 pub struct SessionState {
     /// Pins to the server connection. The session adds and removes those that no text or status
@@ -323,8 +323,8 @@ impl SessionState {
         self.left.hold(asked)
     }
 
-    /// Applies a reset requested by the client, after the variables were queried again. MariaDB keeps
-    /// the login's character set, MySQL takes its default (manual: "mysql_reset_connection()").
+    /// Applies a reset requested by the client, after the variables were queried again. MariaDB
+    /// uses the login's character set, MySQL its default (manual: "mysql_reset_connection()").
     pub fn renewed(&mut self, on: &ServerSessionState, interner: &Interner) {
         self.now = on.now.clone();
         let charset = [variables::CLIENT, variables::RESULTS, variables::COLLATION];

@@ -109,7 +109,7 @@ const SPECIAL: &[(&str, VariableHandling)] = &[
         "pseudo_replica_mode",
         VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
     ),
-    // They act immediately, and the server does not report what they leave behind in the session.
+    // They act immediately, and the server does not report which session state they leave.
     ("debug", VariableHandling::Binds(Pin::Unknown, &[])),
     ("debug_dbug", VariableHandling::Binds(Pin::Unknown, &[])),
     ("debug_sync", VariableHandling::Binds(Pin::Unknown, &[])),
