@@ -1,10 +1,10 @@
-//! What follows a client of a database service from server to server: what its texts mean for
-//! that, and the settings that they make. Pure: no sockets, no clock.
+//! Session state of database clients that moves from server connection to server connection. Pure:
+//! no sockets, no clock.
 //!
-//! [`mysql`] is MySQL's and MariaDB's; the rest is PostgreSQL's. [`meaning`] reads a text once;
-//! what it leaves behind in the session is a list of effects. The client's [`settings::Journal`]
-//! takes them as the server confirms them and says at each end of a transaction what is to be
-//! found on the next server connection; [`settings::difference`] brings it about.
+//! [`mysql`] is for MySQL and MariaDB; the rest is for PostgreSQL. [`analysis`] reads a text once
+//! into a list of effects. The client's [`settings::SessionState`] applies them as the server
+//! confirms them. After each transaction it knows the settings that the next server connection must
+//! have; [`settings::difference`] writes the SQL that sets them.
 
 pub mod analysis;
 pub mod mysql;

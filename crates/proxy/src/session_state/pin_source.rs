@@ -1,27 +1,28 @@
-//! A statement that may pin its session, as people are shown it.
+//! Statements that may pin a session, in the form in which operators see them.
 
 use std::sync::Arc;
 
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::normalised;
 
-/// Bytes of a statement's text that are kept.
+/// Maximum length of the stored text of a statement, in bytes.
 const STATEMENT_LENGTH_MAX: usize = 300;
 
-/// Bytes of an object's name that are kept.
+/// Maximum length of the stored name of an object, in bytes.
 const OBJECT_LENGTH_MAX: usize = 100;
 
-/// A statement that may pin, for people.
+/// Statement that may pin its session, for display.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PinSource {
-    /// Its text without literals; empty: the login, or a text that was not read.
+    /// The statement's text without literals; empty for a login or a text that was not read.
     pub statement: Box<str>,
-    /// The setting, function, table or other object that pins; empty: the statement itself.
+    /// The setting, function, table or other object that pins; empty if the statement itself does.
     pub object: Box<str>,
 }
 
 impl PinSource {
-    /// A text without its literals. `None` for a dialect: its encoding hides what it says.
+    /// Creates a source from a text, without its literals. `dialect` is `None` if the client's
+    /// encoding cannot be read.
     #[must_use]
     pub fn of(text: &[u8], dialect: Option<Dialect>, object: Option<&str>) -> Arc<Self> {
         match dialect {
@@ -30,7 +31,7 @@ impl PinSource {
         }
     }
 
-    /// A statement, and what of it pins.
+    /// Creates a source from a text without literals and the name of the object that pins.
     #[must_use]
     pub fn named(statement: String, object: impl Into<String>) -> Arc<Self> {
         Arc::new(Self {
@@ -39,7 +40,7 @@ impl PinSource {
         })
     }
 
-    /// What has no text of its own that could be shown, in words.
+    /// Creates a source from a description, for a request that has no text to show.
     #[must_use]
     pub fn unread(words: &str) -> Arc<Self> {
         Self::named(words.to_owned(), "")

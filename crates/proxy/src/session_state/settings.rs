@@ -1,4 +1,4 @@
-//! The settings of a client, wherever it is: immutable sets, shared and compared by pointer.
+//! Settings of clients and server connections: immutable sets, shared and compared by pointer.
 
 mod accepted;
 mod connection;
@@ -30,11 +30,11 @@ pub use startup::{StartupError, from_startup};
 
 use super::mysql::Facts;
 
-/// A name, or a value: shared by the sets that have it.
+/// A name or a value, shared by the sets that contain it.
 type Text = Rc<[u8]>;
 
-/// Settings and their values, sorted by name: names in lower case, values as `set_config` takes
-/// them.
+/// Settings and their values, sorted by name. Names are in lower case, values in the form that
+/// `set_config` takes.
 ///
 /// Sets of one [`Interner`] are equal if and only if they are the same allocation.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ struct Set {
 }
 
 impl SettingSet {
-    /// The value of a setting, if the set has it.
+    /// Returns the value of a setting, or `None` if the set does not contain it.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         let place = self
@@ -57,18 +57,18 @@ impl SettingSet {
         Some(&pair.1)
     }
 
-    /// What MySQL's statements ask of it.
+    /// Returns the facts that MySQL statements depend on; computed at the first call.
     pub(in crate::session_state) fn facts(&self) -> Facts {
         *self.0.facts.get_or_init(|| Facts::of(self))
     }
 
-    /// Names and values, in the order of the names.
+    /// Returns the names and values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         let pairs = self.0.pairs.iter();
         pairs.map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.pairs.is_empty()
@@ -79,7 +79,7 @@ impl SettingSet {
     }
 }
 
-/// By pointer.
+/// Compares by pointer.
 impl PartialEq for SettingSet {
     fn eq(&self, other: &SettingSet) -> bool {
         Rc::ptr_eq(&self.0, &other.0)

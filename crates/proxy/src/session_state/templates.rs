@@ -1,5 +1,5 @@
-//! Meanings of texts that a worker has read, for those that differ from them in plain literals
-//! only: such texts are not read again.
+//! Caches the analyses of texts per worker. A text that differs from a cached one in plain literals
+//! only is not analyzed again.
 
 #[cfg(test)]
 mod tests;
@@ -9,32 +9,33 @@ use std::fmt;
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::template::{Template, shape};
 
-/// How many are kept; a shape has one place.
+/// Number of cached templates. Each shape maps to one slot.
 const PLACES: usize = 128;
 
-/// How many are tried before a text's shape is looked at, which takes longer than trying them.
+/// Number of recently used slots that are tried before the shape is computed, which takes longer.
 const TRIED: usize = 8;
 
-/// Whose literals make no difference, and what that hangs on besides its text.
+/// Context that a text's analysis depends on besides the text itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateContext {
-    /// How texts are read.
+    /// The dialect in which texts are read.
     pub dialect: Dialect,
-    /// What is known of the catalog.
+    /// The version of the catalog information.
     pub catalog: u64,
 }
 
-/// What texts mean, by their shape. The default keeps nothing yet and takes no memory.
+/// Cache of analyses by the shapes of texts. The default is empty and allocates nothing.
 pub struct Templates<M> {
     places: Vec<TemplateSlot<M>>,
-    /// Places that texts fitted last: most come again and again.
+    /// The slots that matched most recently; most texts occur repeatedly.
     tried: [usize; TRIED],
-    /// Which of those the next one replaces.
+    /// The index in `tried` that is replaced next.
     oldest: usize,
 }
 
 struct TemplateSlot<M> {
-    /// The shape that was looked for here last: what comes once only is not kept.
+    /// The shape that this slot was last searched for; a text is cached at its second occurrence
+    /// only.
     shape: u64,
     known: Option<Box<CachedAnalysis<M>>>,
 }
@@ -46,8 +47,9 @@ struct CachedAnalysis<M> {
 }
 
 impl<M: Clone> Templates<M> {
-    /// What a text means: as one that was read and differs in plain literals only, or what `read`
-    /// makes of it, which is kept if `is_fixed` says that literals make no difference to it.
+    /// Returns the analysis of a text: a cached one if the texts differ in plain literals only,
+    /// else the result of `read`. The result is cached if `is_fixed` returns that it does not
+    /// depend on literals.
     pub fn meaning(
         &mut self,
         text: &[u8],

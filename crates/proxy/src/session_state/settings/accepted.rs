@@ -1,28 +1,29 @@
-//! Which settings of startup messages a server is known to accept, and what it makes of them.
+//! Remembers which startup settings a pool's servers accept, and what the servers report for them.
 
 use std::collections::HashMap;
 
 use super::reported;
 use super::{Interner, ServerSessionState, SettingSet};
 
-/// More are forgotten all at once: they are found again by asking.
+/// Maximum number of remembered settings. All are forgotten when it is exceeded, and are then
+/// learnt again from the servers.
 const KNOWN_MAX: usize = 1024;
 
-/// Any value is right, and none of two clients need be the same.
+/// Servers accept every value of this setting, and clients rarely share one; so it is not checked.
 const ALWAYS_RIGHT: &[u8] = b"application_name";
 
-/// What the servers of one pool (database, user) have been seen to accept.
+/// Startup settings that the servers of one pool (database, user) have accepted.
 #[derive(Debug, Default)]
 pub struct AcceptedSettings {
-    /// The reported value of a setting by its name and its value as a client gives it.
+    /// The value that servers report, by the name and the value that the client sends.
     known: HashMap<(Text, Text), Option<Text>>,
 }
 
 type Text = Box<[u8]>;
 
 impl AcceptedSettings {
-    /// Whether a login with these settings must wait for a server to accept them: else its error
-    /// would be the client's first answer, not that of the login.
+    /// Returns whether a login with these settings must first try them on a server. Without that,
+    /// the server's error would follow the successful login.
     #[must_use]
     pub fn is_missing(&self, startup: &SettingSet) -> bool {
         let unknown = |(name, value): (&[u8], &[u8])| {
@@ -31,7 +32,7 @@ impl AcceptedSettings {
         startup.iter().any(unknown)
     }
 
-    /// A server connection has them in place and has reported what it makes of them.
+    /// Records that a server connection has these settings, and what it reports for them.
     pub fn learn(&mut self, startup: &SettingSet, on: &ServerSessionState) {
         if self.known.len().saturating_add(startup.iter().len()) > KNOWN_MAX {
             self.known.clear();
@@ -42,8 +43,9 @@ impl AcceptedSettings {
         }
     }
 
-    /// What a client with these settings is greeted with, without asking: what the server
-    /// connection began with, and what it makes of the settings.
+    /// Returns the parameters that a client with these settings is greeted with, without a query to
+    /// a server. They are the server connection's reports at login, changed by the client's
+    /// settings.
     #[must_use]
     pub fn greeting(
         &self,

@@ -1,24 +1,24 @@
-//! What a server connection has: settings that were put in place on it, and what it reported.
+//! Settings of a server connection: those set on it, and those it has reported.
 
 use super::reported::{self, FOLLOWED};
 use super::{ExportedSettings, Interner, SessionState, SettingSet, difference};
 
-/// The settings of one server connection, which was opened without any of its own.
+/// Settings of one server connection, which was opened without startup settings.
 #[derive(Debug, Clone)]
 pub struct ServerSessionState {
-    /// Those that differ from what it began with, by SET.
+    /// Settings that differ from the connection's defaults, because of SET.
     pub(super) now: SettingSet,
-    /// What it reports where nothing is set: as it was opened, or a reload has made it since.
+    /// Values that the server reports while nothing is set: those at login, updated after a reload.
     pub(super) login: SettingSet,
-    /// What it has reported last.
+    /// Values that the server reported last.
     pub(super) reports: SettingSet,
-    /// The same when last no transaction was open and all was explained.
+    /// `reports` when no transaction was last open and every report had an explanation.
     pub(super) settled: SettingSet,
-    /// Of what it began with, that in which servers may differ and clients must not notice.
+    /// Values of `login` for settings in which servers may differ without clients noticing.
     pub(super) defaults: SettingSet,
 }
 
-/// What is known of a server connection, on its way to another worker with it.
+/// State of a server connection that is being moved to another worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedState {
     now: ExportedSettings,
@@ -28,7 +28,7 @@ pub struct ExportedState {
 }
 
 impl ServerSessionState {
-    /// To another worker.
+    /// Converts the state for transfer to another worker.
     #[must_use]
     pub fn export(&self) -> ExportedState {
         ExportedState {
@@ -39,7 +39,7 @@ impl ServerSessionState {
         }
     }
 
-    /// From another worker.
+    /// Converts the state that another worker has exported.
     #[must_use]
     pub fn import(carried: &ExportedState, interner: &Interner) -> ServerSessionState {
         let login = interner.import(&carried.login);
@@ -52,7 +52,7 @@ impl ServerSessionState {
         }
     }
 
-    /// As it is after its login; `reports` are the ParameterStatus messages of that.
+    /// Creates the state after a login; `reports` are the ParameterStatus messages of the login.
     #[must_use]
     pub fn new<'a>(
         reports: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -73,19 +73,20 @@ impl ServerSessionState {
         }
     }
 
-    /// What it reports where nothing is set: what a client is greeted with.
+    /// Returns the values that the server reports while nothing is set; clients are greeted with
+    /// them.
     #[must_use]
     pub fn login(&self) -> &SettingSet {
         &self.login
     }
 
-    /// What it has now.
+    /// Returns the settings that are set on the connection now.
     #[must_use]
     pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 
-    /// A ParameterStatus of it, whatever caused it.
+    /// Records a ParameterStatus message of the server, whatever caused it.
     pub fn hear(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
         let name = name.to_ascii_lowercase();
         if reported::is_kept(&name) {
@@ -93,10 +94,12 @@ impl ServerSessionState {
         }
     }
 
-    /// What makes the connection fit for the client: the text to be sent before anything of it,
-    /// appended to `out`, and the settings to be given to [`OnServer::placed`] when all of its
-    /// answer has come; `None` if it is fit as it is. An error in the answer means that it is not
-    /// fit, and nothing was changed.
+    /// Writes the SQL that gives the connection the client's settings, and appends it to `out`; it
+    /// must be sent before any statement of the client.
+    ///
+    /// Returns the settings to pass to [`ServerSessionState::placed`] after the complete reply,
+    /// or `None` if the connection already has them. If the reply has an error, nothing has
+    /// changed, and the connection is not usable for the client.
     #[must_use]
     pub fn prepare(
         &self,
@@ -112,19 +115,20 @@ impl ServerSessionState {
         Some(wanted)
     }
 
-    /// What [`OnServer::prepare`] wanted is in place.
+    /// Records that the SQL of [`ServerSessionState::prepare`] was executed and `wanted` is set.
     pub fn placed(&mut self, wanted: SettingSet, interner: &Interner) {
         self.now = wanted;
         self.settle(interner);
     }
 
-    /// DISCARD ALL was done to it between two clients.
+    /// Records that DISCARD ALL was executed between two clients.
     pub fn discarded(&mut self, interner: &Interner) {
         self.now = interner.empty();
         self.settle(interner);
     }
 
-    /// All that it has is known: what it reports of anything else is its default.
+    /// Marks all settings as known: a reported value that is not set on the connection is its
+    /// default.
     fn settle(&mut self, interner: &Interner) {
         self.settled = self.reports.clone();
         if self.reports == self.login {
@@ -139,8 +143,8 @@ impl ServerSessionState {
         }
     }
 
-    /// The client's settings, and the defaults that it was greeted with where this server has
-    /// others.
+    /// Returns the client's settings, plus the defaults that the client was greeted with where this
+    /// server's defaults differ.
     fn wanted(&self, journal: &SessionState, interner: &Interner) -> SettingSet {
         let own = journal.settings();
         let greeted = journal.defaults();

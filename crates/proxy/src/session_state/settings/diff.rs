@@ -1,17 +1,17 @@
-//! The SQL that turns one set of settings into another.
+//! Writes the SQL that turns one set of settings into another.
 
 use std::cmp::Ordering;
 
 use super::{SettingSet, values};
 
-/// Who one is: put back before anything else changes, since it decides what one may, and set last.
+/// Settings that decide the session's privileges: reset before all others and set after them.
 const AUTHORITY: [&[u8]; 2] = [b"session_authorization", b"role"];
 
-/// Set before the others: some are looked up along it.
+/// Set before the others, because the values of some are resolved through it.
 const FIRST: &[u8] = b"search_path";
 
-/// Writes the statements, separated, that make a connection with `actual` one with `desired`, as
-/// one text for the simple query protocol; nothing if they are the same. The answer may have rows.
+/// Writes the statements that turn a connection with `actual` into one with `desired`, as one text
+/// for the simple query protocol. Writes nothing if they are equal. The reply may contain rows.
 pub fn difference(actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) {
     if actual == desired {
         return;
@@ -35,7 +35,7 @@ pub fn difference(actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) 
     }
 }
 
-/// Calls for each name that either has, but for those that both have alike.
+/// Calls `call` for each name whose value differs, or which only one of the sets contains.
 fn walk(actual: &SettingSet, desired: &SettingSet, mut call: impl FnMut(&[u8])) {
     let mut from = actual.iter().peekable();
     let mut to = desired.iter().peekable();
@@ -68,7 +68,7 @@ fn one(name: &[u8], actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>
     }
 }
 
-/// `DateStyle` may be given in part: the rest stays as it is.
+/// Returns whether a value changes a part of the setting only: `DateStyle` may be set in part.
 fn is_relative(name: &[u8], value: &[u8]) -> bool {
     name == b"datestyle" && !value.contains(&b',')
 }
@@ -79,15 +79,16 @@ fn reset(name: &[u8], out: &mut Vec<u8>) {
     out.push(b';');
 }
 
-/// Writes one SET.
+/// Writes one SET statement.
 pub(super) fn set(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let names = match values::is_list_of_names(name) {
-        // Written as the server would write it, or it would be shown as something else.
+        // The value must be in the server's own format, or SHOW would return another text.
         true => values::names_of(value).filter(|names| *values::flattened(name, names) == *value),
         false => Some(vec![value.into()]),
     };
     let Some(names) = names else {
-        // An empty list, one that cannot be split here, one spaced otherwise: SET cannot say it.
+        // SET cannot express an empty list, one that cannot be split here, or one with other
+        // spacing.
         out.extend_from_slice(b"SELECT pg_catalog.set_config(");
         values::literal(out, name);
         out.push(b',');
@@ -104,7 +105,7 @@ pub(super) fn set(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.push(b';');
 }
 
-/// Each part in quotes: it may be a keyword.
+/// Writes a name with each part in quotes, because a part may be a keyword.
 fn write_name(name: &[u8], out: &mut Vec<u8>) {
     for (index, part) in name.split(|byte| *byte == b'.').enumerate() {
         if index > 0 {

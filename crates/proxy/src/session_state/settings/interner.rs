@@ -1,4 +1,4 @@
-//! One place per worker where sets of settings are made, so that equal ones are the same one.
+//! Interns sets of settings per worker, so that equal sets are the same allocation.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -8,11 +8,11 @@ use std::rc::{Rc, Weak};
 
 use super::{Set, SettingSet, Text};
 
-/// Dead entries are looked for when there are twice as many as were alive at the last look, and
-/// at least this many.
+/// Minimum number of hashes before a sweep for dead entries. A sweep also waits until there are
+/// twice as many hashes as after the previous one.
 const SWEEP_MIN: usize = 64;
 
-/// Makes [`Settings`]. Those of different interners are never equal.
+/// Interner of [`SettingSet`]s. Sets of different interners are never equal.
 #[derive(Debug)]
 pub struct Interner {
     sets: RefCell<Sets>,
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Sets {
     }
 }
 
-/// A set on its way to another worker's interner.
+/// Set that is being moved to another worker's interner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExportedSettings(Vec<Pair>);
 
@@ -47,7 +47,7 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// Without any set but the empty one.
+    /// Creates an interner that contains only the empty set.
     #[must_use]
     pub fn new() -> Interner {
         let empty = SettingSet(Rc::new(Set {
@@ -60,13 +60,13 @@ impl Interner {
         }
     }
 
-    /// The set with nothing in it.
+    /// Returns the empty set.
     #[must_use]
     pub fn empty(&self) -> SettingSet {
         self.empty.clone()
     }
 
-    /// A set of these; of a name that comes twice the last value counts.
+    /// Returns the set of these pairs; the last value of a repeated name counts.
     #[must_use]
     pub fn of<'a>(&self, pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> SettingSet {
         let mut draft = SettingSetBuilder::default();
@@ -76,7 +76,7 @@ impl Interner {
         self.intern(draft)
     }
 
-    /// A set with one setting changed.
+    /// Returns a copy of a set with one setting changed.
     #[must_use]
     pub fn with(&self, set: &SettingSet, name: &[u8], value: &[u8]) -> SettingSet {
         if set.get(name) == Some(value) {
@@ -87,7 +87,7 @@ impl Interner {
         self.intern(draft)
     }
 
-    /// From another interner, on this or another thread.
+    /// Converts a set that another interner has exported, on this or another thread.
     #[must_use]
     pub fn import(&self, moved: &ExportedSettings) -> SettingSet {
         self.of(moved.0.iter().map(|(name, value)| (&**name, &**value)))
@@ -108,7 +108,7 @@ impl Interner {
             pairs: draft.pairs.into_boxed_slice(),
             facts: OnceCell::new(),
         });
-        // Who connects for one query only has the same set made again and again.
+        // A client that connects for one query only has the same set made repeatedly.
         known.retain(|set| set.strong_count() > 0);
         known.push(Rc::downgrade(&set));
         sets.sweep();
@@ -130,7 +130,7 @@ impl Sets {
 }
 
 impl SettingSet {
-    /// To another worker's interner.
+    /// Converts the set for transfer to another worker's interner.
     #[must_use]
     pub fn export(&self) -> ExportedSettings {
         let pairs = self.iter();
@@ -142,7 +142,7 @@ impl SettingSet {
     }
 }
 
-/// A set being made.
+/// Set under construction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SettingSetBuilder {
     pairs: Vec<(Text, Text)>,
@@ -182,7 +182,7 @@ impl SettingSetBuilder {
         }
     }
 
-    /// As another set has it, or not at all.
+    /// Takes the value of another set, or removes the setting if that set does not contain it.
     pub(super) fn take_from(&mut self, other: &SettingSet, name: &[u8]) {
         match other.get(name) {
             Some(value) => self.set(name, value),
@@ -190,7 +190,7 @@ impl SettingSetBuilder {
         }
     }
 
-    /// All as another set has it, but for some names.
+    /// Takes all values of another set except those of the names in `kept`.
     pub(super) fn become_all_but(&mut self, other: &SettingSet, kept: &[&[u8]]) {
         let is_kept = |name: &[u8]| kept.contains(&name);
         let mut pairs: Vec<(Text, Text)> = self.pairs.clone();

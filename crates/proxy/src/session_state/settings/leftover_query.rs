@@ -1,5 +1,5 @@
-//! The question which state is left on a server connection that no client should have left there,
-//! and its answer: a row for each kind that there is, with names.
+//! Queries which session state is left on a server connection although no client should have left
+//! any. The reply has one row with names for each kind of state.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use evenkeel_policy::pins::{Pin, Pins};
 
 use super::{SettingSet, values};
 
-/// Kinds of state, and the name of what there is of each; NULL: there is none. Of the settings
-/// those follow that are known.
+/// Kinds of state and the SQL for a name of each; NULL if there is none. The names of known
+/// settings are appended to the last.
 const ASKED: [(Pin, &str); 7] = [
     (
         Pin::TemporaryTable,
@@ -36,7 +36,7 @@ const ASKED: [(Pin, &str); 7] = [
         "(SELECT name FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1)",
     ),
     (
-        // It is in no list, and may be of the login.
+        // The role is in no catalog view, and may be a setting of the login.
         Pin::Role,
         "(SELECT pg_catalog.current_setting('role') \
          WHERE pg_catalog.current_setting('role') <> 'none' AND NOT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting, \
@@ -49,37 +49,38 @@ const ASKED: [(Pin, &str); 7] = [
     ),
 ];
 
-/// Settings of the transaction, which each transaction begins anew; their source stays `session`
-/// once SET TRANSACTION has set them, also after DISCARD ALL.
+/// Settings of the transaction, which each new transaction resets. After SET TRANSACTION their
+/// source stays `session`, even after DISCARD ALL.
 const OF_TRANSACTION: &str =
     "'transaction_isolation','transaction_read_only','transaction_deferrable'";
 
-/// Bytes of a name that are shown.
+/// Maximum length of a name that is shown, in bytes.
 const NAMES_LENGTH_MAX: usize = 200;
 
-/// More of an answer is not read: names can be 64 bytes each, and there are seven rows.
+/// Maximum length of the reply that is read, in bytes. Names can have 64 bytes each, and there are
+/// seven rows.
 const ANSWER_LENGTH_MAX: usize = 16 * 1024;
 
 /// State that the server reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Leftover {
-    /// Kinds of it.
+    /// The kinds of state.
     pub(crate) pins: Pins,
-    /// A name of each kind, for people.
+    /// A name for each kind, for display.
     named: Vec<(Pin, String)>,
 }
 
-/// Rows of the answer as they come: DataRow messages, cut anywhere.
+/// Collects the rows of the reply: DataRow messages in chunks of any length.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     bytes: Vec<u8>,
-    /// Bytes still to come of what is no row.
+    /// The number of bytes to skip before the first row.
     skipped: usize,
-    /// How many there are, as the server reports at their end.
+    /// The number of rows, as the server reports at their end.
     count: u64,
 }
 
-/// Writes the question. `known`: the settings that are to be there.
+/// Writes the query. `known` are the settings that the connection is expected to have.
 pub(crate) fn question(known: &SettingSet, out: &mut Vec<u8>) {
     out.extend_from_slice(b"SELECT kind, name FROM (VALUES ");
     let acts_as = known.get(b"role").is_some();
@@ -103,13 +104,13 @@ pub(crate) fn question(known: &SettingSet, out: &mut Vec<u8>) {
 }
 
 impl Rows {
-    /// Rows follow after so many bytes, the rest of their RowDescription.
+    /// Starts a reply: rows follow after `after` bytes, the rest of the RowDescription.
     pub(crate) fn begin(&mut self, after: usize) {
         self.bytes.clear();
         self.skipped = after;
     }
 
-    /// More bytes of DataRow messages, or of the RowDescription before them.
+    /// Adds bytes of DataRow messages, or of the RowDescription before them.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let skipped = self.skipped.min(bytes.len());
         self.skipped -= skipped;
@@ -119,12 +120,12 @@ impl Rows {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The server has sent all of them.
+    /// Records that the server has sent all `count` rows.
     pub(crate) fn end(&mut self, count: u64) {
         self.count = count;
     }
 
-    /// The answer, once it is complete.
+    /// Parses the complete reply.
     pub(crate) fn read(&self) -> Leftover {
         let mut left = Leftover::default();
         let (mut at, mut read) = (0, 0);
@@ -140,7 +141,7 @@ impl Rows {
             left.named.push((*pin, name));
         }
         if read < self.count {
-            // It was longer than is read: there is something.
+            // The reply was longer than the limit: there is more state than was read.
             left.pins.add(Pin::Unknown);
         }
         left
@@ -148,7 +149,7 @@ impl Rows {
 }
 
 impl Leftover {
-    /// The names alone, with commas between them.
+    /// Returns the names without their kinds, separated by commas.
     pub(crate) fn names(&self) -> String {
         let names: Vec<_> = self.named.iter().map(|(_, name)| &**name).collect();
         names.join(", ")
@@ -166,8 +167,8 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// The columns of the DataRow message at the beginning, and its length (protocol-message-formats,
-/// "DataRow").
+/// Parses the DataRow message at the beginning into kind, name and message length
+/// (protocol-message-formats, "DataRow").
 fn row(bytes: &[u8]) -> Option<(usize, &[u8], usize)> {
     let rest = bytes.strip_prefix(b"D")?;
     let (length, rest) = rest.split_first_chunk::<4>()?;

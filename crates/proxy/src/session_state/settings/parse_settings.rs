@@ -1,15 +1,15 @@
-//! Which settings a text is read by when it is prepared: what it says is made of them for good.
+//! Settings that a text is parsed by when it is prepared; its meaning is fixed from then on.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::SettingSet;
 use super::reported::FOLLOWED;
 
-/// Settings that names are looked up by.
+/// Settings that names are resolved by.
 const OF_NAMES: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
 
-/// What is made of literals and of calls that never change, beside the settings that servers
-/// report ([`FOLLOWED`]).
+/// Settings that affect literals and calls of immutable functions, besides the settings that
+/// servers report ([`FOLLOWED`]).
 const OF_LITERALS: [&[u8]; 10] = [
     b"array_nulls",
     b"backslash_quote",
@@ -23,35 +23,35 @@ const OF_LITERALS: [&[u8]; 10] = [
     b"xmloption",
 ];
 
-/// Settings by which the text itself is taken apart.
+/// Settings that affect how the text itself is tokenized.
 const OF_TEXTS: [&[u8]; 2] = [b"client_encoding", b"standard_conforming_strings"];
 
-/// Whether another value of it makes the same text another one.
+/// Returns whether another value of this setting changes how a text is tokenized.
 pub(crate) fn is_of_texts(name: &[u8]) -> bool {
     OF_TEXTS.contains(&name)
 }
 
-/// Whether another value of it makes another statement of the same text.
+/// Returns whether another value of this setting changes the statement that the same text makes.
 pub(crate) fn is_of_literals(name: &[u8]) -> bool {
     FOLLOWED.contains(&name) || OF_LITERALS.contains(&name)
 }
 
-/// Whether another value of it makes other tables of the same names.
+/// Returns whether another value of this setting makes the same names refer to other tables.
 pub(crate) fn is_of_names(name: &[u8]) -> bool {
     OF_NAMES.contains(&name)
 }
 
-/// What texts are read by: the same numbers where the values are the same.
+/// Fingerprint of the settings that texts are parsed by: equal numbers mean equal values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ParseSettings {
-    /// The settings that names are looked up by. Servers do that again at each use, but refuse what
-    /// has other types of parameters or results then.
+    /// The settings that names are resolved by. Servers resolve names again at each use, but report
+    /// an error if the types of parameters or results have changed.
     pub names: u64,
-    /// The settings that make constants of literals.
+    /// The settings that affect how literals become constants.
     pub literals: LiteralSettings,
 }
 
-/// Those that servers report, and the others.
+/// Fingerprints of the settings that servers report, and of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LiteralSettings {
     reported: u64,
@@ -59,7 +59,7 @@ pub struct LiteralSettings {
 }
 
 impl ParseSettings {
-    /// Of what a client has set, apart from what was reported.
+    /// Computes the fingerprint of a client's settings, without the reported ones.
     pub(super) fn of(set: &SettingSet) -> ParseSettings {
         ParseSettings {
             names: number(set, &OF_NAMES),
@@ -70,14 +70,14 @@ impl ParseSettings {
         }
     }
 
-    /// The same where this was reported, see [`of_reports`].
+    /// Returns a copy with the fingerprint of the reported settings, see [`of_reports`].
     pub(super) fn told(mut self, reported: u64) -> ParseSettings {
         self.literals.reported = reported;
         self
     }
 }
 
-/// What servers' reports tell of it.
+/// Computes the fingerprint of the settings that servers report.
 pub(super) fn of_reports(told: &SettingSet) -> u64 {
     number(told, &FOLLOWED)
 }

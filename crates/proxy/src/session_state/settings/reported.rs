@@ -1,10 +1,10 @@
-//! ParameterStatus: what a client was told last, and what it has to be told now.
+//! Tracks the ParameterStatus values that a client has received, and those it must still receive.
 
 use evenkeel_wire::sql::postgres;
 
 use super::{Interner, ServerSessionState, SettingSet, parse_settings, values};
 
-/// About the server itself, or the client's way to it: said at login and never again.
+/// Parameters of the server or of the client's path to it: sent at login and never again.
 const OF_SERVER: [&[u8]; 4] = [
     b"in_hot_standby",
     b"integer_datetimes",
@@ -12,7 +12,7 @@ const OF_SERVER: [&[u8]; 4] = [
     b"server_version",
 ];
 
-/// Where servers' defaults may differ, and results would look different.
+/// Parameters in which servers' defaults may differ, and which change the format of results.
 pub(super) const FOLLOWED: [&[u8]; 5] = [
     b"client_encoding",
     b"datestyle",
@@ -21,48 +21,48 @@ pub(super) const FOLLOWED: [&[u8]; 5] = [
     b"timezone",
 ];
 
-/// Reported, but nothing that can be set.
+/// Reported parameters that cannot be set.
 const NOT_SETTABLE: [&[u8]; 1] = [b"is_superuser"];
 
-/// Differs among servers on purpose: not repeated unless the client has set it.
+/// Differs between servers on purpose: not repeated unless the client has set it.
 const OWN_TO_SERVER: &[u8] = b"default_transaction_read_only";
 
-/// How the names are written: the server's spelling, which clients look for.
+/// Names in the server's spelling, which clients compare with.
 const SPELLINGS: [(&[u8], &[u8]); 3] = [
     (b"datestyle", b"DateStyle"),
     (b"intervalstyle", b"IntervalStyle"),
     (b"timezone", b"TimeZone"),
 ];
 
-/// Whether a report, spelled as servers do, tells of the server itself.
+/// Returns whether a parameter, in the server's spelling, describes the server itself.
 #[must_use]
 pub fn is_of_server(name: &[u8]) -> bool {
     OF_SERVER.contains(&name)
 }
 
-/// Whether it belongs to what is compared.
+/// Returns whether a parameter is tracked for a session.
 pub(super) fn is_kept(name: &[u8]) -> bool {
     !OF_SERVER.contains(&name)
 }
 
-/// Whether a report of it tells a setting of the session.
+/// Returns whether a parameter reports a setting of the session.
 pub(super) fn is_settable(name: &[u8]) -> bool {
     is_kept(name) && !NOT_SETTABLE.contains(&name)
 }
 
-/// What one client was told.
+/// Parameters that one client has received.
 #[derive(Debug, Clone)]
 pub struct ReportedParameters {
     told: SettingSet,
     backslashes: bool,
     is_readable: bool,
     is_utf8: bool,
-    /// What texts are read by, of what it was told.
+    /// Fingerprint of the reported settings that texts are parsed by.
     reading: u64,
 }
 
 impl ReportedParameters {
-    /// As the client was greeted.
+    /// Creates the state of a client that was greeted with these values.
     #[must_use]
     pub fn new(told: SettingSet) -> ReportedParameters {
         let mut reported = ReportedParameters {
@@ -76,36 +76,36 @@ impl ReportedParameters {
         reported
     }
 
-    /// What it was told last, names in lower case.
+    /// Returns the values that the client received last; names are in lower case.
     #[must_use]
     pub fn told(&self) -> &SettingSet {
         &self.told
     }
 
-    /// Whether backslashes escape in the session's plain strings.
+    /// Returns whether a backslash is an escape character in the session's plain strings.
     #[must_use]
     pub fn backslashes(&self) -> bool {
         self.backslashes
     }
 
-    /// Whether the session's texts can be read.
+    /// Returns whether texts in the session's encoding can be read.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.is_readable
     }
 
-    /// Whether texts outside ASCII are UTF-8.
+    /// Returns whether texts outside ASCII are UTF-8.
     pub(super) fn is_utf8(&self) -> bool {
         self.is_utf8
     }
 
-    /// What texts are read by, as far as that is reported.
+    /// Returns the fingerprint of the reported settings that texts are parsed by.
     pub(super) fn reading(&self) -> u64 {
         self.reading
     }
 
-    /// A ParameterStatus has come from the server while the client is with it; whether it is
-    /// passed on.
+    /// Records a ParameterStatus message that arrived from the server while the client is on it.
+    /// Returns whether it is forwarded to the client.
     pub fn hear(&mut self, name: &[u8], value: &[u8], interner: &Interner) -> bool {
         let name = name.to_ascii_lowercase();
         if !is_kept(&name) || self.told.get(&name) == Some(value) {
@@ -116,8 +116,8 @@ impl ReportedParameters {
         true
     }
 
-    /// The client is with another server connection, its settings in place: says what it has to be
-    /// told, name and value as ParameterStatus has them, before the next ReadyForQuery.
+    /// Calls `tell` for each parameter that the client must receive before the next ReadyForQuery,
+    /// after it moved to another server connection and its settings were set there.
     pub fn catch_up(
         &mut self,
         on: &ServerSessionState,
@@ -149,7 +149,7 @@ impl ReportedParameters {
     }
 }
 
-/// A reported name as servers write it.
+/// Returns a reported name in the server's spelling.
 #[must_use]
 pub fn spelling(name: &[u8]) -> &[u8] {
     let known = SPELLINGS.iter().find(|(lower, _)| *lower == name);

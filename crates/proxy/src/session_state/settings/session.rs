@@ -1,4 +1,4 @@
-//! What one client has set, through transactions and savepoints.
+//! Tracks the settings of one client through transactions and savepoints.
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::{Isolation, TransactionModes};
@@ -14,40 +14,42 @@ use evenkeel_policy::route::StatementClass;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::sql::facts::Discard;
 
-/// A client's settings, and what they would be if its transaction committed.
+/// Settings of a client, and those it would have if its transaction committed.
 ///
-/// For each text: [`Journal::sent`], then [`Journal::succeeded`] for each CommandComplete or
-/// [`Journal::failed`] for an ErrorResponse, and [`Journal::ready`] for the ReadyForQuery.
+/// The caller reports each text by [`SessionState::sent`], then [`SessionState::succeeded`] for
+/// each CommandComplete or [`SessionState::failed`] for an ErrorResponse, and
+/// [`SessionState::ready`] for the ReadyForQuery.
+/// ReadyForQuery.
 #[derive(Debug)]
 pub struct SessionState {
-    /// What binds the client to its server connection. The session adds and ends the pins that
-    /// are not said by a text.
+    /// Reasons why the client is pinned to its server connection. The session adds and ends the
+    /// pins that no text causes.
     pub pins: Pins,
-    /// What the client was told of its settings.
+    /// Parameters that the client has received.
     pub reported: ReportedParameters,
-    /// What statements bind that PREPARE in SQL has made, each time one of them is run.
+    /// Pins of statements that SQL PREPARE has created; they apply at each execution.
     prepared: Pins,
-    /// What has been named since nothing was open may still be run, whatever ends its bonds before:
-    /// by FETCH of a cursor or portal, or by a trigger that waits for COMMIT.
+    /// Pins of statements that can still be executed later, by FETCH from a cursor or portal or by
+    /// a deferred trigger. No earlier unpin event ends them.
     late: Pins,
     startup: SettingSet,
     now: SettingSet,
-    /// Of these, what texts are read by.
+    /// Fingerprint of the settings in `now` that texts are parsed by.
     reading: ParseSettings,
     defaults: SettingSet,
     pending: Option<Box<TransactionChanges>>,
     has_failed: bool,
-    /// A transaction was open when the server was last ready.
+    /// True if a transaction was open when the server was last ready.
     is_in_block: bool,
 }
 
-/// More bytes of what a client has set are not followed. Every server connection of its own would
-/// have to be told all of it.
+/// Maximum length of a client's settings, in bytes; longer ones are not tracked. Each further
+/// server connection would have to receive them all.
 const LENGTH_MAX: usize = 64 * 1024;
 
 impl SessionState {
-    /// Of a client that begins with the settings of its startup message, greeted with these
-    /// reports by way of this server connection.
+    /// Creates the state of a client that begins with the settings of its startup message. `told`
+    /// are the parameters it was greeted with, taken from the server connection `greeter`.
     #[must_use]
     pub fn new(
         startup: SettingSet,
@@ -69,13 +71,15 @@ impl SessionState {
         }
     }
 
-    /// The settings outside of the open transaction: what the next server connection must have.
+    /// Returns the settings outside the open transaction, which the next server connection must
+    /// have.
     #[must_use]
     pub fn settings(&self) -> &SettingSet {
         &self.now
     }
 
-    /// What its texts are read by, outside of the open transaction.
+    /// Returns the fingerprint of the settings that texts are parsed by, outside the open
+    /// transaction.
     #[must_use]
     pub fn read_by(&self) -> ParseSettings {
         self.reading.told(self.reported.reading())
@@ -85,7 +89,7 @@ impl SessionState {
         &self.defaults
     }
 
-    /// What a transaction of this session begins with if it does not say.
+    /// Returns the modes of a transaction that does not specify its own.
     #[must_use]
     pub fn transaction_defaults(&self) -> TransactionModes {
         let read_only = self.now.get(b"default_transaction_read_only");
@@ -101,7 +105,7 @@ impl SessionState {
         }
     }
 
-    /// A text is on its way to the server.
+    /// Records that a text is being sent to the server.
     pub fn sent(&mut self, meaning: &TextAnalysis) {
         for effect in &meaning.effects {
             match effect.kind {
@@ -112,13 +116,13 @@ impl SessionState {
         }
     }
 
-    /// Binds, whatever has been released, or will be, while this may still be run.
+    /// Adds a pin that no unpin event ends while the statement can still be executed.
     pub fn takes(&mut self, pin: Pin) {
         self.pins.add(pin);
         self.late.add(pin);
     }
 
-    /// It may be run at any time, and its end may not be told.
+    /// Records a text that may be executed at any time, without a report of its completion.
     pub fn may_run(&mut self, meaning: &TextAnalysis) {
         let mut pins = Pins::NONE;
         for effect in &meaning.effects {
@@ -134,12 +138,13 @@ impl SessionState {
         self.late = self.late.and(pins);
     }
 
-    /// Nothing is under way, and no transaction open: what was named before is run no more.
+    /// Records that no request is in progress and no transaction is open: earlier cursors and
+    /// portals can no longer be executed.
     pub fn settled(&mut self) {
         self.late = Pins::NONE;
     }
 
-    /// A statement of it is complete.
+    /// Records that a statement of the text is complete.
     pub fn succeeded(&mut self, meaning: &TextAnalysis, statement: usize) {
         let effects = meaning.effects_of(statement);
         if effects
@@ -150,7 +155,7 @@ impl SessionState {
         }
         for effect in effects {
             self.apply(&effect.kind);
-            // What else a statement does by itself it does once.
+            // All other effects of a statement happen once.
             if let EffectKind::PinOnSuccess(pin @ (Pin::Settings | Pin::Role)) = effect.kind
                 && meaning.may_run_later
             {
@@ -163,15 +168,15 @@ impl SessionState {
         }
     }
 
-    /// CALL and DO commit what was set before them in a batch, if they say COMMIT: not all servers
-    /// take a batch for one transaction there. Within BEGIN they cannot.
+    /// Marks the uncommitted changes as in doubt. CALL and DO may contain COMMIT, which commits
+    /// earlier changes of the same batch on some servers only. Within BEGIN they cannot commit.
     fn doubt(&mut self) {
         if let Some(pending) = self.pending.as_mut().filter(|_| !self.is_in_block) {
             pending.doubt();
         }
     }
 
-    /// These effects are those of a statement that EXECUTE in SQL can run from now on.
+    /// Records the effects of a statement that SQL EXECUTE can run from now on.
     pub fn prepares(&mut self, effects: &[Effect]) {
         for effect in effects {
             match &effect.kind {
@@ -184,14 +189,14 @@ impl SessionState {
         }
     }
 
-    /// An error ended the text, or the batch up to its Sync.
+    /// Records an error that ended the text, or the batch up to its Sync.
     pub fn failed(&mut self, meaning: Option<&TextAnalysis>) {
         self.has_failed = true;
         let may_have_committed = meaning.is_some_and(TextAnalysis::runs_procedures);
         if may_have_committed {
             self.doubt();
         }
-        // A release before it may have ended its pins, or be about to when it is committed.
+        // An earlier unpin event may have ended its pins, or may end them at commit.
         for effect in meaning.into_iter().flat_map(|meaning| &meaning.effects) {
             match effect.kind {
                 EffectKind::Pin(pin) => self.bind(pin),
@@ -202,12 +207,12 @@ impl SessionState {
         }
     }
 
-    /// The server is ready for the next: `on` is what it has, and both are brought up to date.
+    /// Records that the server is ready for the next request, and updates both this state and `on`.
     ///
-    /// Whether settings were reset that the client's startup message has: to the server, which
-    /// does not know it, that was the way to its own defaults. Before the client is told
-    /// ReadyForQuery, [`OnServer::prepare`] puts them in place, within a transaction
-    /// [`Journal::restore`].
+    /// Returns whether settings of the client's startup message were reset: the server does not
+    /// know that message and uses its own defaults. Before the client receives ReadyForQuery,
+    /// [`ServerSessionState::prepare`] sets them again, within a transaction
+    /// [`SessionState::restore`].
     pub fn ready(
         &mut self,
         status: TransactionStatus,
@@ -224,8 +229,8 @@ impl SessionState {
         owes
     }
 
-    /// No transaction is open. What the server reports is that of the session only now, so what
-    /// was committed on the way waits until then.
+    /// Applies the committed changes when no transaction is open. Only then do the server's reports
+    /// show the session's settings, so committed changes wait until then.
     fn settle(&mut self, on: &mut ServerSessionState, interner: &Interner) -> bool {
         let pending = self.pending.take();
         let has_changed = pending.is_some_and(|mut pending| {
@@ -244,8 +249,8 @@ impl SessionState {
         has_changed && !self.startup.is_empty() && on.now != self.now
     }
 
-    /// Within a transaction: writes the SQL, to be sent at once, that sets what was reset to what
-    /// the client began with. A rollback takes back both.
+    /// Writes the SQL that, within a transaction, sets the reset settings to the client's startup
+    /// values, to be sent immediately. A rollback undoes both.
     pub fn restore(&mut self, on: &ServerSessionState, out: &mut Vec<u8>) {
         let owed: Vec<SettingChange> = self
             .owed(on)
@@ -261,8 +266,8 @@ impl SessionState {
         pending.restored = pending.changes.len();
     }
 
-    /// Whether a statement takes back what the client's startup message has set: to the server,
-    /// which does not know that, this is the way to its own defaults.
+    /// Returns whether a statement resets settings of the client's startup message: the server does
+    /// not know that message and uses its own defaults.
     #[must_use]
     pub fn is_to_restore(&self, does: &EffectKind) -> bool {
         match does {
@@ -272,8 +277,8 @@ impl SessionState {
         }
     }
 
-    /// The settings of the startup message that were reset since the last look, but for those that
-    /// a function has set again, as their reports tell.
+    /// Returns the startup settings that were reset since the last check, except those that a
+    /// function has set again, as the server's reports show.
     fn owed(&self, on: &ServerSessionState) -> impl Iterator<Item = (&[u8], &[u8])> {
         let pending = self.pending.as_deref();
         let changes = pending.map(|pending| pending.changes.get(pending.restored..));
@@ -285,14 +290,14 @@ impl SessionState {
         })
     }
 
-    /// The server connection is gone, and with it the open transaction.
+    /// Records that the server connection is lost, and its open transaction with it.
     pub fn lost(&mut self) {
         self.pending = None;
         self.has_failed = false;
         self.is_in_block = false;
     }
 
-    /// One effect of a complete statement.
+    /// Applies one effect of a complete statement.
     fn apply(&mut self, does: &EffectKind) {
         match does {
             EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.bind(*pin),
@@ -319,14 +324,15 @@ impl SessionState {
         }
     }
 
-    /// EXECUTE: which statement it was is not followed, so all that any binds binds again.
+    /// Records an EXECUTE: the executed statement is not tracked, so the pins of all prepared ones
+    /// apply.
     fn executes(&mut self) {
         for pin in self.prepared.iter() {
             self.bind(pin);
         }
     }
 
-    /// Binds, and no earlier statement of the transaction ends it.
+    /// Adds a pin that no earlier statement of the transaction ends.
     pub fn bind(&mut self, pin: Pin) {
         self.pins.add(pin);
         if let Some(pending) = &mut self.pending {
@@ -336,8 +342,8 @@ impl SessionState {
 
     fn set(&mut self, name: &[u8], value: &[u8]) {
         let readable = value.is_ascii() || self.reported.is_utf8() && str::from_utf8(value).is_ok();
-        // In another encoding it could be put in place only in that one; what one may set by way
-        // of a role, the user that logs in may not.
+        // A value in another encoding could be restored only in that encoding. The login user may
+        // not set what a role with more privileges may set.
         if !readable || values::is_of_superusers(name) && self.has_role() {
             if values::is_role(name) {
                 self.bind(Pin::Role);
@@ -347,7 +353,7 @@ impl SessionState {
         self.follow(SettingChange::Set(name.into(), value.into()));
     }
 
-    /// A change, as long as all that was set can be followed.
+    /// Records a change if the settings stay within [`LENGTH_MAX`]; else pins the session.
     fn follow(&mut self, change: SettingChange) {
         let pending = self.pending.as_deref().into_iter();
         let changes = pending.flat_map(|pending| pending.committed.iter().chain(&pending.changes));
@@ -381,7 +387,7 @@ impl SessionState {
         self.pending.get_or_insert_default()
     }
 
-    /// COMMIT or ROLLBACK is complete; COMMIT of a failed transaction rolls back.
+    /// Records that COMMIT or ROLLBACK is complete; COMMIT of a failed transaction rolls back.
     fn end(&mut self, commits: bool) {
         self.is_in_block = false;
         if let Some(mut pending) = self.pending.take() {
@@ -403,7 +409,7 @@ impl SessionState {
         (pending.restored, pending.in_doubt) = (0, 0);
         for release in pending.take_releases() {
             if release == UnpinEvent::DiscardAll {
-                // It closes all cursors, and runs in no transaction.
+                // DISCARD ALL closes all cursors and cannot run in a transaction.
                 self.late = Pins::NONE;
             }
             self.pins.release(release);
@@ -411,7 +417,7 @@ impl SessionState {
         }
     }
 
-    /// Changes that are committed become those of the client and of its server connection.
+    /// Applies committed changes to the settings of the client and of its server connection.
     fn take_over(
         &mut self,
         changes: &[SettingChange],
@@ -427,7 +433,7 @@ impl SessionState {
             change.make(&mut own, &self.startup);
             change.make(&mut servers, &interner.empty());
         }
-        // The server's own words for what was set: `DateStyle` may have been given in part.
+        // Stores the value that the server reports: `DateStyle` may have been set in part.
         for change in changes {
             let SettingChange::Set(name, _) = change else {
                 continue;
@@ -442,7 +448,7 @@ impl SessionState {
         on.now = interner.intern(servers);
     }
 
-    /// Reports that no text has explained: a function has set something.
+    /// Records reported changes that no text explains: a function has set something.
     fn explain(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         for (name, value) in on.reports.clone().iter() {
             let is_explained = match on.now.get(name) {

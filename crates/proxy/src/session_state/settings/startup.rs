@@ -1,34 +1,34 @@
-//! The settings of a startup message: parameters of their own, and those within `options`.
+//! Reads the settings of a startup message: its parameters, and those within `options`.
 
 use thiserror::Error;
 
 use super::interner::SettingSetBuilder;
 use super::{Interner, SettingSet, values};
 
-/// Parameters of the startup message that are no settings.
+/// Parameters of the startup message that are not settings.
 const NOT_SETTINGS: [&[u8]; 4] = [b"database", b"options", b"replication", b"user"];
 
-/// Why the settings of a startup message cannot be taken.
+/// Error in the settings of a startup message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StartupError {
     /// A switch that is not `-c` or `--`.
     #[error("unsupported switch in startup options: {0}; use -c name=value")]
     Switch(String),
-    /// `-c` without a name or value.
+    /// A `-c` without a name or value.
     #[error("-c {0} requires a value: -c name=value")]
     NoValue(String),
-    /// A name that cannot be one, or a value that is not UTF-8.
+    /// A name that is not valid, or a value that is not UTF-8.
     #[error("invalid startup parameter {0:?}")]
     Unreadable(String),
 }
 
-/// The settings of a startup message, in the order of its parameters. `_pq_.` ones are the
-/// protocol's.
+/// Returns the settings of a startup message, in the order of its parameters. Parameters whose
+/// names begin with `_pq_.` belong to the protocol and are skipped.
 ///
 /// # Errors
 ///
-/// What a server would refuse too, or cannot be read; whether names and values are right is seen
-/// only by a server, see [`super::Proofs`].
+/// Fails for settings that cannot be read, or that a server would reject as well. Only a server can
+/// check names and values, see [`super::AcceptedSettings`].
 pub fn from_startup<'a>(
     parameters: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     interner: &Interner,
@@ -52,7 +52,7 @@ fn put(draft: &mut SettingSetBuilder, name: &[u8], value: &[u8]) -> Result<(), S
     Ok(())
 }
 
-/// `-c name=value`, `-cname=value` and `--name=value`, with blanks between them.
+/// Reads `-c name=value`, `-cname=value` and `--name=value`, separated by blanks.
 fn read_options(options: &[u8], draft: &mut SettingSetBuilder) -> Result<(), StartupError> {
     let words = split(options);
     let mut words = words.iter();
@@ -75,7 +75,7 @@ fn read_options(options: &[u8], draft: &mut SettingSetBuilder) -> Result<(), Sta
     Ok(())
 }
 
-/// Words between blanks; a backslash makes the next byte an ordinary one.
+/// Splits at blanks; a backslash makes the next byte an ordinary one.
 fn split(options: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

@@ -1,4 +1,4 @@
-//! Settings, sets and scripts.
+//! Tests of settings, sets and scripts.
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::postgres::TransactionStatus;
@@ -19,12 +19,12 @@ const REPORTS: [(&[u8], &[u8]); 6] = [
     (b"TimeZone", b"Etc/UTC"),
 ];
 
-/// A client, its server connection, and what both know.
+/// Client, its server connection, and the state of both.
 struct Scene {
     interner: Interner,
     on: ServerSessionState,
     journal: SessionState,
-    /// What the last `ready` said.
+    /// Result of the last `ready`.
     owes: bool,
 }
 
@@ -50,7 +50,7 @@ impl Scene {
         }
     }
 
-    /// Runs a text; `!` at its end: the last statement fails. The status is that behind it.
+    /// Runs a text. A trailing `!` makes the last statement fail. `status` is the status after it.
     fn run(&mut self, text: &str, status: TransactionStatus) {
         let (text, fails) = match text.strip_suffix('!') {
             Some(text) => (text, true),
@@ -189,7 +189,7 @@ fn a_reset_goes_back_to_what_the_client_began_with() {
     assert_eq!(scene.has(), "a.b=1 c.d=2 timezone=Asia/Tokyo");
     scene.script(&["RESET a.b"]);
     assert_eq!(scene.has(), "a.b=s c.d=2 timezone=Asia/Tokyo");
-    // The server knows nothing of the startup message: there it is gone.
+    // The server does not know the startup message: the setting is reset there.
     assert_eq!(shown(scene.on.settings()), "c.d=2 timezone=Asia/Tokyo");
     scene.script(&["BEGIN", "RESET ALL", "ROLLBACK"]);
     assert_eq!(scene.has(), "a.b=s c.d=2 timezone=Asia/Tokyo");

@@ -1,28 +1,28 @@
-//! What an open transaction has changed of its client's settings.
+//! Tracks the changes of settings that are not yet final because a transaction is open.
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 
 use super::SettingSet;
 use super::interner::SettingSetBuilder;
 
-/// What a setting takes beside its name and value.
+/// Memory of a setting besides its name and value, in bytes.
 pub(super) const CHANGE_LENGTH: usize = 64;
 
 pub(super) const ROLE: &[u8] = b"role";
 const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
 
-/// What the open transaction has changed so far.
+/// Changes that the open transaction has made so far.
 #[derive(Debug, Default)]
 pub(super) struct TransactionChanges {
-    /// By transactions that have ended in the middle of a text.
+    /// Changes of transactions that have ended in the middle of a text.
     pub(super) committed: Vec<SettingChange>,
     pub(super) changes: Vec<SettingChange>,
-    /// `None`: what is bound since was to be ended by it.
+    /// The unpin events of the transaction; `None` if a later pin of that kind must survive it.
     releases: Vec<Option<UnpinEvent>>,
     savepoints: Vec<Savepoint>,
-    /// So many of the changes have been looked at for what they owe to the startup message.
+    /// The number of `changes` that were already checked against the startup message.
     pub(super) restored: usize,
-    /// So many of the changes may be committed, whatever becomes of the text.
+    /// The number of `changes` that may be committed whatever the text's result.
     pub(super) in_doubt: usize,
 }
 
@@ -37,7 +37,7 @@ struct Savepoint {
 pub(super) enum SettingChange {
     Set(Box<[u8]>, Box<[u8]>),
     Reset(Box<[u8]>),
-    /// RESET ALL: all but who one is.
+    /// RESET ALL: resets all settings but the role and the session user.
     ResetAll,
     /// DISCARD ALL.
     Everything,
@@ -52,18 +52,20 @@ impl TransactionChanges {
         });
     }
 
-    /// A procedure has run, which may have committed what was changed before it, or taken it back.
+    /// Records that a procedure was executed, which may have committed or rolled back all earlier
+    /// changes.
     pub(super) fn doubt(&mut self) {
         self.in_doubt = self.changes.len();
         self.releases.fill(None);
     }
 
-    /// Ends pins once it is committed.
+    /// Records an event that ends pins when the transaction is committed.
     pub(super) fn ends(&mut self, release: UnpinEvent) {
         self.releases.push(Some(release));
     }
 
-    /// This binds, and nothing of before ends it. Savepoints count releases: each keeps its place.
+    /// Records a pin that no earlier event may end. Events keep their positions, because savepoints
+    /// count them.
     pub(super) fn bound(&mut self, pin: Pin) {
         for release in &mut self.releases {
             let mut left = Pins::of(&[pin]);
@@ -76,13 +78,13 @@ impl TransactionChanges {
         }
     }
 
-    /// What is committed with it.
+    /// Removes and returns the unpin events of the transaction, at its commit.
     pub(super) fn take_releases(&mut self) -> impl Iterator<Item = UnpinEvent> {
         self.releases.drain(..).flatten()
     }
 
-    /// What binds its client: what is in doubt is so or not. `takes_back`: it is rolled back, but
-    /// for DISCARD ALL, which some servers commit by itself.
+    /// Returns the pins for changes that may or may not be in effect. `takes_back` is true if the
+    /// transaction is rolled back; some servers commit its DISCARD ALL nevertheless.
     pub(super) fn doubts(&self, takes_back: bool) -> Pins {
         let discards = |change: &SettingChange| matches!(change, SettingChange::Everything);
         if takes_back && self.changes.iter().any(discards) {
@@ -148,7 +150,7 @@ impl SettingChange {
         }
     }
 
-    /// Makes it in a set that began as `startup`.
+    /// Applies the change to a set that began as `startup`.
     pub(super) fn make(&self, set: &mut SettingSetBuilder, startup: &SettingSet) {
         match self {
             SettingChange::Set(name, value) => {

@@ -7,8 +7,8 @@ use evenkeel_wire::sql::name::identifier;
 
 use super::SettingSet;
 
-/// Settings whose values are lists of names: SET quotes each of its values, `set_config` takes the
-/// whole list as it is.
+/// Settings whose values are lists of names. SET quotes each name of the list; `set_config` takes
+/// the list as one text.
 const LISTS_OF_NAMES: [&[u8]; 4] = [
     b"search_path",
     b"temp_tablespaces",
@@ -16,7 +16,7 @@ const LISTS_OF_NAMES: [&[u8]; 4] = [
     b"session_preload_libraries",
 ];
 
-/// Settings that only a superuser may change, and some beside them that begin alike.
+/// Prefixes of settings that only a superuser may change; some also match other settings.
 const OF_SUPERUSERS: [&[u8]; 24] = [
     b"allow_",
     b"backtrace_functions",
@@ -44,24 +44,24 @@ const OF_SUPERUSERS: [&[u8]; 24] = [
     b"auto_explain.",
 ];
 
-/// What settings were called before, and servers still accept.
+/// Old names of settings that servers still accept, with their present names.
 const FORMER_NAMES: [(&[u8], &[u8]); 2] = [
     (b"sort_mem", b"work_mem"),
     (b"vacuum_mem", b"maintenance_work_mem"),
 ];
 
-/// Whether the value is a list of names, see above.
+/// Returns whether the setting's value is a list of names ([`LISTS_OF_NAMES`]).
 pub(super) fn is_list_of_names(name: &[u8]) -> bool {
     LISTS_OF_NAMES.contains(&name)
 }
 
-/// Whether it is who the session acts as, which RESET ALL leaves alone.
+/// Returns whether the setting is the session's role or user, which RESET ALL does not change.
 pub(crate) fn is_role(name: &[u8]) -> bool {
     matches!(name, b"role" | b"session_authorization")
 }
 
-/// What settings bind by themselves: with `pg_temp` in the search path, any CREATE TABLE may make a
-/// temporary one.
+/// Returns the pins that settings cause by themselves: with `pg_temp` in the search path, any
+/// CREATE TABLE may create a temporary table.
 pub(super) fn bound_by(settings: &SettingSet) -> Pins {
     const TEMPORARY: &[u8] = b"pg_temp";
     let path = settings.get(b"search_path").unwrap_or_default();
@@ -72,14 +72,14 @@ pub(super) fn bound_by(settings: &SettingSet) -> Pins {
     }
 }
 
-/// Whether it may take a superuser to set it.
+/// Returns whether setting it may require superuser privileges.
 pub(super) fn is_of_superusers(name: &[u8]) -> bool {
     let mut names = OF_SUPERUSERS.iter();
     names.any(|beginning| name.starts_with(beginning))
 }
 
-/// A setting's name from its value as text: in lower case, as it is called today; `None` if that
-/// cannot be told.
+/// Converts the name of a setting from a text value to lower case and its present name. Returns
+/// `None` if the name cannot be determined.
 pub(crate) fn name(text: &[u8]) -> Option<Box<[u8]>> {
     let plain = |byte: &u8| (0x21..0x7f).contains(byte);
     if text.is_empty() || !text.iter().all(plain) {
@@ -93,7 +93,7 @@ pub(crate) fn name(text: &[u8]) -> Option<Box<[u8]>> {
     })
 }
 
-/// A setting's name as it is written in SQL, perhaps with dots and quotes.
+/// Parses the name of a setting as written in SQL, possibly with dots and quotes.
 pub(crate) fn written_name(written: &[u8]) -> Option<Box<[u8]>> {
     let mut whole = Vec::with_capacity(written.len());
     for part in written.split(|byte| *byte == b'.') {
@@ -113,7 +113,7 @@ pub(crate) fn written_name(written: &[u8]) -> Option<Box<[u8]>> {
     name(&whole)
 }
 
-/// The values of a SET as the one text that the server makes of them.
+/// Joins the values of a SET into the one text that the server makes of them.
 pub(crate) fn flattened(name: &[u8], values: &[Cow<'_, [u8]>]) -> Box<[u8]> {
     let mut whole = Vec::new();
     for (index, value) in values.iter().enumerate() {
@@ -129,7 +129,7 @@ pub(crate) fn flattened(name: &[u8], values: &[Cow<'_, [u8]>]) -> Box<[u8]> {
     whole.into()
 }
 
-/// An identifier in quotes if it needs them. Keywords get none: in a list they need none.
+/// Writes an identifier, in quotes if it needs them. Keywords in a list need no quotes.
 fn push_identifier(out: &mut Vec<u8>, name: &[u8]) {
     let part = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
     let begins = matches!(name.first(), Some(b'a'..=b'z' | b'_'));
@@ -140,7 +140,7 @@ fn push_identifier(out: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
-/// The names of a list, as the server splits it; `None`: it is not one, or an empty one.
+/// Splits a list of names as the server does. Returns `None` if it is empty or not a list.
 pub(super) fn names_of(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     let mut names = Vec::new();
     let mut rest = list.trim_ascii();
@@ -186,7 +186,7 @@ fn bare_name(text: &[u8]) -> Split<'_> {
     readable.then(|| (identifier(name), behind))
 }
 
-/// A name or text in quotes, those in it doubled.
+/// Writes a name or text in quotes; quotes within it are doubled.
 pub(super) fn quoted(out: &mut Vec<u8>, text: &[u8], quote: u8) {
     out.push(quote);
     for byte in text {
@@ -198,8 +198,8 @@ pub(super) fn quoted(out: &mut Vec<u8>, text: &[u8], quote: u8) {
     out.push(quote);
 }
 
-/// A string literal in ASCII that means the same whatever the session's encoding and its
-/// `standard_conforming_strings` are.
+/// Writes a string literal in ASCII, which is independent of the session's encoding and of
+/// `standard_conforming_strings`.
 pub(super) fn literal(out: &mut Vec<u8>, value: &[u8]) {
     let plain = |byte: &u8| byte.is_ascii() && *byte != b'\\';
     if value.iter().all(plain) {
@@ -207,7 +207,7 @@ pub(super) fn literal(out: &mut Vec<u8>, value: &[u8]) {
     }
     let escaped = match str::from_utf8(value) {
         Ok(text) => escaped(text),
-        // Never kept by a journal; sent as it came.
+        // No session state keeps such a value; it is sent unchanged.
         Err(_) => value.to_vec(),
     };
     out.push(b'E');
@@ -226,7 +226,7 @@ fn escaped(text: &str) -> Vec<u8> {
     escaped.into_bytes()
 }
 
-/// A switch, as the server reads it: unique beginnings of the words count.
+/// Parses a boolean as the server does: unambiguous prefixes of the words are accepted.
 pub(crate) fn boolean(value: &[u8]) -> Option<bool> {
     let lower = value.to_ascii_lowercase();
     let begins = |word: &str, shortest: usize| {

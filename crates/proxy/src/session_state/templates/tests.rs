@@ -1,4 +1,4 @@
-//! What is read again and what is not, and that it makes no difference.
+//! Tests which texts are analyzed again, and that the cache does not change results.
 
 use evenkeel_wire::sql::mysql::LexerModes;
 
@@ -10,7 +10,7 @@ const WITHIN: TemplateContext = TemplateContext {
     catalog: 1,
 };
 
-/// Whether a text is read; what it means is its length.
+/// Returns whether a text is analyzed; its analysis is its length.
 fn is_read(templates: &mut Templates<usize>, text: &[u8], within: TemplateContext) -> bool {
     let mut is_read = false;
     let read = || {
@@ -57,7 +57,7 @@ fn what_hangs_on_its_literals_is_read_each_time() {
     }
 }
 
-/// Reads, writes, and what looks like them.
+/// Reads, writes, and texts that look like them.
 const TEXTS: [&str; 31] = [
     "select c from t where id = 1",
     "select c from t where id = 1 and n in ('a', 2) limit 3",
@@ -104,7 +104,7 @@ const LITERALS: [&str; 9] = [
     "'a b'",
 ];
 
-/// The text with each of its numbers or strings in turn replaced by another.
+/// Returns the text with each number or string replaced by another, one at a time.
 fn others(text: &str) -> Vec<String> {
     let parts: Vec<&str> = text.split_inclusive([' ', '(', ')', ',']).collect();
     let mut others = Vec::new();
@@ -124,7 +124,7 @@ fn others(text: &str) -> Vec<String> {
     others
 }
 
-/// Compares what a text means with what those mean that fit its template.
+/// Compares the analysis of a text with those of the texts that fit its template.
 fn check<M: PartialEq + fmt::Debug>(
     dialect: Dialect,
     read: impl Fn(&str) -> M,

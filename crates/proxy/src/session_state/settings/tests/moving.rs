@@ -1,4 +1,4 @@
-//! Sets, and the SQL between them.
+//! Tests of sets and of the SQL that turns one into another.
 
 use super::*;
 

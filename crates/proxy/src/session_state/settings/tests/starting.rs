@@ -1,4 +1,4 @@
-//! What startup messages set, and whether servers take it.
+//! Tests of startup settings and of what servers accept.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! ParameterStatus: what is learnt from it, and what clients are told.
+//! Tests of ParameterStatus: values learnt from servers and sent to clients.
 
 use super::*;
 use evenkeel_wire::postgres::TransactionStatus;
 
 impl Scene {
-    /// The server reports while the client is with it.
+    /// Sends a report of the server while the client is on it.
     fn report(&mut self, name: &str, value: &str) -> bool {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         self.on.hear(name, value, &self.interner);
@@ -30,7 +30,7 @@ fn a_setting_that_a_function_has_made_is_learnt_from_its_report() {
     scene.report("TimeZone", "Asia/Tokyo");
     scene.script(&["SELECT hidden()"]);
     assert_eq!(scene.has(), "timezone=Asia/Tokyo");
-    // Back to what the server began with, said by nobody: kept as it is now.
+    // A reset to the server's initial value without a statement: kept as a value of the session.
     scene.report("TimeZone", "Etc/UTC");
     scene.script(&["SELECT hidden()"]);
     assert_eq!(scene.has(), "timezone=Etc/UTC");
@@ -226,7 +226,7 @@ fn what_texts_are_read_by_is_the_same_where_the_values_are() {
     assert_ne!(scene.journal.read_by().literals, berlin.literals);
     scene.run("SET search_path = a", TransactionStatus::Idle);
     assert_ne!(scene.journal.read_by().names, berlin.names);
-    // `"$user"` in the search path is who the session acts as.
+    // `"$user"` in the search path is the session's current user.
     let here = scene.journal.read_by();
     scene.run("SET SESSION AUTHORIZATION bob", TransactionStatus::Idle);
     assert_ne!(scene.journal.read_by().names, here.names);
