@@ -1,4 +1,4 @@
-//! Numbers only: what the data plane counts; rendering them is somebody else's work.
+//! Counters of the data plane; other modules render them.
 
 pub mod work;
 
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use work::WorkCounters;
 
-/// A count of rare events (once a connection or less), shared by all workers.
+/// Counter of rare events (once per connection or less), shared by all workers.
 #[derive(Debug, Default)]
 pub struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
-    /// Counts so many more: what happens here, or what another process has counted.
+    /// Adds `n`: events of this process, or events that another process has counted.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// The count so far; it only grows.
+    /// Returns the count so far, which never decreases.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Bytes moved by one worker, on a cache line of its own: only that worker writes here.
+/// Bytes moved by one worker, on a cache line that only this worker writes.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Traffic {
@@ -43,11 +43,11 @@ impl Traffic {
     }
 }
 
-/// Bytes in both directions, counted by each worker for itself and summed when read.
+/// Bytes in both directions, counted per worker and summed when read.
 #[derive(Debug)]
 pub struct Bytes {
     workers: Box<[Traffic]>,
-    /// What other processes have moved; the control plane alone writes here.
+    /// Bytes moved by other processes; only the control plane writes them.
     elsewhere: Traffic,
 }
 
@@ -63,18 +63,18 @@ impl Bytes {
         &self.workers[worker]
     }
 
-    /// Adds what another process has moved.
+    /// Adds the bytes that another process has moved.
     pub fn add_counted(&self, from_clients: u64, to_clients: u64) {
         self.elsewhere.add_from_client(from_clients);
         self.elsewhere.add_to_client(to_clients);
     }
 
-    /// Bytes received from clients.
+    /// Returns the bytes received from clients.
     pub fn from_clients(&self) -> u64 {
         self.all().map(|t| t.from_clients.load(Relaxed)).sum()
     }
 
-    /// Bytes sent to clients.
+    /// Returns the bytes sent to clients.
     pub fn to_clients(&self) -> u64 {
         self.all().map(|t| t.to_clients.load(Relaxed)).sum()
     }
@@ -84,8 +84,8 @@ impl Bytes {
     }
 }
 
-/// A histogram with fixed upper bounds; a value above the last bound falls in a last, unbounded
-/// slot.
+/// Histogram with fixed upper limits. A value above the last limit is counted in an additional,
+/// unlimited slot.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
@@ -109,7 +109,7 @@ impl Histogram {
         self.sum.fetch_add(value, Relaxed);
     }
 
-    /// Adds what another process has seen; with other bounds it cannot be added, and is not.
+    /// Adds values that another process has counted; ignored if the number of slots differs.
     pub fn add_counted(&self, counts: &[u64], sum: u64) {
         if counts.len() != self.counts.len() {
             return;
@@ -120,12 +120,12 @@ impl Histogram {
         self.sum.fetch_add(sum, Relaxed);
     }
 
-    /// Upper bounds, inclusive, without the unbounded last one.
+    /// Returns the inclusive upper limits, without the unlimited last slot.
     pub fn bounds(&self) -> &'static [u64] {
         self.bounds
     }
 
-    /// How many values fell in each slot (not cumulated); one more than there are bounds.
+    /// Returns the number of values per slot (not cumulative); there is one slot more than limits.
     pub fn counts(&self) -> Vec<u64> {
         self.counts
             .iter()
@@ -133,56 +133,58 @@ impl Histogram {
             .collect()
     }
 
-    /// Sum of all values.
+    /// Returns the sum of all values.
     pub fn sum(&self) -> u64 {
         self.sum.load(Relaxed)
     }
 }
 
-/// Connect times in microseconds: from a loopback's tens to a far, failing host's seconds.
+/// Limits of connect times in microseconds: from tens on loopback to seconds for a distant, failing
+/// host.
 const CONNECT_US: &[u64] = &[
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000,
 ];
 
-/// Session lengths in milliseconds: from a single request to a pool's connection of days.
+/// Limits of session durations in milliseconds: from a single request to a pooled connection of
+/// days.
 const SESSION_MS: &[u64] = &[
     1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 300_000, 1_800_000, 3_600_000,
     21_600_000, 86_400_000,
 ];
 
-/// What a service counts.
+/// Counters of one service.
 #[derive(Debug)]
 pub struct ServiceCounters {
-    /// Clients accepted, refused ones included.
+    /// Clients accepted, including those rejected later.
     pub sessions: SharedCounter,
-    /// Clients refused because `max_connections` was reached.
+    /// Clients rejected because `max_connections` was reached.
     pub over_limit: SharedCounter,
-    /// Clients refused because the queue was full.
+    /// Clients rejected because the queue was full.
     pub queue_full: SharedCounter,
-    /// Clients refused because they waited `queue.wait_ms` in vain.
+    /// Clients rejected because they waited `queue.wait_ms` without success.
     pub queue_timeout: SharedCounter,
-    /// Clients refused because no server was up.
+    /// Clients rejected because no server was up.
     pub no_server: SharedCounter,
-    /// Clients refused because every connect failed.
+    /// Clients rejected because every connect failed.
     pub connect_failed: SharedCounter,
-    /// Connects tried again elsewhere.
+    /// Connects retried on another server.
     pub retries: SharedCounter,
-    /// Clients cut for a bad, missing or forbidden PROXY header.
+    /// Clients terminated because of a bad, missing or forbidden PROXY header.
     pub proxy_header: SharedCounter,
-    /// Connects to its servers that failed.
+    /// Failed connects to its servers.
     pub connect_errors: SharedCounter,
-    /// Sessions that a client's reset ended.
+    /// Sessions ended by a client's reset.
     pub reset_by_client: SharedCounter,
-    /// Sessions that a server's reset ended.
+    /// Sessions ended by a server's reset.
     pub reset_by_server: SharedCounter,
-    /// Sessions that an idle timeout ended.
+    /// Sessions ended by an idle timeout.
     pub idle_timeout: SharedCounter,
-    /// Sessions cut: server down, drain limit, service removed.
+    /// Sessions terminated: server down, drain limit, service removed.
     pub cut: SharedCounter,
     /// Time to connect to a server, microseconds.
     pub connect_us: Histogram,
-    /// Length of finished sessions, milliseconds.
+    /// Duration of finished sessions, milliseconds.
     pub session_ms: Histogram,
     /// Bytes moved.
     pub bytes: Bytes,
@@ -210,8 +212,8 @@ impl ServiceCounters {
         }
     }
 
-    /// Every count with its name, for those who hand them on. A new one cannot be forgotten here:
-    /// the pattern names them all.
+    /// Returns every counter with its name, for transfer to another process. The exhaustive pattern
+    /// ensures that no counter is forgotten.
     pub fn tallies(&self) -> Vec<(&'static str, &SharedCounter)> {
         let Self {
             sessions,
@@ -248,7 +250,7 @@ impl ServiceCounters {
         ]
     }
 
-    /// Every histogram with its name.
+    /// Returns every histogram with its name.
     pub fn histograms(&self) -> [(&'static str, &Histogram); 2] {
         [
             ("connect_us", &self.connect_us),
@@ -257,18 +259,18 @@ impl ServiceCounters {
     }
 }
 
-/// What a server counts, over all services that list it.
+/// Counters of one server, over all services that list it.
 #[derive(Debug)]
 pub struct ServerCounters {
-    /// Sessions that got a connection to it.
+    /// Sessions that acquired a connection to the server.
     pub sessions: SharedCounter,
-    /// Sessions in which it has sent a byte.
+    /// Sessions in which the server has sent a byte.
     pub served: SharedCounter,
     /// Connects that failed.
     pub connect_errors: SharedCounter,
-    /// Connections it closed before it had sent a byte.
+    /// Connections that the server closed before it had sent a byte.
     pub early_closes: SharedCounter,
-    /// Sessions it reset.
+    /// Sessions that the server reset.
     pub resets: SharedCounter,
     /// Bytes moved.
     pub bytes: Bytes,
@@ -288,12 +290,13 @@ impl ServerCounters {
         }
     }
 
-    /// What each worker has run there, of services that speak a database's protocol.
+    /// Returns the counters of each worker's statements on this server, for services with a
+    /// database protocol.
     pub fn work(&self) -> &[WorkCounters] {
         &self.work
     }
 
-    /// Every count with its name, for those who hand them on.
+    /// Returns every counter with its name, for transfer to another process.
     pub fn tallies(&self) -> Vec<(&'static str, &SharedCounter)> {
         let Self {
             sessions,

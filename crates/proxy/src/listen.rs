@@ -1,4 +1,4 @@
-//! Listening sockets and the way of a client from the kernel to its worker.
+//! Listening sockets, and the path of a client from the kernel to its worker.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,25 +27,26 @@ use crate::session;
 use crate::settings::Keepalive;
 use crate::socket::keep_alive;
 
-/// Clients the kernel holds until we accept them; net.core.somaxconn may hold it lower.
+/// Clients that the kernel queues until they are accepted; net.core.somaxconn may limit it further.
 const BACKLOG: i32 = 4096;
 
-/// Accepts in a row before the sessions of the worker get their turn, in a flood.
+/// Maximum number of consecutive accepts before the worker's sessions run, under heavy load.
 const ACCEPTS_IN_A_ROW: u32 = 16;
 
-/// After an accept failed for want of descriptors or memory.
+/// Pause after an accept failed because of missing descriptors or memory.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
-/// A worker keeps a client it accepted unless it has more sessions than the idlest one by this
-/// many, or by a quarter: handing over costs a wake-up, which short connections would feel.
+/// Surplus of sessions over the least loaded worker at which an accepted client is handed over; a
+/// quarter of that worker's sessions if that is more. The handover costs a wake-up, which short
+/// connections would notice.
 const SESSIONS_AHEAD_MAX: usize = 2;
 
-/// Where a service listens.
+/// Address on which a service listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
     /// TCP over IPv4 or IPv6.
     Tcp(SocketAddr),
-    /// A Unix stream socket, created by us.
+    /// A Unix stream socket, created by Evenkeel.
     Unix(PathBuf),
 }
 
@@ -58,19 +59,19 @@ impl std::fmt::Display for ListenAddress {
     }
 }
 
-/// Why an address cannot be listened on.
+/// Error of listening on an address.
 #[derive(Debug, Error)]
 pub enum ListenError {
-    /// Somebody has it.
+    /// The address is in use.
     #[error("{0} is in use: stop the program that listens there, or choose another port")]
     InUse(String),
-    /// We may not.
+    /// Permission to use the address is missing.
     #[error("{0}: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE")]
     Denied(String),
-    /// The machine does not have it.
+    /// The address does not belong to this machine.
     #[error("{0} is not an address of this machine")]
     NotOurs(String),
-    /// Anything else.
+    /// Another error.
     #[error("cannot listen on {0}: {1}")]
     Other(String, io::Error),
 }
@@ -87,17 +88,17 @@ impl ListenError {
     }
 }
 
-/// A bound socket that does not accept yet; a Unix socket's file goes with it.
+/// Socket that is listening but not accepting yet. Dropping it removes a Unix socket's file.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
     address: ListenAddress,
-    /// Another process has the same socket and serves its clients: it must not be shut down here.
+    /// True if another process serves clients on the same socket, so it must not be shut down here.
     lent: bool,
 }
 
 impl Listener {
-    /// Binds and listens. Keepalive is set here: accepted sockets inherit it from this one.
+    /// Binds and listens. Keepalive is set here, because accepted sockets inherit it.
     pub fn bind(address: &ListenAddress, keepalive: &Keepalive) -> Result<Self, ListenError> {
         let socket = match address {
             ListenAddress::Tcp(tcp) => bind_tcp(*tcp, keepalive),
@@ -111,8 +112,8 @@ impl Listener {
         })
     }
 
-    /// The very socket that another process listens on; it stays that process's until
-    /// [`Self::make_own`].
+    /// Creates a listener from a socket on which another process listens. The socket belongs to
+    /// that process until [`Self::make_own`].
     pub fn passed(
         socket: OwnedFd,
         address: &ListenAddress,
@@ -128,7 +129,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Clients that are accepted from now on have this keepalive.
+    /// Sets the keepalive of clients that are accepted from now on.
     pub fn keep_alive(&self, keepalive: &Keepalive) -> io::Result<()> {
         match self.address {
             ListenAddress::Tcp(_) => keep_alive(&socket2::SockRef::from(&self.socket), keepalive),
@@ -136,28 +137,28 @@ impl Listener {
         }
     }
 
-    /// From now on it ends with us.
+    /// Takes ownership: dropping the listener shuts the socket down from now on.
     pub fn make_own(&mut self) {
         self.lent = false;
     }
 
-    /// Another process has the socket too, and may go on with it: until [`Self::make_own`] it is
-    /// closed here without a word.
+    /// Shares the socket with another process, which may continue with it. Until
+    /// [`Self::make_own`], dropping the listener does not shut it down.
     pub fn lend(&mut self) {
         self.lent = true;
     }
 
-    /// The address that was asked for: with port 0, not the one it has.
+    /// Returns the configured address; its port 0 is not replaced by the actual port.
     pub fn asked_for(&self) -> &ListenAddress {
         &self.address
     }
 
-    /// The descriptor once more, for another process.
+    /// Returns a duplicate of the descriptor, for another process.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.socket.try_clone().map(Into::into)
     }
 
-    /// Where it is bound; the port is the kernel's choice if 0 was asked for.
+    /// Returns the actual address; the kernel has chosen the port if the configured one is 0.
     pub fn address(&self) -> ListenAddress {
         match self
             .socket
@@ -176,10 +177,10 @@ impl Drop for Listener {
         if self.lent {
             return;
         }
-        // At once, though the workers let go of their descriptors a little later.
+        // The socket is shut down immediately; the workers close their descriptors a little later.
         let _ = self.socket.shutdown(std::net::Shutdown::Read);
         if let ListenAddress::Unix(path) = &self.address {
-            // Gone already is as good.
+            // The file may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -210,7 +211,7 @@ fn bind_unix(path: &Path) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket file that its owner left behind; never a file that is no socket.
+/// Removes a socket file whose owner no longer accepts; never a file that is not a socket.
 fn remove_if_nobody_answers(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -221,7 +222,7 @@ fn remove_if_nobody_answers(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A listener and its service, held by all workers.
+/// Listener and its service, shared by all workers.
 pub(crate) struct ListenerShared {
     pub(crate) id: u64,
     socket: Socket,
@@ -229,7 +230,7 @@ pub(crate) struct ListenerShared {
 }
 
 impl ListenerShared {
-    /// Clients accepted from now on belong to this service.
+    /// Assigns clients that are accepted from now on to this service.
     pub(crate) fn hand_over(&self, service: &Arc<Service>) {
         self.service.store(Arc::clone(service));
     }
@@ -244,17 +245,17 @@ impl ListenerShared {
     }
 }
 
-/// A client between its accept and its session.
+/// Client that was accepted and has no session yet.
 pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
-    /// None on a Unix socket.
+    /// The client's address; `None` on a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) service: Arc<Service>,
 }
 
-/// Accepts the clients of one listener on one worker until `stop` has no sender any more. A client
-/// whose accept is under way then is still served: another process may go on with the socket, and
-/// would never hear of it.
+/// Accepts the clients of one listener on one worker until `stop` has no sender. A client whose
+/// accept is in progress then is still served. Another process may continue with the socket, but
+/// would not get that client.
 pub(crate) async fn accept_clients(
     worker: Rc<Worker>,
     listener: Arc<ListenerShared>,
@@ -267,7 +268,7 @@ pub(crate) async fn accept_clients(
     let mut in_a_row = 0_u32;
     while !stop.is_disconnected() {
         let accept = pin!(compio::runtime::submit(Accept::new(socket.clone())));
-        // The accept is asked first: it is given up only while it has nobody.
+        // The accept is polled first: it is cancelled only while it has no client.
         let accept = match select(accept, pin!(stop.recv_async())).await {
             Either::Left((accept, _)) => accept,
             Either::Right(_) => return,
@@ -285,9 +286,9 @@ pub(crate) async fn accept_clients(
                     },
                 );
             }
-            // The listener is gone.
+            // The listener was shut down.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
-            // The client left while it waited.
+            // The client disconnected while it was queued.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 accept_failed(&worker, &error);
@@ -301,7 +302,7 @@ pub(crate) async fn accept_clients(
     }
 }
 
-/// A descriptor of its own for each worker: the socket closes when the last has let go.
+/// Duplicates the descriptor for one worker: the socket closes when the last worker closes its own.
 async fn own_descriptor(
     worker: &Worker,
     listener: &ListenerShared,
@@ -344,7 +345,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
         .map(|index| (index, weight(index)))
         .min_by_key(|(_, weight)| *weight)
         .unwrap_or((worker.index, own));
-    // Those who stay long are worth a wake-up; of equals the first worker comes first.
+    // Long sessions justify a wake-up. Among equally loaded workers the first one is chosen.
     if accepted.service.database.is_some() {
         sessions[idlest].fetch_add(1, Relaxed);
         match idlest == worker.index {
@@ -355,7 +356,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
         sessions[worker.index].fetch_add(1, Relaxed);
         start(worker, accepted);
     } else {
-        // Counted at once, so that the next client does not follow this one blindly.
+        // Counted immediately, so that the next client takes this one into account.
         sessions[idlest].fetch_add(1, Relaxed);
         let _ = worker.shared.orders[idlest].send(WorkerCommand::Adopt(accepted));
     }

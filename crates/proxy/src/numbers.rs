@@ -1,5 +1,5 @@
-//! Numbers that clients know their connections by. They are counted up: one is given again only
-//! after all others were, and never while its client is there.
+//! Allocates the numbers by which clients know their connections. Numbers are assigned in ascending
+//! order; one is reused only after all others, and never while its client is connected.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use rustc_hash::FxHashMap;
 
 use crate::fast_random::fast_random;
 
-/// Where a session is in its process.
+/// Location of a session within its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Number of the worker.
+    /// Index of the worker.
     pub worker: u16,
-    /// The session's number there; another session may have it later.
+    /// The session's number on the worker; a later session may have the same.
     pub slot: u32,
 }
 
@@ -26,7 +26,7 @@ impl Place {
     }
 }
 
-/// Gives numbers below a limit, to all workers.
+/// Allocator of numbers below a limit, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     limit: u32,
@@ -35,13 +35,13 @@ pub(crate) struct Numbers {
 
 #[derive(Debug)]
 struct Given {
-    /// How many were counted so far, with those that were in use and so not given.
+    /// The number of values passed so far, including those skipped because they were in use.
     counted: u64,
-    /// Of the connections that are there.
+    /// Locations of the present connections, by number.
     places: FxHashMap<u32, Place>,
 }
 
-/// A number that nobody else has until it is dropped.
+/// Number that is reserved for one connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Number {
     numbers: Arc<Numbers>,
@@ -50,7 +50,8 @@ pub(crate) struct Number {
 }
 
 impl Numbers {
-    /// Begins anywhere: a process that is started again soon does not give the same ones.
+    /// Creates an allocator with a random first number, so that a restarted process does not repeat
+    /// the numbers of its predecessor.
     pub(crate) fn below(limit: u32) -> Arc<Self> {
         Self::starting_at(fast_random() % u64::from(limit), limit)
     }
@@ -63,7 +64,8 @@ impl Numbers {
         })
     }
 
-    /// The next one for the connection in this place; `None`: all are in use.
+    /// Reserves the next free number for the connection at `place`. Returns `None` if all are in
+    /// use.
     pub(crate) fn draw(self: &Arc<Self>, place: Place) -> Option<Number> {
         let mut given = self.given();
         if given.places.len() >= self.limit as usize {
@@ -86,7 +88,7 @@ impl Numbers {
         }
     }
 
-    /// Where the connection is that has the number.
+    /// Returns the location of the connection that has the number.
     pub(crate) fn place(&self, value: u32) -> Option<Place> {
         self.given().places.get(&value).copied()
     }
@@ -101,7 +103,7 @@ impl Number {
         self.value
     }
 
-    /// How often all numbers had been counted through before.
+    /// Returns how many times all numbers were passed before this one was assigned.
     pub(crate) fn round(&self) -> u32 {
         self.round
     }

@@ -111,14 +111,14 @@ pub struct Record {
     pub wait_ms: u64,
     /// The successful connect, microseconds.
     pub connect_us: u64,
-    /// From the connect to the server's first byte, microseconds; none if there was none.
+    /// Time from the connect to the server's first byte, microseconds; `None` if there was no byte.
     pub first_byte_us: Option<u64>,
-    /// From accept to end, milliseconds.
+    /// Time from accept to end, milliseconds.
     pub total_ms: u64,
     /// Bytes from the client.
     pub from_client: u64,
     /// Bytes to the client.
     pub to_client: u64,
-    /// Why it ended.
+    /// Reason why the session ended.
     pub ending: TerminationReason,
 }

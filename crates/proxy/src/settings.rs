@@ -1,41 +1,44 @@
-//! What a service is told: plain, checked values that a reload replaces as a whole.
+//! Settings of a service: plain, checked values that a reload replaces as a whole.
 
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// Settings of one service; its servers and algorithm are in the [`View`](crate::View).
+/// Settings of one service; its servers and algorithm are in the
+/// [`ServiceSnapshot`](crate::ServiceSnapshot).
 #[derive(Debug, Clone)]
 pub struct ServiceSettings {
-    /// Clients at once; the surplus is closed at once. `u32::MAX` for no limit.
+    /// Maximum number of concurrent clients; further ones are closed immediately. `u32::MAX` for no
+    /// limit.
     pub max_connections: u32,
-    /// How long one connect to a server may take.
+    /// Maximum duration of one connect to a server.
     pub connect_timeout: Duration,
-    /// How many more connects are tried, on another server where there is one.
+    /// Maximum number of further connects, on another server if there is one.
     pub retries: u32,
-    /// A session without a byte in either direction for this long ends. Zero: never.
+    /// Time without a byte in either direction after which a session ends. Zero: never.
     pub idle_timeout: Duration,
-    /// The same for a session of which one side has ended its sending. Zero: never.
+    /// Idle timeout of a session in which one side has ended its sending. Zero: never.
     pub half_close_timeout: Duration,
-    /// How many clients may wait when all servers are full.
+    /// Maximum number of clients that wait while all servers are full.
     pub queue_length: usize,
-    /// How long each may wait.
+    /// Maximum time that each of them waits.
     pub queue_wait: Duration,
-    /// With no server up: wait in the queue instead of refusing at once.
+    /// True if clients wait in the queue while no server is up, instead of being rejected
+    /// immediately.
     pub wait_when_down: bool,
-    /// Peers whose connections begin with a PROXY header; from any other such a header is an
+    /// Peers whose connections begin with a PROXY header. Such a header from any other peer is an
     /// attack.
     pub accept_proxy_from: Vec<IpNet>,
-    /// The PROXY header to begin server connections with.
+    /// The PROXY header that server connections begin with.
     pub send_proxy: Option<ProxyVersion>,
-    /// The server has the first word (MySQL): one that is silent for `connect_timeout` is given up
-    /// for another.
+    /// True if the server sends first (MySQL). A server that is silent for `connect_timeout` is
+    /// then replaced by another.
     pub server_speaks_first: bool,
-    /// How half-dead peers are noticed.
+    /// Detection of half-dead peers.
     pub keepalive: Keepalive,
 }
 
-/// Version of the PROXY protocol to speak towards servers.
+/// Version of the PROXY protocol that is sent to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyVersion {
     /// One line of text.
@@ -47,12 +50,13 @@ pub enum ProxyVersion {
 /// TCP keepalive (tcp(7)) and the limit for unanswered bytes, on both sides of each session.
 #[derive(Debug, Clone, Copy)]
 pub struct Keepalive {
-    /// Silence before the first probe (TCP_KEEPIDLE). Zero switches keepalive off.
+    /// Silence before the first probe (TCP_KEEPIDLE). Zero disables keepalive.
     pub idle: Duration,
-    /// Between probes (TCP_KEEPINTVL).
+    /// Time between probes (TCP_KEEPINTVL).
     pub interval: Duration,
-    /// Probes without an answer until the peer counts as dead (TCP_KEEPCNT).
+    /// Unanswered probes until the peer is considered dead (TCP_KEEPCNT).
     pub probes: u32,
-    /// Sent data without acknowledgement for this long means a dead peer. Zero: the kernel's own.
+    /// Time without acknowledgement of sent data after which the peer is considered dead. Zero: the
+    /// kernel's default.
     pub user_timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! A connected stream socket on either driver: the few functions through which all bytes go.
+//! Sends and receives on a connected stream socket, with epoll or io_uring.
 
 mod chunk;
 
@@ -20,16 +20,16 @@ use crate::settings::Keepalive;
 
 pub(crate) use chunk::Chunk;
 
-/// One socket, owned by one session on one worker.
+/// Socket of one session on one worker.
 pub(crate) struct Socket {
     shared: SharedFd<socket2::Socket>,
-    /// On epoll: what the worker's reactor knows of it.
+    /// Readiness known to the worker's reactor; epoll only.
     readiness: Option<Rc<Readiness>>,
-    /// On io_uring: the worker's ring.
+    /// The worker's ring; io_uring only.
     ring: Option<Rc<Ring>>,
-    /// On io_uring: standing requests, for those who look at the socket by `poll_…`.
+    /// Standing requests for users of the `poll_…` functions; io_uring only.
     port: RefCell<Option<Rc<RingSocket>>>,
-    /// On epoll: what the last send left.
+    /// Bytes that the last send did not take; epoll only.
     rest: RefCell<Vec<u8>>,
 }
 
@@ -52,13 +52,13 @@ impl Socket {
         self.shared.as_raw_fd()
     }
 
-    /// Whether it is a Unix socket.
+    /// Returns whether it is a Unix socket.
     pub(crate) fn is_local(&self) -> bool {
         let address = self.shared.local_addr();
         address.is_ok_and(|address| address.is_unix())
     }
 
-    /// Whom it is connected to; `None`: a Unix socket.
+    /// Returns the peer's address; `None` on a Unix socket.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.shared.peer_addr().ok()?.as_socket()
     }
@@ -67,7 +67,8 @@ impl Socket {
         self.shared.local_addr().ok()?.as_socket()
     }
 
-    /// Receives what is there now, without waiting; zero bytes mean the peer has ended its sending.
+    /// Receives available bytes without waiting. Zero bytes mean that the peer has ended its
+    /// sending.
     pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let received = receive(self.fd(), buffer, 0);
         if let Some(readiness) = &self.readiness {
@@ -76,7 +77,7 @@ impl Socket {
         received
     }
 
-    /// Looks at what is there now and leaves it there.
+    /// Reads available bytes without removing them from the socket.
     pub(crate) fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let seen = receive(self.fd(), buffer, libc::MSG_PEEK);
         if let (Some(readiness), Err(_)) = (&self.readiness, &seen) {
@@ -85,7 +86,7 @@ impl Socket {
         seen
     }
 
-    /// Sends what the socket takes now, without waiting.
+    /// Sends as much as the socket takes now, without waiting.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         let sent = send_now(self.fd(), bytes);
         if let Some(readiness) = &self.readiness {
@@ -94,7 +95,7 @@ impl Socket {
         sent
     }
 
-    /// Sends all of it, waiting as long as the peer makes us wait.
+    /// Sends all bytes, and waits as long as the peer does not take them.
     pub(crate) async fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.send_now(bytes) {
@@ -106,7 +107,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits until a receive has something to say.
+    /// Waits until a receive returns data, the end or an error.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match (&self.readiness, &self.ring) {
             (Some(readiness), _) => readiness.readable().await,
@@ -125,8 +126,8 @@ impl Socket {
             (Some(readiness), _) => readiness.writable().await,
             (None, Some(ring)) => {
                 if ring.poll(&self.shared, libc::POLLOUT).await? & WANTED == 0 {
-                    // The peer has ended its sending, and io_uring would say only that, again and
-                    // again; epoll does not.
+                    // The peer has ended its sending. io_uring would report only that, repeatedly;
+                    // epoll does not.
                     let wait = PollOnce::new(self.shared.clone(), Interest::Writable);
                     compio::runtime::submit(wait).await.0?;
                 }
@@ -136,7 +137,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for the end of a connect(2) that has begun.
+    /// Waits for the result of a connect(2) in progress.
     pub(crate) async fn connected(&self) -> io::Result<()> {
         let events = poll_now(self.fd(), libc::POLLOUT);
         if events == libc::POLLOUT {
@@ -151,14 +152,14 @@ impl Socket {
         self.shared.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// On io_uring: receives from now on, into a buffer of the ring's pool each time bytes are
-    /// there.
+    /// Starts a multishot receive, which uses a buffer of the ring's pool whenever bytes arrive;
+    /// io_uring only.
     pub(crate) fn receive_pooled<'a>(&self, ring: &'a Ring) -> MultishotReceive<'a> {
         ring.receive(&self.shared)
     }
 
-    /// On io_uring: sends a ring buffer as far as the socket takes it now, in the same system call
-    /// as everything else of this turn; quiet as in [`Ring::send`].
+    /// Sends as much of a ring buffer as the socket takes now; io_uring only. The send shares one
+    /// system call with the other requests of this iteration; `is_quiet` is that of [`Ring::send`].
     pub(crate) async fn send_pooled(
         &self,
         ring: &Ring,
@@ -168,19 +169,20 @@ impl Socket {
         ring.send(&self.shared, buffer, is_quiet).await
     }
 
-    /// Ends our sending; the peer can go on with its own.
+    /// Ends sending on this side; the peer can continue to send.
     pub(crate) fn end_sending(&self) -> io::Result<()> {
         self.shared.shutdown(Shutdown::Write)
     }
 
-    /// Whether the peer has reset the connection, also when another call was told of it already:
-    /// the kernel says so once, to the next it says "the end".
+    /// Returns whether the peer has reset the connection, even if another call has already received
+    /// that error. The kernel returns the error once, and the end of the stream afterwards.
     pub(crate) fn was_reset(&self) -> bool {
-        /// TCP_CLOSE of the kernel's tcp_states.h; after a mere end it would be TCP_CLOSE_WAIT.
+        /// TCP_CLOSE of the kernel's tcp_states.h; after a regular end the state would be
+        /// TCP_CLOSE_WAIT.
         const CLOSED: u8 = 7;
         let (mut state, mut length) = (0_u8, 1);
         #[expect(unsafe_code, reason = "TCP_INFO has no safe form in std or socket2")]
-        // SAFETY: the first byte of tcp_info is the state, and no more than that is asked for.
+        // SAFETY: the first byte of tcp_info is the state, and only one byte is requested.
         let result = unsafe {
             libc::getsockopt(
                 self.fd(),
@@ -193,14 +195,14 @@ impl Socket {
         result == 0 && state == CLOSED
     }
 
-    /// Has the kernel look after a peer that says nothing. A Unix socket needs none of it.
+    /// Enables the kernel's checks of a silent peer. A Unix socket does not need them.
     pub(crate) fn keep_alive(&self, keepalive: &Keepalive) {
         let _ = keep_alive(&socket2::SockRef::from(&*self.shared), keepalive);
     }
 
-    /// Makes the close of this socket a reset instead of an end.
+    /// Makes closing this socket send a reset instead of an end.
     pub(crate) fn reset_on_close(&self) {
-        // It fails only for sockets that cannot be reset.
+        // Fails only for sockets that cannot be reset.
         let _ = self.shared.set_linger(Some(Duration::ZERO));
     }
 }
@@ -216,10 +218,10 @@ impl Drop for Socket {
     }
 }
 
-/// Sets keepalive; a socket that knows no TCP is left as it is.
+/// Sets keepalive; a socket that is not TCP is left unchanged.
 ///
-/// Not TCP_USER_TIMEOUT: it also ends connections whose peer does answer, but asks us to wait (a
-/// window of zero for that long). [`is_unanswered`] does what it is meant for.
+/// TCP_USER_TIMEOUT is not used: it also ends connections whose peer answers but announces a window
+/// of zero for that long. [`is_unanswered`] serves its purpose.
 pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
     if keepalive.idle.is_zero() {
         return socket.set_keepalive(false);
@@ -253,14 +255,14 @@ fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether the connection has failed, seen without reading. Not POLLHUP: it comes too when both
-/// sides have ended, while the last bytes still wait to be read.
+/// Returns whether the connection has failed, without reading. POLLHUP does not count: it is also
+/// set when both sides have ended while the last bytes are still unread.
 pub(crate) fn is_broken(fd: RawFd) -> bool {
     poll_now(fd, 0) & libc::POLLERR != 0
 }
 
-/// Whether the peer owes us an answer and has given none for so long: what was sent was sent again,
-/// or it was asked more than once whether it has room now, all in vain.
+/// Returns whether an answer of the peer is due and has been missing for `limit`. That requires
+/// that data was retransmitted, or that more than one zero-window probe was sent, without success.
 pub(crate) fn is_unanswered(fd: RawFd, limit: Duration) -> bool {
     let Some(info) = tcp_info(fd) else {
         return false;
@@ -269,11 +271,12 @@ pub(crate) fn is_unanswered(fd: RawFd, limit: Duration) -> bool {
     silent && (info.tcpi_retransmits > 0 || info.tcpi_probes > 1)
 }
 
-/// Bytes that were sent and that the peer's kernel (a Unix socket: the peer) has not taken yet.
+/// Returns the number of sent bytes that the peer's kernel (for a Unix socket: the peer) has not
+/// taken yet.
 pub(crate) fn untaken_bytes(fd: RawFd) -> u64 {
     let mut untaken: libc::c_int = 0;
     #[expect(unsafe_code, reason = "SIOCOUTQ has no safe form in std or socket2")]
-    // SAFETY: this request writes one int, and gets one.
+    // SAFETY: this request writes one int, and receives a pointer to one.
     let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut untaken) };
     if result < 0 {
         return 0;
@@ -281,7 +284,7 @@ pub(crate) fn untaken_bytes(fd: RawFd) -> u64 {
     u64::try_from(untaken).unwrap_or(0)
 }
 
-/// What the kernel knows of a TCP connection; nothing of another socket.
+/// Returns the kernel's information about a TCP connection, or `None` for another socket.
 fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
@@ -294,13 +297,13 @@ fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
     }
 }
 
-/// Whether the peer is gone: it has failed, or has ended without a word. One that has sent
-/// something and then ended its sending waits for the answer.
+/// Returns whether the peer has disconnected: the connection has failed, or has ended without
+/// unread data. A peer that sent data and then ended its sending still waits for the reply.
 pub(crate) fn has_left(fd: RawFd) -> bool {
     is_broken(fd) || matches!(receive(fd, &mut [0; 1], libc::MSG_PEEK), Ok(0))
 }
 
-/// What poll(2) tells at once: these events, and unasked failures and hang-ups.
+/// Returns the current result of poll(2): these events, and failures and hang-ups in any case.
 fn poll_now(fd: RawFd, events: i16) -> i16 {
     let mut question = libc::pollfd {
         fd,

@@ -1,9 +1,9 @@
-//! What was run: how often, how long, with how many rows. One worker writes each; whoever reads
-//! sums them up.
+//! Counts executed statements, their durations and rows. Each counter has one writing worker;
+//! readers sum them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bounds of times in microseconds: from a point select on loopback to a report of minutes.
+/// Limits of durations in microseconds: from a point select on loopback to a report of minutes.
 pub(crate) const TIMES_US: &[u64; 17] = &[
     50,
     100,
@@ -24,10 +24,10 @@ pub(crate) const TIMES_US: &[u64; 17] = &[
     300_000_000,
 ];
 
-/// A slot for each bound, and one for what lasts longer.
+/// One slot per limit, and one for longer durations.
 const SLOTS: usize = TIMES_US.len() + 1;
 
-/// A count with one writer.
+/// Counter with one writer.
 #[derive(Debug, Default)]
 pub struct LocalCounter(AtomicU64);
 
@@ -42,23 +42,23 @@ impl LocalCounter {
         self.0.store(now, Relaxed);
     }
 
-    /// The count so far.
+    /// Returns the count so far.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// What was run, as the session knows it.
+/// Result of a statement, as the session knows it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StatementResult {
-    /// `None`: no statement.
+    /// The statement's digest; `None` if there is no statement.
     pub(crate) digest: Option<u64>,
     pub(crate) rows_sent: u64,
     pub(crate) rows_affected: u64,
     pub(crate) has_failed: bool,
 }
 
-/// The same with the time that it took.
+/// Result of a statement with its duration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimedResult<'a> {
     ran: &'a StatementResult,
@@ -73,7 +73,7 @@ impl<'a> TimedResult<'a> {
     }
 }
 
-/// What one worker has run of something.
+/// Counters of one worker for one kind of statements.
 #[derive(Debug, Default)]
 pub struct WorkCounters {
     errors: LocalCounter,
@@ -93,31 +93,31 @@ impl WorkCounters {
     }
 }
 
-/// What all workers have run of something.
+/// Totals of all workers for one kind of statements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkTotals {
     /// Queries and batches.
     pub queries: u64,
-    /// Of these, failed.
+    /// Failed queries and batches, included in `queries`.
     pub errors: u64,
     /// Rows that servers sent.
     pub rows_sent: u64,
     /// Rows that were changed.
     pub rows_affected: u64,
-    /// Time in which a server worked for it, microseconds.
+    /// Time that servers spent on them, microseconds.
     pub busy_us: u64,
     times: [u64; SLOTS],
 }
 
 impl WorkTotals {
-    /// The sum of what workers have counted.
+    /// Returns the sum of the workers' counters.
     pub fn sum<'a>(parts: impl IntoIterator<Item = &'a WorkCounters>) -> Self {
         let mut sum = Self::default();
         parts.into_iter().for_each(|part| sum.add(part));
         sum
     }
 
-    /// One more worker's.
+    /// Adds the counters of one more worker.
     pub fn add(&mut self, part: &WorkCounters) {
         for (slot, more) in self.times.iter_mut().zip(&part.times) {
             *slot += more.get();
@@ -129,15 +129,15 @@ impl WorkTotals {
         self.busy_us += part.busy_us.get();
     }
 
-    /// The time that so many of a hundred do not pass, microseconds: within the step of the
-    /// histogram that it is in, as if times were even there. Zero: nothing was run.
+    /// Returns the duration that `percent` of the queries do not exceed, in microseconds. The value
+    /// is interpolated linearly within its histogram slot. Zero if there were no queries.
     pub fn percentile_us(&self, percent: u64) -> u64 {
         let due = (self.queries * percent).div_ceil(100);
         let mut before = 0;
         for (slot, count) in self.times.iter().enumerate() {
             if *count > 0 && before + count >= due {
                 let low = slot.checked_sub(1).map_or(0, |below| TIMES_US[below]);
-                // Of what lasts longer than the last bound, nothing more is known.
+                // Durations above the last limit are not distinguished further.
                 let high = TIMES_US.get(slot).copied().unwrap_or(low);
                 return low + (high - low) * (due - before) / count;
             }

@@ -1,5 +1,4 @@
-//! Both directions of a socket as a session polls them: what has arrived, whether the last send has
-//! gone, the same on either driver.
+//! Polls both directions of a socket for a session, in the same way on epoll and io_uring.
 
 use std::cell::RefMut;
 use std::io;
@@ -13,13 +12,13 @@ use crate::engine::ring::ring_socket::Payload;
 use crate::engine::ring::{Buffer, Ring, RingSocket};
 use crate::engine::worker::{Poller, Worker};
 
-/// Received bytes; at least one.
+/// Received bytes, at least one.
 pub(crate) enum Chunk<'a> {
-    /// In a buffer of the ring, which gets it back on drop.
+    /// In a buffer of the ring, which is returned to the ring on drop.
     Ring(Buffer),
-    /// In the worker's scratch memory, which is nobody else's before the drop.
+    /// In the worker's scratch memory, which is reserved until the drop.
     Scratch(RefMut<'a, Box<[u8]>>, usize),
-    /// In memory of its own.
+    /// In separately allocated memory.
     Own(Vec<u8>),
 }
 
@@ -34,7 +33,7 @@ impl Chunk<'_> {
 }
 
 impl Socket {
-    /// The standing requests, opened when first needed: relays have none.
+    /// Returns the standing requests, opened at first use: relays have none.
     fn standing(&self) -> Option<(&Ring, Rc<RingSocket>)> {
         let ring = self.ring.as_ref()?;
         let mut port = self.port.borrow_mut();
@@ -42,7 +41,7 @@ impl Socket {
         Some((ring, Rc::clone(port)))
     }
 
-    /// What has arrived; `None`: the peer has ended its sending.
+    /// Receives bytes; returns `None` if the peer has ended its sending.
     pub(crate) fn poll_chunk<'a>(
         &self,
         worker: &'a Worker,
@@ -74,7 +73,8 @@ impl Socket {
         Poll::Pending
     }
 
-    /// All ring buffers are in use: into memory of our own, so that nobody loses his turn.
+    /// Receives into separate memory while all ring buffers are in use, so that the session makes
+    /// progress.
     fn receive_own<'a>(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk<'a>>>> {
         let mut own = vec![0; POOL_BUFFER_BYTES];
         match self.receive_now(&mut own) {
@@ -91,7 +91,7 @@ impl Socket {
         }
     }
 
-    /// Whether the next send may begin.
+    /// Waits until the next send may begin.
     pub(crate) fn poll_sent(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some((ring, port)) = self.standing() {
             return ring.poll_sent(&port, context);
@@ -113,13 +113,13 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether all that was sent is with the kernel.
+    /// Returns whether the kernel has taken all sent bytes.
     pub(crate) fn is_sent(&self) -> bool {
         let port = self.port.borrow();
         port.as_ref().is_none_or(|port| !port.is_sending()) && self.rest.borrow().is_empty()
     }
 
-    /// Sends received bytes as they are. The caller has seen [`Socket::poll_sent`] ready.
+    /// Sends received bytes unchanged. The caller must have seen [`Socket::poll_sent`] ready.
     pub(crate) fn send_chunk(&self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
         match (chunk, self.standing()) {
             (Chunk::Ring(buffer), Some((ring, port))) => {
@@ -130,8 +130,8 @@ impl Socket {
         }
     }
 
-    /// Sends bytes in memory from [`Worker::spare`], which goes back there. The caller has seen
-    /// [`Socket::poll_sent`] ready.
+    /// Sends bytes in memory from [`Worker::spare`], which is returned there. The caller must have
+    /// seen [`Socket::poll_sent`] ready.
     pub(crate) fn send_own(&self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         match self.standing() {
             Some((ring, port)) if !bytes.is_empty() => ring.start_send(&port, Payload::Own(bytes)),
@@ -147,7 +147,8 @@ impl Socket {
         }
     }
 
-    /// On epoll: what the socket does not take at once waits here.
+    /// Sends by system call, with epoll; bytes that the socket does not take now are kept in
+    /// `rest`.
     fn send_by_call(&self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -161,7 +162,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Looks out for what an idle peer may say, for nobody in particular.
+    /// Watches for data from an idle peer, without waking any task.
     pub(crate) fn watch(&self) {
         if let Some((ring, port)) = self.standing() {
             ring.watch(&port);
@@ -170,7 +171,7 @@ impl Socket {
         }
     }
 
-    /// Whether a watched peer has said something, or has ended.
+    /// Returns whether a watched peer has sent data or has ended.
     pub(crate) fn has_arrived(&self) -> bool {
         match (&self.readiness, &*self.port.borrow()) {
             (Some(readiness), _) => {
@@ -185,13 +186,13 @@ impl Socket {
         }
     }
 
-    /// An idle socket for another worker; `None` if its peer has said something.
+    /// Releases an idle socket for another worker. Returns `None` if its peer has sent data.
     pub(crate) async fn withdraw(self, worker: &Worker) -> Option<OwnedFd> {
         if let Some((ring, port)) = self.standing() {
             ring.cancel_receive(&port);
             if port.is_armed() || port.has_arrived() {
                 let said = std::future::poll_fn(|context| ring.poll_receive(&port, context)).await;
-                // Only this answer proves that nothing was said.
+                // Only this result proves that no data arrived.
                 let is_silent =
                     matches!(&said, Err(error) if error.raw_os_error() == Some(libc::ECANCELED));
                 if !is_silent {
@@ -214,7 +215,7 @@ fn duplicate(socket: &Socket) -> Option<OwnedFd> {
         unsafe_code,
         reason = "the runtime's shared descriptor has no try_clone"
     )]
-    // SAFETY: the descriptor is open; the duplicate is owned by nobody else.
+    // SAFETY: the descriptor is open; the duplicate has no other owner.
     unsafe {
         let fd = libc::fcntl(socket.fd(), libc::F_DUPFD_CLOEXEC, 0);
         (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))

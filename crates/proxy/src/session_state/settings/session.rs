@@ -19,7 +19,6 @@ use evenkeel_wire::sql::facts::Discard;
 /// The caller reports each text by [`SessionState::sent`], then [`SessionState::succeeded`] for
 /// each CommandComplete or [`SessionState::failed`] for an ErrorResponse, and
 /// [`SessionState::ready`] for the ReadyForQuery.
-/// ReadyForQuery.
 #[derive(Debug)]
 pub struct SessionState {
     /// Reasons why the client is pinned to its server connection. The session adds and ends the
