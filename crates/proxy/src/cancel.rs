@@ -38,12 +38,12 @@ const NUMBER_MIN: u32 = (PID_MAX >> LOWER_BITS) + 1;
 
 /// Length of a secret of protocol 3.0.
 const SHORT_BYTES: usize = 4;
-/// What stands under the MAC in 3.2, and the MAC.
+/// Number of bytes under the MAC in 3.2.
 const BODY_BYTES: usize = 16;
 const MAC_BYTES: usize = 16;
 const LONG_BYTES: usize = BODY_BYTES + MAC_BYTES;
-/// Put behind the secret by an Evenkeel that passes a request on: two whose configurations disagree
-/// would send it back and forth for ever.
+/// Appended to the secret of a forwarded request: two instances with contradictory configurations
+/// would otherwise forward it in a loop.
 const PASSED_ON: u8 = 1;
 
 /// Creates a process's keys and parses those of all processes.

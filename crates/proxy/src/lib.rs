@@ -1,7 +1,7 @@
-//! Moves: the data plane, with every data socket and buffer in it.
+//! Data plane: owns every data socket and buffer.
 //!
-//! A client's way: [`listen`] accepts it and gives it to a worker, `session` is its only corridor,
-//! `upstream` lends it a server connection, `relay` copies the bytes. The control plane sees the
+//! [`listen`] accepts a client and assigns it to a worker. `session` then serves it, `upstream`
+//! acquires server connections for it, and `relay` copies bytes. The control plane controls the
 //! data plane through [`engine::Engine`].
 
 pub mod cancel;

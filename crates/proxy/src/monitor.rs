@@ -111,8 +111,8 @@ impl RoleMonitor {
     /// Waits until the server closes the kept connection; forever if there is none. May be canceled
     /// and called again.
     ///
-    /// For MySQL and MariaDB it waits forever: the library that holds the connection does not
-    /// report the end, so the next query finds it.
+    /// The call never returns for MySQL and MariaDB: the library that owns the connection does not
+    /// report the end, so the next query detects it.
     pub async fn closed(&mut self) {
         match &mut self.0 {
             Kind::Mysql(keeper) => keeper.closed().await,

@@ -56,7 +56,7 @@ pub enum Probe {
         host: Option<String>,
         /// The status codes that pass; 200 to 399 if empty.
         status: Vec<RangeInclusive<u16>>,
-        /// What the first 64 KiB of the body must contain.
+        /// Text that the first 64 KiB of the body must contain.
         body: Option<String>,
     },
     /// Logs the monitor account in and runs a query. MySQL and MariaDB.
@@ -76,7 +76,7 @@ pub enum Probe {
 pub struct MonitorAccount {
     /// Name of the account.
     pub user: String,
-    /// Its password; empty if it has none.
+    /// Password of the account; empty if it has none.
     pub password: String,
     /// The database to enter: by default none (MySQL), `postgres` (PostgreSQL).
     pub database: Option<String>,

@@ -56,7 +56,7 @@ impl Server {
         }
     }
 
-    /// What its name resolves to now; replaces the former answer.
+    /// Replaces the addresses to which the server's name resolves.
     pub fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
         self.endpoints.store(Arc::new(endpoints));
     }

@@ -188,7 +188,8 @@ fn the_key_of_a_process_that_was_taken_over_from_is_told_from_ours() {
         assert!(matches!(new.read(shown.key()), CancelRoute::OtherProcess));
         assert!(matches!(old.read(shown.key()), CancelRoute::Here(_)));
     }
-    // One that has crashed left the same number behind, but not its keys.
+    // An earlier process with the same number has crashed: the number is in use again, but not its
+    // keys.
     let again = keyring(1, 4);
     let own = old.key(PLACE).unwrap();
     let shown = old.show(&own, 2);

@@ -11,10 +11,10 @@ use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 /// Position of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPosition {
-    /// For a server that takes writes: the position that another server needs in order to have all
-    /// of them.
+    /// Position that another server needs in order to have all writes of this one; `None` if the
+    /// server does not take writes.
     pub written: Option<Position>,
-    /// For a server that may be a replica: the position visible to its readers.
+    /// Position visible to the server's readers; `None` if the server cannot be a replica.
     pub applied: Option<Position>,
     /// Time when the query was sent.
     pub asked_us: u64,

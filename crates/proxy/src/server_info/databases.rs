@@ -37,13 +37,13 @@ pub struct Database {
     catalog: ArcSwapOption<Catalog>,
     used: AtomicBool,
     changed: AtomicBool,
-    /// How often plans of before were found, or made, to be good no more.
+    /// Number of times that earlier plans may have become invalid.
     plans: AtomicU64,
-    /// When the last reading that came to its end began.
+    /// Time when the last completed reading began, microseconds.
     read_us: AtomicU64,
     bell: Arc<Notify>,
     reads: Arc<AtomicBool>,
-    /// It was read, or could not be, and nothing was forgotten since.
+    /// True if a reading has ended or failed, and nothing was discarded since.
     was_tried: AtomicBool,
     tried: Notify,
     /// Number of times that another database took over the name.

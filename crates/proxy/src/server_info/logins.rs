@@ -76,7 +76,7 @@ pub enum LookupError {
 /// [`MysqlAuthRecords`](super::MysqlAuthRecords).
 #[derive(Debug)]
 pub struct LookupRequest<A> {
-    /// Who logs in.
+    /// Name of the user.
     pub user: String,
     /// Receiver of the result.
     pub reply: oneshot::Sender<Result<A, LookupError>>,

@@ -1,4 +1,4 @@
-//! What sessions say and see, without a server.
+//! Tests the server info as sessions use it, without a server.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};

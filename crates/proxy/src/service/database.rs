@@ -34,7 +34,7 @@ pub use super::login_limiter::LoginLimits;
 pub use crate::session::pinning::{PinCause, PinCount};
 pub use crate::upstream::pool_registry::pause::Paused;
 
-/// How a database is served from now on; replaced with its
+/// Present configuration of a database service; replaced together with its
 /// [`ServiceSnapshot`](super::ServiceSnapshot).
 #[derive(Debug)]
 pub struct DatabaseSnapshot {
@@ -234,7 +234,7 @@ pub struct DatabaseService {
     /// `None`: statements are not counted separately.
     digests: ArcSwapOption<Digests>,
     pin_causes: PinCauses,
-    /// By worker, user and database: each entry has one writer, and is never removed.
+    /// Statistics by worker, user and database. Each entry has one writer and is never removed.
     usages: Mutex<HashMap<Whose, UserStatsEntry>>,
 }
 

@@ -75,9 +75,9 @@ struct First {
 /// One statement with the counts of all workers.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
-    /// Its digest; zero: all statements without a slot.
+    /// Digest of the statement; zero: all statements without a slot.
     pub digest: u64,
-    /// Its text without literals.
+    /// Text of the statement without literals.
     pub text: Box<str>,
     /// Execution counters.
     pub worked: WorkTotals,

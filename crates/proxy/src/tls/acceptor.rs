@@ -74,8 +74,8 @@ impl Acceptor {
         self.asks_certificates
     }
 
-    /// Accepts a client that sent an SSLRequest and got its `S`. `behind` is data that followed the
-    /// request, which must be empty (CVE-2021-23214).
+    /// Accepts a client that sent an SSLRequest and received `S`. `behind` is data that followed
+    /// the request, which must be empty (CVE-2021-23214).
     pub fn accept(&self, behind: &[u8]) -> Result<Channel, ChannelError> {
         match behind.len() {
             0 => self.channel(false),
@@ -83,8 +83,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts a client whose first byte was TLS's own: it must name the protocol by ALPN. Its
-    /// bytes go into [`Channel::receive`].
+    /// Accepts a client whose first byte is that of a TLS handshake: it must name the protocol by
+    /// ALPN. Its bytes are passed to [`Channel::receive`].
     pub fn accept_direct(&self) -> Result<Channel, ChannelError> {
         self.channel(true)
     }

@@ -1,4 +1,4 @@
-//! What we want to know of a certificate beyond whether it is to be believed.
+//! Reads the names, hashes and validity of certificates. The trust in them is verified elsewhere.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
@@ -15,7 +15,7 @@ use x509_cert::{
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
 
-/// Certificates and the signatures on them are hashed with one of these.
+/// Hash function of certificates and their signatures.
 #[derive(Clone, Copy)]
 enum Hash {
     Sha224,
@@ -24,8 +24,8 @@ enum Hash {
     Sha512,
 }
 
-/// The hash under each name that a signature's algorithm, or a parameter of one, has. For MD5 and
-/// SHA-1 RFC 5929 says to take SHA-256.
+/// Hash functions by the object identifiers of signature algorithms and of their parameters. RFC
+/// 5929 requires SHA-256 instead of MD5 and SHA-1.
 const HASHES: [(&str, Hash); 17] = [
     ("1.2.840.113549.1.1.4", Hash::Sha256),
     ("1.2.840.113549.1.1.5", Hash::Sha256),
@@ -46,8 +46,8 @@ const HASHES: [(&str, Hash); 17] = [
     ("2.16.840.1.101.3.4.2.4", Hash::Sha224),
 ];
 
-/// Whose a certificate is and who has signed it, as servers write that (`X509_NAME_oneline`). Of
-/// what an account requires, what is empty may be anything.
+/// Subject and issuer of a certificate, in the format of servers (`X509_NAME_oneline`). An empty
+/// name in an account's requirements matches any name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Names {
     /// SUBJECT.
@@ -57,7 +57,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Whether a certificate of these names is what is asked for.
+    /// Returns whether a certificate with the names `shown` meets these requirements.
     #[must_use]
     pub fn are_those_of(&self, shown: &Names) -> bool {
         let fits = |wanted: &[u8], shown: &[u8]| wanted.is_empty() || wanted == shown;
@@ -65,8 +65,8 @@ impl Names {
     }
 }
 
-/// The first common name of the subject, which PostgreSQL compares with the user's. `None` for a
-/// certificate without one, and for one that cannot be told exactly.
+/// Returns the first common name of the subject, which PostgreSQL compares with the user name.
+/// Returns `None` if there is none, or if it cannot be read unambiguously.
 pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<String> {
     let subject = parse(der)?.tbs_certificate.subject;
     let mut parts = subject.0.iter().flat_map(|part| part.0.iter());
@@ -74,7 +74,7 @@ pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<String> {
     text(&name.value)
 }
 
-/// The subject and the issuer, as servers compare them with REQUIRE of an account.
+/// Returns the subject and the issuer, as servers compare them with REQUIRE of an account.
 pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
     let certificate = parse(der)?.tbs_certificate;
     Some(Names {
@@ -83,8 +83,8 @@ pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
     })
 }
 
-/// As OpenSSL's `X509_NAME_oneline` has it since 3.0: `/C=DE/O=Shop/CN=app`, the bytes of a value
-/// that are no plain ASCII in hexadecimal digits.
+/// Formats a name like OpenSSL's `X509_NAME_oneline` since 3.0: `/C=DE/O=Shop/CN=app`, with bytes
+/// outside printable ASCII as hexadecimal digits.
 fn one_line(name: &Name) -> Vec<u8> {
     let mut line = Vec::new();
     for parts in &name.0 {
@@ -104,7 +104,8 @@ fn one_line(name: &Name) -> Vec<u8> {
     line
 }
 
-/// What a part of a name is called; the number of what has no name in the list.
+/// Returns the short name of an attribute type, or its object identifier if the list does not
+/// contain it.
 fn kind_of(oid: ObjectIdentifier) -> String {
     let known = KINDS
         .iter()
@@ -137,7 +138,7 @@ const KINDS: [(&str, &str); 21] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// Hashes of our certificate, by which clients see that nobody stands in between.
+/// Hashes of the own certificate, by which clients detect a man in the middle.
 #[derive(Debug)]
 pub(super) struct Hashes {
     pub(super) end_point: Option<Vec<u8>>,
@@ -153,8 +154,8 @@ impl Hashes {
     }
 }
 
-/// The hash of a server's certificate to which SCRAM binds a login (tls-server-end-point). `None`
-/// where RFC 5929 leaves it undefined: for signatures without a hash of their own (Ed25519).
+/// Returns the hash of a server's certificate for SCRAM channel binding (tls-server-end-point).
+/// Returns `None` if RFC 5929 does not define it: for signatures without a separate hash (Ed25519).
 ///
 /// "if the certificate's signatureAlgorithm uses a single hash function […] then use the hash
 /// function associated with the certificate's signatureAlgorithm" (RFC 5929, 4.1).
@@ -172,7 +173,7 @@ pub(super) fn end_point(der: &CertificateDer<'_>) -> Option<Vec<u8>> {
     })
 }
 
-/// Whether its time has come and is not over.
+/// Returns whether `now` is within the certificate's validity.
 pub(super) fn is_valid_at(der: &CertificateDer<'_>, now: UnixTime) -> bool {
     parse(der).is_some_and(|certificate| {
         let validity = certificate.tbs_certificate.validity;
@@ -186,7 +187,7 @@ fn parse(der: &CertificateDer<'_>) -> Option<Certificate> {
     Certificate::from_der(der).ok()
 }
 
-/// The string, if it is of a kind that is read in one way only.
+/// Returns the string, if its type has an unambiguous encoding.
 fn text(value: &Any) -> Option<String> {
     match value.tag() {
         Tag::Utf8String | Tag::PrintableString | Tag::Ia5String => {}
@@ -194,7 +195,7 @@ fn text(value: &Any) -> Option<String> {
         _ => return None,
     }
     let text = std::str::from_utf8(value.value()).ok()?;
-    // A name that ends early for who reads it as C does would be two names.
+    // A zero byte would make the name ambiguous: software in C reads only the part before it.
     (!text.contains('\0') && !text.is_empty()).then(|| text.to_owned())
 }
 
@@ -205,7 +206,8 @@ fn named(oid: ObjectIdentifier) -> Option<Hash> {
         .map(|(_, hash)| *hash)
 }
 
-/// "hashAlgorithm [0] HashAlgorithm DEFAULT sha1" (RFC 4055, RSASSA-PSS-params).
+/// Returns the hash function of RSASSA-PSS parameters: `hashAlgorithm [0] HashAlgorithm DEFAULT
+/// sha1` (RFC 4055, RSASSA-PSS-params).
 fn pss_hash(parameters: &Any) -> Option<Hash> {
     let mut reader = SliceReader::new(parameters.value()).ok()?;
     let given =

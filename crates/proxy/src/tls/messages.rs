@@ -1,8 +1,9 @@
-//! TLS failures in plain words: what was seen, whose fault it is where that is known, what to set.
+//! Describes TLS failures in plain words: the observation, its cause if known, and the setting to
+//! change.
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// What to do about a failure between us and a server.
+/// Returns the message and advice for a failure towards a server.
 pub(crate) fn with_server(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(certificate) => servers_certificate(error, certificate),
@@ -51,7 +52,7 @@ fn servers_certificate(error: &Error, certificate: &CertificateError) -> String 
     }
 }
 
-/// What to do about a failure between a client and us.
+/// Returns the message and advice for a failure towards a client.
 pub(crate) fn with_client(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(

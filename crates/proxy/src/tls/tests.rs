@@ -15,7 +15,7 @@ use super::{
     trust::{AnyCertificate, provider},
 };
 
-/// A client and us, or us and a server, and what each has read.
+/// A client and Evenkeel, or Evenkeel and a server, and the bytes that each has read.
 struct Pair {
     client: Channel,
     server: Channel,
@@ -33,7 +33,7 @@ impl Pair {
         }
     }
 
-    /// A pair whose client trusts whom it should; established.
+    /// Returns a pair after its handshake; the client trusts the server's authority.
     fn established() -> Self {
         let authority = Authority::new();
         let acceptor = authority.acceptor(None);
@@ -42,7 +42,7 @@ impl Pair {
         pair
     }
 
-    /// Carries bytes until nobody has any, in pieces of at most that length.
+    /// Transfers bytes in pieces of `piece_bytes` at most until neither side has any left.
     fn shake_hands(&mut self, piece_bytes: usize) -> Result<(), ChannelError> {
         loop {
             let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ impl Pair {
         }
     }
 
-    /// What the client sends comes to the server in pieces.
+    /// Transfers what the client sends to the server in pieces.
     fn up(&mut self, plain: &[u8], piece_bytes: usize) {
         let mut cipher = Vec::new();
         self.client.send(plain, &mut cipher).unwrap();
@@ -78,7 +78,7 @@ impl Pair {
     }
 }
 
-/// Wants a certificate of that authority for that name.
+/// Returns a connector that requires a certificate of that authority for that name.
 fn verifying(authority: &Authority, server_name: &str) -> Connector {
     connector(&Tls::Verify {
         ca: Some(authority.trusted()),
@@ -93,12 +93,12 @@ fn connector(tls: &Tls) -> Connector {
         .unwrap()
 }
 
-/// Believes anybody, and shows that certificate.
+/// Returns a connector that trusts every server and sends that certificate.
 fn believing(paper: Option<&Paper>) -> Connector {
     connector(&Tls::Encrypt(paper.map(Paper::identity)))
 }
 
-/// Trusts everybody and speaks TLS 1.2 only.
+/// Returns a connector that trusts every server and supports TLS 1.2 only.
 fn old_connector(alpn: &[&[u8]]) -> Connector {
     let mut connector = believing(None);
     let mut config = ClientConfig::builder_with_provider(provider())
@@ -201,7 +201,7 @@ fn what_was_not_taken_yet_goes_out_before_data() {
     flight.clear();
     pair.server.take_output(&mut flight);
     pair.client.receive(&flight, &mut Vec::new()).unwrap();
-    // The client's Finished was not taken: it goes first.
+    // The client's Finished was not taken yet: it is sent first.
     pair.up(b"at once", usize::MAX);
     assert_eq!(pair.server_read, b"at once");
 }

@@ -1,5 +1,5 @@
-//! Which servers' certificates are believed: none is asked for, any, or those that an authority or
-//! a list vouches for.
+//! Configures the trust in servers' certificates: none, any, or those that an authority has signed
+//! or a list contains.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,28 +17,28 @@ use rustls::{
 
 use super::{SERVER_CA, SetupError, TlsIdentity, certificate};
 
-/// How to speak TLS with a server. On a Unix socket none is spoken, whatever is set here.
+/// TLS towards a server. On a Unix socket none is used, whatever is set here.
 #[derive(Clone, Debug)]
 pub enum Tls {
     /// Plaintext.
     Off,
-    /// Encrypted, without a look at the certificate: keeps out who listens, not who stands in
-    /// between. The identity is our certificate, for servers that ask for one.
+    /// Encrypted without verification of the certificate: protects from eavesdropping, not from a
+    /// man in the middle. The identity is the own certificate, for servers that request one.
     Encrypt(Option<TlsIdentity>),
-    /// Encrypted, and the certificate is signed by an authority that is trusted and names the
-    /// server.
+    /// Encrypted; the certificate must be signed by a trusted authority and contain the server's
+    /// name.
     Verify {
-        /// Who is trusted; the public authorities of the Mozilla list if not given.
+        /// Trusted authorities; the public authorities of the Mozilla list if `None`.
         ca: Option<Authorities>,
-        /// The host name or IP address that the certificate must carry.
+        /// The host name or IP address that the certificate must contain.
         server_name: String,
-        /// Our certificate, for servers that ask for one.
+        /// The own certificate, for servers that request one.
         identity: Option<TlsIdentity>,
     },
 }
 
 impl Tls {
-    /// Who we are to the server.
+    /// Returns the own identity towards the server.
     pub(crate) fn identity(&self) -> Option<&TlsIdentity> {
         match self {
             Tls::Off => None,
@@ -47,18 +47,18 @@ impl Tls {
     }
 }
 
-/// Certificates of the authorities that are trusted to vouch for servers or clients. A server's own
-/// certificate that is listed is trusted as it is.
+/// Certificates of authorities that are trusted to sign certificates of servers or clients. A
+/// listed certificate of a server is trusted directly.
 #[derive(Clone, Debug)]
 pub struct Authorities(Arc<[CertificateDer<'static>]>);
 
 impl Authorities {
-    /// Reads those for servers from PEM text; text without any is an error.
+    /// Reads authorities for servers from PEM text. Fails if the text contains none.
     pub fn from_pem(pem: &[u8]) -> Result<Self, SetupError> {
         Self::parse(pem).map_err(|why| SetupError::bad(SERVER_CA, why))
     }
 
-    /// Reads the file that `key` of the configuration names.
+    /// Reads the file that the configuration key `key` names.
     pub(super) fn read(key: &str, path: &Path) -> Result<Self, SetupError> {
         let pem = std::fs::read(path).map_err(|e| e.to_string());
         pem.and_then(|pem| Self::parse(&pem))
@@ -80,12 +80,12 @@ impl Authorities {
         Ok(Self(certificates.into()))
     }
 
-    /// The certificates, each as DER.
+    /// Returns the certificates in DER.
     pub(crate) fn certificates(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
         self.0.iter()
     }
 
-    /// As the library wants them.
+    /// Converts them to the root store of the TLS library.
     pub(super) fn roots(&self) -> Arc<RootCertStore> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.certificates().cloned());
@@ -93,10 +93,10 @@ impl Authorities {
     }
 }
 
-/// What a TLS client needs; `None` when TLS is off.
+/// Returns the configuration of a TLS client, or `None` when TLS is off.
 ///
-/// Sessions are never resumed: PostgreSQL offers it to nobody, and a certificate is looked at each
-/// time.
+/// Sessions are never resumed: PostgreSQL does not offer it, and the certificate is verified at
+/// each connection.
 pub(crate) fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, SetupError> {
     let Some(verifier) = verifier(tls)? else {
         return Ok(None);
@@ -114,13 +114,13 @@ pub(crate) fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, SetupErro
     Ok(Some(config))
 }
 
-/// Fails for a name that no certificate can carry.
+/// Parses a server name. Fails for a name that no certificate can contain.
 pub(crate) fn check_name(server_name: &str) -> Result<ServerName<'static>, SetupError> {
     ServerName::try_from(server_name.to_owned())
         .map_err(|_| SetupError::BadServerName(server_name.to_owned()))
 }
 
-/// Where all cryptography comes from.
+/// Returns the provider of all cryptography.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -163,8 +163,9 @@ impl AuthorityVerifier {
         Ok(Self { listed, signed })
     }
 
-    /// `openssl req -x509` makes an authority's certificate, which servers then show as their own:
-    /// no chain leads to it, but who lists it means it.
+    /// Returns whether the certificate itself is listed. `openssl req -x509` creates an authority's
+    /// certificate, which servers then use as their own. No chain leads to it, so listing it is an
+    /// explicit decision to trust it.
     fn is_listed(&self, certificate: &CertificateDer<'_>) -> bool {
         let mut listed = self.listed.iter().flat_map(Authorities::certificates);
         listed.any(|one| one == certificate)
@@ -221,7 +222,8 @@ impl ServerCertVerifier for AuthorityVerifier {
     }
 }
 
-/// Accepts every certificate, but still wants the peer to hold the key of the one it showed.
+/// Accepts every certificate, but still requires the peer to own the private key of its
+/// certificate.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) Arc<CryptoProvider>);
 

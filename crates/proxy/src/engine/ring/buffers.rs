@@ -62,8 +62,8 @@ impl Buffers {
     fn give_back(&self, id: u16) {
         let tail = self.tail.get();
         let slot = usize::from(tail % POOL_BUFFERS);
-        // SAFETY: the slot is behind the kernel's head, since there are no more buffers than slots;
-        // the tail is the one field that both sides touch, and it is written last.
+        // SAFETY: the kernel's head has passed the slot, since there are no more buffers than
+        // slots; the tail is the one field that both sides access, and it is written last.
         #[expect(unsafe_code, reason = "the entries are shared with the kernel")]
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(slot);

@@ -91,7 +91,7 @@ fn the_silence_of_a_quiet_send_means_that_all_went_out() {
     assert!(bytes[..count] == [7; MESSAGE_BYTES], "{count} bytes");
 }
 
-/// To see it red: remove MSG_WAITALL.
+/// Fails if MSG_WAITALL is removed.
 #[test]
 fn a_quiet_send_that_falls_short_says_how_much_went_out() {
     let Some(rig) = Rig::new() else { return };

@@ -1,4 +1,4 @@
-//! What a server of the MySQL family understands: found out once per connection.
+//! Determines the dialect of a server of the MySQL family, once per connection.
 
 use super::galera;
 use crate::monitor::row::{Nonsense, Row};

@@ -1,4 +1,4 @@
-//! Which row a server chooses.
+//! Tests which account row a server chooses.
 
 use super::*;
 

@@ -5,7 +5,7 @@
 //! take them for ids of Evenkeel.
 //!
 //! Two bits belong to the process, so that a successor recognizes its own ids. The other bits of
-//! another Evenkeel behind the same address most likely begin elsewhere.
+//! another Evenkeel at the same address most likely have another first value.
 
 use std::sync::Arc;
 

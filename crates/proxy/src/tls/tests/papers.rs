@@ -1,4 +1,4 @@
-//! Certificates made for a test: authorities, and what they sign.
+//! Creates certificates for tests: authorities, and certificates that they sign.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
@@ -46,12 +46,12 @@ impl Authority {
         }
     }
 
-    /// Of a server of that name.
+    /// Returns the certificate of a server of that name.
     pub(super) fn server(&self, name: &str) -> Paper {
         self.sign(&named(name))
     }
 
-    /// Of a client with that common name.
+    /// Returns the certificate of a client with that common name.
     pub(super) fn client(&self, common_name: &str) -> Paper {
         self.sign(&common(common_name))
     }
@@ -68,7 +68,7 @@ impl Paper {
         TlsIdentity::from_pem("[service.tls]", pem.0, pem.1).unwrap()
     }
 
-    /// Trusts just this certificate.
+    /// Returns authorities that contain only this certificate.
     pub(super) fn trusted(&self) -> Authorities {
         Authorities::from_pem(self.certificate.as_bytes()).unwrap()
     }
@@ -79,21 +79,21 @@ pub(super) fn named(name: &str) -> CertificateParams {
     CertificateParams::new(vec![name.to_owned()]).unwrap()
 }
 
-/// Parameters of a certificate with a common name and no other.
+/// Returns parameters of a certificate with a common name and no other name.
 pub(super) fn common(name: &str) -> CertificateParams {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
     params
 }
 
-/// The same, but of a time that is over.
+/// Returns the parameters with a validity that has ended.
 pub(super) fn expired(mut params: CertificateParams) -> CertificateParams {
     params.not_before = date_time_ymd(2001, 1, 1);
     params.not_after = date_time_ymd(2002, 1, 1);
     params
 }
 
-/// A certificate that has signed itself, as `openssl req -x509` makes it if `is_ca`.
+/// Returns a self-signed certificate, like those of `openssl req -x509` if `is_ca`.
 pub(super) fn self_signed(
     mut params: CertificateParams,
     is_ca: bool,

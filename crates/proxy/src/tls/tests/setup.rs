@@ -1,4 +1,4 @@
-//! Tests of files, keys, names and the hashes that logins are bound to.
+//! Tests of files, keys, names, and the hashes for channel binding.
 
 use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SignatureAlgorithm};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -104,7 +104,7 @@ fn both_ends_know_the_hash_that_a_login_is_bound_to() {
     };
     check(&PKCS_ECDSA_P256_SHA256, &|der| Sha256::digest(der).to_vec());
     check(&PKCS_ECDSA_P384_SHA384, &|der| Sha384::digest(der).to_vec());
-    // No hash of its own, so PostgreSQL offers no binding either.
+    // Without a separate hash, PostgreSQL does not offer channel binding either.
     check(&PKCS_ED25519, &|_| Vec::new());
 }
 

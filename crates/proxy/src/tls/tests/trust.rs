@@ -1,4 +1,4 @@
-//! Tests of who believes whom.
+//! Tests of the trust between clients, servers and Evenkeel.
 
 use rcgen::{DnType, DnValue, PKCS_ECDSA_P256_SHA256};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::tls::{Acceptor, Authorities, ChannelError, Connector, Names, Tls};
 
-/// How the handshake fails, as the one who looked and as the one who was looked at say it.
+/// Returns the errors of a failed handshake at the verifying and at the verified side.
 fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
     let mut pair = Pair::new(acceptor, connector);
     let fault = pair.shake_hands(usize::MAX).unwrap_err();
@@ -27,7 +27,7 @@ fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
     (fault.to_string(), heard.to_string())
 }
 
-/// Shows that certificate, and asks for none.
+/// Returns an acceptor that sends that certificate and requests none.
 fn showing(paper: &Paper) -> Acceptor {
     Acceptor::new(&paper.identity(), None, false).unwrap()
 }
@@ -147,7 +147,7 @@ fn a_client_may_show_who_it_is() {
     );
 }
 
-/// What `openssl` 3 has of such names, as MySQL compares them.
+/// The expected text is the output of `openssl` 3 for such names, as MySQL compares them.
 #[test]
 fn names_are_written_as_servers_compare_them() {
     let authority = Authority::new();
