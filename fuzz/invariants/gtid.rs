@@ -1,9 +1,9 @@
-//! What must hold for any bytes given to the readers of GTIDs and log positions.
+//! Checks invariants of the parsers of GTIDs and log positions, for any bytes.
 
 use evenkeel_wire::gtid::{ParseError, mariadb, mysql};
 use evenkeel_wire::lsn;
 
-/// Panics if reading `bytes` breaks a promise.
+/// Panics if parsing `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     check_end(bytes, mariadb(bytes));
     check_end(bytes, mysql(bytes));
@@ -18,7 +18,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// A fault lies within the text, and nothing follows it.
+/// Checks that an error lies within the text, and that no item follows it.
 fn check_end<T>(bytes: &[u8], read: impl Iterator<Item = Result<T, ParseError>>) {
     let mut ended = false;
     for one in read {
@@ -30,7 +30,7 @@ fn check_end<T>(bytes: &[u8], read: impl Iterator<Item = Result<T, ParseError>>)
     }
 }
 
-/// What was read, written the way servers write it, reads the same.
+/// Checks that a parsed value, written like servers write it, is parsed to the same value.
 fn check_mariadb(bytes: &[u8]) {
     let Ok(all) = mariadb(bytes).collect::<Result<Vec<_>, _>>() else {
         return;

@@ -1,4 +1,4 @@
-//! What must hold for any bytes of a MySQL client: its first packet, then commands.
+//! Checks invariants for any bytes of a MySQL client: its first packet, then commands.
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{PAYLOAD_LENGTH_MAX, frame};
@@ -7,7 +7,7 @@ use evenkeel_wire::mysql::{Parsed, rewrite, startup};
 
 const PLAIN: Capabilities = Capabilities(0);
 
-/// Panics if reading `bytes` breaks a promise.
+/// Panics if reading `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     let mut rest = bytes;
     let mut first = true;

@@ -1,6 +1,6 @@
-//! What must hold for any packets of a client that has not logged in, and of a server at a login.
+//! Checks invariants for any packets of a client before its login, and of a server during a login.
 //!
-//! The first byte chooses how the client is asked; packets follow.
+//! The first byte selects the authentication method; packets follow.
 
 use evenkeel_wire::mysql::frame::{Frame, PRE_AUTH_LENGTH_MAX, frame};
 use evenkeel_wire::mysql::login::{
@@ -12,7 +12,7 @@ use evenkeel_wire::mysql::{Parsed, greeting, startup};
 
 const NONCE: [u8; 20] = *b"abcdefghijklmnopqrst";
 
-/// Panics if nobody's packets let anybody in, or break a promise.
+/// Panics if packets without the password complete a login, or violate an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else {
         return;
@@ -21,7 +21,7 @@ pub(crate) fn check(bytes: &[u8]) {
     join(*choice, rest);
 }
 
-/// Passwords that no corpus knows: random ones.
+/// Returns a method with a random password, which no corpus contains.
 fn method(choice: u8) -> Method {
     let stored = crypt::Stored::mock([1; 20], 1000);
     match choice & 7 {

@@ -1,7 +1,7 @@
-//! What must hold for any bytes of a MySQL server, in whatever conversation, however they are cut.
+//! Checks invariants for any bytes of a MySQL server, in any conversation, in pieces of any length.
 //!
-//! An input is what both sides agreed on (8 bytes), the length of what the client sends (4), that,
-//! and what the server sends.
+//! An input consists of the negotiated capabilities (8 bytes), the length of the client's bytes
+//! (4), those bytes, and the server's bytes.
 
 use evenkeel_wire::mysql::conversation::{
     Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken,
@@ -13,7 +13,7 @@ use evenkeel_wire::mysql::server_scanner::{End, Event, HELD_LENGTH_MAX, ServerSc
 use evenkeel_wire::mysql::trackers::Trackers;
 use evenkeel_wire::mysql::{Parsed, frontend};
 
-/// Panics if following `bytes` breaks a promise.
+/// Panics if following `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     let Some(input) = Input::read(bytes) else {
         return;
@@ -30,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     transcode(&input, input.agreed, false);
     let same = transcode(&input, input.agreed, true);
-    // Of a broken list of trackers what follows the break is left out.
+    // In a broken list of trackers, the data after the fault is omitted.
     let kept = same.get(..whole.consumed) == input.server.get(..whole.consumed);
     assert!(kept || whole.broken);
     if whole.invalid {
@@ -39,7 +39,7 @@ pub(crate) fn check(bytes: &[u8]) {
     for other in others(input.agreed) {
         let there = transcode(&input, other, true);
         let heard = follow(&input, other, &there, there.len().max(1));
-        // Where bytes are missing one of the forms may tell more than the other.
+        // If bytes are missing, one of the forms may contain one more event than the other.
         let both = heard.settled.iter().zip(&whole.settled);
         let differ = both.filter(|(left, right)| left != right).count();
         let lengths = heard.settled.len().abs_diff(whole.settled.len());
@@ -47,7 +47,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// What a client may have agreed on that the server has not, or the other way round.
+/// Returns capabilities in which the client's side differs from the server's.
 pub(crate) fn others(agreed: Capabilities) -> [Capabilities; 3] {
     let eof = Capabilities::DEPRECATE_EOF;
     let track = Capabilities::SESSION_TRACK;
@@ -76,7 +76,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What is seen of a conversation.
+/// Observed result of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) settled: Vec<String>,
@@ -90,7 +90,7 @@ pub(crate) struct Seen {
 pub(crate) struct Follower<'a> {
     pub(crate) conversation: Conversation,
     client: &'a [u8],
-    /// What the commands are read by: the client's own side.
+    /// Capabilities by which the commands are parsed: those of the client's side.
     agreed: Capabilities,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Follower<'a> {
         Some(packet.payload)
     }
 
-    /// Commands, until one is owed a reply.
+    /// Sends commands until one expects a reply.
     fn send(&mut self) {
         while self.conversation.answer_due().is_none() && self.conversation.is_certain() {
             let Some(payload) = self.packet() else { return };
@@ -133,7 +133,7 @@ impl<'a> Follower<'a> {
                 while self.packet().is_some_and(|piece| !piece.is_empty()) {}
                 self.conversation.file_sent();
             }
-            // The captured logins are fast ones: the client answers only when asked for a plugin.
+            // The captured logins are fast ones: the client replies only to a request for a plugin.
             ReplyOutcome::LoginGoesOn(_) => {
                 if *event == Event::Login(0xfe) {
                     self.packet();
@@ -176,7 +176,7 @@ pub(crate) fn follow(input: &Input<'_>, agreed: Capabilities, server: &[u8], pie
                     break;
                 }
                 Step::Invalid(fault) => {
-                    // How much was passed before is not told.
+                    // The number of bytes passed before is not reported.
                     settled.push(format!("{fault:?}"));
                     consumed = 0;
                     invalid = true;
@@ -204,7 +204,7 @@ fn has_broken_trackers(event: &Event<'_>) -> bool {
     trackers.is_broken()
 }
 
-/// What a client that agreed on `client` gets.
+/// Returns the bytes for a client that negotiated `client`.
 pub(crate) fn transcode(input: &Input<'_>, client: Capabilities, keep: bool) -> Vec<u8> {
     let mut follower = Follower::new(input);
     let mut boundaries = ServerScanner::new(input.agreed);

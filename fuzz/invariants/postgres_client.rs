@@ -1,4 +1,4 @@
-//! What must hold for any bytes of a PostgreSQL client, for how they are walked and renamed.
+//! Checks invariants of scanning and renaming, for any bytes of a PostgreSQL client.
 
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::client_scanner::{ClientScanner, Step};
@@ -8,7 +8,7 @@ use evenkeel_wire::postgres::frontend::{Request, Target, request};
 use evenkeel_wire::postgres::names::{Name, Names, names, parse_parts, write_renamed};
 use evenkeel_wire::stream_editor::{EditOutcome, StreamEditor};
 
-/// Panics if reading `bytes` breaks a promise.
+/// Panics if reading `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     check_walk(bytes);
     let mut rest = bytes;
@@ -57,7 +57,7 @@ fn check_names(header: Header, bytes: &[u8]) -> Names {
     }
 }
 
-/// What is read of the whole message has the names that are found in its beginning.
+/// Checks that the parsed message has the names that were found in its beginning.
 fn check_request(read: Request<'_>, found: &Names, message: &[u8]) {
     let named = |name: &Option<Name>| name.expect("a name").of(message).to_vec();
     match read {
@@ -89,7 +89,7 @@ fn check_request(read: Request<'_>, found: &Names, message: &[u8]) {
     }
 }
 
-/// A renamed message is the same but for the name.
+/// Checks that a renamed message differs only in the name.
 fn rename(header: Header, message: &[u8], found: &Names) {
     let Some(old) = found.statement else {
         return;
@@ -106,7 +106,7 @@ fn rename(header: Header, message: &[u8], found: &Names) {
     });
     assert!(read.is_ok());
     let Parsed::Frame(header, _) = client_header(&out) else {
-        return; // It has grown over the limit.
+        return; // The message is now longer than the limit.
     };
     assert_eq!(header.frame_length(), out.len());
     let Parsed::Frame(again, _) = names(header, &out) else {
@@ -120,10 +120,10 @@ fn rename(header: Header, message: &[u8], found: &Names) {
     assert_eq!(back, message);
 }
 
-/// A message as a walk shows it, and how many bytes that were not shown have been passed.
+/// A message as reported by a scan, and the number of passed bytes that were not reported.
 type Shown = (conversation::Request, bool, Vec<u8>, usize);
 
-/// What is shown of a client's bytes does not depend on where buffers end.
+/// Checks that the result of a scan does not depend on where buffers end.
 fn check_walk(bytes: &[u8]) {
     let at_once = walk(bytes, bytes.len().max(1));
     for piece in [1, 3, 64, 1_000] {
@@ -131,7 +131,7 @@ fn check_walk(bytes: &[u8]) {
     }
 }
 
-/// The messages, whether the rest is invalid, and how many bytes of the rest there are if not.
+/// Returns the messages, whether the rest is invalid, and the length of the rest if it is not.
 fn walk(bytes: &[u8], piece: usize) -> (Vec<Shown>, bool, usize) {
     let mut requests = ClientScanner::new(64);
     let (mut found, mut consumed, mut end) = (Vec::<Shown>::new(), 0, 0);
@@ -176,7 +176,8 @@ fn walk(bytes: &[u8], piece: usize) -> (Vec<Shown>, bool, usize) {
                 end = (end + piece).min(bytes.len());
             }
             Step::Invalid(_) => {
-                // What of the message before is still to come counts as passed only if more comes.
+                // The missing bytes of the previous message count as passed only if more bytes
+                // arrive.
                 if let Some(last) = found.last_mut() {
                     last.3 = 0;
                 }

@@ -1,6 +1,6 @@
-//! What must hold for any sequence of requests and replies on a server connection.
+//! Checks invariants for any sequence of requests and replies on a server connection.
 //!
-//! Each byte is one step: a request of the client's or of ours, or a reply.
+//! Each byte is one step: a request of the client or of Evenkeel, or a reply.
 
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::CommandTag;
@@ -25,7 +25,7 @@ const REQUESTS: [Request; 13] = [
     Request::Terminate,
 ];
 
-/// Panics if the conversation breaks a promise.
+/// Panics if the conversation violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     let mut conversation = Conversation::new();
     let mut unanswered = 0_i64;
@@ -79,7 +79,7 @@ fn check_rest(conversation: &Conversation, unanswered: i64) {
     }
 }
 
-/// One reply; whether the conversation goes on.
+/// Applies one reply. Returns whether the conversation continues.
 fn reply(conversation: &mut Conversation, byte: u8) -> bool {
     let error = b"E\0\0\0\x13SERROR\0C42601\0\0";
     let event = match byte % 20 {

@@ -1,6 +1,6 @@
-//! What must hold for any messages during a login: nobody gets in without the password.
+//! Checks invariants for any messages during a login: none succeeds without the password.
 //!
-//! The first byte chooses the method; the rest are messages of the peer.
+//! The first byte selects the method; the rest are messages of the peer.
 
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::backend::{self, Message};
@@ -14,7 +14,7 @@ use evenkeel_wire::postgres::scram::{Keys, Verifier};
 /// A password that no input of the fuzzer contains.
 const PASSWORD: &[u8] = b"\xc3\x28 no fuzzer finds this: 7f3a91";
 
-/// Panics if a stranger gets in.
+/// Panics if a login without the password succeeds.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((choice, messages)) = bytes.split_first() else {
         return;

@@ -1,13 +1,14 @@
-//! What must hold for any bytes of a PostgreSQL server, however they are cut.
+//! Checks invariants for any bytes of a PostgreSQL server, in pieces of any length.
 
 use evenkeel_wire::postgres::frame::{LENGTH_MAX, frame};
 use evenkeel_wire::postgres::server_scanner::{HELD_LENGTH_MAX, ServerScanner, Step};
 use evenkeel_wire::postgres::{Parsed, backend};
 
-/// What is seen of a stream: the events, and the bytes consumed until it ended or became invalid.
+/// Observed result of a stream: the events, and the bytes consumed until it ended or became
+/// invalid.
 type Seen = (Vec<String>, usize);
 
-/// Panics if reading `bytes` breaks a promise.
+/// Panics if reading `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     let whole = walk(bytes, bytes.len().max(1));
     for pieces in [1, 3, 7, 64, 1000] {

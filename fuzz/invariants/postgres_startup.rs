@@ -1,9 +1,9 @@
-//! What must hold for any bytes at the beginning of a PostgreSQL connection.
+//! Checks invariants for any bytes at the beginning of a PostgreSQL connection.
 
 use evenkeel_wire::postgres::startup::{First, LENGTH_MAX, MINOR_MAX, first};
 use evenkeel_wire::postgres::{Parsed, build};
 
-/// Panics if reading `bytes` breaks a promise.
+/// Panics if reading `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     match first(bytes) {
         Parsed::Frame(found, length) => {

@@ -1,10 +1,10 @@
-//! What must hold for any bytes given to the PROXY header parser; for the fuzzer and for the tests.
+//! Checks invariants of the PROXY header parser for any bytes; used by the fuzzer and the tests.
 
 use evenkeel_wire::proxy_header::{
     Header, LENGTH_MAX, Parsed, encode_v1, encode_v2, encode_v2_local, parse,
 };
 
-/// Panics if parsing `bytes` breaks a promise.
+/// Panics if parsing `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     let parsed = parse(bytes);
     assert_eq!(parse(bytes), parsed, "parsing keeps no state");
@@ -26,7 +26,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// A beginning of what is or may become a header is never a frame and never wrong.
+/// Checks that the beginning of a possible header is neither a frame nor invalid.
 fn check_beginnings(bytes: &[u8], whole: Parsed) {
     for cut in 0..bytes.len() {
         let beginning = parse(&bytes[..cut]);
@@ -52,7 +52,7 @@ fn check_beginnings(bytes: &[u8], whole: Parsed) {
     }
 }
 
-/// Nothing that follows makes wrong bytes right.
+/// Checks that invalid bytes remain invalid whatever follows them.
 fn check_extension(bytes: &[u8]) {
     for ending in [
         b"\n".as_slice(),
@@ -69,7 +69,7 @@ fn check_extension(bytes: &[u8]) {
     }
 }
 
-/// Both encodings of a header parse to that header, and nothing is left over.
+/// Checks that both encodings of a header parse to that header, without a remainder.
 fn check_encoding(header: Header) {
     let (Some(source), Some(destination)) = (header.source, header.destination) else {
         assert_eq!(header, Header::default(), "one address without the other");

@@ -1,4 +1,4 @@
-//! What must hold for any text in MySQL's dialect. The first byte chooses the modes.
+//! Checks invariants for any text in MySQL's dialect. The first byte selects the modes.
 
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
@@ -6,7 +6,7 @@ use evenkeel_wire::sql::mysql::{
     LexerModes, StatementKind, Target, Value, assignments, facts, has_odd_blank,
 };
 
-/// Panics if reading `bytes` breaks a promise.
+/// Panics if reading `bytes` violates an invariant.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((choice, text)) = bytes.split_first() else {
         return;
@@ -35,7 +35,7 @@ pub(crate) fn check(bytes: &[u8]) {
         }
     }
     check_digest(text, modes);
-    // A comment before it changes nothing.
+    // A comment before the text changes nothing.
     let mut commented = b"/* c */ ".to_vec();
     commented.extend_from_slice(text);
     let again = facts(&commented, modes);
@@ -43,7 +43,7 @@ pub(crate) fn check(bytes: &[u8]) {
     assert_eq!(known.only_reads(), again.only_reads());
 }
 
-/// What is shown of a text has its digest, unless its bytes cannot be shown.
+/// Checks that the normalized text has the digest of the text, unless its bytes cannot be shown.
 fn check_digest(text: &[u8], modes: LexerModes) {
     let dialect = Dialect::Mysql(modes);
     let number = digest(text, dialect);

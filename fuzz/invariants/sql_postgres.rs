@@ -1,4 +1,4 @@
-//! What must hold for any text as SQL of PostgreSQL's dialect.
+//! Checks invariants for any text in PostgreSQL's dialect.
 
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
@@ -7,7 +7,7 @@ use evenkeel_wire::sql::name::{identifier, literal};
 use evenkeel_wire::sql::postgres::{Tokens, facts, set_configs};
 use evenkeel_wire::sql::token::TokenKind;
 
-/// Panics if reading `text` breaks a promise.
+/// Panics if reading `text` violates an invariant.
 pub(crate) fn check(text: &[u8]) {
     for backslashes in [false, true] {
         check_tokens(text, backslashes);

@@ -6,8 +6,8 @@
 //! One sample serves all sessions. Until then, and after a change of primary until the new position
 //! is known, reads go to the primary.
 //!
-//! Under `consistency = "global"` all sessions share one token: the last write of all,
-//! [`Writes::token`]. Under "eventual" no position is queried.
+//! All sessions share one token under `consistency = "global"`: that of the last write of any
+//! session, [`Writes::token`]. No position is queried under "eventual".
 //!
 //! Times are microseconds of one monotonic clock of this machine. An epoch is one server's time as
 //! the primary. The caller increments it whenever another server (or the same on another timeline)

@@ -114,7 +114,7 @@ pub struct Health {
     passes: u32,
     /// True if a passive failure requests an immediate probe.
     probe_due: bool,
-    /// Without probes: true if the server was down and is now being retried.
+    /// True if the server was down and is now being retried; used without probes.
     half_open: bool,
     /// Time until the next retry while the server is down.
     dead_interval_ms: u64,

@@ -47,8 +47,8 @@ pub enum Pin {
     /// PostgreSQL: until the end of the transaction, temporary tables may shadow others of the same
     /// names; this alone does not pin.
     TableShadowing,
-    /// PostgreSQL: until the end of the transaction, settings may change how texts are parsed; this
-    /// alone does not pin.
+    /// PostgreSQL: until the end of the transaction, the settings that texts are parsed by may
+    /// differ from the known ones; this alone does not pin.
     ParseSettings,
     /// A random sequence started by setseed.
     RandomSeed,

@@ -1,7 +1,8 @@
-//! A seeded world: servers die, flap and come back, clients come and go, operators drain and weigh.
+//! Simulates a service: servers fail, flap and recover, clients connect and disconnect, operators
+//! drain and weigh.
 //!
-//! After every step the decisions are held against rules written down a second time, the plain way.
-//! A failure prints its seed; `SIMULATION_SEED=n cargo test -p evenkeel-policy --test simulation`
+//! After every step the decisions are compared with a second, simple implementation of the rules. A
+//! failure prints its seed; `SIMULATION_SEED=n cargo test -p evenkeel-policy --test simulation`
 //! repeats it.
 
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl Dice {
     }
 }
 
-/// One server: the truth about it, what is thought of it, and what was counted by hand.
+/// A server: its true state, the expected state, and counters maintained by the test.
 struct Server {
     alive: bool,
     monitor_locked_out: bool,
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// The servers that may be picked, or the right refusal.
+    /// Returns the servers that may be picked, or the expected refusal.
     fn open_servers(&self, tried: &MemberSet) -> Result<Vec<usize>, Pick> {
         let taking = |&index: &usize| self.servers[index].takes_clients();
         let all: Vec<usize> = (0..self.servers.len()).filter(taking).collect();
@@ -254,7 +255,7 @@ impl World {
         if server.alive {
             let took_us = 100 + self.dice.below(5_000);
             server.load.observe_latency(now_ms * 1_000, took_us);
-            // Now and then: a proxy need not report every client.
+            // Only sometimes, because a proxy need not report every client.
             if self.dice.one_in(2) {
                 let change = server.health.served(now_ms);
                 server.failures = server.failed_probes;
@@ -370,7 +371,8 @@ impl World {
         self.servers[index].probe_at_ms = now_ms + wait_ms;
     }
 
-    /// A probe changes the standing exactly when the row is complete, never sooner and never later.
+    /// Checks that a probe changes the state exactly when the required number of results is
+    /// reached.
     fn check_probe(&self, index: usize, change: Option<&Change>) {
         let server = &self.servers[index];
         let fall = self.settings.fall;
@@ -458,7 +460,7 @@ impl World {
         }
     }
 
-    /// When all is well again and nobody interferes, every server comes back and serves.
+    /// Checks that every server returns and serves after all faults have ended.
     fn heal(&mut self) {
         while !self.sessions.is_empty() {
             self.client_leaves();

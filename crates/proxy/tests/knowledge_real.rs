@@ -1,4 +1,5 @@
-//! What is learnt of a real PostgreSQL that this test starts itself: catalogs, logins, positions.
+//! Tests the server info read from a real PostgreSQL that this test starts: catalogs, logins,
+//! positions.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! A text as long as any that is read takes a worker the blink of an eye, whatever is in it: its
-//! other sessions wait for so long.
+//! Checks that reading a text of the maximum length does not block a worker noticeably, whatever
+//! the text contains: the worker's other sessions wait for that time.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,11 @@ use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 use evenkeel_wire::sql::mysql::LexerModes;
 
-/// Sessions read no longer one.
+/// Maximum length of a text that sessions read.
 const LENGTH: usize = 1024 * 1024;
 
-/// Without optimisation, beside other tests: what took a square of the text's length took minutes.
+/// Time limit without optimization, beside other tests. A time quadratic in the text's length was
+/// minutes.
 const LIMIT: Duration = Duration::from_secs(10);
 
 const MARIADB: LexerModes = LexerModes {
@@ -40,7 +41,7 @@ impl analysis::CatalogLookup for NothingKnown {
     }
 }
 
-/// `before`, and then `piece` as often as there is room for it.
+/// Returns `before`, followed by as many copies of `piece` as fit.
 fn filled(before: &str, piece: &str) -> String {
     let times = (LENGTH - before.len()) / piece.len();
     format!("{before}{}", piece.repeat(times))

@@ -1,4 +1,4 @@
-//! The probes against real servers that this test starts itself, and against peers that misbehave.
+//! Tests the probes against real servers that this test starts, and against peers that misbehave.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,5 @@
-//! Clients' settings on lent connections of a real MariaDB, against connections of their own.
+//! Compares clients' settings on pooled connections of a real MariaDB with those on separate
+//! connections.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -29,14 +30,14 @@ use session::{Answer, Connection, Part};
 /// utf8mb4_general_ci
 const COLLATION: u8 = 45;
 
-/// A server of its own, or one that runs already.
+/// A server started for the test, or one that runs already.
 struct Place {
     _server: Option<Server>,
     socket: PathBuf,
 }
 
-/// Debian's MariaDB; or servers with empty data, whose superuser has no password: the two sockets
-/// that `EVENKEEL_TEST_MYSQL` names, with a comma between them.
+/// Starts Debian's MariaDB. Instead, `EVENKEEL_TEST_MYSQL` may contain two sockets, separated by a
+/// comma, of servers with empty data whose superuser has no password.
 fn start(number: usize) -> Place {
     if let Ok(given) = std::env::var("EVENKEEL_TEST_MYSQL") {
         let socket = PathBuf::from(given.split(',').nth(number).unwrap());
@@ -63,7 +64,7 @@ fn command(dir: &Path, port: u16) -> Command {
     let data = format!("--datadir={}", dir.join("data").display());
     let install = program("mariadb-install-db", &[], "mariadb-server-core");
     let user: &[&str] = if is_root() { &["--user=root"] } else { &[] };
-    // Never /tmp: a MariaDB that starts deletes the temporary tables which others have there.
+    // Not /tmp: a MariaDB that starts deletes the temporary tables of other servers there.
     std::fs::create_dir(dir.join("temporary")).unwrap();
     let temporary = format!("--tmpdir={}", dir.join("temporary").display());
     run(Command::new(install)
@@ -91,7 +92,7 @@ fn command(dir: &Path, port: u16) -> Command {
             temporary,
         ])
         .args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"])
-        // All that happens waits for nothing: there is but one thread.
+        // No statement waits for another, since there is only one thread.
         .args([
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-lock-wait-timeout=0",
@@ -104,7 +105,7 @@ fn connect(server: &Place, collation: u8, schema: &str) -> std::io::Result<Conne
     Connection::open(&server.socket, collation, schema)
 }
 
-/// What has been read of the servers' routines and triggers: a part.
+/// Partial knowledge of the servers' routines and triggers.
 struct Learnt;
 
 impl CatalogLookup for Learnt {
@@ -124,13 +125,13 @@ impl CatalogLookup for Learnt {
     }
 }
 
-/// A connection of the pool, and what is known of it.
+/// Connection of the pool, with its known state.
 struct Lent {
     connection: Connection,
     on: ServerSessionState,
 }
 
-/// A client: what it would have directly, and what it has through the pool.
+/// Client with a direct connection and one through the pool.
 struct Client {
     own: Connection,
     journal: SessionState,
@@ -138,7 +139,7 @@ struct Client {
     is_held: bool,
 }
 
-/// Two servers on which the same happens, so that their data are the same, too.
+/// Two servers that execute the same statements, so that their data is the same.
 struct Scene {
     interner: Interner,
     asked: InfoUsage,
@@ -150,7 +151,7 @@ struct Scene {
     version: u32,
 }
 
-/// As in comments that are meant for some versions: 101119.
+/// Converts a version to the number in version comments, such as 101119.
 fn number(version: &str) -> u32 {
     let own = version.strip_prefix("5.5.5-").unwrap_or(version);
     let mut numbers = own.split(|letter: char| !letter.is_ascii_digit());
@@ -165,7 +166,7 @@ fn number(version: &str) -> u32 {
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a connection is asked for right after its login.
+/// Returns the variables that Evenkeel queries right after a connection's login.
 fn fresh(connection: &mut Connection) -> Pairs {
     let names = FOLLOWED.join("','");
     let answer = connection.query(&format!(
@@ -256,8 +257,8 @@ impl Scene {
         }
     }
 
-    /// COM_RESET_CONNECTION of a client that is bound; one that even then would be bound leaves,
-    /// and its connection with it.
+    /// Sends COM_RESET_CONNECTION for a pinned client. A client that remains pinned even then
+    /// disconnects, and its connection is closed.
     fn reset(&mut self, client: usize) {
         let interner = &self.interner;
         let Client {
@@ -276,7 +277,7 @@ impl Scene {
             );
             on.renewed(pairs(&fresh), interner);
             journal.renewed(on, interner);
-            // A reset forgets the character set of the schema, but not the schema.
+            // A reset discards the character set of the schema, but not the schema.
             let schema = journal.schema().unwrap().to_vec();
             assert_eq!(own.init_db(&schema).error, None);
             assert_eq!(connection.init_db(&schema).error, None);
@@ -295,7 +296,7 @@ impl Scene {
         !self.clients[client].journal.pins.is_empty()
     }
 
-    /// The connections that no client has.
+    /// Returns the connections that no client has.
     fn free(&self) -> Vec<usize> {
         let taken = |at: usize| {
             let mut clients = self.clients.iter();
@@ -306,7 +307,7 @@ impl Scene {
         (0..self.lent.len()).filter(|at| !taken(*at)).collect()
     }
 
-    /// Makes a connection fit for a client: any one, unless it has one.
+    /// Prepares a connection for a client: connection `any`, unless the client has one.
     fn lend(&mut self, client: usize, meaning: &TextAnalysis, any: usize) {
         let needs = self.asked.needs(meaning);
         if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
@@ -344,7 +345,7 @@ impl Scene {
         client.journal.restored(on, &self.interner);
     }
 
-    /// Runs a text on both of a client's connections.
+    /// Runs a text on both connections of a client.
     fn run(&mut self, at: usize, text: &str, any: usize) -> (Answer, Answer) {
         let text = &scripts::of(text, self.mariadb);
         let meaning = self.clients[at]
@@ -387,7 +388,7 @@ impl Scene {
         (answer, direct)
     }
 
-    /// Before the connection is given back.
+    /// Queries the state of the previous statement, before the connection is released.
     fn ask(&mut self, client: usize) {
         let client = &mut self.clients[client];
         let Lent { connection, on } = &mut self.lent[client.at];
@@ -428,7 +429,7 @@ fn hear(
     }
 }
 
-/// Numbers that look random; the seed is printed when a test fails.
+/// Pseudorandom numbers; the seed is printed when a test fails.
 struct Dice(u64);
 
 impl Dice {
@@ -440,8 +441,8 @@ impl Dice {
     }
 }
 
-/// TO SEE THIS RED: leave out `Does::Collation`, the `NULL` of user variables in `difference`, or
-/// what it says of leftovers.
+/// Fails without `EffectKind::Collation`, without the `NULL` of user variables in `settings_diff`,
+/// or without its handling of leftover state.
 #[test]
 fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_own() {
     let seed = std::env::var("EVENKEEL_TEST_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
@@ -475,7 +476,7 @@ fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_ow
     }
 }
 
-/// Values that a variable may take, as they are written.
+/// Returns values that a variable may have, as SQL text.
 fn values(row: &[Option<String>]) -> Vec<String> {
     let cell = |index: usize| row[index].clone().unwrap_or_default();
     let (kind, value) = (cell(1), cell(4));
@@ -504,7 +505,8 @@ fn values(row: &[Option<String>]) -> Vec<String> {
     }
 }
 
-/// Each variable that a session can set: it follows its client, and the next one does not have it.
+/// Checks for each variable of a session that it moves with its client and is not visible to the
+/// next one.
 #[test]
 fn every_variable_follows_its_client_or_binds_it() {
     const VARIABLES: &str = "SELECT variable_name, variable_type, numeric_min_value,

@@ -1,4 +1,5 @@
-//! Clients' settings on lent connections of a real PostgreSQL, against connections of their own.
+//! Compares clients' settings on pooled connections of a real PostgreSQL with those on separate
+//! connections.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +27,8 @@ use session::{Answer, Connection};
 
 const NOBODY: u32 = 65534;
 
-/// Debian's PostgreSQL, or the one that `EVENKEEL_TEST_POSTGRES` names by its directory.
+/// Returns a program of Debian's PostgreSQL, or of the one in the directory that
+/// `EVENKEEL_TEST_POSTGRES` contains.
 fn postgres_program(name: &str) -> PathBuf {
     match std::env::var("EVENKEEL_TEST_POSTGRES") {
         Ok(dir) => PathBuf::from(dir).join(name),
@@ -37,7 +39,7 @@ fn postgres_program(name: &str) -> PathBuf {
     }
 }
 
-/// PostgreSQL refuses root, so root runs it as `nobody`.
+/// PostgreSQL refuses to run as root, so root runs it as the user `nobody`.
 fn as_server_user(command: &mut Command) -> &mut Command {
     if is_root() {
         command.uid(NOBODY).gid(NOBODY).current_dir("/");
@@ -76,13 +78,13 @@ fn connect(server: &Server, startup: &[(&str, &str)]) -> std::io::Result<Connect
     Connection::open(&server.path(&format!(".s.PGSQL.{}", server.port)), startup)
 }
 
-/// A connection of the pool, and what is known of it.
+/// Connection of the pool, with its known state.
 struct Lent {
     connection: Connection,
     on: ServerSessionState,
 }
 
-/// A client: what it would have directly, and what it has through the pool.
+/// Client with a direct connection and one through the pool.
 struct Client {
     own: Connection,
     journal: SessionState,
@@ -132,7 +134,7 @@ impl Scene {
         });
     }
 
-    /// The connections that no client is bound to.
+    /// Returns the connections to which no client is pinned.
     fn free(&self) -> Vec<usize> {
         let is_bound = |at: usize| {
             let mut clients = self.clients.iter();
@@ -141,7 +143,8 @@ impl Scene {
         (0..self.lent.len()).filter(|at| !is_bound(*at)).collect()
     }
 
-    /// Makes a connection fit for a client: any one, unless it is bound to the one it has.
+    /// Prepares a connection for a client: connection `any`, unless the client is pinned to its
+    /// present one.
     fn lend(&mut self, client: usize, any: usize) {
         let client = &mut self.clients[client];
         if client.journal.pins.is_empty() {
@@ -163,7 +166,7 @@ impl Scene {
         told.catch_up(on, &own, &self.interner, |_, _| {});
     }
 
-    /// Runs a text on both of a client's connections; the status behind it.
+    /// Runs a text on both connections of a client. Returns the transaction status after it.
     fn run(&mut self, at: usize, text: &str) -> TransactionStatus {
         let client = &mut self.clients[at];
         let Lent { connection, on } = &mut self.lent[client.at];
@@ -189,7 +192,7 @@ impl Scene {
         answer.status
     }
 
-    /// Settings of the startup message that the client has reset.
+    /// Restores settings of the startup message that the client has reset.
     fn restore(&mut self, client: usize, status: TransactionStatus) {
         if status == TransactionStatus::Idle {
             let at = self.clients[client].at;
@@ -208,7 +211,8 @@ impl Scene {
         }
     }
 
-    /// All that the server shows is the same on both connections, and the client was told so.
+    /// Checks that the server shows the same settings on both connections, and that the client
+    /// received the same reports.
     fn compare(&mut self, client: usize) {
         let client = &mut self.clients[client];
         let lent = &mut self.lent[client.at].connection;
@@ -247,7 +251,7 @@ fn lend(server: &Server, interner: &Interner) -> Lent {
     Lent { connection, on }
 }
 
-/// Numbers that look random; the seed is printed when a test fails.
+/// Pseudorandom numbers; the seed is printed when a test fails.
 struct Dice(u64);
 
 impl Dice {
@@ -275,7 +279,7 @@ const STARTUPS: [&[(&str, &str)]; 3] = [
     ],
 ];
 
-/// TO SEE THIS RED: leave out the savepoints of `Journal::apply`, or the reset of `DateStyle`.
+/// Fails without the savepoints of `SessionState::apply`, or without the reset of `DateStyle`.
 #[test]
 fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_own() {
     let seed = std::env::var("EVENKEEL_TEST_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());

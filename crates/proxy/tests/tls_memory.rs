@@ -1,10 +1,11 @@
-//! What TLS costs an idle connection in memory; a process of its own, so that nothing else counts.
+//! Measures the memory of an idle TLS connection, in a separate process so that nothing else
+//! counts.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use evenkeel_proxy::tls::{Acceptor, AlpnProtocol, Channel, Connector, Tls, TlsIdentity};
 
-/// A client that is logged in without TLS may take 8 kB; TLS may add so much.
+/// Maximum memory of TLS per client, in bytes. A client without TLS may use 8 kB after its login.
 const BYTES_MAX: usize = 6 << 10;
 const PAIRS: usize = 1_000;
 
@@ -29,7 +30,7 @@ fn idle_channels_take_little_memory() {
     drop((warm, pairs));
 }
 
-/// Both ends after a handshake and a few kilobytes each way.
+/// Returns both ends after a handshake and a few kilobytes in each direction.
 fn talked(acceptor: &Acceptor, connector: &Connector) -> (Channel, Channel) {
     let (mut client, mut server) = (connector.connect().unwrap(), acceptor.accept(&[]).unwrap());
     let mut plain = Vec::new();

@@ -1,4 +1,4 @@
-//! TLS channels on real sockets, with OpenSSL and libpq at the other end.
+//! Tests TLS channels on real sockets, with OpenSSL and libpq as peers.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -52,7 +52,7 @@ impl Papers {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// libpq wants a key that nobody else may read.
+    /// Writes a file that only the owner can read: libpq requires that of a key.
     fn write(&self, name: &str, text: &str) {
         use std::os::unix::fs::OpenOptionsExt;
         let mut options = std::fs::OpenOptions::new();
@@ -80,7 +80,7 @@ impl Papers {
     }
 }
 
-/// Sends and receives until the plaintext holds what is waited for, or TLS fails.
+/// Sends and receives until the plaintext is complete, or TLS fails.
 fn talk(
     stream: &mut TcpStream,
     channel: &mut Channel,
@@ -105,8 +105,8 @@ fn talk(
     }
 }
 
-/// Takes one connection of libpq and answers its StartupMessage with an error that says what was
-/// seen; gives the TLS fault if it does not come so far.
+/// Accepts one connection of libpq and replies to its StartupMessage with an error that contains
+/// the observations. Returns the TLS error if the handshake fails.
 fn answer_one(acceptor: Acceptor) -> (SocketAddr, JoinHandle<Result<(), String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -237,7 +237,7 @@ fn openssl_at_the_other_end_takes_us_for_a_client() {
     );
 }
 
-/// A server that sends each line back reversed; ends with the value.
+/// Server that sends each line back reversed; terminated on drop.
 struct Reverser(Child, SocketAddr);
 
 fn start_openssl(papers: &Papers, arguments: &[&str]) -> Reverser {

@@ -12,8 +12,8 @@ const CELLS: u64 = 8_191;
 
 const EMPTY: u16 = u16::MAX;
 
-/// Maximum number of cells tried for a key whose server is closed, before the open seats are
-/// counted.
+/// Maximum number of cells tried for a key. If none of their servers is open, the key's hash
+/// selects one of the open servers.
 const HOPS_MAX: u64 = 64;
 
 pub(super) struct Source {

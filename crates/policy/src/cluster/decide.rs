@@ -217,8 +217,8 @@ impl Cluster {
         };
         let verify = unproved(candidates, &stale, |one| one.id == winner);
         if self.primary == Some(winner) {
-            // Only the winner's state has changed: the other claimants need not be queried for
-            // that.
+            // The primary does not change: only its own claim must be verified, not those of the
+            // other claimants.
             ruling.verify = verify.into_iter().filter(|one| *one == winner).collect();
             return ruling;
         }

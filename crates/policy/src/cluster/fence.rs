@@ -1,8 +1,8 @@
 //! Remembers the highest timeline of a PostgreSQL cluster, and which servers were on it.
 //!
-//! A server on a lower timeline is not used, even while all servers of the higher one are
-//! unavailable. Only an operator lifts that: by an override, or by removing those servers from the
-//! configuration.
+//! A server on a lower timeline does not become the primary, even while all servers of the higher
+//! one are unavailable. Only an operator lifts that: by an override, or by removing those servers
+//! from the configuration.
 
 use std::cmp::Ordering;
 
@@ -66,7 +66,8 @@ impl Cluster {
         }
     }
 
-    /// Forgets timelines whose servers are all no longer members.
+    /// Forgets servers that are no longer members, and timelines without a remaining server. Then
+    /// records the timelines of all members again.
     pub(super) fn forget_witnesses(&mut self) {
         let members = &self.members;
         self.fences.retain(|_, fence| {
@@ -92,9 +93,10 @@ impl Cluster {
         }
     }
 
-    /// Lowers the fence to the timeline of the override's server if no reachable server is on a
-    /// higher one. Checked only when the override is set. An override without effect must not admit
-    /// an old primary as soon as the right one is down.
+    /// Lowers the fence to the timeline of the override's server, if that is not in recovery and no
+    /// member reports a higher one. All members must have reported or be down. Checked only when
+    /// the override is set. An override without effect must not admit an old primary as soon as the
+    /// right one is down.
     pub(super) fn overrule_fence(&mut self, named: &mut PrimaryOverride) {
         let Some(said) = self.member(named.id).and_then(postgres) else {
             return;
@@ -114,7 +116,7 @@ impl Cluster {
         self.heed_members();
     }
 
-    /// Returns the problem that states the operator's responsibility for an override.
+    /// Returns the problem to report while an override ignores a higher timeline.
     pub(super) fn overruling(&self) -> Option<Problem> {
         let named = self.named?;
         let (timeline, member) = (named.overridden_timeline?, self.member(named.id)?);

@@ -137,7 +137,8 @@ impl Member {
         is_another
     }
 
-    /// Returns the state of the writer after the claim was updated.
+    /// Returns the identity and the time since which the server takes writes and replicates from no
+    /// server, or `None` if it does not. The claim must be up to date.
     fn writing_by(&mut self, now_ms: u64, said: &ReplicationState) -> Option<Writing> {
         let is_replica =
             matches!(said, ReplicationState::Replication(said) if replication::replicates(said));

@@ -179,17 +179,17 @@ pub enum Condition {
 pub enum CloseReason {
     /// The connection is not known to be idle and clean.
     Unclean,
-    /// Its lifetime has elapsed.
+    /// The connection's lifetime has elapsed.
     TooOld,
-    /// It was idle for too long.
+    /// The connection was idle for too long.
     TooIdle,
     /// More connections are open than a lowered limit allows.
     OverLimit,
-    /// Its credential or its server is outdated.
+    /// The connection's credential or server is outdated.
     Outdated,
     /// Another pool's client needs its permit.
     MakeRoom,
-    /// Its database must have no sessions.
+    /// The connection's database must have no sessions.
     Vacated,
 }
 

@@ -126,7 +126,7 @@ pub enum Volatility {
     Stable,
     /// May write.
     Volatile,
-    /// Not looked up yet.
+    /// The volatility was not looked up yet.
     Unknown,
 }
 

@@ -77,7 +77,8 @@ fn thousands_of_logins_have_different_process_ids_also_at_peers_and_in_other_pro
     let mut seen = std::collections::HashSet::new();
     for _ in 0..20_000 {
         for keyring in &keyrings {
-            // It leaves at once: the next one has its place, and not its number.
+            // The session disconnects immediately: the next one has its location, but not its
+            // number.
             let key = keyring.key(PLACE).unwrap();
             assert!(seen.insert(keyring.show(&key, 0).key().process));
         }

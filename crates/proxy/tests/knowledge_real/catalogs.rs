@@ -1,4 +1,4 @@
-//! Catalogs: what functions, tables and views of a real server are found to do.
+//! Tests the effects of functions, tables and views that are read from a real server's catalog.
 
 use evenkeel_policy::route::Volatility::{self, Immutable, Stable, Unknown, Volatile};
 use evenkeel_proxy::monitor::{CatalogReader, WatchError};
@@ -8,7 +8,7 @@ use evenkeel_proxy::server_info::Catalog;
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on, shared};
 
-/// A database with these things in it, and what is read of it.
+/// Returns the catalog of a new database that contains these objects.
 fn read(server: &Postgres, database: &str, sql: &str) -> Catalog {
     server.sql("postgres", &format!("CREATE DATABASE {database}"));
     server.sql(database, sql);

@@ -1,4 +1,4 @@
-//! Logins: what a real server has of its users.
+//! Tests reading the users of a real server.
 
 use evenkeel_proxy::monitor::PostgresAuthQuery;
 use evenkeel_proxy::probe::Tls;
@@ -18,7 +18,7 @@ fn ask(
 ) -> Result<PostgresAuthRecord, LookupError> {
     block_on(async {
         let answer = asker.ask(&server.target(), user, PATIENCE).await;
-        // Each test's runtime ends with the question.
+        // Each test's runtime ends with the query.
         asker.hang_up().await;
         answer
     })
@@ -106,7 +106,7 @@ fn many_are_asked_for_at_once_over_one_connection_and_a_broken_one_is_made_anew(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
              WHERE application_name = 'evenkeel-auth'",
         );
-        // The first may find out, the next may not.
+        // The first user may read the credentials, the next may not.
         let _ = one().await;
         assert!(one().await.is_ok());
     });

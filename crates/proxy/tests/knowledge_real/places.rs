@@ -1,4 +1,4 @@
-//! Positions: a real primary and its replica.
+//! Tests the positions of a real primary and its replica.
 
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,13 @@ fn lsn(position: Option<&Position>) -> Option<Lsn> {
     }
 }
 
-/// Of a primary.
+/// Returns the position of a primary.
 fn written(place: &ServerPosition) -> Lsn {
     assert_eq!(place.applied, None);
     lsn(place.written.as_ref()).unwrap()
 }
 
-/// Of a replica.
+/// Returns the position of a replica.
 fn replayed(place: &ServerPosition) -> Lsn {
     assert_eq!(place.written, None);
     lsn(place.applied.as_ref()).unwrap()
@@ -39,7 +39,7 @@ async fn ask(server: &Postgres, asker: &mut PositionQuery) -> ServerPosition {
     asker.ask(&server.target(), PATIENCE).await.unwrap()
 }
 
-/// Asks the replica until it has what the primary had, or fails.
+/// Queries the replica until it has the primary's position, or fails.
 async fn catch_up(primary: &ServerPosition, replica: &Postgres, asker: &mut PositionQuery) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -67,7 +67,7 @@ fn a_replica_reaches_what_the_primary_tells_and_a_promoted_one_is_on_a_timeline_
             (1, WaitSupport::Nothing)
         );
         catch_up(&place, &replica, &mut of_replica).await;
-        // With replay paused a write does not arrive, and the answer tells so.
+        // With replay paused a write does not arrive, and the reply shows that.
         replica.sql("postgres", "SELECT pg_wal_replay_pause()");
         primary.sql("postgres", "INSERT INTO t VALUES (1)");
         let ahead = ask(&primary, &mut of_primary).await;
@@ -81,17 +81,17 @@ fn a_replica_reaches_what_the_primary_tells_and_a_promoted_one_is_on_a_timeline_
     });
 }
 
-/// Of the log's pages, and of the header of each but a segment's first.
+/// Size of a page of the log, and of the header of each page except a segment's first.
 const PAGE_BYTES: u64 = 8_192;
 const HEADER_BYTES: u64 = 24;
 
-/// Where the server says that the next record goes.
+/// Returns the server's position for the next record.
 fn insert_position(server: &Postgres) -> u64 {
     let asked = "SELECT pg_current_wal_insert_lsn() - '0/0'";
     server.sql("postgres", asked).parse().unwrap()
 }
 
-/// Writes a record of so many bytes, but for what every record has.
+/// Writes a record of `bytes` bytes plus the overhead of every record.
 fn write_record(server: &Postgres, bytes: u64) {
     let emit = format!("SELECT pg_logical_emit_message(false, 'a', repeat('x', {bytes}))");
     server.sql("postgres", &emit);

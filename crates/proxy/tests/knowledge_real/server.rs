@@ -1,4 +1,4 @@
-//! A PostgreSQL of our own, and a replica of it.
+//! Starts a PostgreSQL server for the tests, and a replica of it.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -11,10 +11,10 @@ use evenkeel_proxy::probe::{MonitorAccount, Target};
 
 use crate::rig::{Server, is_root, program, run};
 
-/// PostgreSQL refuses root, so root runs it as `nobody`.
+/// PostgreSQL refuses to run as root, so root runs it as the user `nobody`.
 const NOBODY: u32 = 65534;
 
-/// Who answers to nobody's password on its socket.
+/// Connections on the socket need no password.
 const HBA: &str = "local all all trust\nlocal replication all trust\n";
 
 /// A server that the tests share while any of them runs.
@@ -22,7 +22,7 @@ static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
 
 pub(crate) struct Postgres(Server);
 
-/// The shared server; each test takes names of its own.
+/// Returns the shared server; each test uses unique names.
 pub(crate) fn shared() -> Arc<Postgres> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     let server = shared
@@ -52,7 +52,7 @@ impl Postgres {
         }))
     }
 
-    /// A server that replays what this one writes.
+    /// Starts a replica of this server.
     pub(crate) fn replica(&self) -> Postgres {
         Postgres::up(Server::start(libc::SIGQUIT, |dir, port| {
             hand_over(dir);
@@ -93,7 +93,7 @@ impl Postgres {
         psql
     }
 
-    /// Runs SQL in a database as the superuser, and gives what it answers.
+    /// Runs SQL in a database as the superuser, and returns the result.
     pub(crate) fn sql(&self, database: &str, text: &str) -> String {
         run(&mut self.psql(database, text)).trim().to_owned()
     }
@@ -111,7 +111,7 @@ pub(crate) fn account(user: &str, database: Option<&str>) -> MonitorAccount {
     }
 }
 
-/// Runs it as the control plane would.
+/// Runs a future like the control plane does.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap().block_on(work)

@@ -1,4 +1,4 @@
-//! The HTTP probe and the TCP probe against a real nginx.
+//! Tests the HTTP and TCP probes against a real nginx.
 
 use std::{path::Path, process::Command, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The MySQL probe against a real MariaDB.
+//! Tests the MySQL probe against a real MariaDB.
 
 use std::{
     path::Path,
@@ -14,11 +14,12 @@ use crate::rig::{
     is_root, program, run, until,
 };
 
-/// Where `scripts/mariadb-plugins` unpacks the plugins if the server package is not installed.
+/// Directory into which `scripts/mariadb-plugins` unpacks the plugins if the server package is not
+/// installed.
 const PLUGINS_UNPACKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mariadb-plugins");
 const PLUGINS_INSTALLED: &str = "/usr/lib/mysql/plugin";
 
-/// A server that the tests of this file share while any of them runs.
+/// Server that this file's tests share while any of them runs.
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
 const ACCOUNTS: &str = "
@@ -54,7 +55,7 @@ fn command(dir: &Path, port: u16, options: &[&str]) -> Command {
     std::fs::write(dir.join("cert.pem"), certificate).unwrap();
     std::fs::write(dir.join("key.pem"), key).unwrap();
     let data = format!("--datadir={}", dir.join("data").display());
-    // A server that starts removes the temporary tables of others that use the same directory.
+    // A server that starts deletes the temporary tables of other servers in the same directory.
     std::fs::create_dir(dir.join("temporary")).unwrap();
     let temporary = format!("--tmpdir={}", dir.join("temporary").display());
     let install = program("mariadb-install-db", &[], "mariadb-server-core");
@@ -263,7 +264,7 @@ fn a_server_that_is_full_passes_with_a_note() {
     );
 }
 
-// TO SEE THIS RED: leave out `connection.disconnect()` in probe/mysql.rs.
+// Fails without `connection.disconnect()` in probe/mysql.rs.
 #[test]
 fn the_probe_quits_so_that_the_server_counts_nothing_as_aborted() {
     let server = start(&[]);
@@ -278,7 +279,7 @@ fn the_probe_quits_so_that_the_server_counts_nothing_as_aborted() {
         sql(&server, left).trim() == "0"
     });
     assert_eq!(aborted(), before);
-    // One round trip after the login, and nothing of the library's own.
+    // One round trip after the login, and no queries of the library itself.
     let questions = "SHOW GLOBAL STATUS LIKE 'Com_select'";
     let count = |text: String| {
         text.split_whitespace()

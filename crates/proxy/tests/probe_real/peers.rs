@@ -1,4 +1,5 @@
-//! The probes against peers that are silent, talk nonsense or dribble, and a scripted MySQL login.
+//! Tests the probes against peers that are silent, send invalid data or send slowly, and a scripted
+//! MySQL login.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +17,7 @@ use crate::rig::{PATIENCE, account, ask, assert_failed, assert_passed, program, 
 
 const LIMIT: Duration = Duration::from_millis(400);
 
-/// Listens, and gives every connection to `behave`; counts those that it is done with.
+/// Listener that passes every connection to `behave`, and counts the completed ones.
 struct Peer {
     target: Target,
     accepted: mpsc::Receiver<thread::JoinHandle<()>>,
@@ -48,7 +49,7 @@ impl Peer {
             &self.target,
             LIMIT,
         );
-        // Each peer ends when its connection does: one that does not was left open by the probe.
+        // Each peer ends with its connection; a remaining peer means that the probe left one open.
         for peer in self.accepted.try_iter() {
             until("the probe has closed its connection", || peer.is_finished());
         }
@@ -106,7 +107,7 @@ fn a_silent_peer_is_given_up_at_the_time_limit_and_left_without_a_connection() {
         &peer.ask(http(), Tls::Encrypt(None)),
         "timed out after 400 ms while starting TLS",
     );
-    // To accept is all that the TCP probe asks for.
+    // The TCP probe requires only that the connection is accepted.
     assert_passed(&peer.ask(Probe::Tcp, Tls::Off));
 }
 
@@ -148,8 +149,8 @@ fn a_postgres_error_in_plain_text_is_not_taken_for_a_message_of_a_gigabyte() {
 #[test]
 fn malformed_packets_end_the_probe_and_nothing_else() {
     let greeting = mysql_greeting("caching_sha2_password");
-    // An empty packet where the public key should come, a switch to a plugin without a nonce, a
-    // half greeting.
+    // An empty packet instead of the public key, a switch to a plugin without a nonce, half a
+    // greeting.
     let scripts: [Vec<Vec<u8>>; 3] = [
         vec![greeting.clone(), vec![2, 0, 0, 2, 1, 4], vec![0, 0, 0, 4]],
         vec![
@@ -170,7 +171,7 @@ fn malformed_packets_end_the_probe_and_nothing_else() {
     }
 }
 
-// TO SEE THIS RED: leave out what follows `progress.passed` in probe/tcp.rs and probe/http.rs.
+// Fails without the code after `progress.passed` in probe/tcp.rs and probe/http.rs.
 #[test]
 fn the_goodbye_is_an_end_and_no_reset_though_the_peer_said_more_than_was_asked() {
     for (probe, answer) in [
@@ -183,12 +184,12 @@ fn the_goodbye_is_an_end_and_no_reset_though_the_peer_said_more_than_was_asked()
             if !answer.is_empty() {
                 let _ = stream.read(&mut request);
                 let _ = stream.write_all(answer.as_bytes());
-                // The answer has passed by now, and the rest comes as a surplus.
+                // The reply has passed by now, and the rest arrives as surplus.
                 thread::park_timeout(Duration::from_millis(50));
             }
             let wrote = stream.write_all(&[b'x'; 40_000]);
             let end = wrote.and_then(|()| stream.read(&mut request));
-            // A reset that comes after the end shows only here.
+            // A reset that arrives after the end is visible only here.
             let _ = tx.send((end, stream.take_error()));
         });
         assert_passed(&peer.ask(probe, Tls::Off));
@@ -252,7 +253,7 @@ fn caching_sha2_password_goes_the_fast_way() {
     assert_passed(&peer.ask(mysql(), Tls::Off));
 }
 
-// TO SEE THIS RED: give the peer another password to expect.
+// Fails if the peer expects another password.
 #[test]
 fn caching_sha2_password_goes_the_full_way_with_the_servers_key() {
     let dir = tempfile::tempdir().unwrap();
@@ -283,7 +284,8 @@ const NONCE: &[u8; 20] = b"abcdefghijklmnopqrst";
 const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 
 fn mysql_greeting(plugin: &str) -> Vec<u8> {
-    // Protocol 4.1, secure connection, plugin authentication; no TLS, and EOF packets as of old.
+    // Protocol 4.1, secure connection, plugin authentication; no TLS, and EOF packets of the old
+    // kind.
     let capabilities: u32 = 0x0000_0001 | 0x0000_0200 | 0x0000_8000 | 0x0008_0000;
     let [c0, c1, c2, c3] = capabilities.to_le_bytes();
     let mut body = b"\x0a8.0.40\0\x01\0\0\0".to_vec();
@@ -312,7 +314,7 @@ fn receive(stream: &mut TcpStream) -> Vec<u8> {
     body
 }
 
-/// Greets, and gives what the client sent to prove its password.
+/// Sends the greeting, and returns the client's response to the password challenge.
 fn log_in(stream: &mut TcpStream) -> Vec<u8> {
     stream
         .write_all(&mysql_greeting("caching_sha2_password"))
@@ -330,7 +332,7 @@ fn answer_query(stream: &mut TcpStream) {
     assert_eq!(receive(stream), [1], "the client quits");
 }
 
-/// Undoes what the client did: RSA with OAEP around the password mixed with the nonce.
+/// Decrypts the client's response: RSA with OAEP around the password mixed with the nonce.
 fn decrypt(dir: &Path, secret: &[u8]) -> Vec<u8> {
     std::fs::write(dir.join("secret"), secret).unwrap();
     let mut openssl = Command::new(program("openssl", &[], "openssl"));

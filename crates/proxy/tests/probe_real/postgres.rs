@@ -1,4 +1,4 @@
-//! The PostgreSQL probe against a real PostgreSQL.
+//! Tests the PostgreSQL probe against a real PostgreSQL.
 
 use std::{
     fs::Permissions,
@@ -19,7 +19,7 @@ use crate::rig::{
     is_root, program, run, until,
 };
 
-/// A server that the tests of this file share while any of them runs.
+/// Server that this file's tests share while any of them runs.
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
 const HBA: &str = "
@@ -114,7 +114,7 @@ fn postgres_program(name: &str) -> PathBuf {
     program(name, &places, "postgresql")
 }
 
-/// PostgreSQL refuses root, so root runs it as `nobody`.
+/// PostgreSQL refuses to run as root, so root runs it as the user `nobody`.
 fn as_server_user(command: &mut Command) -> &mut Command {
     if is_root() {
         command.uid(NOBODY).gid(NOBODY).current_dir("/")
@@ -281,7 +281,7 @@ fn a_server_that_is_full_passes_with_a_note() {
     );
 }
 
-// TO SEE THIS RED: leave out the wait for the connection's end in probe/postgres.rs.
+// Fails without the wait for the connection's end in probe/postgres.rs.
 #[test]
 fn the_probe_says_terminate_before_it_closes() {
     let server = start(&["--log_disconnections=on"]);
@@ -317,7 +317,7 @@ fn a_server_without_tls_a_frozen_one_and_a_killed_one_fail_each_in_its_words() {
     assert_failed(&frozen, "timed out after 600 ms while logging in");
     server.signal(libc::SIGCONT);
     assert_passed(&ask_as(&server, "monitor", "secret"));
-    // A smart shutdown waits for the open session, and lets nobody else in meanwhile.
+    // A smart shutdown waits for the open session, and accepts no other connection meanwhile.
     let mut holder = hold_session(&server);
     server.signal(libc::SIGTERM);
     until("the server is shutting down", || {

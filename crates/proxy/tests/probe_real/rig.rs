@@ -1,4 +1,4 @@
-//! Starts and ends real servers, each in its own directory; asks on a runtime like the real one.
+//! Starts and stops real servers, each in its own directory; runs probes like the control plane.
 
 use std::{
     fs::{File, Permissions},
@@ -14,10 +14,11 @@ use std::{
 use evenkeel_proxy::probe::{MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls};
 use tempfile::TempDir;
 
-/// Long enough for a loaded machine: a probe that waits for it has failed.
+/// Time limit that suffices on a loaded machine: a probe that reaches it has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running server. It dies with this value, and with the test process however that ends.
+/// Running server. It is terminated when this value is dropped, or when the test process ends in
+/// any way.
 pub(crate) struct Server {
     pid: i32,
     waiter: JoinHandle<()>,
@@ -27,7 +28,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `start` is told a directory and a port and gives the command.
+    /// Starts a server by the command that `start` returns for a directory and a port.
     pub(crate) fn start(stop_signal: i32, start: impl FnOnce(&Path, u16) -> Command) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("ek-probe-")
@@ -68,7 +69,7 @@ impl Server {
             return;
         }
         #[expect(unsafe_code, reason = "std can only kill; this freezes too")]
-        // SAFETY: the child was not waited for a moment ago, so its pid is still its own.
+        // SAFETY: the child was not yet waited for, so its pid was not reused.
         unsafe {
             libc::kill(self.pid, signal);
         }
@@ -79,7 +80,7 @@ impl Server {
         until("the server's end", || self.waiter.is_finished());
     }
 
-    /// Waits until the server answers, or fails with its log.
+    /// Waits until the server responds, or fails with its log.
     pub(crate) fn until(&self, what: &str, mut ready: impl FnMut() -> bool) {
         until_or(what, &mut ready, || self.log());
     }
@@ -99,8 +100,8 @@ impl Drop for Server {
     }
 }
 
-/// The kernel kills a child when the *thread* that made it ends; so each has a thread that waits
-/// for it.
+/// Spawns a child. The kernel kills it when the *thread* that made it ends, so each child has a
+/// thread that waits for it.
 fn spawn(mut command: Command) -> (i32, JoinHandle<()>) {
     #[expect(
         unsafe_code,
@@ -146,7 +147,7 @@ pub(crate) fn free_port() -> u16 {
         .port()
 }
 
-/// Where a program is, or a failure that names the package to install.
+/// Returns the path of a program, or fails with the name of the package to install.
 pub(crate) fn program(name: &str, places: &[&str], package: &str) -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();
@@ -169,13 +170,13 @@ pub(crate) fn run(command: &mut Command) -> String {
 
 pub(crate) fn is_root() -> bool {
     #[expect(unsafe_code, reason = "std does not tell who we are")]
-    // SAFETY: geteuid takes nothing and cannot fail.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     let uid = unsafe { libc::geteuid() };
     uid == 0
 }
 
-/// An authority and a certificate for `db.test` and 127.0.0.1 that it signed: PEM of the
-/// authority, certificate, key.
+/// Creates an authority and a certificate for `db.test` and 127.0.0.1 that it signed. Returns PEM
+/// of the authority, the certificate and the key.
 pub(crate) fn certificates() -> (String, String, String) {
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -196,8 +197,7 @@ pub(crate) fn account(user: &str, password: &str) -> MonitorAccount {
     }
 }
 
-/// Asks on a runtime as the control plane has it, and checks the promises that hold for every
-/// probe.
+/// Runs a probe like the control plane does, and checks the guarantees of every probe.
 pub(crate) fn ask(
     probe: Probe,
     account: Option<MonitorAccount>,

@@ -1,4 +1,4 @@
-//! What clients say.
+//! Statements that clients send.
 
 pub(crate) const PREPARATION: [&str; 11] = [
     "CREATE DATABASE app CHARACTER SET latin1",
@@ -15,8 +15,7 @@ pub(crate) const PREPARATION: [&str; 11] = [
     "INSERT INTO app.t (n) VALUES (1000), (1001)",
 ];
 
-/// All that a session has of its own and can be seen. What is asked about the statement before is
-/// asked apart.
+/// All visible state of a session. The state of the previous statement is queried separately.
 pub(crate) const SHOWN: &str = "
     SELECT variable_name, CONVERT(variable_value USING utf8mb4) COLLATE utf8mb4_bin
       FROM VIEWS.session_variables
@@ -39,7 +38,7 @@ pub(crate) const SHOWN: &str = "
       UNION ALL SELECT '@hidden', CONVERT(@hidden USING binary)) own
     ORDER BY 1";
 
-/// MariaDB's, or what MySQL says otherwise.
+/// Returns the statement for MariaDB, or its equivalent for MySQL.
 pub(crate) fn of(text: &str, mariadb: bool) -> String {
     match mariadb {
         true => text.replace("VIEWS", "information_schema"),
@@ -137,7 +136,7 @@ const TEXTS: [&str; 84] = [
     "SET STATEMENT max_statement_time = 5 FOR SELECT #",
 ];
 
-/// One of them, with a digit; what comes behind `>>` is asked next.
+/// Returns a text with a digit; the part after `>>` is the next query.
 pub(crate) fn text(mut below: impl FnMut(usize) -> usize) -> String {
     let digit = char::from_digit(1 + below(3) as u32, 10).unwrap();
     TEXTS[below(TEXTS.len())].replace('#', &digit.to_string())

@@ -1,4 +1,4 @@
-//! A connection to MariaDB or MySQL, blocking, with all that its OKs tell.
+//! Blocking connection to MariaDB or MySQL that collects the state in OK packets.
 
 use std::io::{self, BufReader, Error, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -36,14 +36,14 @@ pub(crate) struct Part {
     pub(crate) session_state: Vec<u8>,
 }
 
-/// All that came for a command.
+/// Complete reply to a command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answer {
     pub(crate) parts: Vec<Part>,
     pub(crate) error: Option<(u16, String)>,
 }
 
-/// What a client sees of one part.
+/// Content of a part that the client sees.
 type Seen<'a> = (&'a [Vec<Option<String>>], u64, u64, u16, u16);
 
 impl Answer {
@@ -52,7 +52,7 @@ impl Answer {
         parts.flat_map(|part| part.rows.clone()).collect()
     }
 
-    /// What a client sees of it.
+    /// Returns the content that the client sees.
     pub(crate) fn outcome(&self) -> (Vec<Seen<'_>>, Option<u16>) {
         const SEEN: u16 = !Status::SESSION_STATE_CHANGED.0;
         let seen = |part| {
@@ -66,7 +66,7 @@ impl Answer {
 }
 
 impl Connection {
-    /// Logs in as root, who has no password.
+    /// Logs in as root without a password.
     pub(crate) fn open(socket: &Path, collation: u8, schema: &str) -> io::Result<Connection> {
         let mut connection = Connection {
             stream: BufReader::new(UnixStream::connect(socket)?),
@@ -93,7 +93,7 @@ impl Connection {
             let packet = connection.packet()?;
             match packet.first() {
                 Some(0) => return Ok(connection),
-                // Another plugin: of an empty password the proof is empty, or a zero.
+                // Another plugin: the response to an empty password is empty, or a zero byte.
                 Some(0xfe) => {
                     let mut out = Vec::new();
                     let is_sha2 = packet[1..].starts_with(b"caching_sha2_password");

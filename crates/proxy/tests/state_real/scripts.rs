@@ -1,4 +1,4 @@
-//! What clients say about settings.
+//! Statements with which clients change settings.
 
 pub(crate) const PREPARATION: [&str; 4] = [
     "CREATE ROLE app",
@@ -9,7 +9,7 @@ pub(crate) const PREPARATION: [&str; 4] = [
        SELECT pg_catalog.set_config('TimeZone', NULL, false) $$",
 ];
 
-/// A setting of one's own that was reset is empty, one that never was is NULL.
+/// A custom setting that was reset is empty; one that was never set is NULL.
 pub(crate) const ALL_SETTINGS: &str = "
     SELECT name::text, setting FROM pg_catalog.pg_settings
     UNION ALL SELECT name, coalesce(pg_catalog.current_setting(name, true), '')
@@ -95,7 +95,7 @@ const TEXTS: [&str; 75] = [
     "SET default_text_search_config = 'pg_catalog.german'",
 ];
 
-/// One statement, or a few in one text.
+/// Returns one statement, or a few in one text.
 pub(crate) fn text(mut below: impl FnMut(usize) -> usize) -> String {
     let count = if below(4) == 0 { 2 + below(3) } else { 1 };
     let mut texts = Vec::new();
@@ -106,9 +106,9 @@ pub(crate) fn text(mut below: impl FnMut(usize) -> usize) -> String {
     texts.join("; ")
 }
 
-/// What a client with a startup message of its own may not say here: that a function has gone back
-/// to what it says nobody can see, and within one text a RESET goes back to the server's default,
-/// by which a part of a `DateStyle` is completed and a character has an equivalent or none.
+/// Returns whether a text cannot be tracked for a client with a startup message of its own. A
+/// function may reset a setting without a visible sign. Within one text, a RESET restores the
+/// server's default; a partial `DateStyle` and the encoding of a character depend on it.
 pub(crate) fn cannot_be_followed(text: &str) -> bool {
     let resets = ["RESET", "SET NAMES;"]
         .iter()

@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL, blocking, with all that it reports.
+//! Blocking connection to PostgreSQL that collects all reports.
 
 use evenkeel_wire::postgres::TransactionStatus;
 use std::io::{self, BufReader, Error, Read, Write};
@@ -9,11 +9,11 @@ type Report = (Vec<u8>, Vec<u8>);
 
 pub(crate) struct Connection {
     stream: BufReader<UnixStream>,
-    /// The last of each name.
+    /// The last report of each name.
     pub(crate) reports: Vec<Report>,
 }
 
-/// All that came for a text.
+/// Complete reply to a text.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) completed: usize,
@@ -128,7 +128,7 @@ fn row(body: &[u8]) -> Vec<Option<Vec<u8>>> {
     cells
 }
 
-/// Severity, SQLSTATE and text.
+/// Returns the severity, SQLSTATE and text of an error.
 fn error(body: &[u8]) -> String {
     let field = |code: u8| {
         let fields = body.split(|byte| *byte == 0);

@@ -191,9 +191,12 @@ impl Session<'_> {
         self.unfit_since_ms.is_some()
     }
 
-    /// Leaves a replica that is held for follow-up queries or a READ ONLY transaction, if the
-    /// command does not belong on a replica. Whether the replica would accept the command does not
-    /// matter.
+    /// Releases a replica that is held for follow-up queries, or whose pins are over, unless the
+    /// command only reads.
+    ///
+    /// Fails if the session remains pinned to the replica and the command may write, lock or begin
+    /// a writable transaction. A single such statement in a READ ONLY transaction is sent
+    /// nevertheless, unless it locks by name: the server replies with the appropriate error.
     pub(super) fn leave_replica(&mut self) -> Result<(), ErrorReply> {
         let Some(meaning) = self.unit.sense.meaning() else {
             return Ok(());

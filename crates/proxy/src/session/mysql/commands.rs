@@ -187,12 +187,12 @@ impl<'a> Session<'a> {
         RequestDisposition::Send(what, CommandStatement::Statement(current))
     }
 
-    /// Handles a command on a statement for which a part of its long data was lost. Returns whether
-    /// the command must be rejected.
+    /// Handles a command on a statement that has lost a part of its long data. Returns whether the
+    /// command must be rejected: an execution, or a further part.
     ///
-    /// The remaining parts are not sent to a server, where a later execution would take them for
-    /// the beginning of its own value. Parts that reached a server are discarded with the execution
-    /// that lacks the lost part.
+    /// A further part is not sent to a server, where a later execution would take it for the
+    /// beginning of its own value. Any other command discards the parts that reached a server; an
+    /// execution discards them when it is rejected.
     fn goes_without(&mut self, number: u32, what: &CommandKind) -> bool {
         if matches!(what, CommandKind::LongData(_)) {
             return true;

@@ -215,8 +215,9 @@ impl Session<'_> {
         is_behind_others.then_some(sequences::REFUSAL)
     }
 
-    /// Sends a Parse of a name that the client already uses, which the server refuses. The shared
-    /// name will not do: the server may accept it if the statement was discarded unnoticed.
+    /// Sends a Parse of a name that the client already uses as a Parse of [`TAKEN`], so that the
+    /// server rejects it. The shared name cannot be used: the server would accept it if the
+    /// statement was discarded unnoticed.
     fn parse_taken(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -227,7 +228,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        // `TAKEN` is prepared again, so that Evenkeel's own Parse is never refused: in the client's
+        // `TAKEN` is closed first, so that Evenkeel's own Parse of it never fails. In the client's
         // Parse the server may reject more than the name.
         let conversation = &mut server.conversation;
         if conversation.sent(Request::Close, Origin::Ours, RequestToken(0)) == Sending::Forward {

@@ -94,9 +94,9 @@ impl Session<'_> {
         }
     }
 
-    /// Pins the session if a CREATE may create temporary objects. A plain CREATE does if `pg_temp`
-    /// comes first in the search path, which the transaction may have set without a text that shows
-    /// it.
+    /// Records that a text may change how later texts are parsed, and pins the session if it may
+    /// create temporary objects. A plain CREATE does so if `pg_temp` is first in the search path.
+    /// The transaction may have set that path without a text that shows it.
     pub(super) fn take_rereads(&mut self, analysis: &TextAnalysis) {
         let before = self.has_unknown_search_path;
         self.rereads = self.rereads.max(analysis.parsing_change);

@@ -24,9 +24,9 @@ impl Session<'_> {
         }
     }
 
-    /// Discards the sequence state of earlier sessions before a first use of `currval` or
-    /// `lastval`. Returns true if the use must be refused: it comes within a batch, or the session
-    /// may itself have called `nextval()`.
+    /// Discards the sequence state of earlier sessions before the session first uses `currval` or
+    /// `lastval`. Returns true if the use must be rejected: the statement is within a batch, or the
+    /// session itself may have called `nextval()`.
     pub(super) fn guard_sequences(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -42,7 +42,7 @@ impl Session<'_> {
         let Some(server) = &self.server else {
             return false;
         };
-        // A failed transaction executes neither.
+        // A failed transaction executes no statement.
         let has_failed = server.conversation.status() == TransactionStatus::Failed;
         if !self.inherits_sequence_state || has_failed {
             return false;

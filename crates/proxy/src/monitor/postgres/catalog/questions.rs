@@ -80,8 +80,9 @@ pub(super) const IMPLIED: &str = "SELECT DISTINCT one.called FROM ( \
 pub(super) const EVENTS: &str = "SELECT DISTINCT evtfoid::oid FROM pg_event_trigger \
     WHERE evtenabled <> 'D' AND evtevent <> 'login'";
 
-/// Oid, name, kind, and whether only the primary has it. The server's own views of the catalog are
-/// like tables; those of its activity are about one server, and who asks means the primary.
+/// Queries oid, name, kind, and whether only the primary has the relation. The server's views of
+/// the catalog are treated like tables. Those of its activity describe one server, and a client
+/// that reads them means the primary.
 pub(super) const RELATIONS: &str = "SELECT c.oid, c.relname, \
     CASE WHEN c.relkind = 'v' AND c.oid < 16384 THEN CASE \
       WHEN n.nspname = 'information_schema' THEN 'r' \
