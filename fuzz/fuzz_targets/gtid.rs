@@ -1,4 +1,4 @@
-//! Any bytes at all, as GTIDs of either database and as a log position.
+//! Parses any bytes as GTIDs of either database and as a log position.
 #![no_main]
 
 #[path = "../invariants/gtid.rs"]

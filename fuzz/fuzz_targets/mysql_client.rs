@@ -1,4 +1,4 @@
-//! Any bytes at all, as those of a MySQL client.
+//! Reads any bytes as those of a MySQL client.
 #![no_main]
 
 #[path = "../invariants/mysql_client.rs"]

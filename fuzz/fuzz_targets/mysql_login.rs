@@ -1,4 +1,4 @@
-//! Any bytes at all, as those of a stranger and of a server at a MySQL login.
+//! Reads any bytes as those of an unauthenticated client and of a server at a MySQL login.
 #![no_main]
 
 #[path = "../invariants/mysql_login.rs"]

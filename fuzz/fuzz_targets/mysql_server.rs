@@ -1,4 +1,4 @@
-//! Any bytes at all, as those of a MySQL server, in whatever conversation.
+//! Reads any bytes as those of a MySQL server, in any conversation.
 #![no_main]
 
 #[path = "../invariants/mysql_server.rs"]

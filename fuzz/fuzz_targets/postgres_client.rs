@@ -1,4 +1,4 @@
-//! Any bytes at all, as messages of a PostgreSQL client.
+//! Reads any bytes as messages of a PostgreSQL client.
 #![no_main]
 
 #[path = "../invariants/postgres_client.rs"]

@@ -1,4 +1,4 @@
-//! Any sequence of requests and replies.
+//! Runs any sequence of requests and replies.
 #![no_main]
 
 #[path = "../invariants/postgres_conversation.rs"]

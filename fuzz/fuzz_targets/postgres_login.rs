@@ -1,4 +1,4 @@
-//! Any messages at all, in the logins of both sides.
+//! Reads any messages in the logins of both sides.
 #![no_main]
 
 #[path = "../invariants/postgres_login.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes at all, as messages of a PostgreSQL server.
+//! Reads any bytes as messages of a PostgreSQL server.
 #![no_main]
 
 #[path = "../invariants/postgres_server.rs"]

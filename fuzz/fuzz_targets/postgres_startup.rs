@@ -1,4 +1,4 @@
-//! Any bytes at all, as what a PostgreSQL connection begins with.
+//! Reads any bytes as the beginning of a PostgreSQL connection.
 #![no_main]
 
 #[path = "../invariants/postgres_startup.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes at all, as a PROXY header.
+//! Parses any bytes as a PROXY header.
 #![no_main]
 
 #[path = "../invariants/proxy_header.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes at all, as those of a text in MySQL's dialect.
+//! Reads any bytes as a text in MySQL's dialect.
 #![no_main]
 
 #[path = "../invariants/sql_mysql.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes at all, as a SQL text.
+//! Reads any bytes as a SQL text.
 #![no_main]
 
 #[path = "../invariants/sql_postgres.rs"]

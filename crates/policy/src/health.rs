@@ -31,7 +31,7 @@ impl HealthSettings {
         self.fall.clamp(1, FALL_MAX)
     }
 
-    /// Passive failures that are further apart than this are not consecutive.
+    /// Returns the time within which passive failures count as consecutive, in milliseconds.
     fn window_ms(&self) -> u64 {
         self.interval_ms.saturating_mul(2).max(10_000)
     }

@@ -275,7 +275,7 @@ fn instance_of(process: u32) -> u16 {
     (process & low(INSTANCE_BITS)) as u16
 }
 
-/// `None`: a process id, or an invalid number.
+/// Returns the number of a session, or `None` for a process id or an invalid number.
 fn number_of(process: u32) -> Option<u32> {
     let number = (process >> LOWER_BITS).checked_sub(NUMBER_MIN)?;
     (process >> (LOWER_BITS + NUMBER_BITS) == 0).then_some(number)

@@ -159,8 +159,7 @@ pub(crate) enum WorkerCommand {
     Unlisten(u64),
     /// A client that another worker has accepted.
     Adopt(Accepted),
-    /// A server was found to be dead: sessions that have received nothing from it need not wait for
-    /// it.
+    /// A server has failed: sessions that have received nothing from it stop waiting for it.
     AbandonServer {
         server_id: u64,
     },
@@ -181,13 +180,13 @@ pub(crate) enum WorkerCommand {
         which: operate::Which,
         done: CutCount,
     },
-    /// A client wants to end another session; the worker with that session replies.
+    /// A client requests to end another session; the worker with that session replies.
     KillSession {
         service_id: u64,
         wanted: KillRequest,
         reply: flume::Sender<KillOutcome>,
     },
-    /// A client of the successor process wants to end a session.
+    /// A client of the successor process requests to end a session.
     KillForwarded(ForwardedKill),
     /// A message about a pool of server connections.
     Lending {
@@ -484,7 +483,7 @@ fn start_worker(
     let run = move || {
         let prepared = worker::runtime()
             .and_then(|runtime| Ok((worker::prepare(index, shared, &runtime)?, runtime)));
-        // The receiver is gone if another worker has failed already.
+        // The receiver does not exist any more if another worker has failed already.
         let _ = match prepared {
             Err(error) => started.send(Err(error)),
             Ok((worker, runtime)) => {

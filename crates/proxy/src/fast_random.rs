@@ -1,10 +1,10 @@
-//! Random numbers that need not be secret, only well spread.
+//! Generates random numbers that need to be evenly distributed but not secret.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::clock;
 
-/// Sixty-four random bits: splitmix64 over a counter that all threads share.
+/// Returns 64 random bits: splitmix64 over a counter that all threads share.
 pub fn fast_random() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

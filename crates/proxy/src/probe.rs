@@ -286,7 +286,7 @@ impl Progress {
         self.lock().step = step;
     }
 
-    /// Like `step`, but later errors concern the query, not the login.
+    /// Sets the current step like `step`; later errors concern the query, not the login.
     pub(crate) fn logged_in(&self, step: &'static str) {
         let mut state = self.lock();
         state.step = step;

@@ -1,11 +1,10 @@
-//! Random bytes that must be secret: salts, nonces, keys.
+//! Generates random bytes that must be secret: salts, nonces, keys.
 
 use rustls::crypto::ring;
 
-/// So many of them.
+/// Returns `LENGTH` secret random bytes.
 ///
-/// # Panics
-/// If the system gives none: nothing secret can be made then.
+/// # Panics Panics if the system provides none: without them nothing secret can be created.
 #[expect(clippy::expect_used, reason = "without random bytes no login is safe")]
 pub fn secret<const LENGTH: usize>() -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];

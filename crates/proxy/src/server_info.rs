@@ -82,13 +82,13 @@ impl ServerInfo {
         }
     }
 
-    /// MySQL: returns the servers' routines, views and tables; `None`: not read yet, and everything
-    /// is unknown.
+    /// Returns the routines, views and tables of MySQL servers; `None`: not read yet, and
+    /// everything is unknown.
     pub fn routines(&self) -> Option<Arc<Routines>> {
         self.routines.load_full()
     }
 
-    /// Returns the version of that state, which is cheaper than the state itself; zero: unknown.
+    /// Returns the version of the routines, which is cheaper than the routines; zero: unknown.
     pub fn routines_version(&self) -> u64 {
         let routines = self.routines.load();
         routines
@@ -96,31 +96,32 @@ impl ServerInfo {
             .map_or(0, |routines| routines.generation())
     }
 
-    /// MySQL: reports that a session has changed some of them, so that they are read again soon.
+    /// Reports that a session has changed MySQL routines, views or tables, so that they are read
+    /// again soon.
     pub fn routines_changed(&self) {
         self.routines_changed.notify_one();
     }
 
-    /// Waits until they should be read again; for the control plane, one caller at a time.
+    /// Waits until the routines should be read again; for the control plane, one caller at a time.
     pub async fn routines_news(&self) {
         self.routines_changed.notified().await;
     }
 
-    /// Stores the result of a reading; `None`: they cannot be read, and are unknown.
+    /// Stores the result of reading the routines; `None`: they cannot be read, and are unknown.
     pub fn learn_routines(&self, routines: Option<Arc<Routines>>) {
         self.routines.store(routines);
         self.routines_pending.store(false, Ordering::Release);
         self.routines_read.notify_waiters();
     }
 
-    /// MySQL: announces their first reading.
+    /// Announces the first reading of MySQL routines.
     pub fn expect_routines(&self) {
         let is_first = self.routines.load().is_none();
         self.routines_pending.store(is_first, Ordering::Release);
     }
 
-    /// MySQL: waits for the end of the first reading, if one is due. Without it, a session would be
-    /// taken to leave no state through triggers, and any state through functions.
+    /// Waits for the end of the first reading of MySQL routines, if one is due. Without it, a
+    /// session would be taken to leave no state through triggers, and any state through functions.
     pub async fn routines_expected(&self) {
         let read = self.routines_read.notified();
         let mut read = std::pin::pin!(read);

@@ -152,7 +152,8 @@ impl Service {
         self.places.in_use()
     }
 
-    /// Like [`active`](Self::active), but includes the clients of other processes that drain.
+    /// Returns the number of clients like [`active`](Self::active), plus those of other processes
+    /// that drain.
     pub fn active_everywhere(&self) -> u32 {
         self.active().saturating_add(self.places.in_use_elsewhere())
     }

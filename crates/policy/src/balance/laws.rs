@@ -73,8 +73,8 @@ fn any_tried(dice: &mut Dice, count: usize) -> MemberSet {
     tried
 }
 
-/// Plain implementation of the rules. Returns the servers that may be picked, and the result if
-/// there is none.
+/// Returns the servers that may be picked, and the result if there is none: a plain implementation
+/// of the rules.
 fn rules(members: &[Member], tried: &MemberSet) -> (Vec<usize>, Pick) {
     let taking = |index: &usize| members[*index].accepting && members[*index].weight > 0;
     let all: Vec<usize> = (0..members.len()).filter(taking).collect();

@@ -11,7 +11,7 @@ use super::{Cluster, Member};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClusterIdentity {
     Postgres(u64),
-    /// Asynchronous replication, which has no name of its own.
+    /// Asynchronous replication, which has no name.
     Replication,
     Galera(String),
     Group(String),

@@ -96,7 +96,7 @@ fn a_later_session_in_the_same_place_is_not_meant() {
     }
 }
 
-/// The key with one bit changed, for each bit of it.
+/// Returns the key with one bit changed, for each of its bits.
 fn forgeries(key: CancelKey<'_>) -> impl Iterator<Item = (u32, Vec<u8>)> {
     let bits = 32 + key.secret.len() * 8;
     (0..bits).map(move |bit| {

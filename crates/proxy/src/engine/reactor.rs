@@ -168,7 +168,8 @@ impl Readiness {
         }
     }
 
-    /// A short read has emptied the socket: more will be announced, except after the end.
+    /// Updates the readiness after a receive. A short one has emptied the socket: further data is
+    /// announced, except after the end.
     pub(crate) fn after_receive(&self, received: &io::Result<usize>, asked: usize) {
         match received {
             Ok(0) => self.ended.set(true),

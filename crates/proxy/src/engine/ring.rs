@@ -67,7 +67,7 @@ struct Request {
 enum State {
     Asked(Option<Waker>),
     Answered(i32),
-    /// The requester is gone; the completion is ignored.
+    /// The requester was dropped; the completion is ignored.
     Orphaned,
 }
 

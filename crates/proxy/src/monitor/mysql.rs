@@ -246,8 +246,9 @@ async fn learn(connection: &mut Conn) -> Result<Dialect, QueryError> {
     Ok(dialect)
 }
 
-/// Must come first on each connection: with autocommit off by the server's default, the first query
-/// would begin a transaction, and all later results would come from its snapshot.
+/// Reads the server's variables; must run first on each connection. With autocommit off by the
+/// server's default, the first query would begin a transaction, and all later results would come
+/// from its snapshot.
 async fn variables(connection: &mut Conn) -> Result<Row, Error> {
     connection.query_drop("SET autocommit = 1").await?;
     Ok(Row::of_pairs(&rows(connection, dialect::VARIABLES).await?))

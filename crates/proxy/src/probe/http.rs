@@ -234,7 +234,8 @@ fn explain(error: &hyper::Error, heard: &ReceivedPrefix) -> String {
     }
 }
 
-/// "HTTP-version SP status-code SP" (RFC 9112, section 4), in either version 1.
+/// Returns whether the bytes may begin a status line: "HTTP-version SP status-code SP" (RFC 9112,
+/// section 4), in either version 1.
 fn may_answer(first: &[u8]) -> bool {
     first
         .iter()

@@ -74,7 +74,7 @@ fn is_plain(text: &[u8]) -> bool {
 }
 
 impl RuleBook {
-    /// Creates a rule book with one entry of `hits` for each rule.
+    /// Creates a set of rules with one entry of `hits` for each rule.
     pub fn new(rules: Rules, hits: Vec<Arc<Hits>>) -> Self {
         Self {
             asks_for_digests: rules.ask_for_digests(),

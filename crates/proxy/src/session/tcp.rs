@@ -112,7 +112,7 @@ async fn relay_through(
 ) -> RelayOutcome {
     let fds = (client.socket.fd(), upstream.socket.fd());
     live.start_relaying(upstream.lease.server(), view, fds);
-    // An order to reset the sessions of a former primary does not reach a session that is
+    // A command to reset the sessions of a demoted primary does not reach a session that is
     // connecting.
     if !live.service.snapshot().offers(upstream.lease.server().id) {
         live.stop_relaying();

@@ -35,7 +35,7 @@ pub enum ServerEncryption {
 }
 
 impl Connector {
-    /// `None` when TLS is off.
+    /// Creates a connector, or returns `None` when TLS is off.
     pub fn new(tls: &Tls, speaks: AlpnProtocol) -> Result<Option<Self>, SetupError> {
         let Some(mut config) = trust::client_config(tls)? else {
             return Ok(None);
@@ -57,7 +57,7 @@ impl Connector {
     }
 }
 
-/// An unverified server is identified by its address, which is not sent.
+/// Returns the name to verify. An unverified server is identified by an address, which is not sent.
 fn server_name(tls: &Tls) -> Result<ServerName<'static>, SetupError> {
     match tls {
         Tls::Verify { server_name, .. } => trust::check_name(server_name),

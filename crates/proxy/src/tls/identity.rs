@@ -1,4 +1,4 @@
-//! A certificate with its private key: who we are, to clients or to servers.
+//! Holds a certificate with its private key: Evenkeel's identity towards clients or servers.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -14,14 +14,14 @@ use zeroize::Zeroizing;
 
 use super::{SetupError, trust};
 
-/// A chain of certificates, our own first, and the key of that one.
+/// Chain of certificates, the own one first, and the key of the own one.
 #[derive(Clone)]
 pub struct TlsIdentity {
     certified: Arc<CertifiedKey>,
     pem: Arc<Pem>,
 }
 
-/// The texts that it was read from, for libraries that read them themselves.
+/// PEM texts of the identity, for libraries that parse them themselves.
 pub(crate) struct Pem {
     pub(crate) certificate: Vec<u8>,
     pub(crate) key: Zeroizing<Vec<u8>>,
@@ -39,7 +39,7 @@ impl TlsIdentity {
         Self::from_pem(section, &certificate_pem, &key_pem)
     }
 
-    /// Takes PEM texts and checks that they belong together.
+    /// Parses PEM texts and checks that the key belongs to the certificate.
     pub fn from_pem(section: &str, certificate: &[u8], key_pem: &[u8]) -> Result<Self, SetupError> {
         let bad = |name: &str, why: String| SetupError::bad(format!("{section} {name}"), why);
         let chain = parse_chain(certificate).map_err(|why| bad("certificate", why))?;
@@ -63,13 +63,13 @@ impl TlsIdentity {
         &self.pem
     }
 
-    /// The certificate that names us.
+    /// Returns the own certificate.
     pub(super) fn certificate(&self) -> &CertificateDer<'static> {
-        // There is one: an empty chain is refused above.
+        // The chain is not empty: an empty one is rejected above.
         &self.certified.cert[0]
     }
 
-    /// As the library wants it, towards either side.
+    /// Returns the identity in the form that the TLS library uses, for either side.
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(self.certified.clone()))
     }

@@ -1,4 +1,4 @@
-//! Tests of channels: two of them talk to each other in memory.
+//! Tests of channels that are connected to each other in memory.
 
 mod papers;
 mod setup;

@@ -50,7 +50,7 @@ impl CancelTarget {
         self.key.borrow().as_ref().map(|(process, _)| *process)
     }
 
-    /// MySQL: returns whether the numbers of both connections come from the same server.
+    /// Returns whether the numbers of both connections come from the same MySQL server.
     pub(crate) fn is_of_the_same_server(&self, other: &Self) -> bool {
         let (own, other) = (self.key.borrow(), other.key.borrow());
         let identities = own.as_ref().zip(other.as_ref());

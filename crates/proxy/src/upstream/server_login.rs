@@ -130,8 +130,8 @@ pub(crate) async fn reach(
     Err(error)
 }
 
-/// Connects to the peer of an existing connection; its server's name may resolve to another address
-/// by now.
+/// Connects to the peer of an existing connection, whose server's name may now resolve to another
+/// address.
 pub(crate) async fn reach_again(
     worker: &Rc<Worker>,
     service: &Service,

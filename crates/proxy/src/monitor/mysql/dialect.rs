@@ -123,12 +123,13 @@ impl Dialect {
         }
     }
 
-    /// Returns a trial query for a lag in fractions of a second, where that is possible.
+    /// Returns a query that tests whether the lag is available in fractions of a second; `None` if
+    /// the version does not support that.
     pub(super) fn may_see_workers(&self) -> Option<&'static str> {
         (!self.mariadb && self.version >= (8, 0, 1)).then_some(MAY_SEE_WORKERS)
     }
 
-    /// Records that the trial has succeeded.
+    /// Records that the test query succeeded.
     pub(super) fn sees_workers(&mut self) {
         self.facts.push_str(APPLYING);
     }

@@ -181,8 +181,8 @@ fn connector(
         .map_err(|e| ProbeFailure::Failed(e.to_string()))
 }
 
-/// "The server then responds with a single byte containing S or N" (Protocol Flow, SSL); old ones
-/// with an error.
+/// Returns whether the bytes may be a reply to a TLS request: "The server then responds with a
+/// single byte containing S or N" (Protocol Flow, SSL); old servers reply with an error.
 fn may_answer_tls_request(first: &[u8]) -> bool {
     matches!(first.first(), None | Some(b'S' | b'N' | b'E'))
 }

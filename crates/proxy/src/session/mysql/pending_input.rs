@@ -74,7 +74,7 @@ mod tests {
         assert!(taken.len() > 500 && counted.clone().all(|(one, count)| *one == count));
     }
 
-    /// Not a measurement: an upper bound that copying the rest each time would exceed.
+    /// The limit is no measurement: copying the rest at each take would exceed it.
     #[test]
     fn taking_little_of_much_costs_little() {
         let mut held = PendingInput::default();

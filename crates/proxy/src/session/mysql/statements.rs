@@ -527,7 +527,7 @@ mod tests {
         assert_ne!(numbers.get(2).unwrap().statement.id, shared.id);
     }
 
-    /// A server appends long data to the value of the last execution.
+    /// Checks this because a server appends long data to the value of the last execution.
     #[test]
     fn long_data_goes_to_a_statement_of_the_client_s_own_unless_the_server_holds_some() {
         let statement = Interned::default().statement(

@@ -40,7 +40,8 @@ pub(super) struct ScanResult {
 }
 
 impl ScanResult {
-    /// A retry repeats all that was kept, so no part of it may have completed.
+    /// Records a failure for a retry, which repeats all that was kept; so no part of it may have
+    /// completed.
     fn fails(&mut self, mishap: FailureKind) {
         if !self.is_ready {
             self.mishap = Some(mishap);

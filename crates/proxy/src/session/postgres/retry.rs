@@ -16,7 +16,7 @@ use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
 use crate::session::handle::SessionActivity;
 
-/// Maximum number of retries: a request that fails more often fails for reasons of its own.
+/// Maximum number of retries: a request that fails more often has another cause.
 pub(super) const RETRIES_MAX: u32 = 3;
 
 /// Returns how the server's error affects a retry on another server (appendix A of the manual).

@@ -210,7 +210,7 @@ impl ClientStatements {
 
     fn take_back(&mut self, index: usize) {
         let undo = self.undo.remove(index);
-        // A later change of the same name then starts from this one's former state.
+        // A later change of the same name then starts from the state before this one.
         let mut behind = self.undo.iter_mut().skip(index);
         if let Some(next) = behind.find(|next| next.name == undo.name) {
             next.before = undo.before;
@@ -351,7 +351,7 @@ impl ServerStatements {
         let Some(undone) = oldest.map(|index| self.open.remove(index)) else {
             return;
         };
-        // The next change then starts from this one's former state.
+        // The next change then starts from the state before this one.
         let mut behind = self.open.iter_mut().skip(oldest.unwrap_or_default());
         match behind.find(|open| open.id == id) {
             Some(next) => next.before = undone.before,

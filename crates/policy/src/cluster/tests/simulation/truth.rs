@@ -308,7 +308,7 @@ fn sole(servers: Vec<usize>) -> Vec<usize> {
     }
 }
 
-/// Galera: returns whether the node is synced.
+/// Returns whether a Galera node is synced.
 pub(super) fn is_synced(said: &ReplicationState) -> bool {
     matches!(said, ReplicationState::Galera(said) if said.state == GaleraState::Synced)
 }

@@ -13,7 +13,7 @@ pub(super) const BEGIN: [&str; 3] = [
     "SET LOCAL max_parallel_workers_per_gather = 0",
 ];
 
-/// The same text while nothing has changed that the other questions ask about.
+/// Queries a text that is unchanged while everything that the other queries read is unchanged.
 pub(super) const FINGERPRINT: &str = "SELECT concat_ws(' ', \
     (SELECT concat(count(*), ' ', sum(hashint8extended(xmin::text::int8, oid::int8))) \
      FROM pg_proc), \
@@ -37,7 +37,8 @@ pub(super) const FINGERPRINT: &str = "SELECT concat_ws(' ', \
      WHERE indexprs IS NOT NULL OR indpred IS NOT NULL), \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_event_trigger))";
 
-/// Oid, name, volatility; of an aggregate what it is made of; whether a row is all that it needs.
+/// Queries oid, name and volatility, the functions of an aggregate, and whether a row suffices as
+/// argument.
 pub(super) const FUNCTIONS: &str = "SELECT f.oid, f.proname, f.provolatile, \
     concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggcombinefn::oid, \
      a.aggserialfn::oid, a.aggdeserialfn::oid, a.aggmtransfn::oid, a.aggminvtransfn::oid, \
@@ -46,10 +47,10 @@ pub(super) const FUNCTIONS: &str = "SELECT f.oid, f.proname, f.provolatile, \
     FROM pg_proc AS f LEFT JOIN pg_aggregate AS a ON a.aggfnoid = f.oid \
     LEFT JOIN pg_type AS t ON t.oid = f.proargtypes[0]";
 
-/// Users' functions, and which writing of each.
+/// Queries the users' functions with their versions.
 pub(super) const BODIES: &str = "SELECT oid, xmin FROM pg_proc WHERE oid >= 16384";
 
-/// A function with the language and the text of its body, which may be too long.
+/// Returns the query of functions with the language and the text of their bodies, unless too long.
 pub(super) fn bodies(oids: impl Iterator<Item = u32>) -> String {
     let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
     format!(
@@ -64,7 +65,7 @@ pub(super) fn bodies(oids: impl Iterator<Item = u32>) -> String {
     )
 }
 
-/// Users' functions that statements call without naming them.
+/// Queries the users' functions that statements call without naming them.
 pub(super) const IMPLIED: &str = "SELECT DISTINCT one.called FROM ( \
     SELECT oprcode::oid FROM pg_operator \
     UNION ALL SELECT castfunc FROM pg_cast \
@@ -76,7 +77,7 @@ pub(super) const IMPLIED: &str = "SELECT DISTINCT one.called FROM ( \
      AND uses.refclassid = 'pg_proc'::regclass WHERE con.contypid <> 0 \
     ) AS one (called) WHERE one.called >= 16384";
 
-/// Functions that run whenever something is defined, altered or dropped.
+/// Queries the functions that run whenever an object is defined, altered or dropped.
 pub(super) const EVENTS: &str = "SELECT DISTINCT evtfoid::oid FROM pg_event_trigger \
     WHERE evtenabled <> 'D' AND evtevent <> 'login'";
 
@@ -96,18 +97,20 @@ pub(super) const RELATIONS: &str = "SELECT c.oid, c.relname, \
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND c.relpersistence <> 't'";
 
-/// A view's rule, its version, the view. The server's own are known by name.
+/// Queries the rules of views, with their versions and views. Views of the server itself are known
+/// by name.
 pub(super) const VIEWS: &str = "SELECT r.oid, r.xmin, r.ev_class \
     FROM pg_rewrite AS r JOIN pg_class AS c ON c.oid = r.ev_class \
     WHERE r.ev_type = '1' AND c.relkind = 'v' AND c.oid >= 16384 AND c.relpersistence <> 't'";
 
-/// Parents with their children and partitions.
+/// Queries parent tables with their children and partitions.
 pub(super) const CHILDREN: &str = "SELECT i.inhparent, i.inhrelid \
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid \
     WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'";
 
-/// Tables with what runs when they are written to: functions of triggers, and of all expressions
-/// that the server evaluates then; and what rules change. An identity draws as nextval does.
+/// Queries tables with the effects of writing to them: functions of triggers and of all expressions
+/// that the server evaluates, and relations that rules change. An identity column has the effect of
+/// nextval.
 pub(super) const CHANGES: &str = "\
     SELECT t.tgrelid, string_agg(DISTINCT t.tgfoid::oid::text, ' '), NULL FROM pg_trigger AS t \
      WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' GROUP BY t.tgrelid \
@@ -141,7 +144,7 @@ pub(super) const CHANGES: &str = "\
      WHERE contype = 'f' AND confrelid <> conrelid \
      AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))";
 
-/// Tables with what their row security uses when they are read.
+/// Queries tables with the functions and relations that their row security uses for reads.
 pub(super) const POLICIES: &str = "SELECT p.polrelid, \
     (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(p.polqual::text, \
      ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') AS found), \
@@ -150,8 +153,9 @@ pub(super) const POLICIES: &str = "SELECT p.polrelid, \
     FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid \
     WHERE c.relrowsecurity AND p.polcmd IN ('r', '*')";
 
-/// A rule with the functions and relations in it, and whether it locks rows. They are taken from
-/// the tree that the server keeps: `pg_depend` does not list the server's own functions.
+/// Returns the query of rules with their functions and relations, and whether they lock rows. They
+/// are read from the stored parse tree, because `pg_depend` does not list the server's own
+/// functions.
 pub(super) fn rules(oids: impl Iterator<Item = u32>) -> String {
     let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
     format!(
