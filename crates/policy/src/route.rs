@@ -111,8 +111,8 @@ pub fn decide(
     }
 }
 
-/// Returns whether a session that is pinned to a replica must not run this unit there, because it
-/// may write, lock, or begin a transaction that is not READ ONLY or is SERIALIZABLE.
+/// Returns whether a session that is pinned to a replica must not run this unit there. That applies
+/// to units that may write, lock, or begin a transaction that is SERIALIZABLE or not READ ONLY.
 #[must_use]
 pub fn is_beyond_replica(unit: &RoutingUnit<'_>, session: &SessionContext) -> bool {
     const WRITING: RoutingTraits = RoutingTraits::WRITES

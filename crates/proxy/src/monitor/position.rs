@@ -11,10 +11,11 @@ use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 /// Position of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPosition {
-    /// Position that another server needs in order to have all writes of this one; `None` if the
-    /// server does not take writes.
+    /// Position that another server needs in order to have all writes of this one. `None` if the
+    /// server does not take writes, or reports no position.
     pub written: Option<Position>,
-    /// Position visible to the server's readers; `None` if the server cannot be a replica.
+    /// Position visible to the server's readers; `None` if the server cannot be a replica, or
+    /// reports no position.
     pub applied: Option<Position>,
     /// Time when the query was sent.
     pub asked_us: u64,

@@ -14,11 +14,11 @@ use crate::engine::worker::{Poller, Worker};
 
 /// Received bytes, at least one.
 pub(crate) enum Chunk<'a> {
-    /// In a buffer of the ring, which is returned to the ring on drop.
+    /// Bytes in a buffer of the ring, which is returned to the ring on drop.
     Ring(Buffer),
-    /// In the worker's scratch memory, which is reserved until the drop.
+    /// Bytes in the worker's scratch memory, which is reserved until the drop.
     Scratch(RefMut<'a, Box<[u8]>>, usize),
-    /// In separately allocated memory.
+    /// Bytes in separately allocated memory.
     Own(Vec<u8>),
 }
 

@@ -14,7 +14,8 @@ pub struct ServerSessionState {
     pub(super) reports: SettingSet,
     /// `reports` when no transaction was last open and every report had an explanation.
     pub(super) settled: SettingSet,
-    /// Values of `login` for settings in which servers may differ without clients noticing.
+    /// Values of `login` for the settings whose defaults may differ between servers; clients must
+    /// not notice that.
     pub(super) defaults: SettingSet,
 }
 
