@@ -41,7 +41,7 @@ check: ## run the fast checks: style, documentation, unit tests, laws, simulatio
 	$(call step,formatting,cargo fmt --all --check)
 	$(call step,tidy,cargo xtask tidy)
 	$(call step,clippy,cargo clippy --quiet --workspace --all-targets -- -D warnings)
-	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps)
+	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items)
 	$(call step,tests without servers,scripts/run-fast-tests)
 	$(call step,dependencies,cargo deny --log-level error check bans licenses sources)
 

@@ -11,8 +11,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed={GIVEN}");
     let version = env!("CARGO_PKG_VERSION");
     let commit = env::var(GIVEN).ok().or_else(from_git);
-    let behind = commit.map_or(String::new(), |commit| format!(" ({commit})"));
-    println!("cargo::rustc-env=EVENKEEL_VERSION={version}{behind}");
+    let suffix = commit.map_or(String::new(), |commit| format!(" ({commit})"));
+    println!("cargo::rustc-env=EVENKEEL_VERSION={version}{suffix}");
 }
 
 /// Returns the commit of the Git repository whose root is the root of this source tree. A tarball

@@ -78,11 +78,11 @@ fn accept(choice: u8, mut rest: &[u8]) {
                 None => return,
             },
             ClientAuthStep::Done(..) => {
-                assert!(empty, "somebody was let in");
+                assert!(empty, "a login was accepted");
                 return;
             }
             ClientAuthStep::Check(check) => {
-                assert!(check.run(None, [0; 32]).is_err(), "somebody was let in");
+                assert!(check.run(None, [0; 32]).is_err(), "a login was accepted");
                 return;
             }
             ClientAuthStep::Refused(..) => return,

@@ -6,10 +6,12 @@ use std::process::ExitCode;
 mod documents;
 mod edges;
 mod names;
+mod prose;
 mod purity;
 mod registration;
 mod rust;
 mod sizes;
+mod subjects;
 mod tree;
 mod words;
 
@@ -51,7 +53,8 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     println!("{}", sizes::summary(&tree));
-    let problems = problems(&tree);
+    let mut problems = problems(&tree);
+    problems.extend(subjects::check(root));
     for problem in &problems {
         println!("{problem}");
     }
@@ -69,6 +72,7 @@ fn problems(tree: &Tree) -> Vec<Problem> {
     problems.extend(registration::check(tree));
     problems.extend(purity::check(tree));
     problems.extend(words::check(tree));
+    problems.extend(prose::check(tree));
     problems.extend(sizes::check(tree, sizes::EXEMPTIONS));
     problems.extend(documents::check(tree));
     problems.sort();

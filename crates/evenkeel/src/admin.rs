@@ -56,7 +56,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Response to a connection over the limit, which is sent without reading the request.
 const SURPLUS_ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\nconnection: close\r\n\r\n\
-    {\"ok\":false,\"message\":\"too many admin connections at once: close some, \
+    {\"ok\":false,\"message\":\"too many concurrent admin connections: close some, \
     or use the Unix socket\"}\n";
 
 /// Access rules of the admin interface.

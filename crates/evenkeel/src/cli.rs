@@ -174,7 +174,7 @@ struct ServerArgs {
     place: ProcessArgs,
 }
 
-/// Which running process is meant.
+/// Running process that a command talks to.
 #[derive(Debug, Args)]
 struct ProcessArgs {
     /// Control socket of the running process.

@@ -167,7 +167,7 @@ const HISTOGRAMS: &[HistogramFamily] = &[
     },
     HistogramFamily {
         name: "evenkeel_service_pool_wait",
-        help: "Time clients waited for a server connection; clients served at once are not counted",
+        help: "Time clients waited for a server connection; without clients served immediately",
         per_second: 1e6,
         of: |service| Some(&service.database.as_ref()?.wait_us),
     },

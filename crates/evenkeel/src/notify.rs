@@ -172,7 +172,7 @@ fn monotonic_us() -> u64 {
     };
     #[expect(
         unsafe_code,
-        reason = "std does not tell what its monotonic clock shows"
+        reason = "std does not expose the value of its monotonic clock"
     )]
     // SAFETY: `time` is a live timespec, and the clock exists on every Linux.
     unsafe {

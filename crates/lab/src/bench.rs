@@ -39,7 +39,7 @@ pub use statistics::median;
 /// Key of Evenkeel's own binary among the marks of the experiments.
 const PROGRAM: &str = "the program evenkeel";
 
-/// What to run, and how much of it.
+/// Experiments to run, and the length of the runs.
 #[derive(Args, Debug)]
 pub struct Options {
     /// Experiments to run: names or numbers (E1) of built-in ones, `all`, or your own files.

@@ -48,7 +48,7 @@ const LOG_LINES: usize = 60;
 /// long, it is repeated less often.
 const LEARN_LIMIT: Duration = Duration::from_secs(120);
 
-/// What to do.
+/// Faults to inject, and for how long.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Duration in seconds.
@@ -283,7 +283,8 @@ fn all_places_free<C: Client>(stage: &TestBed) -> Vec<(Wrong, String)> {
         match begun(stage) {
             Ok(client) => clients.push(client),
             Err(failure) => {
-                let what = format!("transaction {number} of {POOL_SIZE} at once: {failure}");
+                let what =
+                    format!("transaction {number} of {POOL_SIZE} concurrent ones: {failure}");
                 return vec![(Wrong::Stuck, what)];
             }
         }

@@ -55,7 +55,7 @@ pub enum Suite {
     Django,
 }
 
-/// What to compare.
+/// Suites to run, and the servers to compare.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only these suites.
@@ -69,7 +69,7 @@ pub struct Options {
         default_value = "io-uring,epoll"
     )]
     pub pooler: Vec<PoolerKind>,
-    /// In these modes; all but the regression tests take the first.
+    /// Pool modes; all suites but the regression tests use the first one.
     #[arg(
         long,
         value_enum,

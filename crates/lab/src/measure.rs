@@ -24,7 +24,7 @@ use evenkeel_lab::PoolerKind;
 
 use crate::stop::Stop;
 
-/// How much to measure.
+/// Number and length of the runs.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Blocks; each runs every balancer once.
@@ -83,9 +83,9 @@ enum Part {
     Postgres,
     /// MySQL's, through services that speak MySQL and through rivals.
     Mysql,
-    /// What PostgreSQL's reads on replicas cost and bring.
+    /// Cost and gain of reads on PostgreSQL's replicas.
     Split,
-    /// What MariaDB's do.
+    /// Cost and gain of reads on MariaDB's replicas.
     MysqlSplit,
     /// Memory of idle clients that have logged in.
     Logins,

@@ -29,7 +29,7 @@ pub enum PoolerKind {
     IoUring,
     /// Evenkeel on epoll.
     Epoll,
-    /// Evenkeel as a forwarder of TCP to whoever is the primary: no pool.
+    /// Evenkeel as a forwarder of TCP to the current primary, without a pool.
     Tcp,
     /// PgBouncer, one thread; PostgreSQL only, as the next two.
     Pgbouncer,
@@ -44,7 +44,7 @@ pub enum PoolerKind {
 pub enum PoolMode {
     /// After each transaction.
     Transaction,
-    /// When its client has left.
+    /// After its client has disconnected.
     Session,
 }
 

@@ -308,6 +308,7 @@ pub(crate) fn server_user() -> Result<Option<(u32, u32)>> {
     }
     let accounts = process::accounts();
     let named = |name: &str| accounts.iter().find(|account| account.name == name);
+    // tidy: a user of the system
     let account = named("postgres").or_else(|| named("nobody"));
     let account =
         account.context("PostgreSQL refuses root, and there is no user postgres or nobody")?;

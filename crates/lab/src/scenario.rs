@@ -230,7 +230,7 @@ impl Scenario {
             ClusterKind::Galera => servers.find(|one| one.is_running()).cloned(),
             _ => servers.next().and_then(|one| self.lab.primary_of(one)),
         };
-        found.context("nobody takes the writes")
+        found.context("no server takes the writes")
     }
 
     /// Makes the first server the writer again, if it is not the only one that can be.

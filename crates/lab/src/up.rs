@@ -23,7 +23,7 @@ pub(crate) struct Options {
     namespaces: bool,
 }
 
-/// What to start.
+/// Servers to start.
 #[derive(Subcommand)]
 pub(crate) enum Up {
     /// A MariaDB primary and its replicas (GTID).

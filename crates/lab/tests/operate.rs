@@ -22,7 +22,7 @@ use serde_json::Value;
 
 const A_MOMENT: Duration = Duration::from_millis(200);
 
-/// Two mute servers behind `front`, which uses the first one available.
+/// Two mute servers of `front`, which uses the first one available.
 struct Pair {
     balancer: Balancer,
     listen: SocketAddr,

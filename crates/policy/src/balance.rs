@@ -62,7 +62,7 @@ algorithms! {
     RoundRobin "round-robin" round_robin::RoundRobin::new;
     /// The server with the fewest connections for its weight.
     LeastConnections "least-connections" |_: &_| least_connections::LeastConnections;
-    /// The same server for the same client.
+    /// A fixed server for each client address.
     Source "source" source::Source::new;
     /// The less busy one of two randomly chosen servers.
     RandomTwo "random-two" |_: &_| random_two::RandomTwo;

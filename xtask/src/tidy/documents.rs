@@ -138,7 +138,7 @@ fn resolve(document: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What stands in back-ticks.
+/// Text in back-ticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

@@ -1,4 +1,4 @@
-//! Which crate may depend on which: the gravest change there is, so the list is closed.
+//! Checks which crate depends on which: the list of dependencies is closed.
 
 use toml::Table;
 
@@ -26,7 +26,7 @@ const CRATES: [(&str, &str, &[&str]); 5] = [
 /// Edges that only tests may have: the balancer is tested against the lab's real servers.
 const FOR_TESTS: [(&str, &str); 1] = [("evenkeel", "evenkeel-lab")];
 
-/// Names under which everything ends up in time.
+/// Names that attract unrelated code.
 const MAGNETS: [&str; 4] = ["core", "common", "util", "utils"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {

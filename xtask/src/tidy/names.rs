@@ -1,4 +1,4 @@
-//! What files are called, and that each begins with a sentence that says what it is.
+//! Checks names of files, and that each begins with a sentence that describes it.
 
 use super::{Problem, Tree};
 

@@ -5,7 +5,7 @@ use super::{Problem, Tree};
 
 const PURE: [&str; 2] = ["crates/wire/src/", "crates/policy/src/"];
 
-/// What must not be named there, and what to do instead.
+/// Names that must not occur there, and the remedy.
 const BANNED: [(&[&str], &str); 4] = [
     (
         &["Instant::now", "SystemTime", "UNIX_EPOCH"],

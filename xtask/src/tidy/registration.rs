@@ -1,9 +1,9 @@
-//! A newcomer's file is in the list that makes it count: algorithms, probes.
+//! Checks that each new algorithm and probe is registered in its list.
 
 use super::rust::{code, find_words};
 use super::{Problem, Tree};
 
-/// What is not one of the room's variants.
+/// Files that are no variants.
 const SHARED: [&str; 2] = ["laws", "tests"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {

@@ -1,6 +1,6 @@
 //! As much of Rust's grammar as the rules need: what is code, where functions and tests are.
 
-/// What a byte of a literal's content becomes in [`code`].
+/// Character that replaces each character of a literal in [`code`].
 pub(crate) const LITERAL: char = '\u{1}';
 
 /// A function and the lines it takes, from its `fn` to its closing brace, counted from 1.
@@ -137,7 +137,7 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where `word` stands in `text` as a whole word (or path), by byte.
+/// Returns the byte positions of `word` in `text` as a whole word (or path).
 pub(crate) fn find_words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     text.match_indices(word)
         .map(|(at, _)| at)

@@ -1,4 +1,4 @@
-//! How long functions and files may be; whoever needs more is in a table with a reason.
+//! Checks the lengths of functions and files; a table has the exemptions with their reasons.
 
 use super::rust::{Function, code, functions, inline_tests};
 use super::{Problem, Tree};
@@ -119,7 +119,7 @@ fn is_test_file(path: &str) -> bool {
     folder || path.ends_with("/tests.rs") || path.ends_with("/laws.rs")
 }
 
-/// What is too long in a file, under the name an exemption would have.
+/// Returns what is too long in a file, under the name that an exemption would have.
 fn oversized(path: &str, text: &str) -> Vec<(String, Problem)> {
     let code = code(text);
     let mut found = oversized_file(path, &code);

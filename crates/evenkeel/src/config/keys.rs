@@ -142,6 +142,7 @@ pub static SERVICE: Section = Section {
         word("role", &["any", "primary", "replica"]),
         word("on_primary_change", &["cut", "leave"]),
         number("lag_ms_max", 0, DAY_MS),
+        // tidy: a value of the configuration
         word("fallback", &["nobody", "primary"]),
         number("max_connections", 1, 1_000_000),
         number("connect_timeout_ms", 1, TEN_MINUTES_MS),

@@ -54,7 +54,7 @@ const TCP_KEYS: [(&str, &str); 9] = [
     ),
     (
         "on_server_down",
-        "remove it: statements on a failed server are aborted at once, and clients continue on \
+        "remove it: statements on a failed server are aborted immediately, and clients continue on \
          another server",
     ),
     (

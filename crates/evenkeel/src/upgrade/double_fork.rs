@@ -17,7 +17,7 @@ const DESCRIPTORS_MAX: i32 = 65_536;
 /// killed to detach it.
 pub(super) fn start(mut command: Command) -> io::Result<(Child, u32)> {
     let (mut told, mut tell) = io::pipe()?;
-    #[expect(unsafe_code, reason = "std has no other way to fork once more")]
+    #[expect(unsafe_code, reason = "std has no other way to fork a second time")]
     // SAFETY: between fork and exec it makes system calls only, and touches no lock or heap.
     unsafe {
         command.pre_exec(move || stay_behind(&mut tell));

@@ -22,12 +22,12 @@ const USUAL: [Metric; 4] = [
 /// Number of disagreements that are listed one by one.
 const SHOWN: usize = 40;
 
-/// Which runs.
+/// Runs to compare.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The folder of one run, or its report.json or outcome.json.
+    /// Folder, report.json or outcome.json of one run.
     a: PathBuf,
-    /// That of the other.
+    /// Folder, report.json or outcome.json of the other run.
     b: PathBuf,
     /// Only ratios of these, such as `rate` or `p95-ms`.
     #[arg(long, value_delimiter = ',', value_parser = metric, value_name = "METRICS")]

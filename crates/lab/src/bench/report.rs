@@ -23,7 +23,7 @@ use super::keeper;
 use super::outcome::{FORMAT, Outcome};
 use super::statistics::{Analysis, analyse};
 
-/// Which run, and where to.
+/// Run to report, and the destination.
 #[derive(Args, Debug)]
 pub struct Options {
     /// Directory of a run, or its outcome.json or report.json.

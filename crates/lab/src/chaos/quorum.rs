@@ -1,6 +1,6 @@
 //! Finds the times at which a Galera group lost its quorum, from its nodes' logs.
 //!
-//! At that moment Galera may acknowledge transactions that waited for certification, and then no
+//! Galera may then acknowledge transactions that waited for certification, and then no
 //! node has them. Observed with clients that reach the nodes through a plain forwarder only, and
 //! reported by others.
 

@@ -298,6 +298,7 @@ fn user() -> Result<Option<(u32, u32)>> {
     }
     let accounts = process::accounts();
     let named = |name: &str| accounts.iter().find(|account| account.name == name);
+    // tidy: a user of the system
     let account = named("mysql").or_else(|| named("nobody"));
     let account = account.context("Galera cannot run as root; there is no user mysql or nobody")?;
     Ok(Some((account.uid, account.gid)))

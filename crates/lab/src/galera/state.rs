@@ -36,7 +36,7 @@ pub(super) fn position(
     let Some(found) = found else {
         let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
         bail!(
-            "mariadbd --wsrep-recover told no position: {}",
+            "mariadbd --wsrep-recover reported no position: {}",
             errors.join("\n")
         )
     };

@@ -150,7 +150,7 @@ impl Postgres {
             .lines()
             .find_map(|line| line.strip_prefix("Latest checkpoint location:"))
             .and_then(parse_position);
-        position.context("pg_controldata tells no checkpoint location")
+        position.context("pg_controldata reports no checkpoint location")
     }
 }
 

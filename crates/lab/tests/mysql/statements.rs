@@ -166,7 +166,7 @@ fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
 }
 
 /// A client that has sent the types of its parameters need not repeat them, even if that execution
-/// was refused, for want of a connection or by a rule.
+/// was refused, for lack of a connection or by a rule.
 #[test]
 fn types_that_came_with_an_execution_that_was_not_run_are_known_all_the_same() {
     const RULE: &str = "[[service.rule]]\nname = \"no\"\nuser = \"sbtest\"\n\

@@ -327,7 +327,7 @@ fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> PrimaryDecision {
     let is_refused =
         |one: &&Candidate<'_>| !one.is_primary && !matches!(one.said, ReplicationState::Galera(_));
     let others = candidates.iter().filter(is_refused);
-    let why = "accepts writes; checked once more before it is used as the primary";
+    let why = "accepts writes; checked again before it is used as the primary";
     PrimaryDecision {
         primary: current,
         refused: others.map(|one| (one.id, why.to_owned())).collect(),

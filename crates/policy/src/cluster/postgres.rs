@@ -74,7 +74,7 @@ pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Claim
     }
     if let Some(fence) = fence.filter(|fence| fence.timeline > said.timeline) {
         return ClaimedRole::Refused(format!(
-            "timeline {} is behind the cluster's timeline {} (seen on {}): a former primary; \
+            "timeline {} is older than the cluster's timeline {} (seen on {}): a former primary; \
              rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is lost for \
              good, select this server: `evenkeel primary {name}`",
             said.timeline,

@@ -107,5 +107,5 @@ fn allowed(places: &Permits) -> u32 {
 
 fn give_back(places: &Permits) {
     let given_back = places.give_back();
-    debug_assert!(given_back, "a place was given back that nobody had taken");
+    debug_assert!(given_back, "a permit was released that was not held");
 }

@@ -87,7 +87,7 @@ pub struct PoolLimits {
 
 /// Connection in use. The holder must release it or report it as closed: it counts until then.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a connection that is not given back counts for ever"]
+#[must_use = "a connection that is not released counts for ever"]
 pub struct Checkout {
     /// Worker's number of the connection. A worker that receives it from another one sets its own
     /// number.
@@ -211,7 +211,7 @@ impl CloseReason {
 
 /// Connection that is being closed: it counts until `IdlePool::closed` is called.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a connection that is not told closed counts for ever"]
+#[must_use = "a connection that is not reported closed counts for ever"]
 pub struct ClosingConnection {
     /// Worker's number of the connection.
     pub connection: u32,

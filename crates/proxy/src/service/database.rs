@@ -64,7 +64,7 @@ pub struct DatabaseSnapshot {
     pub epoch: u64,
     /// Members that take reads, in the order of the servers, with the load of running statements.
     pub readers: ServerSet,
-    /// The same loads, by server index.
+    /// Load of running statements, by server index.
     pub busy: Vec<Arc<Load>>,
     /// True for replicas that take reads, by server index.
     pub replicas: Vec<bool>,

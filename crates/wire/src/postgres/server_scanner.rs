@@ -13,7 +13,7 @@ use super::{Parsed, ProtocolError, TransactionStatus};
 /// Relevant messages have tens of bytes, but an error can quote the query.
 pub const HELD_LENGTH_MAX: usize = 4096;
 
-/// The same limit for a ParameterStatus, which has a setting's new value: a search path may be
+/// Limit for a ParameterStatus, which has a setting's new value: a search path may be
 /// long.
 pub const REPORT_LENGTH_MAX: usize = 128 * 1024;
 

@@ -88,10 +88,10 @@ fn check_load(load: &Load, speech: Speech) -> Result<()> {
         bail!("tool = \"command\" needs options: the words of the command");
     }
     if load.tool == Tool::Wrk && load.sweep == Sweep::Requests {
-        bail!("wrk cannot be told a number of requests");
+        bail!("wrk cannot run for a number of requests");
     }
     if matches!(load.tool, Tool::Ab | Tool::Wrk) && load.sweep == Sweep::Rate {
-        bail!("{:?} cannot be told a rate", load.tool);
+        bail!("{:?} cannot run at a rate", load.tool);
     }
     for depth in [Depth::Quick, Depth::Normal, Depth::Full] {
         let points = load.points(depth);
@@ -113,7 +113,7 @@ fn check_target(target: &Target, servers: usize) -> Result<()> {
         bail!("program = \"command\" needs start: the words of the command");
     }
     if target.program == Program::Glb && target.roles {
-        bail!("roles: glb has one port, and looks into nothing: it cannot tell writes from reads");
+        bail!("roles: glb has one port and cannot distinguish writes from reads");
     }
     check_mode(target)?;
     check_balance(target)

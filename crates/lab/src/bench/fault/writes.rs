@@ -76,7 +76,7 @@ pub(super) fn contestants<'a>(
     let mut all: Vec<Box<dyn Contestant + 'a>> = Vec::new();
     let Some(scene) = stage.topology.scene() else {
         let part = &stage.part.name;
-        let note = format!("{part}: no fault trials: nobody here takes over writes");
+        let note = format!("{part}: no fault trials: no balancer here takes over writes");
         if !experiment.notes.contains(&note) {
             experiment.notes.push(note);
         }

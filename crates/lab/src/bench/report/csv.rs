@@ -124,7 +124,7 @@ pub(super) fn faults(outcome: &Outcome) -> String {
         "lost",
         "doubled",
         "unexpected",
-        "behind",
+        "lag",
         "steps",
         "failure",
     ];

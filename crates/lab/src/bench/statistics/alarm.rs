@@ -211,7 +211,7 @@ fn few_blocks(experiment: &Experiment) -> Option<Alarm> {
     Some(Alarm {
         kind: Kind::FewBlocks,
         seen,
-        means: "with so few blocks, intervals are wide and results are inconclusive; more blocks \
+        means: "with few blocks, intervals are wide and results are inconclusive; more blocks \
                 may show more"
             .to_owned(),
     })

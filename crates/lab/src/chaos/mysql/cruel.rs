@@ -22,7 +22,7 @@ pub(super) const ALL: [(&str, Cruelty<Client>); 16] = [
     ("left without autocommit", leave_without_autocommit),
     ("left in a packet", leave_packet),
     ("left with state", leave_state),
-    ("made anew", make_anew),
+    ("renewed", make_anew),
     ("left with locked tables", leave_locked_tables),
     ("cancelled", cancel),
     ("killed", kill),
@@ -196,9 +196,9 @@ fn make_anew(
         0 => client.change_user()?,
         _ => client.renew()?,
     }
-    let text = "SELECT coalesce(@owner, 'nobody'), concat(count(*)) FROM chaos_numbers";
+    let text = "SELECT coalesce(@owner, 'none'), concat(count(*)) FROM chaos_numbers";
     let seen = client.query(text)?;
-    stage.notes.compare(tag, "nobody", seen.value(0, 0));
+    stage.notes.compare(tag, "none", seen.value(0, 0));
     stage.notes.compare(tag, "1000", seen.value(0, 1));
     leave(client, chance);
     Ok(())

@@ -1,4 +1,4 @@
-//! Tables of what follows from what a server tells.
+//! Tests conclusions from the catalog that a server reports.
 
 use super::*;
 use crate::session_state::analysis::Body;
@@ -83,7 +83,7 @@ fn an_aggregate_is_as_bad_as_its_parts() {
 #[test]
 fn a_view_is_as_bad_as_what_is_below_it_however_deep() {
     let mut builder = builder();
-    // Told before what they stand on, and in a circle, as policies may be.
+    // Reported before the objects that they depend on, and in a circle, as policies may be.
     builder.relation(view_of(1, "top", &[2]));
     builder.relation(view_of(2, "middle", &[1, 3]));
     let bottom = relation(3, "bottom", RelationKind::View);

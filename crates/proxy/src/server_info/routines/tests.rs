@@ -1,4 +1,4 @@
-//! What follows from what a server lists.
+//! Tests conclusions from the routines that a server lists.
 
 use evenkeel_policy::pins::Pin;
 

@@ -230,12 +230,12 @@ impl fmt::Display for Lacking {
 
 fn question() -> String {
     let followed = state::FOLLOWED.join("','");
-    let telling = state::LEAKY_VARIABLES.join("','");
+    let leaky = state::LEAKY_VARIABLES.join("','");
     let identifying = state::IDENTIFYING.join("','");
     let clustering = state::CLUSTERING.join("','");
     format!(
         "SHOW SESSION VARIABLES WHERE Variable_name IN \
-         ('{followed}','{telling}','{identifying}','{clustering}')"
+         ('{followed}','{leaky}','{identifying}','{clustering}')"
     )
 }
 

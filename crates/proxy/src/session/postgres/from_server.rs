@@ -40,8 +40,7 @@ pub(super) struct ScanResult {
 }
 
 impl ScanResult {
-    /// Records a failure for a retry, which repeats all that was kept; so no part of it may have
-    /// completed.
+    /// Records a failure for a retry, which repeats everything: no part may have completed.
     fn fails(&mut self, mishap: FailureKind) {
         if !self.is_ready {
             self.mishap = Some(mishap);

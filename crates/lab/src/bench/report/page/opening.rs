@@ -136,7 +136,7 @@ fn how_to_read(html: &mut Html) {
              and is <em>not shown here</em> otherwise, or if something it needs is not installed. \
              Only shapes are judged (order, ratio, knee), never absolute numbers. \
              <em>Holds if</em> is the limit that was set.</p>\n<p>In the summary, the recommended \
-             target wins most comparisons by the median. <em>Behind</em> means worse by more than \
+             target wins most comparisons by the median. <em>Worse</em> means worse by more than \
              3 % over the whole interval. Targets without a significant difference may be equally \
              good: decide by something else, or run more blocks.</p>\n<p>A closed loop waits for \
              each answer, so a stall hides the requests that would have shown it; an open loop \

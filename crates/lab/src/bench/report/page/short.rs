@@ -165,7 +165,7 @@ fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
     ));
     for (standing, words) in [
         (Standing::Alike, "No significant difference"),
-        (Standing::Behind, "Behind"),
+        (Standing::Behind, "Worse"),
         (Standing::TooFewBlocks, "Too few blocks"),
     ] {
         let others = choice.others.iter().filter(|o| o.standing == standing);

@@ -211,8 +211,9 @@ impl Truth {
     }
 
     /// Returns the right decision after every server has reported; a second implementation. `None`
-    /// means no primary; several mean that any of them may be it. `held` are those that were the
-    /// primary during their present claim, `outdone` those that yield to an unavailable one.
+    /// means no primary; several mean that each of them may be the primary. `held` are those that
+    /// were the primary during their present claim, `outdone` those that yield to an unavailable
+    /// one.
     pub(super) fn right(
         &self,
         timeline_heard: u32,

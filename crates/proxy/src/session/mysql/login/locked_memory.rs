@@ -76,7 +76,7 @@ struct Page(NonNull<u8>);
 
 #[expect(
     unsafe_code,
-    reason = "nobody else has the memory that the pointer leads to"
+    reason = "no other code has the memory that the pointer leads to"
 )]
 // SAFETY: the mapping belongs to this value alone, even if moved to another thread.
 unsafe impl Send for Page {}
@@ -106,7 +106,7 @@ impl Page {
 
     fn lock(&self) {
         let start = self.0.as_ptr().cast::<libc::c_void>();
-        #[expect(unsafe_code, reason = "the system is told how to treat the memory")]
+        #[expect(unsafe_code, reason = "sets how the system treats the memory")]
         // SAFETY: the mapping belongs to this value and has this length.
         let failed = unsafe {
             // A forked child receives no copy of the page; old kernels reject MADV_DONTFORK.

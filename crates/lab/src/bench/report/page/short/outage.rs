@@ -59,7 +59,7 @@ fn shortest(html: &mut Html, experiment: &Experiment, outages: &[&OutageSummary]
                 others.map(words).collect()
             };
             html.text(&listed("No significant difference", &names(false)));
-            html.text(&listed("Behind", &names(true)));
+            html.text(&listed("Worse", &names(true)));
         }
     }
     let amiss: Vec<String> = amiss.into_iter().map(title).collect();
