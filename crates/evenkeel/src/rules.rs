@@ -2,14 +2,14 @@
 
 use evenkeel_policy::rules::{Destination, Rule, RuleAction, RuleMatch, Rules, ServerGroup};
 use evenkeel_proxy::database::DatabaseService;
-use evenkeel_proxy::rules::RuleBook;
+use evenkeel_proxy::rules::RuleSet;
 
 use crate::config::plan::{RulePlan, RuleTo};
 
 /// Returns the rule set of a plan, with the hit counters of the rules that already exist.
-pub(crate) fn book(plans: &[RulePlan], shared: &DatabaseService) -> RuleBook {
+pub(crate) fn book(plans: &[RulePlan], shared: &DatabaseService) -> RuleSet {
     let hits = plans.iter().map(|plan| shared.hits(&plan.name)).collect();
-    RuleBook::new(rules(plans, None), hits)
+    RuleSet::new(rules(plans, None), hits)
 }
 
 /// Returns the rules of a plan. The rule named `tried` counts as active.

@@ -58,7 +58,7 @@ impl Load {
 
     /// Releases one reserved connection.
     pub fn release(&self) {
-        let released = self.places.give_back();
+        let released = self.places.release();
         debug_assert!(released, "released a connection that was not reserved");
     }
 

@@ -71,7 +71,7 @@ impl Permits {
 
     /// Releases a permit; false if none was in use. Without this check the count would wrap around
     /// and the limit would look full forever.
-    pub fn give_back(&self) -> bool {
+    pub fn release(&self) -> bool {
         let one_less = |word| {
             let (share, taken) = unpack(word);
             taken.checked_sub(1).map(|taken| pack(share, taken))
@@ -192,7 +192,7 @@ mod tests {
         old.set_limit(10);
         old.set_elsewhere(0);
         assert_eq!(take(&old, 20), 1);
-        assert!(old.give_back() && old.give_back());
+        assert!(old.release() && old.release());
         old.keep_taken_and(0);
         assert_eq!((old.claimed(), take(&old, 9)), (3, 0));
         old.keep_taken_and(5);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_place_given_back_too_often_is_told() {
         let places = Permits::new(1);
-        assert!(!places.give_back());
-        assert!(places.try_acquire() && places.give_back());
+        assert!(!places.release());
+        assert!(places.try_acquire() && places.release());
     }
 }

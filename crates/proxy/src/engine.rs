@@ -189,9 +189,9 @@ pub(crate) enum WorkerCommand {
     /// A client of the successor process requests to end a session.
     KillForwarded(ForwardedKill),
     /// A message about a pool of server connections.
-    Lending {
+    Pool {
         service_id: u64,
-        errand: PoolMessage,
+        message: PoolMessage,
     },
     Stop,
 }

@@ -94,7 +94,7 @@ pub struct Listener {
     socket: Socket,
     address: ListenAddress,
     /// True if another process serves clients on the same socket, so it must not be shut down here.
-    lent: bool,
+    core: bool,
 }
 
 impl Listener {
@@ -108,7 +108,7 @@ impl Listener {
         Ok(Self {
             socket,
             address: address.clone(),
-            lent: false,
+            core: false,
         })
     }
 
@@ -122,7 +122,7 @@ impl Listener {
         let listener = Self {
             socket: Socket::from(socket),
             address: address.clone(),
-            lent: true,
+            core: true,
         };
         let prepared = listener.keep_alive(keepalive);
         prepared.map_err(|error| ListenError::new(address, error))?;
@@ -139,13 +139,13 @@ impl Listener {
 
     /// Takes ownership: dropping the listener shuts the socket down from now on.
     pub fn make_own(&mut self) {
-        self.lent = false;
+        self.core = false;
     }
 
     /// Shares the socket with another process, which may continue with it. Until
     /// [`Self::make_own`], dropping the listener does not shut it down.
     pub fn lend(&mut self) {
-        self.lent = true;
+        self.core = true;
     }
 
     /// Returns the configured address; its port 0 is not replaced by the actual port.
@@ -174,7 +174,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.lent {
+        if self.core {
             return;
         }
         // The socket is shut down immediately; the workers close their descriptors a little later.

@@ -21,7 +21,7 @@ use crate::server::Server;
 use crate::settings::ServiceSettings;
 use crate::upstream::queue::Queue;
 use database::{DatabaseService, DatabaseSnapshot, Sizes};
-use rules::RuleBook;
+use rules::RuleSet;
 
 /// Immutable description of how a service is served from now on.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Service {
     }
 
     /// Returns an operator's rules for statements, if any.
-    pub(crate) fn rules(&self) -> Option<Arc<RuleBook>> {
+    pub(crate) fn rules(&self) -> Option<Arc<RuleSet>> {
         self.snapshot().database.as_ref()?.rules.clone()
     }
 
@@ -190,7 +190,7 @@ impl ClientPermit {
 
 impl Drop for ClientPermit {
     fn drop(&mut self) {
-        let returned = self.service.places.give_back();
+        let returned = self.service.places.release();
         debug_assert!(returned, "gave back a place that was not taken");
     }
 }

@@ -55,14 +55,15 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
             lingering_close::close_gracefully(&worker, client);
             TerminationReason::OverLimit
         }
-        Some(seat) => match service.database.as_ref().map(|shared| &shared.own) {
-            None => tcp::serve_session(&worker, &seat, &live, client, &mut record).await,
+        Some(permit) => match service.database.as_ref().map(|shared| &shared.own) {
+            None => tcp::serve_session(&worker, &permit, &live, client, &mut record).await,
             Some(ProtocolService::Postgres(_)) => {
-                postgres::serve_session(&worker, &seat, &live, enrolled.key, client, &mut record)
+                postgres::serve_session(&worker, &permit, &live, enrolled.key, client, &mut record)
                     .await
             }
             Some(ProtocolService::MySql(_)) => {
-                mysql::serve_session(&worker, &seat, &live, enrolled.key, client, &mut record).await
+                mysql::serve_session(&worker, &permit, &live, enrolled.key, client, &mut record)
+                    .await
             }
         },
     };

@@ -28,7 +28,7 @@ pub(super) enum MonitorEvent {
     /// Result of a probe, and whether the server responded to clients while the probe waited.
     Probed(Address, Observation, bool),
     Resolved(Address, Result<Vec<Endpoint>, String>),
-    Said(Address, Result<cluster::RoleReport, WatchError>),
+    RuleText(Address, Result<cluster::RoleReport, WatchError>),
     /// Server that does not respond over a new connection.
     FellSilent(Address),
     /// Switchover whose time limit for active work has passed.
@@ -97,7 +97,7 @@ impl ControlPlane {
             MonitorEvent::Resolved(address, answer) => {
                 self.take_resolved(&address, answer);
             }
-            MonitorEvent::Said(address, outcome) => self.hear(&address, outcome),
+            MonitorEvent::RuleText(address, outcome) => self.hear(&address, outcome),
             MonitorEvent::FellSilent(address) => self.notice_silence(&address),
             MonitorEvent::Overstays(leaving) => self.cut_overstaying(leaving),
             MonitorEvent::Left(leaving) => self.has_left(leaving),

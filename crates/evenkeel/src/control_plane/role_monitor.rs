@@ -178,7 +178,7 @@ impl RoleQueryLoop {
                 true => 0,
                 false => self.refusals + 1,
             };
-            let report = MonitorEvent::Said(self.address.clone(), outcome);
+            let report = MonitorEvent::RuleText(self.address.clone(), outcome);
             if self.reports.send(report).await.is_err() {
                 return;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::server_set::RotationCursor;
 use evenkeel_proxy::engine::Engine;
-use evenkeel_proxy::rules::RuleBook;
+use evenkeel_proxy::rules::RuleSet;
 use evenkeel_proxy::server_info::ServerInfo;
 use evenkeel_proxy::tls::Acceptor;
 use evenkeel_proxy::{Service, now_us};
@@ -45,7 +45,7 @@ pub(super) struct ManagedService {
     /// TLS settings towards clients. `None`: off.
     pub(super) acceptor: Option<Arc<Acceptor>>,
     /// Statement rules of the plan. `None`: there are none.
-    pub(super) rules: Option<Arc<RuleBook>>,
+    pub(super) rules: Option<Arc<RuleSet>>,
     /// Tasks that query the servers for `knowledge`.
     pub(super) learning: Option<MonitorTasks>,
     /// Primary of the last published roles, drained or not.

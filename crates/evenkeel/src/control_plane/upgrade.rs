@@ -53,7 +53,7 @@ pub(super) struct Upgrades {
     doors: Option<AdminSockets>,
     waiting: Option<Waiting>,
     under_way: Option<PendingUpgrade>,
-    heir: Option<ActiveSuccessor>,
+    successor: Option<ActiveSuccessor>,
     predecessor: Option<Predecessor>,
     /// Permits of each server, by id, that suffice for sessions of pooled services: half of this
     /// process's share.
@@ -68,7 +68,7 @@ impl Default for Upgrades {
             doors: None,
             waiting: None,
             under_way: None,
-            heir: None,
+            successor: None,
             predecessor: None,
             shares: BTreeMap::new(),
         }
@@ -140,7 +140,7 @@ impl ControlPlane {
     /// those writes.
     fn share_writes(&self) {
         let upgrades = &self.upgrades;
-        let is_successor = upgrades.under_way.is_some() || upgrades.heir.is_some();
+        let is_successor = upgrades.under_way.is_some() || upgrades.successor.is_some();
         let are_shared = is_successor || upgrades.predecessor.is_some();
         let databases = self
             .services
@@ -191,11 +191,11 @@ impl ControlPlane {
             SuccessorEvent::Serving { pid, taken } => {
                 self.retire(pid, &taken);
                 if is_given_up {
-                    self.stop_heir(pid);
+                    self.stop_successor(pid);
                 }
             }
             SuccessorEvent::EndDraining => self.end_draining(),
-            SuccessorEvent::Failed(_) if is_given_up => self.stop_without_heir(),
+            SuccessorEvent::Failed(_) if is_given_up => self.stop_without_successor(),
             SuccessorEvent::Failed(why) => self.go_on(&why),
             SuccessorEvent::Lost { was_stopped } => self.take_back(was_stopped),
         }
@@ -205,9 +205,9 @@ impl ControlPlane {
     /// Serves again after the new process has exited, unless a stop was intended.
     fn take_back(&mut self, was_stopped: bool) {
         let is_meant = was_stopped || self.is_over();
-        let heir = &mut self.upgrades.heir;
-        if heir
-            .take_if(|heir| !heir.told_to_stop && !is_meant)
+        let successor = &mut self.upgrades.successor;
+        if successor
+            .take_if(|successor| !successor.told_to_stop && !is_meant)
             .is_none()
         {
             return;
@@ -245,9 +245,9 @@ impl ControlPlane {
     }
 
     /// Forwards the stop signal to the new process, which already serves.
-    fn stop_heir(&mut self, pid: u32) {
-        if let Some(heir) = &mut self.upgrades.heir {
-            heir.told_to_stop = true;
+    fn stop_successor(&mut self, pid: u32) {
+        if let Some(successor) = &mut self.upgrades.successor {
+            successor.told_to_stop = true;
         }
         tracing::info!(
             "stop signal received: forwarding it to process {pid}, which already serves"
@@ -257,7 +257,7 @@ impl ControlPlane {
         }
     }
 
-    fn stop_without_heir(&mut self) {
+    fn stop_without_successor(&mut self) {
         let Some(under_way) = self.upgrades.under_way.take() else {
             return;
         };
@@ -305,7 +305,7 @@ impl ControlPlane {
         if let Some(doors) = &mut self.upgrades.doors {
             doors.close(taken);
         }
-        self.upgrades.heir = Some(ActiveSuccessor {
+        self.upgrades.successor = Some(ActiveSuccessor {
             successor: under_way.successor,
             told: DrainReport::default(),
             next_report_ms: now_ms,
@@ -329,7 +329,11 @@ impl ControlPlane {
             .as_ref()
             .is_some_and(|u| u.is_wanted);
         let look_ms = waits.then(|| now_ms() + LOOK_INTERVAL_MS);
-        let report_ms = self.upgrades.heir.as_ref().map(|heir| heir.next_report_ms);
+        let report_ms = self
+            .upgrades
+            .successor
+            .as_ref()
+            .map(|successor| successor.next_report_ms);
         let times = look_ms.into_iter().chain(report_ms);
         times.chain(self.drain_look_due_ms()).min()
     }
@@ -347,7 +351,7 @@ impl ControlPlane {
     /// Returns whether a stop signal can be ignored: it is the first one since another process took
     /// over.
     pub(super) fn is_stopping_already(&mut self) -> bool {
-        let heir = self.upgrades.heir.as_mut();
-        heir.is_some_and(|heir| !std::mem::replace(&mut heir.told_to_stop, true))
+        let successor = self.upgrades.successor.as_mut();
+        successor.is_some_and(|successor| !std::mem::replace(&mut successor.told_to_stop, true))
     }
 }

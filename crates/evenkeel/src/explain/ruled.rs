@@ -1,7 +1,7 @@
 //! Applies the rules of a service to a statement, and tests a single rule on it.
 
 use evenkeel_policy::rules::{Destination, RuleOutcome};
-use evenkeel_proxy::rules::{RuleBook, Said};
+use evenkeel_proxy::rules::{RuleSet, RuleText};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
 
@@ -18,7 +18,7 @@ const OF_ANYBODY: &str = "a user and a database that no rule mentions: set them 
 
 /// Result of the rules.
 pub(super) struct Ruled {
-    book: RuleBook,
+    book: RuleSet,
     verdict: RuleOutcome,
     dialect: Dialect,
     /// True if a rule depends on a user or database that the question leaves open.
@@ -45,7 +45,7 @@ impl Ruled {
             Protocol::Mysql => Dialect::Mysql(cast.modes),
             Protocol::Postgres | Protocol::Tcp => Dialect::Postgres { backslashes: false },
         };
-        let book = RuleBook::new(rules(plans, tried), Vec::new());
+        let book = RuleSet::new(rules(plans, tried), Vec::new());
         let asks =
             |given: &Option<String>, asks: &Option<String>| given.is_none() && asks.is_some();
         Ok(Self {
@@ -109,8 +109,8 @@ impl Ruled {
     }
 }
 
-fn said(question: &Question, dialect: Dialect) -> Said<'_> {
-    Said {
+fn said(question: &Question, dialect: Dialect) -> RuleText<'_> {
+    RuleText {
         user: question.user.as_deref().unwrap_or(NOBODY),
         database: question.database.as_deref().map(str::as_bytes),
         text: Some(question.sql.as_bytes()),

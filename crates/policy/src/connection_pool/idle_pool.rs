@@ -16,7 +16,7 @@ use super::types::{
 #[derive(Debug)]
 pub struct IdlePool {
     pub(super) worker: usize,
-    pub(super) books: Arc<SharedPools>,
+    pub(super) shared_pools: Arc<SharedPools>,
     pub(super) shelves: IdleLists,
 }
 
@@ -37,10 +37,10 @@ impl IdlePool {
     /// Creates an empty idle pool. `worker` is one of those that the shared pools were created for;
     /// each has exactly one idle pool.
     #[must_use]
-    pub fn new(worker: usize, books: Arc<SharedPools>) -> IdlePool {
+    pub fn new(worker: usize, shared_pools: Arc<SharedPools>) -> IdlePool {
         IdlePool {
             worker,
-            books,
+            shared_pools,
             shelves: IdleLists::new(worker),
         }
     }
@@ -49,8 +49,8 @@ impl IdlePool {
     /// client to release one.
     #[must_use]
     pub fn has_room(&self, pool: &Pool, now_ms: u64) -> bool {
-        let has_idle = pool.idle_at(self.worker) > 0 && self.books.is_calm();
-        has_idle || self.books.lock().has_room(pool.id, now_ms)
+        let has_idle = pool.idle_at(self.worker) > 0 && self.shared_pools.is_calm();
+        has_idle || self.shared_pools.lock().has_room(pool.id, now_ms)
     }
 
     /// Acquires a connection for a client.
@@ -60,12 +60,12 @@ impl IdlePool {
         now_ms: u64,
         orders: &mut Vec<WorkerTask>,
     ) -> AcquireDecision {
-        if self.books.is_calm()
+        if self.shared_pools.is_calm()
             && let Some(loan) = self.shelves.take_newest(pool.id)
         {
             return AcquireDecision::Take(loan);
         }
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         if state.may_take(pool.id, self.worker, now_ms)
             && let Some(loan) = self.shelves.take_newest(pool.id)
         {
@@ -93,7 +93,7 @@ impl IdlePool {
             return ReleaseDecision::Close(close(loan, why));
         }
         self.shelves.came_back(loan.pool, now_ms);
-        if !self.books.is_calm() {
+        if !self.shared_pools.is_calm() {
             return self.settle(loan, now_ms, orders);
         }
         let pool = loan.pool;
@@ -101,7 +101,7 @@ impl IdlePool {
         // Either this worker sees the waiting client, or that client sees this idle connection:
         // `publish` has a fence between its two accesses, too.
         fence(SeqCst);
-        if self.books.is_calm() {
+        if self.shared_pools.is_calm() {
             return ReleaseDecision::Idle;
         }
         match self.shelves.take_newest(pool) {
@@ -120,7 +120,7 @@ impl IdlePool {
         orders: &mut Vec<WorkerTask>,
     ) -> ReleaseDecision {
         let lifetime_ms = {
-            let mut state = self.books.lock();
+            let mut state = self.shared_pools.lock();
             state.record(pool.id).opening[self.worker] -= 1;
             state.settings.lifetime_ms
         };
@@ -145,11 +145,11 @@ impl IdlePool {
         now_ms: u64,
         orders: &mut Vec<WorkerTask>,
     ) -> Option<WaitTicket> {
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         let record = state.record(pool.id);
         record.opening[self.worker] -= 1;
         record.connections -= 1;
-        record.ledgers.give_back();
+        record.ledgers.release();
         let told = match failure {
             OpenFailure::Full { pause_ms } => {
                 record.hold_until_ms = now_ms + pause_ms;
@@ -173,7 +173,7 @@ impl IdlePool {
         now_ms: u64,
         orders: &mut Vec<WorkerTask>,
     ) -> Option<(WaitTicket, Checkout)> {
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         state.record(pool.id).asked[self.worker] -= 1;
         let Some(loan) = self.shelves.take_newest(pool.id) else {
             state.serve(pool.id, now_ms, orders);
@@ -191,7 +191,7 @@ impl IdlePool {
 
     /// Executes a [`super::TaskKind::Recheck`] when its time has come.
     pub fn look_again(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<WorkerTask>) {
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         state.record(pool.id).recheck_scheduled = false;
         state.serve(pool.id, now_ms, orders);
     }
@@ -205,7 +205,7 @@ impl IdlePool {
         now_ms: u64,
         orders: &mut Vec<WorkerTask>,
     ) -> Option<ClosingConnection> {
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         state.record(pool.id).evicting[self.worker] -= 1;
         let Some(loan) = self.shelves.take_oldest(pool.id) else {
             state.clear_promise(Some(on_behalf));
@@ -226,10 +226,10 @@ impl IdlePool {
         now_ms: u64,
         orders: &mut Vec<WorkerTask>,
     ) {
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         let record = state.record(closing.pool);
         record.connections -= 1;
-        record.ledgers.give_back();
+        record.ledgers.release();
         state.clear_promise(closing.on_behalf);
         state.look_for_excess();
         state.serve_all(now_ms, orders);
@@ -255,7 +255,7 @@ impl IdlePool {
         now_ms: u64,
         orders: &mut Vec<WorkerTask>,
     ) -> ReleaseDecision {
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         match state.settle(loan.pool, self.worker, now_ms, orders) {
             FreeConnectionUse::Hand(ticket) => ReleaseDecision::Hand(ticket, loan),
             FreeConnectionUse::Close(why, on_behalf) => ReleaseDecision::Close(ClosingConnection {
@@ -288,7 +288,7 @@ impl IdlePool {
             return shelf.pool.is_retired();
         }
         // This is the first connection of its pool that is released at this worker.
-        let pool = Arc::clone(&self.books.lock().record(pool).pool);
+        let pool = Arc::clone(&self.shared_pools.lock().record(pool).pool);
         self.shelves.add(&pool);
         pool.is_retired()
     }

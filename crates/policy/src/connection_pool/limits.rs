@@ -56,12 +56,12 @@ impl ConnectionLimits {
     pub(super) fn try_take(&self) -> bool {
         let full = self.0.iter().position(|one| !one.places().try_acquire());
         let taken = &self.0[..full.unwrap_or(0)];
-        taken.iter().for_each(|one| give_back(one.places()));
+        taken.iter().for_each(|one| release(one.places()));
         full.is_none()
     }
 
-    pub(super) fn give_back(&self) {
-        self.0.iter().for_each(|one| give_back(one.places()));
+    pub(super) fn release(&self) {
+        self.0.iter().for_each(|one| release(one.places()));
     }
 
     /// Returns whether one of the limits is zero.
@@ -105,7 +105,7 @@ fn allowed(places: &Permits) -> u32 {
     }
 }
 
-fn give_back(places: &Permits) {
-    let given_back = places.give_back();
+fn release(places: &Permits) {
+    let given_back = places.release();
     debug_assert!(given_back, "a permit was released that was not held");
 }

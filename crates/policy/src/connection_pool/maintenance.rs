@@ -27,7 +27,7 @@ impl IdlePool {
         now_ms: u64,
         orders: &mut Vec<WorkerTask>,
     ) -> Vec<ClosingConnection> {
-        let mut state = self.books.lock();
+        let mut state = self.shared_pools.lock();
         let mut spent = 0;
         let unwanted = self.shelves.sort_out(|pool, idle| {
             let why = state.unwanted(pool, idle, now_ms, spent);
@@ -47,7 +47,7 @@ impl IdlePool {
     /// Connections in use remain, and so do the pools.
     pub fn vacate(&mut self, is_meant: impl Fn(&PoolKey) -> bool) -> Vec<ClosingConnection> {
         // The lock is held, so that no other worker counts on the connections that are removed.
-        let _state = self.books.lock();
+        let _state = self.shared_pools.lock();
         let meant = self
             .shelves
             .sort_out(|pool, _| is_meant(pool.key()).then_some(CloseReason::Vacated));

@@ -43,7 +43,7 @@ use crate::permits::UNLIMITED;
 
 /// Thread of one worker: its idle pool and the results.
 struct Thread {
-    desk: IdlePool,
+    idle_pool: IdlePool,
     orders: Vec<WorkerTask>,
     served: Vec<WaitTicket>,
     loans: Vec<Checkout>,
@@ -51,9 +51,9 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(worker: usize, books: &Arc<SharedPools>) -> Thread {
+    fn new(worker: usize, shared_pools: &Arc<SharedPools>) -> Thread {
         Thread {
-            desk: IdlePool::new(worker, Arc::clone(books)),
+            idle_pool: IdlePool::new(worker, Arc::clone(shared_pools)),
             orders: Vec::new(),
             served: Vec::new(),
             loans: Vec::new(),
@@ -62,7 +62,7 @@ impl Thread {
     }
 
     fn acquire(&mut self, pool: &Arc<Pool>) -> Option<WaitTicket> {
-        match self.desk.acquire(pool, 0, &mut self.orders) {
+        match self.idle_pool.acquire(pool, 0, &mut self.orders) {
             AcquireDecision::Take(loan) => self.loans.push(loan),
             AcquireDecision::Wait { ticket, .. } => return Some(ticket),
             AcquireDecision::Refuse(refusal) => panic!("{refusal:?}"),
@@ -73,7 +73,7 @@ impl Thread {
     fn release(&mut self) {
         if let Some(loan) = self.loans.pop() {
             let returned = self
-                .desk
+                .idle_pool
                 .release(loan, Condition::Clean, 0, &mut self.orders);
             self.returned(returned);
         }
@@ -94,19 +94,24 @@ impl Thread {
     fn obey(&mut self, order: &WorkerTask) {
         match order.task {
             TaskKind::Connect => {
-                let returned = self.desk.opened(&order.pool, 7, 0, 0, &mut self.orders);
+                let returned = self
+                    .idle_pool
+                    .opened(&order.pool, 7, 0, 0, &mut self.orders);
                 self.returned(returned);
             }
             TaskKind::HandOverIdle => {
-                if let Some((ticket, loan)) = self.desk.give_idle(&order.pool, 0, &mut self.orders)
+                if let Some((ticket, loan)) =
+                    self.idle_pool.give_idle(&order.pool, 0, &mut self.orders)
                 {
                     self.served.push(ticket);
                     self.loans.push(loan);
                 }
             }
-            TaskKind::Recheck { .. } => self.desk.look_again(&order.pool, 0, &mut self.orders),
+            TaskKind::Recheck { .. } => self.idle_pool.look_again(&order.pool, 0, &mut self.orders),
             TaskKind::Evict { on_behalf } => {
-                let closing = self.desk.evict(&order.pool, on_behalf, 0, &mut self.orders);
+                let closing = self
+                    .idle_pool
+                    .evict(&order.pool, on_behalf, 0, &mut self.orders);
                 self.closing.extend(closing);
             }
         }
@@ -114,7 +119,7 @@ impl Thread {
 
     fn finish_closing(&mut self) {
         for closing in std::mem::take(&mut self.closing) {
-            self.desk.closed(closing, 0, &mut self.orders);
+            self.idle_pool.closed(closing, 0, &mut self.orders);
         }
     }
 }
@@ -140,19 +145,19 @@ fn key(user: u64) -> PoolKey {
 /// Creates a service of one connection, which is in use at worker 0 for user 0, and the pool of
 /// user 1.
 fn scene() -> (Arc<SharedPools>, [Thread; 2], [Arc<Pool>; 2]) {
-    let books = Arc::new(SharedPools::new(2, 1, settings()));
+    let shared_pools = Arc::new(SharedPools::new(2, 1, settings()));
     let server = Arc::new(Load::new(None));
     let quotas = PoolLimits {
         pool: UNLIMITED,
         user: UNLIMITED,
         database: UNLIMITED,
     };
-    let pools = [0, 1].map(|user| books.pool(key(user), &quotas, &server));
-    let mut threads = [0, 1].map(|worker| Thread::new(worker, &books));
+    let pools = [0, 1].map(|user| shared_pools.pool(key(user), &quotas, &server));
+    let mut threads = [0, 1].map(|worker| Thread::new(worker, &shared_pools));
     let ticket = threads[0].acquire(&pools[0]);
     deliver(&mut threads);
     assert_eq!(threads[0].served.pop(), ticket);
-    (books, threads, pools)
+    (shared_pools, threads, pools)
 }
 
 /// Delivers all tasks until none is left.
@@ -197,30 +202,30 @@ fn served(threads: &[Thread; 2]) -> Vec<WaitTicket> {
 #[test]
 fn a_connection_given_back_while_another_worker_begins_to_wait_reaches_it() {
     loom::model(|| {
-        let (books, threads, [pool, _]) = scene();
+        let (shared_pools, threads, [pool, _]) = scene();
         let ended = run(threads, Thread::release, move |thread| {
             thread.acquire(&pool);
         });
-        assert_eq!((served(&ended).len(), books.waiting()), (1, 0));
+        assert_eq!((served(&ended).len(), shared_pools.waiting()), (1, 0));
     });
 }
 
 #[test]
 fn a_connection_given_back_while_another_pool_begins_to_wait_makes_room() {
     loom::model(|| {
-        let (books, threads, [_, other]) = scene();
+        let (shared_pools, threads, [_, other]) = scene();
         let ended = run(threads, Thread::release, move |thread| {
             thread.acquire(&other);
         });
-        assert_eq!((served(&ended).len(), books.waiting()), (1, 0));
-        assert_eq!(total(&books), 1);
+        assert_eq!((served(&ended).len(), shared_pools.waiting()), (1, 0));
+        assert_eq!(total(&shared_pools), 1);
     });
 }
 
 #[test]
 fn a_worker_that_uses_its_idle_connection_again_still_gives_it_to_who_waits() {
     loom::model(|| {
-        let (books, mut threads, [pool, _]) = scene();
+        let (shared_pools, mut threads, [pool, _]) = scene();
         threads[0].release();
         let own = Arc::clone(&pool);
         let use_again = move |thread: &mut Thread| {
@@ -236,15 +241,15 @@ fn a_worker_that_uses_its_idle_connection_again_still_gives_it_to_who_waits() {
             ended.iter_mut().for_each(Thread::release);
             deliver(&mut ended);
         }
-        assert_eq!((books.waiting(), total(&books)), (0, 1));
+        assert_eq!((shared_pools.waiting(), total(&shared_pools)), (0, 1));
     });
 }
 
 #[test]
 fn a_client_that_gives_up_while_it_is_served_loses_no_connection() {
     loom::model(|| {
-        let (books, threads, [pool, _]) = scene();
-        let leave = Arc::clone(&books);
+        let (shared_pools, threads, [pool, _]) = scene();
+        let leave = Arc::clone(&shared_pools);
         let ended = run(threads, Thread::release, move |thread| {
             let Some(ticket) = thread.acquire(&pool) else {
                 return;
@@ -253,25 +258,25 @@ fn a_client_that_gives_up_while_it_is_served_loses_no_connection() {
                 thread.served.push(ticket);
             }
         });
-        let idle: u32 = books.figures().iter().map(|one| one.idle).sum();
+        let idle: u32 = shared_pools.stats().iter().map(|one| one.idle).sum();
         let held: usize = ended.iter().map(|thread| thread.loans.len()).sum();
         assert_eq!(idle as usize + held, 1, "the one connection");
-        assert_eq!(books.waiting(), 0);
+        assert_eq!(shared_pools.waiting(), 0);
     });
 }
 
 #[test]
 fn two_workers_that_want_the_last_place_open_one_connection() {
     loom::model(|| {
-        let books = Arc::new(SharedPools::new(2, 1, settings()));
+        let shared_pools = Arc::new(SharedPools::new(2, 1, settings()));
         let server = Arc::new(Load::new(None));
         let quotas = PoolLimits {
             pool: UNLIMITED,
             user: UNLIMITED,
             database: UNLIMITED,
         };
-        let pool = books.pool(key(0), &quotas, &server);
-        let threads = [0, 1].map(|worker| Thread::new(worker, &books));
+        let pool = shared_pools.pool(key(0), &quotas, &server);
+        let threads = [0, 1].map(|worker| Thread::new(worker, &shared_pools));
         let other = Arc::clone(&pool);
         let ended = run(
             threads,
@@ -282,11 +287,11 @@ fn two_workers_that_want_the_last_place_open_one_connection() {
                 thread.acquire(&pool);
             },
         );
-        assert_eq!((served(&ended).len(), books.waiting()), (1, 1));
-        assert_eq!(total(&books), 1);
+        assert_eq!((served(&ended).len(), shared_pools.waiting()), (1, 1));
+        assert_eq!(total(&shared_pools), 1);
     });
 }
 
-fn total(books: &SharedPools) -> u32 {
-    books.figures().iter().map(|one| one.connections).sum()
+fn total(shared_pools: &SharedPools) -> u32 {
+    shared_pools.stats().iter().map(|one| one.connections).sum()
 }

@@ -157,12 +157,8 @@ impl SharedPools {
 
     /// Returns the statistics of each pool.
     #[must_use]
-    pub fn figures(&self) -> Vec<PoolStats> {
-        self.lock()
-            .pools
-            .values()
-            .map(PoolRecord::figures)
-            .collect()
+    pub fn stats(&self) -> Vec<PoolStats> {
+        self.lock().pools.values().map(PoolRecord::stats).collect()
     }
 
     pub(super) fn is_calm(&self) -> bool {
@@ -248,7 +244,7 @@ impl PoolRecord {
         }
     }
 
-    fn figures(&self) -> PoolStats {
+    fn stats(&self) -> PoolStats {
         PoolStats {
             key: *self.pool.key(),
             connections: self.connections,

@@ -40,7 +40,7 @@ fn key(user: u64) -> PoolKey {
 
 /// Service with idle pools whose tasks are checked manually.
 struct Scene {
-    books: Arc<SharedPools>,
+    shared_pools: Arc<SharedPools>,
     desks: Vec<IdlePool>,
     server: Arc<Load>,
     orders: Vec<WorkerTask>,
@@ -49,11 +49,11 @@ struct Scene {
 
 impl Scene {
     fn new(size: u32, settings: PoolSettings) -> Scene {
-        let books = Arc::new(SharedPools::new(2, size, settings));
-        let desks = (0..2).map(|worker| IdlePool::new(worker, Arc::clone(&books)));
+        let shared_pools = Arc::new(SharedPools::new(2, size, settings));
+        let desks = (0..2).map(|worker| IdlePool::new(worker, Arc::clone(&shared_pools)));
         Scene {
             desks: desks.collect(),
-            books,
+            shared_pools,
             server: Arc::new(Load::new(None)),
             orders: Vec::new(),
             connection: 0,
@@ -61,7 +61,7 @@ impl Scene {
     }
 
     fn pool(&self, user: u64) -> Arc<Pool> {
-        self.books.pool(key(user), &NO_QUOTAS, &self.server)
+        self.shared_pools.pool(key(user), &NO_QUOTAS, &self.server)
     }
 
     fn borrow(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> AcquireDecision {
@@ -90,7 +90,7 @@ impl Scene {
         }
     }
 
-    fn give_back(&mut self, worker: usize, loan: Checkout, now_ms: u64) -> ReleaseDecision {
+    fn release(&mut self, worker: usize, loan: Checkout, now_ms: u64) -> ReleaseDecision {
         self.desks[worker].release(loan, Condition::Clean, now_ms, &mut self.orders)
     }
 
@@ -120,7 +120,7 @@ fn an_idle_connection_of_the_own_worker_is_taken_at_once() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
     let loan = scene.client(0, &pool, 0);
-    assert_eq!(scene.give_back(0, loan, 1), ReleaseDecision::Idle);
+    assert_eq!(scene.release(0, loan, 1), ReleaseDecision::Idle);
     assert!(
         matches!(scene.borrow(0, &pool, 2), AcquireDecision::Take(loan) if loan.connection == 1)
     );
@@ -132,7 +132,7 @@ fn an_idle_connection_elsewhere_is_asked_for_before_another_is_opened() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
     let loan = scene.client(0, &pool, 0);
-    scene.give_back(0, loan, 1);
+    scene.release(0, loan, 1);
     let ticket = scene.wait(1, &pool, 2);
     assert_eq!(scene.tasks(), [(0, TaskKind::HandOverIdle)]);
     let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
@@ -144,7 +144,7 @@ fn a_worker_that_used_up_what_it_was_asked_for_lets_another_be_opened() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
     let loan = scene.client(0, &pool, 0);
-    scene.give_back(0, loan, 1);
+    scene.release(0, loan, 1);
     scene.wait(1, &pool, 2);
     assert_eq!(scene.tasks(), [(0, TaskKind::HandOverIdle)]);
     assert!(matches!(
@@ -163,11 +163,11 @@ fn a_client_of_the_same_worker_comes_first_unless_one_elsewhere_has_waited_longe
         let loan = scene.client(0, &pool, 0);
         let elsewhere = scene.wait(1, &pool, 10);
         let own = scene.wait(0, &pool, own_ms);
-        let ReleaseDecision::Hand(first, loan) = scene.give_back(0, loan, back_ms) else {
+        let ReleaseDecision::Hand(first, loan) = scene.release(0, loan, back_ms) else {
             panic!("two clients wait");
         };
         assert_eq!(first, [own, elsewhere][winner], "own since {own_ms}");
-        let second = scene.give_back(0, loan, back_ms);
+        let second = scene.release(0, loan, back_ms);
         assert!(matches!(second, ReleaseDecision::Hand(..)));
     }
 }
@@ -178,11 +178,11 @@ fn busy_beside_idle() -> (Scene, Arc<Pool>, Checkout, WaitTicket) {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
     let (own, other) = (scene.client(0, &pool, 0), scene.client(1, &pool, 0));
-    scene.give_back(0, own, 9);
+    scene.release(0, own, 9);
     let AcquireDecision::Take(own) = scene.borrow(0, &pool, 10) else {
         panic!("it is idle here");
     };
-    scene.give_back(1, other, 10);
+    scene.release(1, other, 10);
     let ticket = scene.wait(0, &pool, 10);
     assert_eq!(scene.tasks(), [(0, TaskKind::Recheck { at_ms: 12 })]);
     (scene, pool, own, ticket)
@@ -191,7 +191,7 @@ fn busy_beside_idle() -> (Scene, Arc<Pool>, Checkout, WaitTicket) {
 #[test]
 fn a_client_waits_a_moment_where_connections_come_back_before_one_is_moved() {
     let (mut scene, pool, own, ticket) = busy_beside_idle();
-    assert_eq!(handed_to(scene.give_back(0, own, 11)), ticket);
+    assert_eq!(handed_to(scene.release(0, own, 11)), ticket);
     scene.desks[0].look_again(&pool, 12, &mut scene.orders);
     assert_eq!(scene.tasks(), []);
 }
@@ -213,7 +213,7 @@ fn a_connection_that_comes_back_elsewhere_is_not_moved_before_the_moment_has_pas
         let AcquireDecision::Take(other) = scene.borrow(1, &pool, 10) else {
             panic!("it is idle there");
         };
-        let moved = match scene.give_back(1, other, back_ms) {
+        let moved = match scene.release(1, other, back_ms) {
             ReleaseDecision::Hand(to, _) => Some(to),
             _ => None,
         };
@@ -226,7 +226,7 @@ fn who_has_just_come_does_not_jump_the_queue_of_those_who_waited_elsewhere() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
     let loan = scene.client(0, &pool, 0);
-    scene.give_back(0, loan, 1);
+    scene.release(0, loan, 1);
     let first = scene.wait(1, &pool, 2);
     scene.wait(0, &pool, 7);
     let given = scene.desks[0].give_idle(&pool, 8, &mut scene.orders);
@@ -238,7 +238,7 @@ fn an_idle_connection_of_another_pool_makes_room_under_a_shared_limit() {
     let mut scene = Scene::new(1, settings());
     let (first, second) = (scene.pool(1), scene.pool(2));
     let loan = scene.client(0, &first, 0);
-    scene.give_back(0, loan, 1);
+    scene.release(0, loan, 1);
     scene.wait(1, &second, 2);
     let on_behalf = second.id;
     assert_eq!(scene.tasks(), [(0, TaskKind::Evict { on_behalf })]);
@@ -259,12 +259,12 @@ fn a_busy_pool_gives_up_a_place_for_who_has_waited_much_longer_for_another() {
     let loan = scene.client(0, &busy, 0);
     scene.wait(0, &other, 10);
     let next = scene.wait(0, &busy, 59);
-    let ReleaseDecision::Hand(ticket, loan) = scene.give_back(0, loan, 60) else {
+    let ReleaseDecision::Hand(ticket, loan) = scene.release(0, loan, 60) else {
         panic!("49 ms longer is not enough");
     };
     assert_eq!(ticket, next);
     scene.wait(0, &busy, 60);
-    let returned = scene.give_back(0, loan, 61);
+    let returned = scene.release(0, loan, 61);
     assert_eq!(closed_for(&returned), CloseReason::MakeRoom);
 }
 
@@ -279,7 +279,7 @@ fn limits_of_user_database_server_and_pool_hold_each() {
             database: limit(2),
         };
         scene.server = Arc::new(Load::new((scope == 3).then_some(1)));
-        let pool = scene.books.pool(key(1), &quotas, &scene.server);
+        let pool = scene.shared_pools.pool(key(1), &quotas, &scene.server);
         scene.wait(0, &pool, 0);
         scene.wait(1, &pool, 0);
         scene.tasks().len()
@@ -316,13 +316,13 @@ fn what_comes_back_unclean_old_or_outdated_is_closed() {
     assert_eq!(closed_for(&unclean), CloseReason::Unclean);
     let loan = scene.client(0, &pool, 0);
     assert_eq!(
-        closed_for(&scene.give_back(0, loan, 1_000)),
+        closed_for(&scene.release(0, loan, 1_000)),
         CloseReason::TooOld
     );
     let loan = scene.client(0, &pool, 0);
-    assert_eq!(scene.books.retire(&pool), []);
+    assert_eq!(scene.shared_pools.retire(&pool), []);
     assert_eq!(
-        closed_for(&scene.give_back(0, loan, 1)),
+        closed_for(&scene.release(0, loan, 1)),
         CloseReason::Outdated
     );
     assert_eq!(
@@ -338,14 +338,14 @@ fn a_lowered_limit_closes_what_is_over_it_and_no_more() {
     let pool = scene.pool(1);
     let (one, two) = (scene.client(0, &pool, 0), scene.client(0, &pool, 0));
     scene
-        .books
+        .shared_pools
         .set_limit(LimitScope::Service, 1, 1, &mut scene.orders);
-    let ReleaseDecision::Close(closing) = scene.give_back(0, one, 2) else {
+    let ReleaseDecision::Close(closing) = scene.release(0, one, 2) else {
         panic!("over the limit");
     };
     assert_eq!(closing.why, CloseReason::OverLimit);
     scene.desks[0].closed(closing, 2, &mut scene.orders);
-    assert_eq!(scene.give_back(0, two, 3), ReleaseDecision::Idle);
+    assert_eq!(scene.release(0, two, 3), ReleaseDecision::Idle);
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn upkeep_closes_the_idle_but_keeps_some_warm_and_opens_what_is_missing() {
     let pool = scene.pool(1);
     let loans: Vec<Checkout> = (0..3).map(|_| scene.client(0, &pool, 0)).collect();
     for loan in loans {
-        assert_eq!(scene.give_back(0, loan, 0), ReleaseDecision::Idle);
+        assert_eq!(scene.release(0, loan, 0), ReleaseDecision::Idle);
     }
     let closing = scene.desks[0].maintain(100, &mut scene.orders);
     let closing: Vec<CloseReason> = closing.iter().map(|one| one.why).collect();
@@ -390,7 +390,7 @@ fn a_failed_connect_is_told_to_the_longest_waiting_and_the_next_one_tries() {
     assert_eq!(scene.tasks(), []);
     assert!(scene.desks[0].maintain(13, &mut scene.orders).is_empty());
     assert_eq!(scene.tasks(), [(0, TaskKind::Connect)]);
-    assert_eq!(scene.books.cancel(second), CancelOutcome::Left);
+    assert_eq!(scene.shared_pools.cancel(second), CancelOutcome::Left);
 }
 
 #[test]
@@ -404,12 +404,15 @@ fn a_pool_that_nobody_has_and_no_server_opens_is_forgotten_with_its_limits() {
     scene.desks[0].maintain(0, &mut scene.orders);
     assert_eq!(scene.tasks(), [(0, TaskKind::Connect)]);
     scene.desks[0].connect_failed(&pool, OpenFailure::Failed, 1, &mut scene.orders);
-    assert!(scene.books.limit(LimitScope::User(1)).is_some());
+    assert!(scene.shared_pools.limit(LimitScope::User(1)).is_some());
     drop(pool);
     scene.desks[0].maintain(1_000, &mut scene.orders);
-    assert_eq!((scene.tasks(), scene.books.figures()), (vec![], vec![]));
-    assert!(scene.books.limit(LimitScope::User(1)).is_none());
-    assert!(scene.books.limit(LimitScope::Service).is_some());
+    assert_eq!(
+        (scene.tasks(), scene.shared_pools.stats()),
+        (vec![], vec![])
+    );
+    assert!(scene.shared_pools.limit(LimitScope::User(1)).is_none());
+    assert!(scene.shared_pools.limit(LimitScope::Service).is_some());
 }
 
 #[test]
@@ -417,11 +420,11 @@ fn a_paused_database_makes_its_clients_wait_until_it_is_resumed() {
     let mut scene = Scene::new(1, settings());
     let pool = scene.pool(1);
     let loan = scene.client(0, &pool, 0);
-    scene.books.pause(1);
-    assert_eq!(scene.give_back(0, loan, 1), ReleaseDecision::Idle);
+    scene.shared_pools.pause(1);
+    assert_eq!(scene.release(0, loan, 1), ReleaseDecision::Idle);
     let ticket = scene.wait(0, &pool, 2);
     assert_eq!(scene.tasks(), []);
-    scene.books.resume(1, 3, &mut scene.orders);
+    scene.shared_pools.resume(1, 3, &mut scene.orders);
     assert_eq!(scene.tasks(), [(0, TaskKind::HandOverIdle)]);
     let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
     assert_eq!(given.map(|(to, _)| to), Some(ticket));
@@ -435,14 +438,14 @@ fn while_everything_is_paused_all_wait_and_nothing_is_opened_for_later() {
     };
     let mut scene = Scene::new(9, warm);
     let pool = scene.pool(1);
-    scene.books.pause_all();
+    scene.shared_pools.pause_all();
     let ticket = scene.wait(0, &pool, 0);
     assert!(scene.desks[0].maintain(1, &mut scene.orders).is_empty());
     assert_eq!(scene.tasks(), []);
-    assert_eq!(scene.books.cancel(ticket), CancelOutcome::Left);
+    assert_eq!(scene.shared_pools.cancel(ticket), CancelOutcome::Left);
     assert!(scene.desks[0].maintain(2, &mut scene.orders).is_empty());
     assert_eq!(scene.tasks(), []);
-    scene.books.resume_all(3, &mut scene.orders);
+    scene.shared_pools.resume_all(3, &mut scene.orders);
     assert!(scene.desks[0].maintain(3, &mut scene.orders).is_empty());
     assert_eq!(
         scene.tasks(),
@@ -456,21 +459,33 @@ fn a_ticket_given_up_too_late_is_answered() {
     let pool = scene.pool(1);
     let loan = scene.client(0, &pool, 0);
     let ticket = scene.wait(0, &pool, 1);
-    assert_eq!(handed_to(scene.give_back(0, loan, 2)), ticket);
-    assert_eq!(scene.books.cancel(ticket), CancelOutcome::Answered);
+    assert_eq!(handed_to(scene.release(0, loan, 2)), ticket);
+    assert_eq!(scene.shared_pools.cancel(ticket), CancelOutcome::Answered);
 }
 
 #[test]
 fn another_service_gets_room_at_a_server_that_both_use() {
     let mut scene = Scene::new(9, settings());
     let pool = scene.pool(1);
-    assert!(!scene.books.make_room(&scene.server, &mut scene.orders));
+    assert!(
+        !scene
+            .shared_pools
+            .make_room(&scene.server, &mut scene.orders)
+    );
     let loan = scene.client(0, &pool, 0);
-    scene.give_back(0, loan, 1);
+    scene.release(0, loan, 1);
     let elsewhere = Arc::new(Load::new(None));
-    assert!(!scene.books.make_room(&elsewhere, &mut scene.orders));
-    assert!(scene.books.make_room(&scene.server, &mut scene.orders));
-    assert!(!scene.books.make_room(&scene.server, &mut scene.orders));
+    assert!(!scene.shared_pools.make_room(&elsewhere, &mut scene.orders));
+    assert!(
+        scene
+            .shared_pools
+            .make_room(&scene.server, &mut scene.orders)
+    );
+    assert!(
+        !scene
+            .shared_pools
+            .make_room(&scene.server, &mut scene.orders)
+    );
     assert!(matches!(scene.tasks()[..], [(0, TaskKind::Evict { .. })]));
 }
 
@@ -488,7 +503,7 @@ fn two_limits_in_the_way_are_made_room_under_at_once() {
             server,
             ..key(user)
         };
-        scene.books.pool(key, &quotas, load)
+        scene.shared_pools.pool(key, &quotas, load)
     };
     // One fills the user's limit at another server, one the server's limit for another user.
     let pools = [
@@ -497,7 +512,7 @@ fn two_limits_in_the_way_are_made_room_under_at_once() {
     ];
     for pool in &pools {
         let loan = scene.client(0, pool, 0);
-        scene.give_back(0, loan, 1);
+        scene.release(0, loan, 1);
     }
     let wanted = of(&scene, 1, 1, &scene.server);
     scene.wait(1, &wanted, 2);
@@ -517,7 +532,7 @@ fn no_more_is_closed_than_there_are_clients_who_need_room() {
     let (first, second) = (scene.pool(1), scene.pool(2));
     let loans: Vec<Checkout> = (0..3).map(|_| scene.client(0, &first, 0)).collect();
     for loan in loans {
-        scene.give_back(0, loan, 1);
+        scene.release(0, loan, 1);
     }
     for clients in 1..3 {
         scene.wait(1, &second, 2);

@@ -108,33 +108,33 @@ impl Engine {
 pub(super) fn described(worker: &Worker, service_id: u64) -> Described {
     let mut described = Described::default();
     worker.each_session(|live| {
-        if let Some(card) = live.card().filter(|_| live.service.id == service_id) {
-            described.sessions.push(session(live, &card));
+        if let Some(handle) = live.handle().filter(|_| live.service.id == service_id) {
+            described.sessions.push(session(live, &handle));
         }
     });
     let idle = &mut described.idle;
-    worker.lendings().describe_idle(service_id, idle);
+    worker.worker_pools().describe_idle(service_id, idle);
     described
 }
 
-fn session(live: &LiveSession, card: &SessionHandle) -> SessionInfo {
+fn session(live: &LiveSession, handle: &SessionHandle) -> SessionInfo {
     let now_ms = clock::now_ms();
-    let target = card.target();
-    let age_ms = now_ms.saturating_sub(card.since_ms);
+    let target = handle.target();
+    let age_ms = now_ms.saturating_sub(handle.since_ms);
     // This timestamp is the sweeper's, and may be older than the session.
-    let doing_for_ms = now_ms.saturating_sub(card.doing_since_ms()).min(age_ms);
+    let doing_for_ms = now_ms.saturating_sub(handle.doing_since_ms()).min(age_ms);
     SessionInfo {
-        id: card.id,
-        user: card.user.to_string(),
-        database: card.database().to_string(),
-        peer: card.peer,
-        doing: card.doing(),
+        id: handle.id,
+        user: handle.user.to_string(),
+        database: handle.database().to_string(),
+        peer: handle.peer,
+        doing: handle.doing(),
         age_ms,
         doing_for_ms,
         server_process: target.as_ref().and_then(|target| target.process()),
         server: target.map(|target| Arc::clone(&target.pooled.server.name)),
-        pins: card.pins(),
-        causes: card.causes(),
+        pins: handle.pins(),
+        causes: handle.causes(),
         from_client: live.from_client.get(),
         to_client: live.to_client.get(),
     }
@@ -149,13 +149,13 @@ struct Tally {
 
 /// Counts the activities and pins of a worker's clients, twice a second.
 pub(super) fn take_census(worker: &Worker) {
-    let services = worker.lendings().services();
+    let services = worker.worker_pools().services();
     let mut tallies: Vec<_> = services.iter().map(|one| (one, Tally::default())).collect();
     worker.each_session(|live| {
-        let Some(card) = live.card() else { return };
+        let Some(handle) = live.handle() else { return };
         let mut tallies = tallies.iter_mut();
         if let Some((_, tally)) = tallies.find(|(service, _)| service.id == live.service.id) {
-            tally.count(card.doing(), card.pins());
+            tally.count(handle.doing(), handle.pins());
         }
     });
     for (service, tally) in &tallies {
@@ -174,7 +174,7 @@ impl Tally {
 
 fn publish(worker: &Worker, service: &Service, tally: &Tally) {
     if let Some(shared) = &service.database {
-        let census = &shared.figures()[worker.index].census;
+        let census = &shared.stats()[worker.index].census;
         census.set(&tally.doing, &tally.pins);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct LiveSession {
     asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
     /// Set for a session of a database protocol.
-    card: RefCell<Option<Rc<SessionHandle>>>,
+    handle: RefCell<Option<Rc<SessionHandle>>>,
     interrupt: RefCell<Option<Interrupt>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -95,7 +95,7 @@ impl LiveSession {
             untaken_bytes: Cell::new(0),
             asked_us: Cell::new(0),
             first_byte_us: Cell::new(None),
-            card: RefCell::new(None),
+            handle: RefCell::new(None),
             interrupt: RefCell::new(None),
             waker: RefCell::new(None),
         }
@@ -136,17 +136,17 @@ impl LiveSession {
     }
 
     /// Sets the handle of a session that has logged in.
-    pub(crate) fn take_card(&self, card: &Rc<SessionHandle>) {
-        self.card.replace(Some(Rc::clone(card)));
+    pub(crate) fn take_handle(&self, handle: &Rc<SessionHandle>) {
+        self.handle.replace(Some(Rc::clone(handle)));
     }
 
     /// Removes the handle of a session that ends.
-    pub(crate) fn drop_card(&self) {
-        self.card.replace(None);
+    pub(crate) fn drop_handle(&self) {
+        self.handle.replace(None);
     }
 
-    pub(crate) fn card(&self) -> Option<Rc<SessionHandle>> {
-        self.card.borrow().clone()
+    pub(crate) fn handle(&self) -> Option<Rc<SessionHandle>> {
+        self.handle.borrow().clone()
     }
 
     /// Counts bytes of a session that changes servers.
@@ -295,8 +295,8 @@ impl LiveSession {
     /// Handles a dead server: a client that has received nothing continues on another server if it
     /// has sent nothing either. Otherwise it is reset, since the outcome of its request is unknown.
     pub(crate) fn leave_dead_server(&self) {
-        if let Some(card) = self.card() {
-            return card.abandon_server();
+        if let Some(handle) = self.handle() {
+            return handle.abandon_server();
         }
         if self.nothing_said() {
             self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
@@ -339,16 +339,16 @@ impl LiveSession {
     pub(crate) fn matches(&self, service_id: Option<u64>, server_id: Option<u64>) -> bool {
         let relaying = self.relaying.borrow();
         let own_server = relaying.as_ref().map(|relaying| relaying.server.id);
-        let card = self.card.borrow();
-        let is_at = |id| card.as_ref().is_some_and(|card| card.is_at(id));
+        let handle = self.handle.borrow();
+        let is_at = |id| handle.as_ref().is_some_and(|handle| handle.is_at(id));
         service_id.is_none_or(|id| id == self.service.id)
             && server_id.is_none_or(|id| own_server == Some(id) || is_at(id))
     }
 
     /// Checks the session twice a second: timeouts, resets that no task waits for, keepalive.
     pub(crate) fn sweep(&self, now_ms: u64) {
-        if let Some(card) = self.card() {
-            return self.sweep_card(&card, now_ms);
+        if let Some(handle) = self.handle() {
+            return self.sweep_card(&handle, now_ms);
         }
         let mut relaying = self.relaying.borrow_mut();
         let Some(relaying) = relaying.as_mut() else {
@@ -373,21 +373,24 @@ impl LiveSession {
     }
 
     /// Checks the limits of a session of a database protocol.
-    fn sweep_card(&self, card: &SessionHandle, now_ms: u64) {
+    fn sweep_card(&self, handle: &SessionHandle, now_ms: u64) {
         let view = self.service.snapshot();
         let Some(own) = &view.database else { return };
-        match card.exceeded_limit(own, now_ms) {
-            Some(ExceededLimit::Query) => card.ask_for_cancel(),
+        match handle.exceeded_limit(own, now_ms) {
+            Some(ExceededLimit::Query) => handle.ask_for_cancel(),
             Some(ExceededLimit::Transaction) => self.cut(TerminationReason::TransactionTimeout),
             Some(ExceededLimit::IdleInTransaction) => {
                 self.cut(TerminationReason::IdleInTransaction)
             }
             None => {}
         }
-        card.request_liveness_check(view.settings.keepalive.user_timeout, now_ms);
-        let idle = card.idle_limit(view.settings.idle_timeout);
+        handle.request_liveness_check(view.settings.keepalive.user_timeout, now_ms);
+        let idle = handle.idle_limit(view.settings.idle_timeout);
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
-        let is_idle = matches!(card.doing(), SessionActivity::Idle | SessionActivity::Bound);
+        let is_idle = matches!(
+            handle.doing(),
+            SessionActivity::Idle | SessionActivity::Bound
+        );
         if is_idle && !idle.is_zero() && silent_ms >= (idle + SWEEP_INTERVAL).as_millis() {
             self.cut(TerminationReason::IdleTimeout);
         }

@@ -43,7 +43,7 @@ impl Engine {
     /// [`DatabaseService::open_connections`] returns zero, no statement runs at the servers.
     pub fn pause(&self, service: &Service, database: Option<&str>) {
         if let Some(shared) = &service.database {
-            shared.lender.pause(database);
+            shared.pool_registry.pause(database);
             self.reconnect(service, database);
         }
     }
@@ -54,7 +54,7 @@ impl Engine {
             return false;
         };
         let mut orders = Vec::new();
-        let was_paused = shared.lender.resume(database, &mut orders);
+        let was_paused = shared.pool_registry.resume(database, &mut orders);
         self.give_out(service, orders);
         was_paused
     }
@@ -67,7 +67,7 @@ impl Engine {
             own.forget_trials(database);
         }
         self.outdate(service, |one| {
-            database.is_none_or(|name| *name == *one.who.database)
+            database.is_none_or(|name| *name == *one.pool_user.database)
         });
     }
 
@@ -81,7 +81,7 @@ impl Engine {
         let Some(shared) = &service.database else {
             return;
         };
-        for ticket in shared.lender.outdate(is_meant) {
+        for ticket in shared.pool_registry.outdate(is_meant) {
             self.ask_again(service, ticket);
         }
     }
@@ -93,7 +93,7 @@ impl Engine {
             return;
         };
         let mut orders = Vec::new();
-        shared.lender.resize(&own.sizes, &mut orders);
+        shared.pool_registry.resize(&own.sizes, &mut orders);
         self.give_out(service, orders);
     }
 
@@ -103,23 +103,28 @@ impl Engine {
             return;
         };
         let mut orders = Vec::new();
-        let books = &shared.lender.books;
-        books.set_limit(LimitScope::Service, limit, crate::now_ms(), &mut orders);
+        let pools = &shared.pool_registry.pools;
+        pools.set_limit(LimitScope::Service, limit, crate::now_ms(), &mut orders);
         self.give_out(service, orders);
     }
 
     /// Makes a client that waited for a connection of a removed pool repeat its request.
     fn ask_again(&self, service: &Service, ticket: WaitTicket) {
-        let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
-        let _ =
-            self.shared.orders[ticket.worker].send(WorkerCommand::Lending { service_id, errand });
+        let (service_id, message) = (service.id, PoolMessage::Again(ticket));
+        let _ = self.shared.orders[ticket.worker].send(WorkerCommand::Pool {
+            service_id,
+            message,
+        });
     }
 
     fn give_out(&self, service: &Service, orders: Vec<connection_pool::WorkerTask>) {
         for order in orders {
             let (to, service_id) = (order.worker, service.id);
-            let errand = PoolMessage::Order(order);
-            let _ = self.shared.orders[to].send(WorkerCommand::Lending { service_id, errand });
+            let message = PoolMessage::Order(order);
+            let _ = self.shared.orders[to].send(WorkerCommand::Pool {
+                service_id,
+                message,
+            });
         }
     }
 }
@@ -128,9 +133,9 @@ impl DatabaseService {
     /// Returns the number of server connections of a database (`None`: of all), including those
     /// that are opening or closing.
     pub fn open_connections(&self, database: Option<&str>) -> u64 {
-        let number = database.map(|name| self.lender.number(name.as_bytes()).get());
-        let figures = self.lender.books.figures();
-        let meant = figures
+        let number = database.map(|name| self.pool_registry.number(name.as_bytes()).get());
+        let stats = self.pool_registry.pools.stats();
+        let meant = stats
             .iter()
             .filter(|one| number.is_none_or(|number| one.key.database == number));
         meant.map(|one| u64::from(one.connections)).sum()
@@ -140,22 +145,22 @@ impl DatabaseService {
 /// Executes a worker's part of [`Engine::kill`].
 pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &CutCount) {
     worker.each_session(|live| {
-        let Some(card) = live.card().filter(|_| live.service.id == service_id) else {
+        let Some(handle) = live.handle().filter(|_| live.service.id == service_id) else {
             return;
         };
         let is_meant = match which {
-            Which::Session(id) => card.id == *id,
+            Which::Session(id) => handle.id == *id,
             Which::ServerProcess(process) => {
-                let target = card.target();
+                let target = handle.target();
                 target.and_then(|target| target.process()) == Some(*process)
             }
             Which::Database(database) => database
                 .as_ref()
-                .is_none_or(|name| **name == *card.database()),
+                .is_none_or(|name| **name == *handle.database()),
         };
         if is_meant {
             // The server would continue the query of a client that has disconnected.
-            cancel::cancel(worker, &card, &live.service);
+            cancel::cancel(worker, &handle, &live.service);
             live.cut(TerminationReason::Cut(CutReason::Command));
             done.add();
         }

@@ -52,7 +52,7 @@ pub(crate) struct Worker {
     spares: SpareBuffers,
     interner: Interner,
     /// This worker's part of the pools of each service that has any.
-    lendings: WorkerPools,
+    worker_pools: WorkerPools,
     sessions: RefCell<Slab<Rc<LiveSession>>>,
     /// A listener's id, and the sender that keeps its accepts running.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
@@ -82,7 +82,7 @@ impl Worker {
             large: RefCell::default(),
             spares: SpareBuffers::default(),
             interner: Interner::new(),
-            lendings: WorkerPools::default(),
+            worker_pools: WorkerPools::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
             swept_at_ms: Cell::new(crate::clock::now_ms()),
@@ -134,15 +134,15 @@ impl Worker {
     }
 
     /// Returns this worker's part of a service's pools; `None`: the service has none.
-    pub(crate) fn lending<C: PoolableConnection>(
+    pub(crate) fn worker_pool<C: PoolableConnection>(
         self: &Rc<Self>,
         service: &Arc<Service>,
     ) -> Option<Rc<WorkerPool<C>>> {
-        self.lendings.of(self, service)
+        self.worker_pools.of(self, service)
     }
 
-    pub(super) fn lendings(&self) -> &WorkerPools {
-        &self.lendings
+    pub(super) fn worker_pools(&self) -> &WorkerPools {
+        &self.worker_pools
     }
 
     /// Registers a session with the sweeper until the guard is dropped.
@@ -179,7 +179,7 @@ impl Worker {
             oldest_ms = oldest_ms.min(live.started_ms);
         }
         self.shared.oldest_ms[self.index].store(oldest_ms, Relaxed);
-        self.lendings.upkeep();
+        self.worker_pools.upkeep();
         describe::take_census(self);
     }
 
@@ -203,8 +203,8 @@ impl Worker {
             } => {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(service_id, server_id) {
-                        match live.card().filter(|_| server_id.is_some()) {
-                            Some(card) => card.abandon_server(),
+                        match live.handle().filter(|_| server_id.is_some()) {
+                            Some(handle) => handle.abandon_server(),
                             None => live.cut(TerminationReason::Cut(reason)),
                         }
                         done.add();
@@ -227,8 +227,11 @@ impl Worker {
                 reply,
             } => cancel::kill_here(self, service_id, &wanted, &reply),
             WorkerCommand::KillForwarded(passed) => cancel::kill_passed(self, &passed),
-            WorkerCommand::Lending { service_id, errand } => {
-                self.lendings.run_errand(self, service_id, errand);
+            WorkerCommand::Pool {
+                service_id,
+                message,
+            } => {
+                self.worker_pools.run_errand(self, service_id, message);
             }
             WorkerCommand::Stop => self.stopped.set(true),
         }
@@ -239,8 +242,8 @@ impl Worker {
         let Some(live) = sessions.get(claim.place().slot as usize) else {
             return;
         };
-        if let Some(card) = live.card() {
-            cancel::carry_out(self, claim, &card, &live.service);
+        if let Some(handle) = live.handle() {
+            cancel::carry_out(self, claim, &handle, &live.service);
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Monitor {
 pub(super) struct Link {
     client: Client,
     driver: Driver,
-    heard: ReceivedPrefix,
+    received: ReceivedPrefix,
     /// True if `default_transaction_read_only` is set for the monitor account alone, so that it
     /// does not apply to other accounts.
     own_default: bool,
@@ -116,7 +116,7 @@ impl Monitor {
         match refused {
             Some(db) if lag_query => lag_query_failed(db),
             Some(db) => self.refused(db),
-            None => self.login.judge(&error, &link.heard, progress).into(),
+            None => self.login.judge(&error, &link.received, progress).into(),
         }
     }
 
@@ -154,7 +154,7 @@ impl persistent::RoleQuery for Monitor {
                 task: tokio::spawn(connection.driver),
                 busy: true,
             },
-            heard: connection.heard,
+            received: connection.received,
             own_default: false,
         };
         progress.logged_in("querying its settings");
@@ -202,7 +202,7 @@ impl Link {
     }
 
     async fn rows(&self, query: &str) -> Result<Vec<Row>, Error> {
-        self.heard.next_answer();
+        self.received.next_answer();
         let messages = self.client.simple_query(query).await?;
         Ok(messages.iter().filter_map(row).collect())
     }

@@ -71,11 +71,11 @@ impl HttpProbe {
         } else {
             may_answer
         };
-        let (socket, heard) = CheckedStream::new(socket, plausible);
+        let (socket, received) = CheckedStream::new(socket, plausible);
         let socket = self.secured(socket, target, progress).await?;
         progress.step("waiting for the HTTP response");
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
-        let (sender, connection) = shaken.map_err(|e| explain(&e, &heard))?;
+        let (sender, connection) = shaken.map_err(|e| explain(&e, &received))?;
         let exchange = pin!(self.exchange(sender, target, progress));
         // The connection must be polled beside the exchange; when the connection ends first, the
         // response was received already.
@@ -84,7 +84,7 @@ impl HttpProbe {
             Either::Right((_, exchange)) => exchange.await,
         };
         answer.map_err(|e| match e {
-            Ended::Broken(e) => explain(&e, &heard).into(),
+            Ended::Broken(e) => explain(&e, &received).into(),
             Ended::Unwanted(why) => ProbeFailure::Failed(why),
         })
     }
@@ -218,8 +218,8 @@ fn unwanted_status(status: StatusCode, wanted: &[RangeInclusive<u16>]) -> String
     format!("status {status}, expected {}", wanted.join(", "))
 }
 
-fn explain(error: &hyper::Error, heard: &ReceivedPrefix) -> String {
-    if let Some(first) = heard.implausible() {
+fn explain(error: &hyper::Error, received: &ReceivedPrefix) -> String {
+    if let Some(first) = received.implausible() {
         return messages::speaks_no("HTTP", &first);
     }
     if error.is_parse() {
@@ -240,7 +240,7 @@ fn may_answer(first: &[u8]) -> bool {
     first
         .iter()
         .zip(b"HTTP/1.")
-        .all(|(heard, expected)| heard == expected)
+        .all(|(received, expected)| received == expected)
 }
 
 fn parse_path(path: &str) -> Result<hyper::Uri, ProbeSetupError> {

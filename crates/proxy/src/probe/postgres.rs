@@ -39,11 +39,11 @@ impl MysqlProbe {
         let Connection {
             client,
             driver,
-            heard,
+            received,
         } = self.login.connect(target, progress).await?;
         progress.logged_in(QUERY);
         let answer = self.talk(client, driver, progress).await;
-        answer.map_err(|error| self.login.judge(&error, &heard, progress))
+        answer.map_err(|error| self.login.judge(&error, &received, progress))
     }
 
     async fn talk(

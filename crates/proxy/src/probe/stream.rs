@@ -55,29 +55,31 @@ struct FirstBytes {
 impl ReceivedPrefix {
     /// Returns the first bytes, if the protocol does not allow them.
     pub(super) fn implausible(&self) -> Option<Vec<u8>> {
-        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.implausible.then(|| heard.bytes.clone())
+        let received = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        received.implausible.then(|| received.bytes.clone())
     }
 
     /// Restarts the byte count for the next reply.
     pub(crate) fn next_answer(&self) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.read_bytes = 0;
+        let mut received = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        received.read_bytes = 0;
     }
 
     fn hear(&self, new: &[u8], plausible: Plausible) -> io::Result<()> {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.read_bytes += new.len();
-        if heard.read_bytes > READ_BYTES_MAX {
+        let mut received = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        received.read_bytes += new.len();
+        if received.read_bytes > READ_BYTES_MAX {
             return Err(io::Error::other("response exceeds 16 MiB"));
         }
-        let room = HEARD_BYTES_MAX.saturating_sub(heard.bytes.len());
+        let room = HEARD_BYTES_MAX.saturating_sub(received.bytes.len());
         if room == 0 || new.is_empty() {
             return Ok(());
         }
-        heard.bytes.extend_from_slice(&new[..room.min(new.len())]);
-        heard.implausible = !plausible(&heard.bytes);
-        if heard.implausible {
+        received
+            .bytes
+            .extend_from_slice(&new[..room.min(new.len())]);
+        received.implausible = !plausible(&received.bytes);
+        if received.implausible {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "not the expected protocol",
@@ -94,20 +96,20 @@ impl ReceivedPrefix {
 /// length of a message and wait for gigabytes.
 pub(super) struct CheckedStream {
     inner: Box<dyn Socket>,
-    heard: ReceivedPrefix,
+    received: ReceivedPrefix,
     plausible: Plausible,
 }
 
 impl CheckedStream {
     pub(super) fn new(inner: Box<dyn Socket>, plausible: Plausible) -> (Self, ReceivedPrefix) {
-        let heard = ReceivedPrefix::default();
+        let received = ReceivedPrefix::default();
         (
             Self {
                 inner,
-                heard: heard.clone(),
+                received: received.clone(),
                 plausible,
             },
-            heard,
+            received,
         )
     }
 }
@@ -121,7 +123,7 @@ impl AsyncRead for CheckedStream {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
         let new = &buf.filled()[before..];
-        self.heard.hear(new, self.plausible)?;
+        self.received.hear(new, self.plausible)?;
         Poll::Ready(Ok(()))
     }
 }

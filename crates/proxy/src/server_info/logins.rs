@@ -134,14 +134,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_nobody_answers_any_more_is_asked_again() {
-        let desk = LookupQueue::<u32>::default();
+        let idle = LookupQueue::<u32>::default();
         let answering = async {
-            drop(desk.next().await);
-            let again = desk.next().await;
+            drop(idle.next().await);
+            let again = idle.next().await;
             assert_eq!(again.user, "app");
             again.reply.send(Ok(7)).unwrap();
         };
-        let (answer, ()) = tokio::join!(desk.ask("app"), answering);
+        let (answer, ()) = tokio::join!(idle.ask("app"), answering);
         assert_eq!(answer, Ok(7));
     }
 }

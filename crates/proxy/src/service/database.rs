@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use super::digests::Digests;
 use super::failover_queue::SharedFailoverQueue;
 use super::login_limiter::LoginLimiter;
-use super::rules::{Hits, RuleBook};
+use super::rules::{Hits, RuleSet};
 use super::stats::{ServiceStats, UserStats};
 use crate::server::Server;
 use crate::server_info::ServerInfo;
@@ -78,7 +78,7 @@ pub struct DatabaseSnapshot {
     /// Other Evenkeel instances in front of the same servers, by instance number.
     pub peers: HashMap<u16, Arc<Server>>,
     /// Rules that an operator has set for statements. `None`: no rules.
-    pub rules: Option<Arc<RuleBook>>,
+    pub rules: Option<Arc<RuleSet>>,
 }
 
 /// Limits of server connections; [`u32::MAX`]: no limit.
@@ -219,14 +219,14 @@ impl Sizes {
 /// State that a service's workers share for the service's lifetime.
 #[derive(Debug)]
 pub struct DatabaseService {
-    pub(crate) lender: Arc<PoolRegistry>,
+    pub(crate) pool_registry: Arc<PoolRegistry>,
     /// Information about the servers, collected by the control plane.
     pub knowledge: Arc<ServerInfo>,
     pub(crate) failover_queue: SharedFailoverQueue,
     pub(crate) own: ProtocolService,
-    figures: Box<[ServiceStats]>,
+    stats: Box<[ServiceStats]>,
     /// Limits clients that have not logged in yet.
-    doorstep: ArcSwap<LoginLimiter>,
+    login_limiter: ArcSwap<LoginLimiter>,
     /// Running statements at each server, by server id: input of the load balancing.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
     /// Match counts of rules by name, which survive a reload.
@@ -304,7 +304,7 @@ impl DatabaseService {
         own: ProtocolService,
     ) -> Self {
         Self {
-            lender: Arc::new(PoolRegistry::new(SharedPools::new(
+            pool_registry: Arc::new(PoolRegistry::new(SharedPools::new(
                 workers,
                 u32::MAX,
                 connection_pool,
@@ -312,8 +312,8 @@ impl DatabaseService {
             knowledge,
             failover_queue: SharedFailoverQueue::new(failover_queue),
             own,
-            figures: (0..workers).map(|_| ServiceStats::new()).collect(),
-            doorstep: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
+            stats: (0..workers).map(|_| ServiceStats::new()).collect(),
+            login_limiter: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
             busy: Mutex::default(),
             hits: Mutex::default(),
             digests: ArcSwapOption::empty(),
@@ -344,21 +344,22 @@ impl DatabaseService {
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
     ) {
-        self.lender.books.set_settings(connection_pool);
+        self.pool_registry.pools.set_settings(connection_pool);
         self.failover_queue.set_settings(failover_queue);
     }
 
     /// Sets the limits of concurrent logins. Logins in progress and queued ones keep the previous
     /// limits.
     pub fn set_login_places(&self, places: LoginLimits) {
-        if self.doorstep.load().places() != places {
-            self.doorstep.store(Arc::new(LoginLimiter::new(places)));
+        if self.login_limiter.load().places() != places {
+            self.login_limiter
+                .store(Arc::new(LoginLimiter::new(places)));
         }
     }
 
     /// Returns the limiter for clients that have not logged in yet.
-    pub(crate) fn doorstep(&self) -> Arc<LoginLimiter> {
-        self.doorstep.load_full()
+    pub(crate) fn login_limiter(&self) -> Arc<LoginLimiter> {
+        self.login_limiter.load_full()
     }
 
     /// Sets the number of statements that are counted separately; zero: none. If the number
@@ -367,7 +368,7 @@ impl DatabaseService {
         let known = self.digests.load();
         let is_same = known.as_ref().map_or(0, |digests| digests.max()) == max;
         if !is_same {
-            let workers = self.figures.len();
+            let workers = self.stats.len();
             let digests = (max > 0).then(|| Arc::new(Digests::new(max, workers)));
             self.digests.store(digests);
         }
@@ -406,7 +407,7 @@ impl DatabaseService {
         }
         // Counts of rules that no snapshot has are removed.
         hits.retain(|_, known| Arc::strong_count(known) > 1);
-        let new = Arc::new(Hits::new(self.figures.len()));
+        let new = Arc::new(Hits::new(self.stats.len()));
         hits.insert(rule.into(), Arc::clone(&new));
         new
     }
@@ -415,11 +416,11 @@ impl DatabaseService {
     pub(crate) fn usage(
         &self,
         worker: usize,
-        who: &PoolUser,
+        pool_user: &PoolUser,
         database: &Arc<str>,
     ) -> Arc<UserStats> {
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut key = (worker, Arc::clone(&who.user), Arc::clone(database));
+        let mut key = (worker, Arc::clone(&pool_user.user), Arc::clone(database));
         if usages.len() >= USAGES_MAX && !usages.contains_key(&key) {
             key.2 = Arc::from("");
         }
@@ -441,7 +442,7 @@ impl DatabaseService {
     }
 
     /// Returns the counters of each worker.
-    pub fn figures(&self) -> &[ServiceStats] {
-        &self.figures
+    pub fn stats(&self) -> &[ServiceStats] {
+        &self.stats
     }
 }

@@ -110,8 +110,8 @@ mod tests {
     use super::*;
 
     /// Returns a permit if the client would not have to wait.
-    fn try_enter(doorstep: &LoginLimiter, address: Option<[u8; 4]>) -> Option<LoginPermit> {
-        let entering = pin!(doorstep.enter(address.map(IpAddr::from)));
+    fn try_enter(login_limiter: &LoginLimiter, address: Option<[u8; 4]>) -> Option<LoginPermit> {
+        let entering = pin!(login_limiter.enter(address.map(IpAddr::from)));
         match entering.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(place) => place,
             Poll::Pending => None,
@@ -121,30 +121,33 @@ mod tests {
     #[test]
     fn one_address_does_not_take_the_places_of_all() {
         let (own, other) = (Some([10, 0, 0, 1]), Some([10, 0, 0, 2]));
-        let doorstep = LoginLimiter::new(LoginLimits {
+        let login_limiter = LoginLimiter::new(LoginLimits {
             all: 4,
             per_address: 2,
         });
-        let first = try_enter(&doorstep, own);
-        let held = [try_enter(&doorstep, own), try_enter(&doorstep, other)];
+        let first = try_enter(&login_limiter, own);
+        let held = [
+            try_enter(&login_limiter, own),
+            try_enter(&login_limiter, other),
+        ];
         assert!(first.is_some() && held.iter().all(Option::is_some));
-        assert!(try_enter(&doorstep, own).is_none());
-        let last = try_enter(&doorstep, None);
-        assert!(last.is_some() && try_enter(&doorstep, other).is_none());
+        assert!(try_enter(&login_limiter, own).is_none());
+        let last = try_enter(&login_limiter, None);
+        assert!(last.is_some() && try_enter(&login_limiter, other).is_none());
         drop(first);
-        assert!(try_enter(&doorstep, other).is_some());
+        assert!(try_enter(&login_limiter, other).is_some());
     }
 
     #[test]
     fn addresses_are_forgotten_when_nobody_comes_from_them() {
-        let doorstep = LoginLimiter::new(LoginLimits::default());
-        let stays = try_enter(&doorstep, Some([192, 0, 2, 1]));
+        let login_limiter = LoginLimiter::new(LoginLimits::default());
+        let stays = try_enter(&login_limiter, Some([192, 0, 2, 1]));
         for number in 0..5_000_u32 {
-            let _gone = try_enter(&doorstep, Some(number.to_be_bytes()));
+            let _gone = try_enter(&login_limiter, Some(number.to_be_bytes()));
         }
         assert!(stays.is_some());
-        assert!(doorstep.addresses.lock().unwrap().len() <= ADDRESSES_MAX);
-        let known = doorstep.of(IpAddr::from([192, 0, 2, 1]));
+        assert!(login_limiter.addresses.lock().unwrap().len() <= ADDRESSES_MAX);
+        let known = login_limiter.of(IpAddr::from([192, 0, 2, 1]));
         assert_eq!(known.available_permits(), 99);
     }
 }

@@ -38,7 +38,7 @@ impl Hits {
 
 /// Rules and their match counts; replaced as a whole.
 #[derive(Debug)]
-pub struct RuleBook {
+pub struct RuleSet {
     rules: Rules,
     hits: Vec<Arc<Hits>>,
     asks_for_digests: bool,
@@ -46,7 +46,7 @@ pub struct RuleBook {
 
 /// A text of a session.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct RuleText<'a> {
     /// User of the session.
     pub user: &'a str,
     /// Database of the session.
@@ -73,7 +73,7 @@ fn is_plain(text: &[u8]) -> bool {
     !word.is_empty() && !holds && !text.contains(&b';')
 }
 
-impl RuleBook {
+impl RuleSet {
     /// Creates a set of rules with one entry of `hits` for each rule.
     pub fn new(rules: Rules, hits: Vec<Arc<Hits>>) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl RuleBook {
 
     /// Decides what happens to a text. Each of several statements is matched, and the whole text,
     /// too.
-    pub fn judge(&self, said: &Said<'_>) -> RuleOutcome {
+    pub fn judge(&self, said: &RuleText<'_>) -> RuleOutcome {
         let text = said.text.map(without_end);
         let Some(text) = text.filter(|text| !is_plain(text)) else {
             return self.judge_one(said, text, None);
@@ -110,7 +110,12 @@ impl RuleBook {
         judged.fold(whole, |all, one| self.rules.join(all, one))
     }
 
-    fn judge_one(&self, said: &Said<'_>, text: Option<&[u8]>, bare: Option<&[u8]>) -> RuleOutcome {
+    fn judge_one(
+        &self,
+        said: &RuleText<'_>,
+        text: Option<&[u8]>,
+        bare: Option<&[u8]>,
+    ) -> RuleOutcome {
         let digest = |text| digest(text, said.dialect).0;
         self.rules.judge(&RuleInput {
             user: said.user,
@@ -129,7 +134,7 @@ impl RuleBook {
 
     /// Returns why a rule does not match a text: the first condition that is not met. `None`: all
     /// conditions are met, or there is no such rule.
-    pub fn differs(&self, rule: &str, said: &Said<'_>) -> Option<&'static str> {
+    pub fn differs(&self, rule: &str, said: &RuleText<'_>) -> Option<&'static str> {
         let mut all = self.rules.all().iter();
         let rule = all.find(|one| *one.name == *rule)?;
         let digest = |text| digest(text, said.dialect).0;
@@ -166,25 +171,25 @@ impl RuleBook {
 
 /// Outcome of the rules for the statements in progress of a session.
 #[derive(Debug, Clone)]
-pub(crate) struct Ruling {
-    pub(crate) book: Arc<RuleBook>,
+pub(crate) struct AppliedRules {
+    pub(crate) rule_set: Arc<RuleSet>,
     pub(crate) verdict: RuleOutcome,
 }
 
-impl Ruling {
+impl AppliedRules {
     /// Joins the outcomes of statements that are sent together.
     pub(crate) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(one), Some(other)) => Some(Self {
-                verdict: other.book.rules.join(one.verdict, other.verdict),
-                book: other.book,
+                verdict: other.rule_set.rules.join(one.verdict, other.verdict),
+                rule_set: other.rule_set,
             }),
             (one, other) => one.or(other),
         }
     }
 
     pub(crate) fn destination(&self) -> Option<&Destination> {
-        self.book.destination(&self.verdict)
+        self.rule_set.destination(&self.verdict)
     }
 
     /// Returns the servers that may still be read from.
@@ -193,12 +198,12 @@ impl Ruling {
     }
 
     pub(crate) fn rejection(&self) -> Option<String> {
-        self.book.rejection(&self.verdict)
+        self.rule_set.rejection(&self.verdict)
     }
 
     /// Counts the matches when the statements are carried out.
     pub(crate) fn count(&self, worker: usize) {
-        self.book.count(&self.verdict, worker);
+        self.rule_set.count(&self.verdict, worker);
     }
 }
 
@@ -216,8 +221,8 @@ mod tests {
         version: 80_403,
     });
 
-    fn said(text: &str) -> Said<'_> {
-        Said {
+    fn said(text: &str) -> RuleText<'_> {
+        RuleText {
             user: "app",
             database: None,
             text: Some(text.as_bytes()),
@@ -237,9 +242,9 @@ mod tests {
         }
     }
 
-    fn book(all: Vec<Rule>) -> RuleBook {
+    fn rule_set(all: Vec<Rule>) -> RuleSet {
         let hits = all.iter().map(|_| Arc::new(Hits::new(2))).collect();
-        RuleBook::new(Rules::new(all), hits)
+        RuleSet::new(Rules::new(all), hits)
     }
 
     #[test]
@@ -250,8 +255,8 @@ mod tests {
             digest,
             ..RuleMatch::default()
         };
-        let book = book(vec![refusing("cut", when)]);
-        let rejection = |text| book.rejection(&book.judge(&said(text)));
+        let rule_set = rule_set(vec![refusing("cut", when)]);
+        let rejection = |text| rule_set.rejection(&rule_set.judge(&said(text)));
         let told = rejection(" DELETE FROM t WHERE id = 22 ");
         assert_eq!(told.as_deref(), Some("rejected by rule \"cut\": not now"));
         assert_eq!(rejection("DELETE FROM t"), None);
@@ -263,7 +268,7 @@ mod tests {
             pattern: Some(Pattern::new("^drop").expect("a pattern")),
             ..RuleMatch::default()
         };
-        let book = book(vec![refusing("drop", when)]);
+        let rule_set = rule_set(vec![refusing("drop", when)]);
         for text in [
             "SELECT 1; DROP TABLE t",
             "/* c */ DROP TABLE t",
@@ -271,21 +276,21 @@ mod tests {
             " drop table t ; ",
             "PREPARE p FROM 'DROP TABLE t'",
         ] {
-            assert!(book.judge(&said(text)).is_refused(), "{text}");
+            assert!(rule_set.judge(&said(text)).is_refused(), "{text}");
         }
         for text in ["SELECT 1", "SELECT 'a; drop'", "PREPARE p FROM @drop"] {
-            assert!(!book.judge(&said(text)).is_refused(), "{text}");
+            assert!(!rule_set.judge(&said(text)).is_refused(), "{text}");
         }
         let dialect = Dialect::Postgres { backslashes: false };
         let text = "PREPARE p (int) AS DROP TABLE t";
-        let said = Said {
+        let said = RuleText {
             dialect,
             ..said(text)
         };
-        let verdict = book.judge(&said);
+        let verdict = rule_set.judge(&said);
         assert!(verdict.is_refused());
-        book.count(&verdict, 0);
-        book.count(&verdict, 1);
-        assert_eq!(book.hits().collect::<Vec<_>>(), [("drop", 2)]);
+        rule_set.count(&verdict, 0);
+        rule_set.count(&verdict, 1);
+        assert_eq!(rule_set.hits().collect::<Vec<_>>(), [("drop", 2)]);
     }
 }

@@ -41,18 +41,18 @@ impl DatabaseService {
     pub fn pools(&self) -> Vec<PoolInfo> {
         let now_ms = clock::now_ms();
         let mut pools = BTreeMap::new();
-        for figures in self.lender.books.figures() {
-            let Some(pooled) = self.lender.pooled(&figures.key) else {
+        for stats in self.pool_registry.pools.stats() {
+            let Some(pooled) = self.pool_registry.pooled(&stats.key) else {
                 continue;
             };
-            let (who, server) = (&pooled.who, &pooled.server);
+            let (pool_user, server) = (&pooled.pool_user, &pooled.server);
             let name = Arc::clone(&server.name);
-            let key = (figures.key.database, figures.key.user, name);
+            let key = (stats.key.database, stats.key.user, name);
             // There are two for a while after a change of the password, or after a server has
             // returned.
             let pool = pools.entry(key).or_insert_with(|| PoolInfo {
-                user: who.user.to_string(),
-                database: who.database.to_string(),
+                user: pool_user.user.to_string(),
+                database: pool_user.database.to_string(),
                 server: Arc::clone(&server.name),
                 connections: 0,
                 idle: 0,
@@ -60,11 +60,11 @@ impl DatabaseService {
                 waiting: 0,
                 longest_wait_ms: 0,
             });
-            let since_ms = figures.waiting_since_ms.unwrap_or(now_ms);
-            pool.connections += figures.connections;
-            pool.idle += figures.idle;
-            pool.opening += figures.opening;
-            pool.waiting += figures.waiting;
+            let since_ms = stats.waiting_since_ms.unwrap_or(now_ms);
+            pool.connections += stats.connections;
+            pool.idle += stats.idle;
+            pool.opening += stats.opening;
+            pool.waiting += stats.waiting;
             pool.longest_wait_ms = pool.longest_wait_ms.max(now_ms.saturating_sub(since_ms));
         }
         pools.into_values().collect()
@@ -72,7 +72,7 @@ impl DatabaseService {
 
     /// Returns what an operator has paused.
     pub fn paused(&self) -> Paused {
-        self.lender.paused()
+        self.pool_registry.paused()
     }
 }
 

@@ -34,9 +34,9 @@ const REROUTE_AFTER_MS: u64 = 500;
 pub(super) struct Acquirer<'a, C: PoolableConnection> {
     worker: &'a Rc<Worker>,
     service: Arc<DatabaseService>,
-    lending: Rc<WorkerPool<C>>,
+    worker_pool: Rc<WorkerPool<C>>,
     account: Rc<UserPools<C>>,
-    card: Rc<SessionHandle>,
+    handle: Rc<SessionHandle>,
     /// Statistics that this session's work is counted in.
     pub(super) usage: Arc<UserStats>,
     /// Server of the current connection, or of the connection that the session waits for.
@@ -80,17 +80,17 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     pub(super) fn new(
         worker: &'a Rc<Worker>,
         service: &Arc<DatabaseService>,
-        lending: Rc<WorkerPool<C>>,
+        worker_pool: Rc<WorkerPool<C>>,
         account: &Rc<UserPools<C>>,
-        card: &Rc<SessionHandle>,
+        handle: &Rc<SessionHandle>,
     ) -> Self {
         Self {
             worker,
             service: Arc::clone(service),
-            lending,
+            worker_pool,
             account: Rc::clone(account),
-            card: Rc::clone(card),
-            usage: service.usage(worker.index, &account.who, &card.database()),
+            handle: Rc::clone(handle),
+            usage: service.usage(worker.index, &account.pool_user, &handle.database()),
             at: None,
             place: WaitSlot::new(),
             wait: None,
@@ -100,9 +100,9 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     pub(super) fn is_in(&mut self, database: &str) {
         let database = Arc::from(database);
-        let (worker, who) = (self.worker.index, &self.account.who);
-        self.usage = self.service.usage(worker, who, &database);
-        self.card.set_database(database);
+        let (worker, pool_user) = (self.worker.index, &self.account.pool_user);
+        self.usage = self.service.usage(worker, pool_user, &database);
+        self.handle.set_database(database);
     }
 
     /// Returns the server of the current or awaited connection.
@@ -124,7 +124,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             return true;
         };
         let pooled = self.account.pooled(&view.servers[index], own);
-        self.lending.has_room(&pooled)
+        self.worker_pool.has_room(&pooled)
     }
 
     /// Requests a connection to the target of the work.
@@ -177,7 +177,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         ticket: FailoverTicket,
         turn: Arc<FailoverWaiter>,
     ) -> AcquireOutcome<C> {
-        self.card
+        self.handle
             .set_activity(SessionActivity::WaitingForPrimary, self.worker);
         self.wait = Some(Wait::Primary { ticket, turn });
         AcquireOutcome::Pending
@@ -199,7 +199,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         };
         loop {
             let pooled = self.account.pooled(&at.server, own);
-            match self.lending.borrow(&pooled, &self.place) {
+            match self.worker_pool.borrow(&pooled, &self.place) {
                 AcquireResult::Now(server) => return AcquireOutcome::Server(server),
                 AcquireResult::Later(until_ms) => return self.wait_until(until_ms),
                 // An operator has just had the pool's connections reopened: another pool replaces
@@ -216,22 +216,22 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     fn wait_until(&mut self, until_ms: u64) -> AcquireOutcome<C> {
         self.waits_until(until_ms);
         let look_around_ms = clock::now_ms() + REROUTE_AFTER_MS;
-        self.card.set_deadline(until_ms.min(look_around_ms));
+        self.handle.set_deadline(until_ms.min(look_around_ms));
         AcquireOutcome::Pending
     }
 
     fn waits_until(&mut self, until_ms: u64) {
         let since_us = clock::now_us();
         self.wait = Some(Wait::Connection { until_ms, since_us });
-        self.card
+        self.handle
             .set_activity(SessionActivity::Waiting, self.worker);
     }
 
     /// Replaces a connection that cannot be set up for this session, and waits for a new one. The
     /// wait lasts up to the server's login time limit.
     pub(super) fn exchange(&mut self, connection: Box<C>) {
-        self.card.clear_server();
-        self.lending.replace_connection(connection, &self.place);
+        self.handle.clear_server();
+        self.worker_pool.replace_connection(connection, &self.place);
         self.waits_until(u64::MAX);
     }
 
@@ -246,12 +246,12 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         };
         let delivery = self.place.take(context)?;
         self.wait = None;
-        self.card.set_deadline(0);
+        self.handle.set_deadline(0);
         let waited_us = clock::now_us().saturating_sub(since_us);
-        self.figures().wait_us.observe(waited_us);
+        self.stats().wait_us.observe(waited_us);
         Some(match delivery {
             WaitResult::Connection(server) if self.is_at_former_primary(&service.snapshot()) => {
-                self.give_back(server, Condition::Clean);
+                self.release(server, Condition::Clean);
                 self.at = None;
                 AcquireOutcome::Reroute
             }
@@ -336,9 +336,10 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Marks the start of work at the server. Returns the time in microseconds.
     pub(super) fn begins_work(&self) -> u64 {
-        self.card.set_activity(SessionActivity::Active, self.worker);
+        self.handle
+            .set_activity(SessionActivity::Active, self.worker);
         let now_us = clock::now_us();
-        self.card.begins_transaction(now_us);
+        self.handle.begins_transaction(now_us);
         now_us
     }
 
@@ -351,17 +352,17 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     ) -> u64 {
         let now_us = clock::now_us();
         let took_us = now_us.saturating_sub(since_us);
-        let (figures, usage) = (self.figures(), &self.usage);
+        let (stats, usage) = (self.stats(), &self.usage);
         self.counts(ran, took_us, now_us / 1_000);
-        figures.queries.add(1);
-        figures.query_us.observe(took_us);
+        stats.queries.add(1);
+        stats.query_us.observe(took_us);
         if self.is_at_replica() {
-            figures.on_replicas.add(1);
+            stats.on_replicas.add(1);
         }
         if ends_transaction {
-            let lasted_us = self.card.ends_transaction(now_us);
-            figures.transactions.add(1);
-            figures.transaction_us.observe(lasted_us);
+            let lasted_us = self.handle.ends_transaction(now_us);
+            stats.transactions.add(1);
+            stats.transaction_us.observe(lasted_us);
             usage.transactions.add(1);
         }
         now_us
@@ -433,18 +434,18 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             return false;
         };
         // The connection may arrive while the wait is being given up.
-        if clock::now_ms() < until_ms || !self.lending.give_up(&self.place) {
+        if clock::now_ms() < until_ms || !self.worker_pool.give_up(&self.place) {
             return false;
         }
         self.wait = None;
-        self.figures().gave_up.add(1);
+        self.stats().gave_up.add(1);
         true
     }
 
     pub(super) fn leave_queues(&mut self) {
-        self.lending.leave_line(&self.place);
+        self.worker_pool.leave_line(&self.place);
         if let Some(WaitResult::Connection(server)) = self.place.take_late() {
-            self.lending.give_back(server, Condition::Clean);
+            self.worker_pool.release(server, Condition::Clean);
         }
         if let Some(Wait::Primary { ticket, .. }) = self.wait.take() {
             self.service.failover_queue.cancel(ticket);
@@ -454,13 +455,13 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     /// Renews the server's connections, because the baseline of new ones has changed.
     pub(super) fn renew_there(&self) {
         if let Some(at) = &self.at {
-            self.lending.renew(self.worker, at.server.id);
+            self.worker_pool.renew(self.worker, at.server.id);
         }
     }
 
-    pub(super) fn give_back(&self, server: Box<C>, condition: Condition) {
-        self.card.clear_server();
-        self.lending.give_back(server, condition);
+    pub(super) fn release(&self, server: Box<C>, condition: Condition) {
+        self.handle.clear_server();
+        self.worker_pool.release(server, condition);
     }
 
     /// Releases the connection after `renew` has reset it in the background. If `renew` returns
@@ -470,20 +471,20 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         mut server: Box<C>,
         renew: impl AsyncFnOnce(&mut C) -> bool + 'static,
     ) {
-        self.card.clear_server();
-        let lending = Rc::clone(&self.lending);
+        self.handle.clear_server();
+        let worker_pool = Rc::clone(&self.worker_pool);
         self.worker.spawn(async move {
             let renewed = compio::time::timeout(RENEWAL_LIMIT, renew(&mut server)).await;
             let condition = match renewed {
                 Ok(true) => Condition::Clean,
                 Ok(false) | Err(_) => Condition::Unclean,
             };
-            lending.give_back(server, condition);
+            worker_pool.release(server, condition);
         });
     }
 
-    fn figures(&self) -> &ServiceStats {
-        &self.service.figures()[self.worker.index]
+    fn stats(&self) -> &ServiceStats {
+        &self.service.stats()[self.worker.index]
     }
 }
 

@@ -53,18 +53,18 @@ pub(crate) fn pass_to_worker(shared: &EngineShared, claim: CancelClaim) {
 pub(crate) fn carry_out(
     worker: &Rc<Worker>,
     claim: CancelClaim,
-    card: &Rc<SessionHandle>,
+    handle: &Rc<SessionHandle>,
     service: &Arc<Service>,
 ) {
-    if card.key.as_ref().is_some_and(|key| claim.fits(key)) {
-        cancel(worker, card, service);
+    if handle.key.as_ref().is_some_and(|key| claim.fits(key)) {
+        cancel(worker, handle, service);
     }
 }
 
 /// Cancels the current work of a session, or its wait.
-pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<SessionHandle>, service: &Arc<Service>) {
-    card.cancel();
-    let Some(target) = card.target() else {
+pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &Arc<Service>) {
+    handle.cancel();
+    let Some(target) = handle.target() else {
         return;
     };
     target.begin();
@@ -173,12 +173,12 @@ fn whose(service: &str, user: &str) -> Whose {
 /// Ends the session or query named by a forwarded `KILL`, if it is on this worker.
 pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &ForwardedKill) {
     worker.each_session(|live| {
-        let is_meant = |card: &Rc<SessionHandle>| {
-            number(card) == u64::from(passed.number)
-                && whose(&live.service.name, &card.user) == passed.whose
+        let is_meant = |handle: &Rc<SessionHandle>| {
+            number(handle) == u64::from(passed.number)
+                && whose(&live.service.name, &handle.user) == passed.whose
         };
-        if let Some(card) = live.card().filter(is_meant) {
-            end(worker, live, &card, passed.only_query);
+        if let Some(handle) = live.handle().filter(is_meant) {
+            end(worker, live, &handle, passed.only_query);
         }
     });
 }
@@ -191,14 +191,14 @@ pub(crate) fn kill_here(
     reply: &flume::Sender<KillOutcome>,
 ) {
     worker.each_session(|live| {
-        let is_meant = |card: &Rc<SessionHandle>| number(card) == wanted.id;
-        let card = live.card().filter(is_meant);
-        let Some(card) = card.filter(|_| live.service.id == service_id) else {
+        let is_meant = |handle: &Rc<SessionHandle>| number(handle) == wanted.id;
+        let handle = live.handle().filter(is_meant);
+        let Some(handle) = handle.filter(|_| live.service.id == service_id) else {
             return;
         };
-        let is_own = card.user == wanted.user;
+        let is_own = handle.user == wanted.user;
         if is_own {
-            end(worker, live, &card, wanted.only_query);
+            end(worker, live, &handle, wanted.only_query);
         }
         // The requesting session may have ended.
         let _ = reply.send(if is_own {
@@ -210,12 +210,12 @@ pub(crate) fn kill_here(
 }
 
 /// Returns the session number that clients see.
-fn number(card: &SessionHandle) -> u64 {
-    card.id & u64::from(u32::MAX)
+fn number(handle: &SessionHandle) -> u64 {
+    handle.id & u64::from(u32::MAX)
 }
 
-fn end(worker: &Rc<Worker>, live: &LiveSession, card: &Rc<SessionHandle>, only_query: bool) {
-    cancel(worker, card, &live.service);
+fn end(worker: &Rc<Worker>, live: &LiveSession, handle: &Rc<SessionHandle>, only_query: bool) {
+    cancel(worker, handle, &live.service);
     if !only_query {
         live.cut(TerminationReason::Cut(CutReason::Command));
     }

@@ -15,7 +15,7 @@ use crate::cancel;
 use crate::clock;
 use crate::engine::worker::{SWEEP_INTERVAL, Worker};
 use crate::service::database::{DatabaseSnapshot, Times};
-use crate::service::rules::Ruling;
+use crate::service::rules::AppliedRules;
 use crate::session::pinning::PinCause;
 use crate::session_state::PinSource;
 use crate::upstream::cancel_target::CancelTarget;
@@ -294,8 +294,8 @@ impl SessionHandle {
     }
 
     /// Sets the time limit that the rules give the next query.
-    pub(crate) fn limit_query(&self, ruling: Option<&Ruling>) {
-        let limit_ms = ruling.and_then(|ruling| ruling.verdict.timeout_ms);
+    pub(crate) fn limit_query(&self, rules: Option<&AppliedRules>) {
+        let limit_ms = rules.and_then(|rules| rules.verdict.timeout_ms);
         self.query_limit_ms.set(limit_ms);
     }
 

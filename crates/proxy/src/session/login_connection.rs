@@ -81,7 +81,7 @@ pub(super) fn candidates<'a>(
 
 /// Connection that is released on drop, as unclean unless [`Self::leave`] was called.
 pub(super) struct LoginConnection<'a, C: PoolableConnection> {
-    lending: &'a Rc<WorkerPool<C>>,
+    worker_pool: &'a Rc<WorkerPool<C>>,
     pub(super) server: Option<Box<C>>,
 }
 
@@ -89,7 +89,7 @@ impl<C: PoolableConnection> LoginConnection<'_, C> {
     /// Releases the connection as clean.
     pub(super) fn leave(mut self) {
         if let Some(server) = self.server.take() {
-            self.lending.give_back(server, Condition::Clean);
+            self.worker_pool.release(server, Condition::Clean);
         }
     }
 }
@@ -97,22 +97,22 @@ impl<C: PoolableConnection> LoginConnection<'_, C> {
 impl<C: PoolableConnection> Drop for LoginConnection<'_, C> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            self.lending.give_back(server, Condition::Unclean);
+            self.worker_pool.release(server, Condition::Unclean);
         }
     }
 }
 
 /// Queued request for a connection that leaves the queue on drop.
 struct QueueGuard<'a, C: PoolableConnection> {
-    lending: &'a Rc<WorkerPool<C>>,
+    worker_pool: &'a Rc<WorkerPool<C>>,
     place: Rc<WaitSlot<C>>,
 }
 
 impl<C: PoolableConnection> Drop for QueueGuard<'_, C> {
     fn drop(&mut self) {
-        self.lending.leave_line(&self.place);
+        self.worker_pool.leave_line(&self.place);
         if let Some(WaitResult::Connection(server)) = self.place.take_late() {
-            self.lending.give_back(server, Condition::Clean);
+            self.worker_pool.release(server, Condition::Clean);
         }
     }
 }
@@ -129,31 +129,31 @@ impl<C: PoolableConnection> QueueGuard<'_, C> {
 
 /// Acquires a connection to a server, waiting for one if necessary.
 pub(super) async fn borrow<'a, C: PoolableConnection>(
-    lending: &'a Rc<WorkerPool<C>>,
+    worker_pool: &'a Rc<WorkerPool<C>>,
     account: &UserPools<C>,
     server: &Arc<Server>,
     view: &DatabaseSnapshot,
 ) -> Result<LoginConnection<'a, C>, AcquireError> {
     let in_line = QueueGuard {
-        lending,
+        worker_pool,
         place: WaitSlot::new(),
     };
-    let guest = |server| LoginConnection {
-        lending,
+    let connection = |server| LoginConnection {
+        worker_pool,
         server: Some(server),
     };
     loop {
         // The pool may have been replaced during the wait.
         let pooled = account.pooled(server, view);
-        let until_ms = match lending.borrow(&pooled, &in_line.place) {
-            AcquireResult::Now(server) => return Ok(guest(server)),
+        let until_ms = match worker_pool.borrow(&pooled, &in_line.place) {
+            AcquireResult::Now(server) => return Ok(connection(server)),
             AcquireResult::Later(until_ms) => until_ms,
             AcquireResult::Refused(_) if pooled.pool.is_retired() => continue,
             AcquireResult::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
         };
         let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
         match compio::time::timeout(wait, in_line.delivery()).await {
-            Ok(WaitResult::Connection(server)) => return Ok(guest(server)),
+            Ok(WaitResult::Connection(server)) => return Ok(connection(server)),
             Ok(WaitResult::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
             Ok(WaitResult::Again) => {}
             Err(_) => return Err(AcquireError::TimedOut),

@@ -56,7 +56,7 @@ use crate::record::{Record, TerminationReason};
 use crate::relay::ByteDirection;
 use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
-use crate::service::rules::Ruling;
+use crate::service::rules::AppliedRules;
 use crate::service::stats::ServiceStats;
 use crate::session::acquirer::Acquirer;
 use crate::session::cancel::{KillOutcome, generation};
@@ -101,7 +101,7 @@ struct Session<'a> {
     service: Arc<DatabaseService>,
     shared: Arc<PostgresService>,
     account: Rc<Account>,
-    card: Rc<SessionHandle>,
+    handle: Rc<SessionHandle>,
     /// Client connection; `None` only after the session has ended.
     client: Option<Stream>,
     entrance: ClientHandshake,
@@ -119,14 +119,14 @@ struct Session<'a> {
     /// Replies of Evenkeel that have not been sent.
     answers: Vec<u8>,
     /// Command that is being processed.
-    unit: ActiveRequest,
+    active: ActiveRequest,
     /// Effect of the rules on the current command.
-    ruling: Option<Ruling>,
+    rules: Option<AppliedRules>,
     server: Option<Box<ServerConnection>>,
-    borrower: Acquirer<'a, ServerConnection>,
+    acquirer: Acquirer<'a, ServerConnection>,
     transcoder: Transcoder,
     numbers: ClientStatements,
-    journal: SessionState,
+    state: SessionState,
     token: causality::CausalityToken,
     /// True if an error left open whether the transaction is still active or was committed.
     is_doubtful: bool,
@@ -180,15 +180,15 @@ enum AfterDiscard {
 /// Serves one client until the session ends, and returns the reason for its end.
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
-    seat: &ClientPermit,
+    permit: &ClientPermit,
     live: &LiveSession,
     slot: usize,
     socket: Socket,
     record: &mut Record,
 ) -> TerminationReason {
-    let (Some(service), Some(lending)) = (
-        seat.service().database.clone(),
-        worker.lending::<ServerConnection>(seat.service()),
+    let (Some(service), Some(worker_pool)) = (
+        permit.service().database.clone(),
+        worker.worker_pool::<ServerConnection>(permit.service()),
     ) else {
         return TerminationReason::NoServer;
     };
@@ -196,7 +196,7 @@ pub(super) async fn serve_session(
         return TerminationReason::NoServer;
     };
     if let Err(ending) =
-        proxy_protocol::read_client_address(live, seat.service(), &socket, record).await
+        proxy_protocol::read_client_address(live, permit.service(), &socket, record).await
     {
         return ending;
     }
@@ -207,11 +207,11 @@ pub(super) async fn serve_session(
     };
     let door = LoginHandler {
         worker,
-        seat,
+        permit,
         live,
         service,
         shared,
-        lending,
+        worker_pool,
         peer: record.client,
         id: id::of(&number, generation(worker)),
     };
@@ -222,10 +222,10 @@ pub(super) async fn serve_session(
         Err(interrupt) => return interrupt.ending(),
     };
     loop {
-        live.take_card(&session.card);
+        live.take_handle(&session.handle);
         let polling = poll_fn(|context| session.poll(context));
         let outcome = live.unless_cut(polling).await;
-        live.drop_card();
+        live.drop_handle();
         let payload = match outcome {
             Ok(ExitReason::ChangesUser(payload)) => payload,
             Ok(end) => return session.end(end).await,
@@ -263,22 +263,22 @@ impl<'a> Session<'a> {
         let agreed = parts.entrance.agreed;
         let begin = &parts.begin;
         let fresh = begin.fresh.pairs();
-        let journal = SessionState::new(fresh, beginning(begin), parts.worker.interner());
-        let borrower = Acquirer::new(
+        let state = SessionState::new(fresh, beginning(begin), parts.worker.interner());
+        let acquirer = Acquirer::new(
             parts.worker,
             &parts.service,
-            parts.lending,
+            parts.worker_pool,
             &parts.account,
-            &parts.card,
+            &parts.handle,
         );
         let mut session = Self {
             worker: parts.worker,
-            permit: parts.seat,
+            permit: parts.permit,
             live: parts.live,
             service: parts.service,
             shared: parts.shared,
             account: parts.account,
-            card: parts.card,
+            handle: parts.handle,
             client: Some(parts.client),
             entrance: parts.entrance,
             stage: Stage::Command,
@@ -287,13 +287,13 @@ impl<'a> Session<'a> {
             refusal: None,
             lost: None,
             answers: Vec::new(),
-            unit: ActiveRequest::default(),
-            ruling: None,
+            active: ActiveRequest::default(),
+            rules: None,
             server: None,
-            borrower,
+            acquirer,
             transcoder: Transcoder::new(agreed, agreed),
             numbers: ClientStatements::default(),
-            journal,
+            state,
             token: causality::CausalityToken::new(),
             unfit_since_ms: None,
             changed_catalog: None,
@@ -318,10 +318,10 @@ impl<'a> Session<'a> {
     /// Counts `length` bytes received from the client.
     fn count_received(&self, length: usize) {
         let length = length as u64;
-        let server = self.borrower.server();
+        let server = self.acquirer.server();
         self.live
             .moved_at(self.worker, ByteDirection::FromClient, length, server);
-        self.borrower.usage.from_clients.add(length);
+        self.acquirer.usage.from_clients.add(length);
     }
 
     fn client(&mut self) -> Result<&mut Stream, ExitReason> {
@@ -335,7 +335,7 @@ impl<'a> Session<'a> {
         let length = out.len() as u64;
         self.live
             .moved_at(worker, ByteDirection::ToClient, length, None);
-        self.borrower.usage.to_clients.add(length);
+        self.acquirer.usage.to_clients.add(length);
         let sent = self.client()?.send_own(worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
@@ -348,12 +348,12 @@ impl<'a> Session<'a> {
         &mut self.answers
     }
 
-    fn figures(&self) -> &ServiceStats {
-        &self.service.figures()[self.worker.index]
+    fn stats(&self) -> &ServiceStats {
+        &self.service.stats()[self.worker.index]
     }
 
     fn does(&self, doing: SessionActivity) {
-        self.card.set_activity(doing, self.worker);
+        self.handle.set_activity(doing, self.worker);
     }
 
     /// Returns whether the service has `mode = "session"`.

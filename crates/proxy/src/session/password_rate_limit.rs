@@ -114,42 +114,42 @@ mod tests {
 
     #[test]
     fn an_address_tries_some_at_once_and_then_few() {
-        let pace = PasswordRateLimit::default();
+        let rate_limit = PasswordRateLimit::default();
         let tries = |now_ms| {
-            let all =
-                (0..100).filter(|number| pace.charge(address(1), &format!("u{number}"), now_ms));
+            let all = (0..100)
+                .filter(|number| rate_limit.charge(address(1), &format!("u{number}"), now_ms));
             all.count()
         };
         assert_eq!(tries(1_000), 20);
         assert_eq!(tries(1_000), 0);
         assert_eq!(tries(2_000), 10);
-        assert!(pace.charge(address(2), "u", 2_000), "others may");
+        assert!(rate_limit.charge(address(2), "u", 2_000), "others may");
     }
 
     #[test]
     fn many_addresses_together_try_one_user_as_slowly() {
-        let pace = PasswordRateLimit::default();
-        let all = (0..100).filter(|last| pace.charge(address(*last), "app", 1_000));
+        let rate_limit = PasswordRateLimit::default();
+        let all = (0..100).filter(|last| rate_limit.charge(address(*last), "app", 1_000));
         assert_eq!(all.count(), 40);
-        assert!(pace.charge(address(1), "other", 1_000));
+        assert!(rate_limit.charge(address(1), "other", 1_000));
     }
 
     #[test]
     fn right_passwords_cost_nothing() {
-        let pace = PasswordRateLimit::default();
+        let rate_limit = PasswordRateLimit::default();
         for _ in 0..1_000 {
-            assert!(pace.charge(address(1), "app", 1_000));
-            pace.refund(address(1), "app");
+            assert!(rate_limit.charge(address(1), "app", 1_000));
+            rate_limit.refund(address(1), "app");
         }
     }
 
     #[test]
     fn what_is_remembered_is_bounded_and_forgotten() {
-        let pace = PasswordRateLimit::default();
+        let rate_limit = PasswordRateLimit::default();
         for number in 0..20_000 {
-            pace.charge(None, &format!("u{number}"), 1_000);
+            rate_limit.charge(None, &format!("u{number}"), 1_000);
         }
-        assert_eq!(pace.due_ms.lock().unwrap().len(), KNOWN_MAX);
-        assert!(pace.charge(None, "app", 2_000));
+        assert_eq!(rate_limit.due_ms.lock().unwrap().len(), KNOWN_MAX);
+        assert!(rate_limit.charge(None, "app", 2_000));
     }
 }

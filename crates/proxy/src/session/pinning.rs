@@ -45,30 +45,32 @@ pub(crate) struct PinCauses {
 /// analyzed.
 pub(super) fn pin_by(
     service: &Service,
-    card: &SessionHandle,
+    handle: &SessionHandle,
     pins: Pins,
     source: Option<&PinSource>,
 ) {
-    pin(service, card, pins, |_| source.cloned().unwrap_or_default());
+    pin(service, handle, pins, |_| {
+        source.cloned().unwrap_or_default()
+    });
 }
 
 /// Sets the pins of a session. `source` names the cause of new lasting pins, which is logged at its
 /// first occurrence.
 pub(super) fn pin(
     service: &Service,
-    card: &SessionHandle,
+    handle: &SessionHandle,
     pins: Pins,
     source: impl FnOnce(Pins) -> PinSource,
 ) {
-    let Some(cause) = card.set_pins(pins, source) else {
+    let Some(cause) = handle.set_pins(pins, source) else {
         return;
     };
     let database = service.database.as_ref();
     if database.is_some_and(|database| database.pinned(&cause)) {
         info!(
             service = &*service.name,
-            user = &*card.user,
-            database = &*card.database(),
+            user = &*handle.user,
+            database = &*handle.database(),
             statement = &*cause.statement,
             "session pinned to its server connection: {}",
             cause.reason(),

@@ -30,13 +30,13 @@ struct TcpClient {
 /// Serves one session and returns the reason for its end.
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
-    seat: &ClientPermit,
+    permit: &ClientPermit,
     live: &LiveSession,
     socket: Socket,
     record: &mut Record,
 ) -> TerminationReason {
     // Boxed, because these futures end before the long part, the relay, begins.
-    let client = match Box::pin(live.unless_cut(greet(seat, socket, record.client))).await {
+    let client = match Box::pin(live.unless_cut(greet(permit, socket, record.client))).await {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return interrupt.ending(),
@@ -44,7 +44,7 @@ pub(super) async fn serve_session(
     record.client = client.source;
     let fd = client.socket.fd();
     let client_left = || has_left(fd);
-    let (service, key) = (seat.service(), source_key(client.source));
+    let (service, key) = (permit.service(), source_key(client.source));
     let seeker = ConnectRequest {
         worker,
         service,
@@ -162,11 +162,11 @@ fn give_up(
 /// Determines the client's address: from its PROXY header if it is a listed peer, else from its
 /// socket.
 async fn greet(
-    seat: &ClientPermit,
+    permit: &ClientPermit,
     socket: Socket,
     peer: Option<SocketAddr>,
 ) -> Result<TcpClient, TerminationReason> {
-    let view = seat.service().view_owned();
+    let view = permit.service().view_owned();
     let settings = &view.settings;
     // Only a header uses the address that the client connected to.
     let headers = !settings.accept_proxy_from.is_empty() || settings.send_proxy.is_some();

@@ -250,8 +250,8 @@ fn a_changed_byte_ends_the_channel_with_an_alert() {
     assert!(pair.server_read.is_empty(), "half a statement is none");
     let (mut alert, mut nothing) = (Vec::new(), Vec::new());
     pair.server.take_output(&mut alert);
-    let heard = pair.client.receive(&alert, &mut nothing).unwrap_err();
-    assert!(heard.to_string().contains("BadRecordMac"), "{heard}");
+    let received = pair.client.receive(&alert, &mut nothing).unwrap_err();
+    assert!(received.to_string().contains("BadRecordMac"), "{received}");
     for end in [&mut pair.server, &mut pair.client] {
         assert_eq!(end.receive(b"", &mut nothing), Err(ChannelError::NotOpen));
         assert_eq!(end.send(b"x", &mut nothing), Err(ChannelError::NotOpen));

@@ -22,7 +22,7 @@ use crate::service::database::{DatabaseSnapshot, Sizes};
 /// All pools of a service.
 #[derive(Debug)]
 pub(crate) struct PoolRegistry {
-    pub(crate) books: Arc<SharedPools>,
+    pub(crate) pools: Arc<SharedPools>,
     pooled: Mutex<HashMap<PoolKey, Arc<PoolHandle>>>,
     paused: Mutex<Paused>,
     /// Numbers of the paused databases, which may have no clients yet.
@@ -34,7 +34,7 @@ pub(crate) struct PoolRegistry {
 pub(crate) struct PoolHandle {
     pub(crate) pool: Arc<Pool>,
     pub(crate) server: Arc<Server>,
-    pub(crate) who: Arc<PoolUser>,
+    pub(crate) pool_user: Arc<PoolUser>,
 }
 
 /// A user in a database, with the credential for logins to servers.
@@ -88,16 +88,16 @@ impl fmt::Debug for PoolHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pooled")
             .field("server", &self.server.name)
-            .field("user", &self.who.user)
-            .field("database", &self.who.database)
+            .field("user", &self.pool_user.user)
+            .field("database", &self.pool_user.database)
             .finish_non_exhaustive()
     }
 }
 
 impl PoolRegistry {
-    pub(crate) fn new(books: SharedPools) -> Self {
+    pub(crate) fn new(pools: SharedPools) -> Self {
         Self {
-            books: Arc::new(books),
+            pools: Arc::new(pools),
             pooled: Mutex::default(),
             paused: Mutex::default(),
             paused_numbers: Mutex::default(),
@@ -128,26 +128,26 @@ impl PoolRegistry {
     /// Returns a user's pool at a server.
     pub(super) fn pool_for(
         &self,
-        who: &Arc<PoolUser>,
+        pool_user: &Arc<PoolUser>,
         server: &Arc<Server>,
         view: &DatabaseSnapshot,
     ) -> Arc<PoolHandle> {
         let key = PoolKey {
             server: server.id,
-            user: who.user_number.get(),
-            generation: who.generation,
-            database: who.database_number.get(),
-            identity: who.identity,
+            user: pool_user.user_number.get(),
+            generation: pool_user.generation,
+            database: pool_user.database_number.get(),
+            identity: pool_user.identity,
         };
         let mut map = self.map();
         if let Some(known) = map.get(&key).filter(|known| !known.pool.is_retired()) {
             return Arc::clone(known);
         }
-        let quotas = view.sizes.quotas(&who.user, &who.database);
+        let quotas = view.sizes.quotas(&pool_user.user, &pool_user.database);
         let pooled = Arc::new(PoolHandle {
-            pool: self.books.pool(key, &quotas, &server.load),
+            pool: self.pools.pool(key, &quotas, &server.load),
             server: Arc::clone(server),
-            who: Arc::clone(who),
+            pool_user: Arc::clone(pool_user),
         });
         map.insert(key, Arc::clone(&pooled));
         pooled
@@ -156,10 +156,10 @@ impl PoolRegistry {
     /// Changes the limits of the existing pools.
     pub(crate) fn resize(&self, sizes: &Sizes, orders: &mut Vec<WorkerTask>) {
         for one in self.all() {
-            let quotas = sizes.quotas(&one.who.user, &one.who.database);
-            self.books.set_quotas(&one.pool, &quotas);
+            let quotas = sizes.quotas(&one.pool_user.user, &one.pool_user.database);
+            self.pools.set_quotas(&one.pool, &quotas);
         }
-        self.books.serve(clock::now_ms(), orders);
+        self.pools.serve(clock::now_ms(), orders);
     }
 
     /// Forgets pools that are not in use.

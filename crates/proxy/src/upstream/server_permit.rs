@@ -76,7 +76,7 @@ impl ServiceRegistry {
     }
 
     /// Returns the services with connection pools, except one.
-    pub(super) fn lenders_besides(&self, service_id: u64) -> Vec<Arc<Service>> {
+    pub(super) fn pooled_services_besides(&self, service_id: u64) -> Vec<Arc<Service>> {
         let services = self.lock();
         let alive = services.iter().filter_map(Weak::upgrade);
         alive
@@ -85,7 +85,7 @@ impl ServiceRegistry {
     }
 
     /// Returns the services with connection pools.
-    pub(crate) fn lenders(&self) -> Vec<Arc<Service>> {
+    pub(crate) fn pooled_services(&self) -> Vec<Arc<Service>> {
         let services = self.lock();
         let alive = services.iter().filter_map(Weak::upgrade);
         alive.filter(|one| one.database.is_some()).collect()

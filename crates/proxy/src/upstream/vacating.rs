@@ -107,13 +107,15 @@ fn outdate_at_replicas(worker: &Worker, service: &Service, what: &What) {
     };
     let is_meant = |one: &PoolHandle| {
         let mut names = what.does.renamed.iter();
-        one.server.id != what.server_id && names.any(|name| **name == *one.who.database)
+        one.server.id != what.server_id && names.any(|name| **name == *one.pool_user.database)
     };
-    for ticket in shared.lender.outdate(is_meant) {
-        let (service_id, errand) = (service.id, PoolMessage::Again(ticket));
+    for ticket in shared.pool_registry.outdate(is_meant) {
+        let (service_id, message) = (service.id, PoolMessage::Again(ticket));
         // A worker that has ended has no clients either.
-        let _ =
-            worker.shared.orders[ticket.worker].send(WorkerCommand::Lending { service_id, errand });
+        let _ = worker.shared.orders[ticket.worker].send(WorkerCommand::Pool {
+            service_id,
+            message,
+        });
     }
 }
 
@@ -141,7 +143,7 @@ async fn go_on(worker: Weak<Worker>, what: Weak<What>) {
 }
 
 fn services_before(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
-    let mut services = worker.shared.registry.lenders();
+    let mut services = worker.shared.registry.pooled_services();
     services.retain(|service| service.snapshot().lists(server_id));
     services
 }
@@ -156,15 +158,18 @@ fn vacate(worker: &Worker, service: &Service, what: &What) {
         database.leave_until(clock::now_ms() + AWAY_MS);
     }
     let server = what.server_id;
-    let database = shared.lender.number(name.as_bytes()).get();
+    let database = shared.pool_registry.number(name.as_bytes()).get();
     let is_meant = |key: &PoolKey| key.server == server && key.database == database;
-    let figures = shared.lender.books.figures();
-    if !figures.iter().any(|one| one.idle > 0 && is_meant(&one.key)) {
+    let stats = shared.pool_registry.pools.stats();
+    if !stats.iter().any(|one| one.idle > 0 && is_meant(&one.key)) {
         return;
     }
     for orders in &worker.shared.orders {
-        let (service_id, errand) = (service.id, PoolMessage::Vacate { server, database });
+        let (service_id, message) = (service.id, PoolMessage::Vacate { server, database });
         // A worker that has ended has no connections either.
-        let _ = orders.send(WorkerCommand::Lending { service_id, errand });
+        let _ = orders.send(WorkerCommand::Pool {
+            service_id,
+            message,
+        });
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use evenkeel_policy::connection_pool::{
     AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, IdlePool, OpenFailure,
-    PoolRefusal, ReleaseDecision, TaskKind, WaitTicket, WorkerTask,
+    Pool, PoolRefusal, ReleaseDecision, TaskKind, WaitTicket, WorkerTask,
 };
 use slab::Slab;
 
@@ -47,9 +47,9 @@ const FULL_PAUSE_MS: u64 = 500;
 /// One worker's part of one service's pools.
 pub(crate) struct WorkerPool<C: PoolableConnection> {
     service: Arc<Service>,
-    lender: Arc<PoolRegistry>,
+    registry: Arc<PoolRegistry>,
     worker: Weak<Worker>,
-    desk: RefCell<IdlePool>,
+    idle: RefCell<IdlePool>,
     /// All connections of this worker by number; an entry is empty while a session has the
     /// connection.
     connections: RefCell<Slab<Option<Box<C>>>>,
@@ -76,14 +76,14 @@ impl<C: PoolableConnection> WorkerPool<C> {
     pub(crate) fn new(
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-        lender: &Arc<PoolRegistry>,
+        registry: &Arc<PoolRegistry>,
     ) -> Self {
-        let desk = IdlePool::new(worker.index, Arc::clone(&lender.books));
+        let idle = IdlePool::new(worker.index, Arc::clone(&registry.pools));
         Self {
             service: Arc::clone(service),
-            lender: Arc::clone(lender),
+            registry: Arc::clone(registry),
             worker: Rc::downgrade(worker),
-            desk: RefCell::new(desk),
+            idle: RefCell::new(idle),
             connections: RefCell::default(),
             waiting: RefCell::default(),
             accounts: RefCell::default(),
@@ -92,19 +92,19 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     /// Returns the state that a user's sessions in a database share.
-    pub(crate) fn account(&self, who: PoolUser, service: &DatabaseService) -> Rc<UserPools<C>> {
+    pub(crate) fn account(&self, user: PoolUser, service: &DatabaseService) -> Rc<UserPools<C>> {
         let key = (
-            who.user_number.get(),
-            who.database_number.get(),
-            who.generation,
-            who.identity,
+            user.user_number.get(),
+            user.database_number.get(),
+            user.generation,
+            user.identity,
         );
         let mut accounts = self.accounts.borrow_mut();
         if let Some(known) = accounts.get(&key).and_then(Weak::upgrade) {
             return known;
         }
         accounts.retain(|_, account| account.strong_count() > 0);
-        let account = UserPools::new(who, service);
+        let account = UserPools::new(user, service);
         accounts.insert(key, Rc::downgrade(&account));
         account
     }
@@ -117,11 +117,11 @@ impl<C: PoolableConnection> WorkerPool<C> {
     ) -> AcquireResult<C> {
         loop {
             let mut orders = Vec::new();
-            let lent = self
-                .desk
+            let core = self
+                .idle
                 .borrow_mut()
                 .acquire(&pooled.pool, clock::now_ms(), &mut orders);
-            let borrowed = match lent {
+            let borrowed = match core {
                 AcquireDecision::Take(loan) => self.take(loan).map(AcquireResult::Now),
                 AcquireDecision::Refuse(refusal) => Some(AcquireResult::Refused(refusal)),
                 AcquireDecision::Wait { ticket, until_ms } => {
@@ -141,16 +141,16 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Returns whether a client can get a connection without waiting for another session.
     pub(crate) fn has_room(&self, pooled: &PoolHandle) -> bool {
-        self.desk.borrow().has_room(&pooled.pool, clock::now_ms())
+        self.idle.borrow().has_room(&pooled.pool, clock::now_ms())
     }
 
     /// Returns the connection of a checkout; `None`: it has ended meanwhile and is closed.
     fn take(self: &Rc<Self>, loan: Checkout) -> Option<Box<C>> {
         let mut connection = self.lift(&loan)?;
-        let lent = connection.lent_mut();
-        lent.loan = Some(loan);
-        if lent.stream.has_arrived() {
-            self.give_back(connection, Condition::Unclean);
+        let core = connection.core_mut();
+        core.loan = Some(loan);
+        if core.stream.has_arrived() {
+            self.release(connection, Condition::Unclean);
             return None;
         }
         Some(connection)
@@ -167,7 +167,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             return false;
         };
         self.waiting.borrow_mut().remove(&ticket.number);
-        self.lender.books.cancel(ticket) == CancelOutcome::Answered
+        self.registry.pools.cancel(ticket) == CancelOutcome::Answered
     }
 
     /// Returns whether a session that has timed out really gets no connection.
@@ -176,7 +176,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             place.leave_line();
             return true;
         };
-        if self.lender.books.cancel(ticket) == CancelOutcome::Answered {
+        if self.registry.pools.cancel(ticket) == CancelOutcome::Answered {
             return false;
         }
         place.leave_line();
@@ -185,16 +185,16 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     /// Takes a connection back from a session.
-    pub(crate) fn give_back(self: &Rc<Self>, mut connection: Box<C>, condition: Condition) {
-        let lent = connection.lent_mut();
-        let Some(loan) = lent.loan.take() else {
+    pub(crate) fn release(self: &Rc<Self>, mut connection: Box<C>, condition: Condition) {
+        let core = connection.core_mut();
+        let Some(loan) = core.loan.take() else {
             return;
         };
-        if condition == Condition::Clean && lent.cancels.get() > 0 {
-            lent.loan = Some(loan);
+        if condition == Condition::Clean && core.cancels.get() > 0 {
+            core.loan = Some(loan);
             return self.give_back_after_cancels(connection);
         }
-        lent.stream.watch();
+        core.stream.watch();
         if let Some(shelf) = self
             .connections
             .borrow_mut()
@@ -204,7 +204,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
         let mut orders = Vec::new();
         let returned =
-            self.desk
+            self.idle
                 .borrow_mut()
                 .release(loan, condition, clock::now_ms(), &mut orders);
         self.settle(returned);
@@ -213,18 +213,18 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Waits first, because a cancel request in flight could hit the next client's query.
     fn give_back_after_cancels(self: &Rc<Self>, connection: Box<C>) {
-        let lending = Rc::clone(self);
+        let this = Rc::clone(self);
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
         worker.spawn(async move {
-            let clean = connection.lent().cancels.none_left().await;
+            let clean = connection.core().cancels.none_left().await;
             let condition = if clean {
                 Condition::Clean
             } else {
                 Condition::Unclean
             };
-            lending.give_back(connection, condition);
+            this.release(connection, condition);
         });
     }
 
@@ -247,18 +247,18 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let Some(mut connection) = self.lift(&loan) else {
             return;
         };
-        let lent = connection.lent_mut();
-        lent.loan = Some(loan);
-        let has_spoken = lent.stream.has_arrived();
+        let core = connection.core_mut();
+        core.loan = Some(loan);
+        let has_spoken = core.stream.has_arrived();
         let place = self.waiting.borrow_mut().remove(&ticket.number);
         match place {
             Some(place) if !has_spoken => place.deliver(WaitResult::Connection(connection)),
             Some(place) => {
-                self.give_back(connection, Condition::Unclean);
+                self.release(connection, Condition::Unclean);
                 place.deliver(WaitResult::Again);
             }
-            None if has_spoken => self.give_back(connection, Condition::Unclean),
-            None => self.give_back(connection, Condition::Clean),
+            None if has_spoken => self.release(connection, Condition::Unclean),
+            None => self.release(connection, Condition::Clean),
         }
     }
 
@@ -266,26 +266,26 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let Some(connection) = self.lift(&loan) else {
             return;
         };
-        let (lending, home) = (Rc::clone(self), Rc::clone(worker));
+        let (this, home) = (Rc::clone(self), Rc::clone(worker));
         worker.spawn(async move {
             let number = loan.connection;
             let packed = ConnectionTransfer::pack(connection, &home).await;
-            let errand = match packed {
-                Some(parcel) => {
-                    lending.connections.borrow_mut().remove(number as usize);
+            let message = match packed {
+                Some(transfer) => {
+                    this.connections.borrow_mut().remove(number as usize);
                     PoolMessage::Take {
                         ticket,
                         loan,
-                        parcel: Box::new(parcel),
+                        transfer: Box::new(transfer),
                     }
                 }
                 None => {
                     loan.connection = number;
-                    lending.lose(loan);
+                    this.lose(loan);
                     PoolMessage::Again(ticket)
                 }
             };
-            lending.send_message(&home, ticket.worker, errand);
+            this.send_message(&home, ticket.worker, message);
         });
     }
 
@@ -294,7 +294,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let mut orders = Vec::new();
         let now_ms = clock::now_ms();
         let returned =
-            self.desk
+            self.idle
                 .borrow_mut()
                 .release(loan, Condition::Unclean, now_ms, &mut orders);
         self.settle(returned);
@@ -308,12 +308,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
             .flatten();
         drop(connections);
         let server = gone.map(|connection| {
-            let server = Arc::clone(&connection.lent().pooled.server);
+            let server = Arc::clone(&connection.core().pooled.server);
             connection.disconnect(closing.why.as_str());
             server
         });
         let mut orders = Vec::new();
-        self.desk
+        self.idle
             .borrow_mut()
             .closed(closing, clock::now_ms(), &mut orders);
         self.give_out(orders);
@@ -340,9 +340,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    fn send_message(&self, worker: &Worker, to: usize, errand: PoolMessage) {
+    fn send_message(&self, worker: &Worker, to: usize, message: PoolMessage) {
         let service_id = self.service.id;
-        let order = crate::engine::WorkerCommand::Lending { service_id, errand };
+        let order = crate::engine::WorkerCommand::Pool {
+            service_id,
+            message,
+        };
         // A worker that has ended has no clients either.
         let _ = worker.shared.orders[to].send(order);
     }
@@ -355,7 +358,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             TaskKind::Recheck { at_ms } => self.look_again(worker, order.pool, at_ms),
             TaskKind::HandOverIdle => {
                 let given = self
-                    .desk
+                    .idle
                     .borrow_mut()
                     .give_idle(&order.pool, now_ms, &mut orders);
                 if let Some((ticket, loan)) = given {
@@ -364,7 +367,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             }
             TaskKind::Evict { on_behalf } => {
                 let evicted =
-                    self.desk
+                    self.idle
                         .borrow_mut()
                         .evict(&order.pool, on_behalf, now_ms, &mut orders);
                 if let Some(closing) = evicted {
@@ -375,53 +378,39 @@ impl<C: PoolableConnection> WorkerPool<C> {
         self.give_out(orders);
     }
 
-    fn look_again(
-        self: &Rc<Self>,
-        worker: &Rc<Worker>,
-        pool: Arc<evenkeel_policy::connection_pool::Pool>,
-        at_ms: u64,
-    ) {
-        let lending = Rc::clone(self);
+    fn look_again(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<Pool>, at_ms: u64) {
+        let this = Rc::clone(self);
         worker.spawn(async move {
             let pause_ms = at_ms.saturating_sub(clock::now_ms());
             compio::time::sleep(Duration::from_millis(pause_ms)).await;
             let mut orders = Vec::new();
-            lending
-                .desk
+            this.idle
                 .borrow_mut()
                 .look_again(&pool, clock::now_ms().max(at_ms), &mut orders);
-            lending.give_out(orders);
+            this.give_out(orders);
         });
     }
 
-    fn connect(
-        self: &Rc<Self>,
-        worker: &Rc<Worker>,
-        pool: Arc<evenkeel_policy::connection_pool::Pool>,
-    ) {
-        let (lending, home) = (Rc::clone(self), Rc::clone(worker));
+    fn connect(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<Pool>) {
+        let (this, home) = (Rc::clone(self), Rc::clone(worker));
         worker.spawn(async move {
-            let opened = match lending.lender.pooled(pool.key()) {
-                Some(pooled) => Box::pin(C::open(&home, &lending.service, &pooled)).await,
+            let opened = match this.registry.pooled(pool.key()) {
+                Some(pooled) => Box::pin(C::open(&home, &this.service, &pooled)).await,
                 None => Err(ConnectError::outdated()),
             };
             match opened {
-                Ok(connection) => lending.opened(&pool, connection),
-                Err(error) => lending.not_opened(&home, &pool, error),
+                Ok(connection) => this.opened(&pool, connection),
+                Err(error) => this.not_opened(&home, &pool, error),
             }
         });
     }
 
-    fn opened(
-        self: &Rc<Self>,
-        pool: &Arc<evenkeel_policy::connection_pool::Pool>,
-        connection: Box<C>,
-    ) {
-        connection.lent().stream.watch();
+    fn opened(self: &Rc<Self>, pool: &Arc<Pool>, connection: Box<C>) {
+        connection.core().stream.watch();
         let number = self.connections.borrow_mut().insert(Some(connection));
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let mut orders = Vec::new();
-        let returned = self.desk.borrow_mut().opened(
+        let returned = self.idle.borrow_mut().opened(
             pool,
             number,
             clock::now_ms(),
@@ -432,12 +421,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         self.give_out(orders);
     }
 
-    fn not_opened(
-        self: &Rc<Self>,
-        worker: &Rc<Worker>,
-        pool: &Arc<evenkeel_policy::connection_pool::Pool>,
-        error: ConnectError,
-    ) {
+    fn not_opened(self: &Rc<Self>, worker: &Rc<Worker>, pool: &Arc<Pool>, error: ConnectError) {
         let failure = if error.is_full() {
             let pause_ms = FULL_PAUSE_MS;
             OpenFailure::Full { pause_ms }
@@ -447,7 +431,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let mut orders = Vec::new();
         let now_ms = clock::now_ms();
         let told = self
-            .desk
+            .idle
             .borrow_mut()
             .connect_failed(pool, failure, now_ms, &mut orders);
         if let Some(ticket) = told {
@@ -467,8 +451,8 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     /// Handles a message of another worker.
-    pub(crate) fn handle_message(self: &Rc<Self>, worker: &Rc<Worker>, errand: PoolMessage) {
-        match errand {
+    pub(crate) fn handle_message(self: &Rc<Self>, worker: &Rc<Worker>, message: PoolMessage) {
+        match message {
             PoolMessage::Order(order) => self.obey(worker, order),
             PoolMessage::Failed(ticket, error) => self.tell(worker, ticket, error),
             PoolMessage::Vacate { server, database } => self.vacate(server, database),
@@ -481,10 +465,10 @@ impl<C: PoolableConnection> WorkerPool<C> {
             PoolMessage::Take {
                 ticket,
                 mut loan,
-                parcel,
-            } => match parcel.unpack::<C>(worker) {
+                transfer,
+            } => match transfer.unpack::<C>(worker) {
                 Some(connection) => {
-                    connection.lent().stream.watch();
+                    connection.core().stream.watch();
                     let number = self.connections.borrow_mut().insert(Some(connection));
                     loan.connection = u32::try_from(number).unwrap_or(u32::MAX);
                     self.hand(ticket, loan);

@@ -31,7 +31,7 @@ pub(super) struct ConsoleUser {
 /// Result of a statement.
 pub(super) enum CommandResult {
     Table(Table),
-    Said(String),
+    RuleText(String),
     Nothing,
 }
 
@@ -60,7 +60,7 @@ impl CommandRunner<'_> {
                     rows: self.query(query).await?,
                 }));
             }
-            ConsoleCommand::Help => return Ok(CommandResult::Said(show::HELP.to_owned())),
+            ConsoleCommand::Help => return Ok(CommandResult::RuleText(show::HELP.to_owned())),
             ConsoleCommand::Use(schema) => {
                 self.who.schema = Some(schema.clone());
                 return Ok(CommandResult::Nothing);
@@ -93,7 +93,7 @@ impl CommandRunner<'_> {
                 self.tell_services(&None, kill).await?
             }
         };
-        Ok(CommandResult::Said(said))
+        Ok(CommandResult::RuleText(said))
     }
 
     /// Parses and plans a statement.

@@ -120,9 +120,11 @@ impl CatalogTask {
             let due = self.next_due(&mut shelves);
             let sleep_ms = match due {
                 Some((due_ms, database)) if due_ms <= now_ms() => {
-                    let shelf = shelves.entry(database.name().to_owned()).or_default();
-                    self.turn_to(&database, shelf).await;
-                    let problems = shelves.values().filter_map(|shelf| shelf.problem.clone());
+                    let read_state = shelves.entry(database.name().to_owned()).or_default();
+                    self.turn_to(&database, read_state).await;
+                    let problems = shelves
+                        .values()
+                        .filter_map(|read_state| read_state.problem.clone());
                     self.knowledge.set_problems(problems.collect());
                     continue;
                 }
@@ -156,10 +158,11 @@ impl CatalogTask {
         forget_others(&all, shelves);
         let due = |database: Arc<Database>| {
             let left_until_ms = database.left_until_ms();
-            let shelf = shelves.get(database.name());
+            let read_state = shelves.get(database.name());
             // Nothing is known about a new database of the same name.
-            let shelf = shelf.filter(|shelf| shelf.is_away || !database.is_awaited());
-            let turn = shelf.map(|shelf| shelf.turn);
+            let read_state =
+                read_state.filter(|read_state| read_state.is_away || !database.is_awaited());
+            let turn = read_state.map(|read_state| read_state.turn);
             let turn = turn.unwrap_or_default();
             let is_wanted = database.is_used() || has_sessions(&database);
             let due_ms = turn.due_ms(is_wanted, database.is_changed())?;
@@ -169,53 +172,53 @@ impl CatalogTask {
         due.min_by_key(|(due_ms, _)| *due_ms)
     }
 
-    async fn turn_to(&self, database: &Arc<Database>, shelf: &mut DatabaseReadState) {
+    async fn turn_to(&self, database: &Arc<Database>, read_state: &mut DatabaseReadState) {
         if !database.take_used() && !has_sessions(database) {
-            return put_away(database, shelf);
+            return put_away(database, read_state);
         }
         database.begin_reading();
         if !database.is_known() {
             // The reader's results may be from a previous database of that name.
-            shelf.asker = None;
+            read_state.asker = None;
         }
         let (began_ms, began_us) = (now_ms(), now_us());
         let read = tokio::select! {
-            read = self.read_or_leave(database, shelf) => read,
+            read = self.read_or_leave(database, read_state) => read,
             () = database.leave() => {
-                shelf.asker = None;
+                read_state.asker = None;
                 // `next_due` schedules the reading again once `leave_until` has passed.
                 database.changed();
                 return;
             }
         };
-        shelf.is_away = matches!(read, Err(WatchError::Away(_)));
+        read_state.is_away = matches!(read, Err(WatchError::Away(_)));
         match read {
             Ok(()) => {
                 database.was_read(began_us);
-                shelf.problem = None;
+                read_state.problem = None;
                 let took_ms = now_ms() - began_ms;
-                shelf.turn = ReadSchedule::after_reading(now_ms(), took_ms);
+                read_state.turn = ReadSchedule::after_reading(now_ms(), took_ms);
             }
             Err(WatchError::NoDatabase(_)) => {
                 // The database was dropped. That affects only its clients, which receive the
                 // server's error.
-                put_away(database, shelf);
-                shelf.turn = ReadSchedule::after_absence(now_ms());
+                put_away(database, read_state);
+                read_state.turn = ReadSchedule::after_absence(now_ms());
             }
             Err(error) => {
-                let has_failed_before = shelf.problem.is_some();
-                shelf.turn = ReadSchedule::after_failure(now_ms(), &error, has_failed_before);
+                let has_failed_before = read_state.problem.is_some();
+                read_state.turn = ReadSchedule::after_failure(now_ms(), &error, has_failed_before);
                 // Without permission to read the catalog, the old catalog must not be used.
                 if forgets(&error, has_failed_before) {
                     database.learn(None);
                 }
                 if !matches!(error, WatchError::Away(_)) {
-                    shelf.asker = None;
+                    read_state.asker = None;
                 }
-                self.tell(database, shelf, &error.to_string());
+                self.tell(database, read_state, &error.to_string());
             }
         }
-        if !shelf.is_away {
+        if !read_state.is_away {
             database.was_tried();
         }
     }
@@ -225,16 +228,16 @@ impl CatalogTask {
     async fn read_or_leave(
         &self,
         database: &Database,
-        shelf: &mut DatabaseReadState,
+        read_state: &mut DatabaseReadState,
     ) -> Result<(), WatchError> {
         let first = self.roster.borrow().by_preference().first().copied();
         let mut roster = self.roster.clone();
         let other = roster.wait_for(|now| now.by_preference().first().copied() != first);
         tokio::select! {
-            read = self.read(first, database, shelf) => read,
+            read = self.read(first, database, read_state) => read,
             _ = other => {
                 // The reader was in the middle of a response.
-                shelf.asker = None;
+                read_state.asker = None;
                 Err(WatchError::Away("switched to another server".to_owned()))
             }
         }
@@ -244,14 +247,14 @@ impl CatalogTask {
         &self,
         first: Option<u64>,
         database: &Database,
-        shelf: &mut DatabaseReadState,
+        read_state: &mut DatabaseReadState,
     ) -> Result<(), WatchError> {
         let mut servers = self.servers.iter();
         let found = servers.find(|one| Some(one.id()) == first);
         let found = found.and_then(|listed| Some((listed, listed.target()?)));
         let (listed, target) =
             found.ok_or_else(|| WatchError::Away("no server available".to_owned()))?;
-        let asker = self.asker(listed, database, shelf)?;
+        let asker = self.asker(listed, database, read_state)?;
         if let Some(catalog) = asker.read(&target, now_us(), LIMIT).await? {
             let (functions, relations) = catalog.count();
             tracing::debug!(
@@ -272,9 +275,9 @@ impl CatalogTask {
         &self,
         listed: &MonitoredServer,
         database: &Database,
-        shelf: &'a mut DatabaseReadState,
+        read_state: &'a mut DatabaseReadState,
     ) -> Result<&'a mut CatalogReader, WatchError> {
-        let known = shelf.asker.take().filter(|(id, _)| *id == listed.id());
+        let known = read_state.asker.take().filter(|(id, _)| *id == listed.id());
         let asker = match known {
             Some(known) => known,
             None => {
@@ -287,20 +290,20 @@ impl CatalogTask {
                 (listed.id(), made)
             }
         };
-        Ok(&mut shelf.asker.insert(asker).1)
+        Ok(&mut read_state.asker.insert(asker).1)
     }
 
     /// Reports a problem in the status, and logs it if it is new.
-    fn tell(&self, database: &Database, shelf: &mut DatabaseReadState, why: &str) {
+    fn tell(&self, database: &Database, read_state: &mut DatabaseReadState, why: &str) {
         let problem = format!(
             "cannot read the catalog of database '{}', so statements that call functions go to the \
              primary, and session state left by functions is not detected and may leak to other \
              clients: {why}",
             database.name()
         );
-        if shelf.problem.as_ref() != Some(&problem) {
+        if read_state.problem.as_ref() != Some(&problem) {
             tracing::warn!(service = self.service, "{problem}");
-            shelf.problem = Some(problem);
+            read_state.problem = Some(problem);
         }
     }
 }
@@ -318,14 +321,14 @@ fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
 /// Schedules unreachable databases immediately after a change of the servers: one may be reachable
 /// now.
 fn try_again(shelves: &mut BTreeMap<String, DatabaseReadState>) {
-    for shelf in shelves.values_mut().filter(|shelf| shelf.is_away) {
-        shelf.turn = ReadSchedule::Dormant;
+    for read_state in shelves.values_mut().filter(|read_state| read_state.is_away) {
+        read_state.turn = ReadSchedule::Dormant;
     }
 }
 
 /// Discards the catalog. It is read again when a session uses the database.
-fn put_away(database: &Database, shelf: &mut DatabaseReadState) {
-    *shelf = DatabaseReadState::default();
+fn put_away(database: &Database, read_state: &mut DatabaseReadState) {
+    *read_state = DatabaseReadState::default();
     database.forget();
 }
 

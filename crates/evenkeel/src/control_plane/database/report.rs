@@ -28,9 +28,8 @@ const PIN_CAUSES_SHOWN: usize = 10;
 pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<DatabaseStatus> {
     let plan = offer.plan.database.as_deref()?;
     let shared = offer.service.database.as_ref()?;
-    let figures = shared.figures();
-    let sum =
-        |of: fn(&ServiceStats) -> &LocalCounter| figures.iter().map(|one| of(one).get()).sum();
+    let stats = shared.stats();
+    let sum = |of: fn(&ServiceStats) -> &LocalCounter| stats.iter().map(|one| of(one).get()).sum();
     let paused = shared.paused();
     Some(DatabaseStatus {
         pool_mode: mode(plan.pool.mode).to_owned(),
@@ -41,11 +40,11 @@ pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<Databas
         digests: top_digests(offer),
         digests_max: u64::from(plan.digests_max),
         clients: SessionActivity::ALL
-            .map(|doing| clients(figures, doing))
+            .map(|doing| clients(stats, doing))
             .to_vec(),
         pins: Pin::ALL
             .iter()
-            .filter_map(|pin| bound(figures, *pin))
+            .filter_map(|pin| bound(stats, *pin))
             .collect(),
         pin_causes: pin_causes(shared),
         problems: offer
@@ -64,9 +63,9 @@ pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<Databas
         wait_timeouts_total: sum(|one| &one.gave_up),
         lost_transactions_total: sum(|one| &one.lost),
         failed_logins_total: sum(|one| &one.refused_logins),
-        wait_us: total(figures.iter().map(|one| histogram(&one.wait_us))),
-        query_us: total(figures.iter().map(|one| histogram(&one.query_us))),
-        transaction_us: total(figures.iter().map(|one| histogram(&one.transaction_us))),
+        wait_us: total(stats.iter().map(|one| histogram(&one.wait_us))),
+        query_us: total(stats.iter().map(|one| histogram(&one.query_us))),
+        transaction_us: total(stats.iter().map(|one| histogram(&one.transaction_us))),
     })
 }
 
@@ -112,15 +111,15 @@ fn mode(mode: PoolMode) -> &'static str {
     }
 }
 
-fn clients(figures: &[ServiceStats], doing: SessionActivity) -> CountStatus {
+fn clients(stats: &[ServiceStats], doing: SessionActivity) -> CountStatus {
     CountStatus {
         what: doing.as_str().to_owned(),
-        count: figures.iter().map(|one| one.census.doing(doing)).sum(),
+        count: stats.iter().map(|one| one.census.doing(doing)).sum(),
     }
 }
 
-fn bound(figures: &[ServiceStats], pin: Pin) -> Option<CountStatus> {
-    let count = figures.iter().map(|one| one.census.bound_by(pin)).sum();
+fn bound(stats: &[ServiceStats], pin: Pin) -> Option<CountStatus> {
+    let count = stats.iter().map(|one| one.census.bound_by(pin)).sum();
     let what = pin.as_str().to_owned();
     (count > 0).then_some(CountStatus { what, count })
 }

@@ -168,7 +168,7 @@ impl ControlPlane {
 
     /// Ends the drain of this process at the request of the new one.
     pub(super) fn end_draining(&mut self) {
-        if self.upgrades.heir.is_some() {
+        if self.upgrades.successor.is_some() {
             tracing::info!("the new process ends the drain of this one");
             self.stop_by_ms = Some(now_ms());
         }

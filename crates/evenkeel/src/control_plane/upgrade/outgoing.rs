@@ -218,19 +218,19 @@ impl ControlPlane {
     }
 
     pub(super) fn report_to_successor(&mut self, now_ms: u64) {
-        let Some(heir) = &self.upgrades.heir else {
+        let Some(successor) = &self.upgrades.successor else {
             return;
         };
-        if now_ms < heir.next_report_ms || !heir.successor.is_idle() {
+        if now_ms < successor.next_report_ms || !successor.successor.is_idle() {
             return;
         }
-        let with_counts = now_ms >= heir.next_counts_ms;
+        let with_counts = now_ms >= successor.next_counts_ms;
         self.lower_claims();
         self.tell_heir(with_counts);
-        if let Some(heir) = &mut self.upgrades.heir {
-            heir.next_report_ms = now_ms + REPORT_INTERVAL_MS;
+        if let Some(successor) = &mut self.upgrades.successor {
+            successor.next_report_ms = now_ms + REPORT_INTERVAL_MS;
             if with_counts {
-                heir.next_counts_ms = now_ms + COUNTS_INTERVAL_MS;
+                successor.next_counts_ms = now_ms + COUNTS_INTERVAL_MS;
             }
         }
     }
@@ -239,17 +239,17 @@ impl ControlPlane {
     pub(in crate::control_plane) fn say_goodbye(&mut self) {
         self.lower_claims();
         self.tell_heir(true);
-        if let Some(heir) = self.upgrades.heir.take() {
-            heir.successor.finish();
+        if let Some(successor) = self.upgrades.successor.take() {
+            successor.successor.finish();
         }
     }
 
     fn tell_heir(&mut self, with_counts: bool) {
         let report = self.report(with_counts);
-        if let Some(heir) = &mut self.upgrades.heir {
-            let news = Box::new(report.news(&heir.told));
-            heir.told.follow(news.as_ref().clone());
-            heir.successor.tell(SuccessorCommand::Report(news));
+        if let Some(successor) = &mut self.upgrades.successor {
+            let news = Box::new(report.news(&successor.told));
+            successor.told.follow(news.as_ref().clone());
+            successor.successor.tell(SuccessorCommand::Report(news));
         }
     }
 

@@ -133,7 +133,7 @@ fn in_short_says_who_had_the_shortest_outage_with_all_rows_there() {
     let best = "Shortest outage of writes (primary stopped): <strong>Evenkeel</strong>, ";
     let before = page(&outcome);
     assert!(before.contains(best));
-    assert!(before.contains(" Behind: MySQL Router ("));
+    assert!(before.contains(" Worse: MySQL Router ("));
     let mut trials = outcome.experiments[0].faults.iter_mut();
     trials.find(|t| t.target == "evenkeel").unwrap().lost = 1;
     let after = page(&outcome);

@@ -96,7 +96,7 @@ struct Client {
 struct World {
     dice: Dice,
     now_ms: u64,
-    books: Arc<SharedPools>,
+    shared_pools: Arc<SharedPools>,
     desks: Vec<IdlePool>,
     pools: Vec<Arc<Pool>>,
     servers: Vec<Arc<Load>>,
@@ -127,12 +127,12 @@ impl World {
             queue_length: 16,
             ..PoolSettings::default()
         };
-        let books = Arc::new(SharedPools::new(workers, size, settings));
-        let desks = (0..workers).map(|worker| IdlePool::new(worker, Arc::clone(&books)));
+        let shared_pools = Arc::new(SharedPools::new(workers, size, settings));
+        let desks = (0..workers).map(|worker| IdlePool::new(worker, Arc::clone(&shared_pools)));
         let mut world = World {
             now_ms: 0,
             desks: desks.collect(),
-            books,
+            shared_pools,
             pools: Vec::new(),
             servers: (0..2).map(|_| Arc::new(Load::new(None))).collect(),
             size,
@@ -167,7 +167,7 @@ impl World {
             user: self.user_limit,
             database: UNLIMITED,
         };
-        self.books
+        self.shared_pools
             .pool(key, &quotas, &self.servers[key.server as usize])
     }
 
@@ -241,8 +241,8 @@ impl World {
                 true => Condition::Unclean,
                 false => Condition::Clean,
             };
-            let desk = &mut self.desks[client.worker];
-            let returned = desk.release(client.loan, condition, self.now_ms, &mut self.orders);
+            let idle_pool = &mut self.desks[client.worker];
+            let returned = idle_pool.release(client.loan, condition, self.now_ms, &mut self.orders);
             self.returned(client.worker, returned);
         }
     }
@@ -259,7 +259,7 @@ impl World {
         let Some(order) = self.dice.draw(&mut self.orders) else {
             return;
         };
-        let desk = &mut self.desks[order.worker];
+        let idle_pool = &mut self.desks[order.worker];
         match order.task {
             TaskKind::Connect => {
                 self.connections += 1;
@@ -267,14 +267,15 @@ impl World {
             }
             TaskKind::Recheck { at_ms } if self.now_ms < at_ms => self.orders.push(order),
             TaskKind::Recheck { .. } => {
-                desk.look_again(&order.pool, self.now_ms, &mut self.orders);
+                idle_pool.look_again(&order.pool, self.now_ms, &mut self.orders);
             }
             TaskKind::HandOverIdle => {
-                let given = desk.give_idle(&order.pool, self.now_ms, &mut self.orders);
+                let given = idle_pool.give_idle(&order.pool, self.now_ms, &mut self.orders);
                 self.transit.extend(given);
             }
             TaskKind::Evict { on_behalf } => {
-                let closing = desk.evict(&order.pool, on_behalf, self.now_ms, &mut self.orders);
+                let closing =
+                    idle_pool.evict(&order.pool, on_behalf, self.now_ms, &mut self.orders);
                 self.closing
                     .extend(closing.map(|closing| (order.worker, closing)));
             }
@@ -335,7 +336,7 @@ impl World {
             true => CancelOutcome::Answered,
             false => CancelOutcome::Left,
         };
-        assert_eq!(self.books.cancel(ticket), expected);
+        assert_eq!(self.shared_pools.cancel(ticket), expected);
         self.waiting.remove(&ticket);
     }
 
@@ -349,7 +350,7 @@ impl World {
     fn resize(&mut self) {
         self.size = 1 + self.dice.below(5) as u32;
         let orders = &mut self.orders;
-        self.books
+        self.shared_pools
             .set_limit(LimitScope::Service, self.size, self.now_ms, orders);
         self.excess_allowed = self.connections_ordered();
     }
@@ -361,8 +362,8 @@ impl World {
 
     fn check_counts(&mut self) {
         let counted = self.connections_ordered();
-        let figures = self.books.figures();
-        let booked: u32 = figures.iter().map(|one| one.connections).sum();
+        let stats = self.shared_pools.stats();
+        let booked: u32 = stats.iter().map(|one| one.connections).sum();
         assert_eq!(counted, booked, "connections in the books");
         // Only connections that existed before a limit was lowered may exceed it.
         self.excess_allowed = self.excess_allowed.min(counted);
@@ -375,7 +376,7 @@ impl World {
         let there = idle + held + self.opening.len();
         assert_eq!(there as u32, self.connections, "a connection is lost");
         for user in 0..2 {
-            let of_user = figures.iter().filter(|one| one.key.user == user);
+            let of_user = stats.iter().filter(|one| one.key.user == user);
             let booked: u32 = of_user.map(|one| one.connections).sum();
             assert!(booked <= self.user_limit, "over the user's limit");
         }
@@ -388,14 +389,20 @@ impl World {
             .transit
             .iter()
             .filter(|(to, _)| self.waiting.contains_key(to));
-        assert_eq!(self.waiting.len() - answered.count(), self.books.waiting());
+        assert_eq!(
+            self.waiting.len() - answered.count(),
+            self.shared_pools.waiting()
+        );
         if self.is_settled() {
             self.check_nobody_waits_needlessly();
         }
     }
 
     fn idle(&self, pool: &Pool) -> usize {
-        self.desks.iter().map(|desk| desk.idle(pool)).sum()
+        self.desks
+            .iter()
+            .map(|idle_pool| idle_pool.idle(pool))
+            .sum()
     }
 
     fn is_settled(&self) -> bool {
@@ -407,8 +414,8 @@ impl World {
 
     /// Returns which limits prevent one more connection of a pool: service, user, server.
     fn full(&self, pool: &Pool) -> [bool; 3] {
-        let figures = self.books.figures();
-        let of_user = figures.iter().filter(|one| one.key.user == pool.key().user);
+        let stats = self.shared_pools.stats();
+        let of_user = stats.iter().filter(|one| one.key.user == pool.key().user);
         [
             self.connections >= self.size,
             of_user.map(|one| one.connections).sum::<u32>() >= self.user_limit,
@@ -422,7 +429,7 @@ impl World {
             let pool = pool.expect("a pool of the world");
             assert_eq!(self.idle(pool), 0, "{ticket:?} waits beside an idle one");
             let full = self.full(pool);
-            if self.books.lock().pools[&pool.id].hold_until_ms > 0 {
+            if self.shared_pools.lock().pools[&pool.id].hold_until_ms > 0 {
                 continue;
             }
             assert_ne!(full, [false; 3], "{ticket:?} waits beside a free place");

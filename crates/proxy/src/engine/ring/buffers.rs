@@ -46,7 +46,7 @@ impl Buffers {
             memory,
             tail: Cell::new(0),
         };
-        (0..POOL_BUFFERS).for_each(|id| buffers.give_back(id));
+        (0..POOL_BUFFERS).for_each(|id| buffers.release(id));
         Ok(buffers)
     }
 
@@ -59,7 +59,7 @@ impl Buffers {
         }
     }
 
-    fn give_back(&self, id: u16) {
+    fn release(&self, id: u16) {
         let tail = self.tail.get();
         let slot = usize::from(tail % POOL_BUFFERS);
         // SAFETY: the kernel's head has passed the slot, since there are no more buffers than
@@ -108,6 +108,6 @@ impl Deref for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.buffers.give_back(self.id);
+        self.buffers.release(self.id);
     }
 }

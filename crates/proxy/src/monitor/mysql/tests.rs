@@ -184,16 +184,16 @@ fn a_galera_node_is_read() {
 
 #[test]
 fn a_galera_node_is_who_its_library_says_or_else_who_the_server_says() {
-    let who = |status: &Row| {
+    let pool_user = |status: &Row| {
         galera::read(&lines(GALERA), status)
             .unwrap()
             .server_identity
     };
     assert_eq!(
-        who(&lines(GALERA_STATUS)),
+        pool_user(&lines(GALERA_STATUS)),
         "bd0a2f11-e527-11f1-9f4b-17a9f3a2d0c1"
     );
-    assert_eq!(who(&with("wsrep_gcomm_uuid=", GALERA_STATUS)), "7");
+    assert_eq!(pool_user(&with("wsrep_gcomm_uuid=", GALERA_STATUS)), "7");
 }
 
 #[test]

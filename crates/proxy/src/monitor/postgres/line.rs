@@ -21,7 +21,7 @@ pub(super) struct Caller {
 pub(super) struct MonitorConnection {
     pub(super) client: Client,
     task: JoinHandle<Result<(), Error>>,
-    heard: ReceivedPrefix,
+    received: ReceivedPrefix,
     broken: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Caller {
         Ok(MonitorConnection {
             client: connection.client,
             task: tokio::spawn(connection.driver),
-            heard: connection.heard,
+            received: connection.received,
             broken: AtomicBool::new(false),
         })
     }
@@ -63,14 +63,14 @@ impl Caller {
         progress: &Progress,
     ) -> WatchError {
         line.give_up();
-        self.login.judge(error, &line.heard, progress).into()
+        self.login.judge(error, &line.received, progress).into()
     }
 }
 
 impl MonitorConnection {
     /// Restarts the count of received bytes for the next reply.
     pub(super) fn begin_answer(&self) {
-        self.heard.next_answer();
+        self.received.next_answer();
     }
 
     /// Marks the connection as broken: it is closed without a termination message.

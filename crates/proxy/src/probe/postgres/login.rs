@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) driver: Driver,
     /// First bytes received.
-    pub(crate) heard: ReceivedPrefix,
+    pub(crate) received: ReceivedPrefix,
 }
 
 /// The account and the TLS options.
@@ -72,25 +72,25 @@ impl Login {
         let socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
         progress.step("logging in");
         let mut config = self.config.clone();
-        let (ended, heard) = match (&self.tls_config, target) {
+        let (ended, received) = match (&self.tls_config, target) {
             (Some(tls_config), Target::Tcp(_)) => {
                 config.ssl_mode(SslMode::Require);
-                let (socket, heard) = CheckedStream::new(socket, may_answer_tls_request);
+                let (socket, received) = CheckedStream::new(socket, may_answer_tls_request);
                 let connector = connector(tls_config, tls::server_name(&self.tls, target))?;
-                (log_in(&config, socket, connector).await, heard)
+                (log_in(&config, socket, connector).await, received)
             }
             _ => {
                 config.ssl_mode(SslMode::Disable);
-                let (socket, heard) = CheckedStream::new(socket, may_answer_startup);
-                (log_in(&config, socket, NoTls).await, heard)
+                let (socket, received) = CheckedStream::new(socket, may_answer_startup);
+                (log_in(&config, socket, NoTls).await, received)
             }
         };
         match ended {
-            Err(error) => Err(self.judge(&error, &heard, progress)),
+            Err(error) => Err(self.judge(&error, &received, progress)),
             Ok((client, driver)) => Ok(Connection {
                 client,
                 driver,
-                heard,
+                received,
             }),
         }
     }
@@ -99,10 +99,10 @@ impl Login {
     pub(crate) fn judge(
         &self,
         error: &Error,
-        heard: &ReceivedPrefix,
+        received: &ReceivedPrefix,
         progress: &Progress,
     ) -> ProbeFailure {
-        if let Some(first) = heard.implausible() {
+        if let Some(first) = received.implausible() {
             return messages::speaks_no("PostgreSQL", &first).into();
         }
         if let Some(db) = error.as_db_error() {

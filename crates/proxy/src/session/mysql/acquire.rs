@@ -27,15 +27,15 @@ impl Session<'_> {
         wanted: PlacementTarget,
         view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
-        let got = self.borrower.ask(&wanted, view);
-        self.unit.wait = match wanted {
+        let got = self.acquirer.ask(&wanted, view);
+        self.active.wait = match wanted {
             PlacementTarget::AfterPosition(_, position) => Some(CatchUpTarget::Position(position)),
             PlacementTarget::AfterSync(_) => Some(CatchUpTarget::Everything),
             _ if self.must_catch_up(view) => Some(CatchUpTarget::Everything),
             _ => None,
         };
         match got {
-            AcquireOutcome::Server(server) => Ok(self.lent(server)),
+            AcquireOutcome::Server(server) => Ok(self.accept_server(server)),
             got => self.follow(got).map(|()| false),
         }
     }
@@ -43,7 +43,7 @@ impl Session<'_> {
     /// Returns whether the session reached a new primary that may not have applied its earlier
     /// writes (Galera).
     fn must_catch_up(&self, view: &ServiceSnapshot) -> bool {
-        let (Some(own), Some(at)) = (&view.database, &self.borrower.at) else {
+        let (Some(own), Some(at)) = (&view.database, &self.acquirer.at) else {
             return false;
         };
         let positions = || self.service.knowledge.positions();
@@ -78,7 +78,7 @@ impl Session<'_> {
     ) -> Result<(), ExitReason> {
         self.stage = Stage::Command;
         match got {
-            AcquireOutcome::Server(server) => match self.lent(server) {
+            AcquireOutcome::Server(server) => match self.accept_server(server) {
                 true => self.launch(None),
                 false => Ok(()),
             },
@@ -88,41 +88,43 @@ impl Session<'_> {
             }
             AcquireOutcome::Reroute => self.try_again(),
             AcquireOutcome::Exhausted => self.try_elsewhere(),
-            AcquireOutcome::Denied(denial) => self.denied(&denial),
+            AcquireOutcome::Denied(error) => self.denied(&error),
         }
     }
 
-    fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
-        let complaint = ErrorReply::from_acquire_error(denial);
-        match denial {
+    fn denied(&mut self, error: &AcquireError) -> Result<(), ExitReason> {
+        let error_reply = ErrorReply::from_acquire_error(error);
+        match error {
             // The credentials of the session are no longer valid.
             AcquireError::ConnectFailed(error)
                 if error.kind == server_login::ConnectErrorKind::Refused
-                    && complaint.code.sqlstate == *b"28000" =>
+                    && error_reply.code.sqlstate == *b"28000" =>
             {
-                Err(ExitReason::Fatal(complaint))
+                Err(ExitReason::Fatal(error_reply))
             }
-            _ => self.refuse(complaint),
+            _ => self.refuse(error_reply),
         }
     }
 
     /// Retries on another server after none of the command was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
-        let is_read = self.unit.is_read && !self.unit.primary_only && !self.unit.is_late;
-        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
+        let is_read = self.active.is_read && !self.active.primary_only && !self.active.is_late;
+        let got = self
+            .acquirer
+            .turn_elsewhere(is_read, &mut self.active.tried);
         self.follow(got)
     }
 
     /// Takes over an acquired connection. Returns false if the connection cannot be prepared for
     /// this client; a replacement is then requested.
-    fn lent(&mut self, server: Box<ServerConnection>) -> bool {
+    fn accept_server(&mut self, server: Box<ServerConnection>) -> bool {
         if !self.compare(&server) {
-            self.borrower.exchange(server);
+            self.acquirer.exchange(server);
             self.stage = Stage::Waiting;
             return false;
         }
-        self.card.set_server(&server.lent);
-        self.unit.since_us = self.borrower.begins_work();
+        self.handle.set_server(&server.core);
+        self.active.since_us = self.acquirer.begins_work();
         self.transcoder = Transcoder::new(server.agreed, self.entrance.agreed);
         self.stage = Stage::Command;
         self.server = Some(server);
@@ -132,12 +134,12 @@ impl Session<'_> {
     /// Determines the settings that the session has and the connection lacks. Returns false if the
     /// connection cannot be prepared for this client.
     pub(super) fn compare(&mut self, server: &ServerConnection) -> bool {
-        let meaning = self.unit.sense.meaning();
-        let asked = &self.shared.asked;
-        let needs = meaning.map_or(InfoNeeds::NONE, |meaning| asked.needs(meaning));
+        let meaning = self.active.sense.meaning();
+        let pending = &self.shared.pending;
+        let needs = meaning.map_or(InfoNeeds::NONE, |meaning| pending.needs(meaning));
         let mut sql = Vec::new();
-        self.unit.missing =
-            match settings_diff(&server.settings, &mut self.journal, needs, &mut sql) {
+        self.active.missing =
+            match settings_diff(&server.settings, &mut self.state, needs, &mut sql) {
                 SettingsDiff::Nothing => None,
                 // The current schema does not matter to a command that changes it.
                 SettingsDiff::Put { .. } if sql.is_empty() && self.goes_to_other_schema() => None,
@@ -156,12 +158,12 @@ impl Session<'_> {
         if self.keeps_connection() {
             return false;
         }
-        let command = &self.unit.command;
+        let command = &self.active.command;
         let payload = command.get(HEADER_LENGTH..).unwrap_or_default();
         match frontend::request(payload, self.entrance.agreed) {
             Ok(frontend::Request::InitDb(_)) => true,
             Ok(frontend::Request::Query { text, .. }) => {
-                let meaning = self.unit.sense.meaning();
+                let meaning = self.active.sense.meaning();
                 let is_one = meaning.is_some_and(|meaning| meaning.statements.len() == 1);
                 let first = text.trim_ascii_start().get(..4);
                 is_one && first.is_some_and(|first| first.eq_ignore_ascii_case(b"USE "))
@@ -175,7 +177,7 @@ impl Session<'_> {
     pub(super) fn ask_ahead(&mut self, out: &mut Vec<u8>) -> Result<bool, ExitReason> {
         let is_harmless = self.is_harmless();
         let several = self.wants_several();
-        let counts = self.journal.must_count();
+        let counts = self.state.must_count();
         let statement = self.lacks_statement();
         let statement = statement.map(|statement| (statement, self.within()));
         let Some(server) = &mut self.server else {
@@ -183,7 +185,7 @@ impl Session<'_> {
         };
         server.close_statements(out);
         let mut must_wait = false;
-        if let Some(missing) = &mut self.unit.missing {
+        if let Some(missing) = &mut self.active.missing {
             if let Some(schema) = &missing.schema {
                 server.ask_schema(Ask::Settings, schema, out);
                 missing.owed += 1;
@@ -204,7 +206,7 @@ impl Session<'_> {
             Self::prepare_as_then(server, &statement, &now, out);
             must_wait = true;
         }
-        if let Some(awaited) = &self.unit.wait {
+        if let Some(awaited) = &self.active.wait {
             let view = self.permit.service().snapshot();
             let wait_ms = view
                 .database
@@ -212,10 +214,10 @@ impl Session<'_> {
                 .map_or(0, |own| own.causality.wait_ms);
             let text = super::catch_up::text(server.version.mariadb, awaited, wait_ms);
             server.ask(Ask::Wait, text.as_bytes(), out);
-            must_wait |= !self.unit.is_read;
+            must_wait |= !self.active.is_read;
             // The cluster's own limit is 30 seconds, and no statement can change it.
-            if *awaited == CatchUpTarget::Everything && self.borrower.is_at_replica() {
-                self.unit.patience = Some(after(wait_ms));
+            if *awaited == CatchUpTarget::Everything && self.acquirer.is_at_replica() {
+                self.active.patience = Some(after(wait_ms));
             }
         }
         self.show_trackers(out);
@@ -226,7 +228,7 @@ impl Session<'_> {
     /// acceptable.
     fn wants_several(&self) -> Option<bool> {
         let (CommandKind::Query, CommandStatement::Text(meaning)) =
-            (&self.unit.what, &self.unit.sense)
+            (&self.active.what, &self.active.sense)
         else {
             return None;
         };
@@ -240,27 +242,27 @@ impl Session<'_> {
 
     /// Records that the server applied one setting request.
     pub(super) fn setting_placed(&mut self, server: &mut ServerConnection) {
-        let Some(missing) = &mut self.unit.missing else {
+        let Some(missing) = &mut self.active.missing else {
             return;
         };
         missing.owed = missing.owed.saturating_sub(1);
         if missing.owed == 0 {
-            self.unit.missing = None;
+            self.active.missing = None;
             let interner = self.worker.interner();
-            self.journal.restored(&mut server.settings, interner);
+            self.state.restored(&mut server.settings, interner);
         }
     }
 
     /// Rejects the command without executing it; the session continues with the next command.
-    pub(super) fn refuse(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
+    pub(super) fn refuse(&mut self, error_reply: ErrorReply) -> Result<(), ExitReason> {
         self.stage = Stage::Command;
-        let command = std::mem::take(&mut self.unit.command);
+        let command = std::mem::take(&mut self.active.command);
         let ActiveRequest { what, .. } = self.drop_unit();
         self.learn_types(&what, &command);
         self.worker.keep_spare(command);
-        self.borrower.release_failover_slot();
+        self.acquirer.release_failover_slot();
         if self.server.is_none() {
-            self.borrower.at = None;
+            self.acquirer.at = None;
             self.does(SessionActivity::Idle);
         }
         match what {
@@ -273,9 +275,9 @@ impl Session<'_> {
             }
             CommandKind::Execute(number) | CommandKind::Bulk(number) => {
                 self.takes_data_away(number);
-                self.tell(complaint);
+                self.tell(error_reply);
             }
-            _ => self.tell(complaint),
+            _ => self.tell(error_reply),
         }
         Ok(())
     }
@@ -295,32 +297,32 @@ impl Session<'_> {
             return Err(ExitReason::ClientBroke(why()));
         }
         let server = self.server.as_ref();
-        let dead = server.filter(|server| server.lent.stream.is_unanswered(limit));
+        let dead = server.filter(|server| server.core.stream.is_unanswered(limit));
         Ok(dead.map(|_| why()))
     }
 
     /// Handles a notification: an expired limit, a cancellation, or a wakeup.
     pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
-        if self.card.take_server_abandoned() && self.server.is_some() {
+        if self.handle.take_server_abandoned() && self.server.is_some() {
             return self.server_lost("went down or is no longer the primary");
         }
-        if self.card.take_liveness_check()
+        if self.handle.take_liveness_check()
             && let Some(why) = self.check_peers()?
         {
             return self.server_lost(&why);
         }
-        if self.card.take_overtime() {
+        if self.handle.take_overtime() {
             let service = self.permit.service();
-            crate::session::cancel::cancel(self.worker, &self.card, service);
+            crate::session::cancel::cancel(self.worker, &self.handle, service);
         }
-        if self.card.take_cancel() && self.borrower.is_waiting() {
-            self.borrower.leave_queues();
+        if self.handle.take_cancel() && self.acquirer.is_waiting() {
+            self.acquirer.leave_queues();
             return self.refuse(ErrorReply::new(&error_catalog::QUERY_INTERRUPTED));
         }
-        if self.borrower.has_timed_out() {
+        if self.acquirer.has_timed_out() {
             return self.refuse(ErrorReply::new(&error_catalog::POOL_TIMEOUT));
         }
-        match self.borrower.looks_around() {
+        match self.acquirer.looks_around() {
             true => self.try_reroute(),
             false => Ok(()),
         }
@@ -330,7 +332,7 @@ impl Session<'_> {
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);
-        match self.borrower.leaves_for(wanted, &view) {
+        match self.acquirer.leaves_for(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
-use crate::service::rules::Ruling;
+use crate::service::rules::AppliedRules;
 use crate::session::placement::{CatchUpTarget, PlacementTarget, ReadRequest};
 use crate::session_state::mysql::TextAnalysis;
 
@@ -33,7 +33,7 @@ pub(super) struct ActiveRequest {
     /// True if the whole command is kept and can be sent again.
     pub(super) is_kept: bool,
     /// Reasons why the session was pinned before the command.
-    pub(super) bonds_before: Pins,
+    pub(super) pins_before: Pins,
     /// Settings of the session that its server connection lacks.
     pub(super) missing: Option<Missing>,
     pub(super) what: CommandKind,
@@ -149,37 +149,37 @@ impl CommandStatement {
 impl Session<'_> {
     /// Chooses the server for the next command of a session without a server connection.
     pub(super) fn decide(&mut self, view: &ServiceSnapshot) -> PlacementTarget {
-        self.unit.is_read = false;
+        self.active.is_read = false;
         let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
             return PlacementTarget::Primary;
         };
         // A command that a replica could not execute, or reported as a write, is not known to be a
         // read.
-        if self.unit.primary_only || !self.takes_part_in_split() {
+        if self.active.primary_only || !self.takes_part_in_split() {
             return PlacementTarget::Primary;
         }
         if self.is_better_at_primary(view, own) {
             // The effect of a setting ended with the connection on which it was made.
-            self.unit.is_read =
-                self.may_be_set_again() || matches!(self.unit.what, CommandKind::InitDb);
+            self.active.is_read =
+                self.may_be_set_again() || matches!(self.active.what, CommandKind::InitDb);
             return PlacementTarget::Primary;
         }
         let reading = ReadRequest {
             knowledge: &self.service.knowledge,
             token: &mut self.token,
-            tried: &self.unit.tried,
-            among: self.ruling.as_ref().and_then(Ruling::among),
-            may_wait: self.unit.is_kept,
+            tried: &self.active.tried,
+            among: self.rules.as_ref().and_then(AppliedRules::among),
+            may_wait: self.active.is_kept,
         };
         let found = reading.look(view, own);
         let decision = self.decision(own, found.seen());
         found.want_positions(&decision, &self.service.knowledge);
-        self.unit.is_read = decision.is_read;
-        if self.unit.is_late || self.was_just_unfit() {
+        self.active.is_read = decision.is_read;
+        if self.active.is_late || self.was_just_unfit() {
             return PlacementTarget::Primary;
         }
-        let key = self.account.who.user_number.get();
-        let has_room = |index| self.borrower.has_room(view, index);
+        let key = self.account.pool_user.user_number.get();
+        let has_room = |index| self.acquirer.has_room(view, index);
         found.place(decision.target, own, key, has_room)
     }
 
@@ -198,10 +198,10 @@ impl Session<'_> {
     /// a writable transaction. A single such statement in a READ ONLY transaction is sent
     /// nevertheless, unless it locks by name: the server replies with the appropriate error.
     pub(super) fn leave_replica(&mut self) -> Result<(), ErrorReply> {
-        let Some(meaning) = self.unit.sense.meaning() else {
+        let Some(meaning) = self.active.sense.meaning() else {
             return Ok(());
         };
-        if !self.borrower.is_at_replica() || self.keeps_connection() || self.only_reads() {
+        if !self.acquirer.is_at_replica() || self.keeps_connection() || self.only_reads() {
             return Ok(());
         }
         if self.is_held_for_questions() && only_asks(meaning) {
@@ -221,7 +221,7 @@ impl Session<'_> {
             Pin::Cursor | Pin::LongData => !self.numbers.hold(),
             _ => false,
         };
-        if self.journal.pins.iter().all(is_over) {
+        if self.state.pins.iter().all(is_over) {
             self.forget_work();
             self.let_go(Condition::Unclean);
             return Ok(());
@@ -237,7 +237,7 @@ impl Session<'_> {
     /// Returns whether a statement takes locks or begins a writable transaction, which on a replica
     /// would be invisible to other servers.
     fn locks_or_begins(&self, statements: &[RoutedStatement]) -> bool {
-        let defaults = self.journal.transaction_defaults();
+        let defaults = self.state.transaction_defaults();
         statements.iter().any(|one| match one.kind {
             StatementClass::Begin(modes) => modes.or(defaults).read_only != Some(true),
             kind => kind == StatementClass::Lock || one.traits.any(RoutingTraits::LOCKS_ROWS),
@@ -252,7 +252,7 @@ impl Session<'_> {
 
     /// Returns whether the command is known to only read.
     fn only_reads(&self) -> bool {
-        let meaning = self.unit.sense.meaning();
+        let meaning = self.active.sense.meaning();
         meaning.is_some_and(|meaning| only_read(&meaning.statements))
     }
 
@@ -260,11 +260,11 @@ impl Session<'_> {
     /// may pin the session should pin it to the primary. COMMIT is included since it begins a
     /// transaction with `completion_type`; a schema may be missing on replicas.
     fn is_better_at_primary(&self, view: &ServiceSnapshot, own: &DatabaseSnapshot) -> bool {
-        let meaning = self.unit.sense.meaning();
+        let meaning = self.active.sense.meaning();
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
-        let may_bind = ends || self.only_sets() || matches!(self.unit.what, CommandKind::InitDb);
+        let may_bind = ends || self.only_sets() || matches!(self.active.what, CommandKind::InitDb);
         let primary = own.primary.and_then(|index| view.servers.get(index));
-        let is_untried = primary.is_some_and(|server| !self.unit.tried.contains(&server.id));
+        let is_untried = primary.is_some_and(|server| !self.active.tried.contains(&server.id));
         may_bind && is_untried && self.service.failover_queue.is_calm()
     }
 
@@ -274,13 +274,17 @@ impl Session<'_> {
             let calls_nothing = one.calls == Volatility::None && one.traits == RoutingTraits::NONE;
             one.kind == StatementClass::Setting && calls_nothing
         };
-        let statements = self.unit.sense.meaning().map(|meaning| &meaning.statements);
+        let statements = self
+            .active
+            .sense
+            .meaning()
+            .map(|meaning| &meaning.statements);
         statements.is_some_and(|all| !all.is_empty() && all.iter().all(is_plain))
     }
 
     fn only_sets(&self) -> bool {
         let sets = |one: &RoutedStatement| one.kind == StatementClass::Setting;
-        let meaning = self.unit.sense.meaning();
+        let meaning = self.active.sense.meaning();
         meaning.is_some_and(|meaning| meaning.statements.iter().all(sets))
     }
 
@@ -288,57 +292,57 @@ impl Session<'_> {
     /// preparation. Commands that leave a cursor or values on the server are excluded, since their
     /// session may write next.
     fn takes_part_in_split(&self) -> bool {
-        let number = self.unit.what.number();
+        let number = self.active.what.number();
         let named = number.and_then(|number| self.numbers.get(number));
         let holds = named.is_some_and(|named| named.holds);
-        let is_bulk = matches!(self.unit.what, CommandKind::Bulk(_));
-        self.unit.sense.meaning().is_some() && !holds && !is_bulk
+        let is_bulk = matches!(self.active.what, CommandKind::Bulk(_));
+        self.active.sense.meaning().is_some() && !holds && !is_bulk
     }
 
     fn decision(&self, own: &DatabaseSnapshot, seen: route::ServerAvailability) -> Decision {
         let none: &[RoutedStatement] = &[];
-        let meaning = self.unit.sense.meaning();
+        let meaning = self.active.sense.meaning();
         let hint = meaning.and_then(|meaning| meaning.hint.as_ref());
-        let unit = route::RoutingUnit {
+        let active = route::RoutingUnit {
             statements: meaning.map_or(none, |meaning| &meaning.statements),
             hint: hint.map(|hint| own.routed(hint)),
-            rule: self.ruling.as_ref().and_then(Ruling::destination),
+            rule: self.rules.as_ref().and_then(AppliedRules::destination),
         };
         let session = route::SessionContext {
-            autocommit: self.journal.autocommit(),
-            defaults: self.journal.transaction_defaults(),
+            autocommit: self.state.autocommit(),
+            defaults: self.state.transaction_defaults(),
             changed_catalog: self.changed_catalog.is_some_and(|at| at == self.catalog()),
         };
-        route::decide(&unit, &session, &own.split, &seen)
+        route::decide(&active, &session, &own.split, &seen)
     }
 
     /// Returns whether the command is safe to send before the server has applied the session's
     /// settings.
     pub(super) fn is_harmless(&self) -> bool {
         let begins = self
-            .unit
+            .active
             .sense
             .meaning()
             .is_some_and(|meaning| meaning.begins);
-        self.unit.is_read || begins || matches!(self.unit.what, CommandKind::Prepare(_))
+        self.active.is_read || begins || matches!(self.active.what, CommandKind::Prepare(_))
     }
 }
 
 fn only_read(statements: &[RoutedStatement]) -> bool {
-    let unit = route::RoutingUnit {
+    let active = route::RoutingUnit {
         statements,
         hint: None,
         rule: None,
     };
     let session = route::SessionContext::default();
-    route::obstacles(&unit, &session).next().is_none()
+    route::obstacles(&active, &session).next().is_none()
 }
 
 /// Returns whether the statements only read, and query state of the previous statement, which only
 /// its server has.
 fn only_asks(meaning: &TextAnalysis) -> bool {
     const ASKS: RoutingTraits = RoutingTraits::REMEMBERS;
-    let asked = meaning.statements.iter().map(|one| RoutedStatement {
+    let pending = meaning.statements.iter().map(|one| RoutedStatement {
         kind: match one.kind {
             // `@@warning_count`
             StatementClass::Asks | StatementClass::Server if one.traits.any(ASKS) => {
@@ -349,8 +353,8 @@ fn only_asks(meaning: &TextAnalysis) -> bool {
         traits: one.traits.without(ASKS),
         ..*one
     });
-    let asked: SmallVec<[RoutedStatement; 1]> = asked.collect();
-    !meaning.needs.is_empty() && only_read(&asked)
+    let pending: SmallVec<[RoutedStatement; 1]> = pending.collect();
+    !meaning.needs.is_empty() && only_read(&pending)
 }
 
 /// Returns whether a transaction ends that none of the statements has begun.

@@ -29,14 +29,14 @@ pub(in crate::session) async fn send(
         return true;
     };
     // Connection ids of another server are unrelated.
-    if !connection.lent().cancels.is_of_the_same_server(target) {
+    if !connection.core().cancels.is_of_the_same_server(target) {
         connection.disconnect("host name now resolves to another server");
         return true;
     }
     let text = format!("KILL QUERY {number}");
     let told = connection.run(worker, &[text.as_bytes()]).await;
-    if let Err(complaint) = &told {
-        let (server, why) = (&target.pooled.server.name, &complaint.message);
+    if let Err(error_reply) = &told {
+        let (server, why) = (&target.pooled.server.name, &error_reply.message);
         tracing::debug!(%server, why, "cannot cancel query");
     }
     let is_over = connection.is_idle();

@@ -12,8 +12,8 @@ use crate::session::placement::CatchUpTarget;
 impl Session<'_> {
     /// Records that the server has applied the writes that the session must see.
     pub(super) fn caught_up(&mut self) {
-        self.unit.patience = None;
-        if self.borrower.is_at_primary() {
+        self.active.patience = None;
+        if self.acquirer.is_at_primary() {
             // Counted as a write on the primary, so that the new position belongs to this primary's
             // epoch and no session waits for it again.
             self.wrote();
@@ -22,10 +22,10 @@ impl Session<'_> {
 
     /// Returns whether the result row of the wait reports that the position was reached.
     pub(super) fn is_caught_up(&self) -> bool {
-        let row = last_row(&self.unit.word);
-        let said = self.unit.wait.as_ref().map(|awaited| said(awaited, row));
+        let row = last_row(&self.active.word);
+        let said = self.active.wait.as_ref().map(|awaited| said(awaited, row));
         if said == Some(CatchUpResult::Untrue)
-            && let Some(at) = &self.borrower.at
+            && let Some(at) = &self.acquirer.at
         {
             let server = &at.server.name;
             tracing::debug!(%server, "position was reached with transactions of another server; \

@@ -32,13 +32,13 @@ const LOOK_MS: u64 = 250;
 
 impl Session<'_> {
     /// Continues the session after a scan of server output.
-    pub(super) fn after(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
-        if walked.wants_file {
+    pub(super) fn after(&mut self, scan: &ScanResult) -> Result<(), ExitReason> {
+        if scan.wants_file {
             self.rest = RemainingPayload::of_file();
             self.stage = Stage::File;
             return Ok(());
         }
-        if walked.is_answered {
+        if scan.is_answered {
             return self.end_unit();
         }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
@@ -51,14 +51,14 @@ impl Session<'_> {
 
     /// Ends the command, so that the client may send the next one.
     pub(super) fn end_unit(&mut self) -> Result<(), ExitReason> {
-        let unit = std::mem::take(&mut self.unit);
-        self.worker.keep_spare(unit.command);
+        let active = std::mem::take(&mut self.active);
+        self.worker.keep_spare(active.command);
         self.stage = Stage::Command;
         if !self.rest.is_over() {
             // The server waits for the rest of a command to which it has already replied.
             return self.server_lost("answered before it received the whole command");
         }
-        if matches!(unit.what, CommandKind::Binlog) {
+        if matches!(active.what, CommandKind::Binlog) {
             // The connection cannot be used for anything else.
             self.forget_work();
             self.let_go(Condition::Unclean);
@@ -69,7 +69,7 @@ impl Session<'_> {
         if self.owes_trackers() {
             return Ok(());
         }
-        if !self.asks_between(unit.has_failed) {
+        if !self.asks_between(active.has_failed) {
             self.shows();
         }
         Ok(())
@@ -94,14 +94,14 @@ impl Session<'_> {
     /// Sets the idle limit: the session's `wait_timeout`, which a server would enforce. Evenkeel
     /// enforces it for a session without a server connection.
     pub(super) fn limit_idleness(&self) {
-        let limit_ms = self.journal.wait_timeout_ms();
-        self.card.set_idle_limit(limit_ms.unwrap_or_default());
+        let limit_ms = self.state.wait_timeout_ms();
+        self.handle.set_idle_limit(limit_ms.unwrap_or_default());
     }
 
     /// Holds the connection briefly in case the client queries state left by the statement next.
     /// The hold is longer if clients do query it and no other client waits for a connection.
     fn hold_for_follow_up(&mut self) {
-        self.holding = match self.journal.hold(&self.shared.asked) {
+        self.holding = match self.state.hold(&self.shared.pending) {
             HoldPolicy::No => None,
             HoldPolicy::Briefly if self.others_wait() => None,
             HoldPolicy::Briefly => Some(after(HoldPolicy::BRIEFLY_MS)),
@@ -112,7 +112,7 @@ impl Session<'_> {
 
     /// Ends or extends the hold after its time has expired.
     pub(super) fn hold_expired(&mut self) {
-        let hold = self.journal.hold(&self.shared.asked);
+        let hold = self.state.hold(&self.shared.pending);
         let is_asked = matches!(hold, HoldPolicy::UntilNext | HoldPolicy::Promised);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
@@ -124,7 +124,7 @@ impl Session<'_> {
     /// Returns whether another client waits for a connection. Takes a lock, so it must not be
     /// called after each command.
     fn others_wait(&self) -> bool {
-        self.service.lender.books.waiting() > 0
+        self.service.pool_registry.pools.waiting() > 0
     }
 
     /// Returns whether the server connection holds no state of this client.
@@ -134,7 +134,7 @@ impl Session<'_> {
         };
         let is_quiet = server.conversation.is_idle() && server.is_between_replies();
         let is_quiet = is_quiet && !server.shows_trackers;
-        is_quiet && self.journal.pins.is_empty() && !self.keeps_connection() && !self.holds()
+        is_quiet && self.state.pins.is_empty() && !self.keeps_connection() && !self.holds()
     }
 
     /// Returns whether the connection is held for a follow-up query of the client.
@@ -147,7 +147,7 @@ impl Session<'_> {
     pub(super) fn is_held_for_questions(&self) -> bool {
         let server = self.server.as_ref();
         server.is_some_and(|server| server.is_idle())
-            && self.journal.pins.is_empty()
+            && self.state.pins.is_empty()
             && !self.keeps_connection()
     }
 
@@ -157,18 +157,18 @@ impl Session<'_> {
         // A query would remove the state for which the connection is held.
         let may_ask = self.holding.is_none();
         let question = self
-            .journal
-            .question(&self.shared.asked)
+            .state
+            .question(&self.shared.pending)
             .filter(|_| may_ask);
         // An error does not indicate whether a transaction is open.
         let is_open = |pin| has_failed && pin == Bond::Transaction;
-        let is_unsure = may_ask && self.journal.pins.iter().any(is_open);
+        let is_unsure = may_ask && self.state.pins.iter().any(is_open);
         let is_nothing_asked = question.is_none() && !is_unsure;
         if is_nothing_asked || self.keeps_connection() || self.owes_trackers() {
             return false;
         }
         let is_told = |pin| matches!(pin, Bond::Settings | Bond::InsertId) || is_open(pin);
-        if !self.journal.pins.iter().all(is_told) {
+        if !self.state.pins.iter().all(is_told) {
             return false;
         }
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
@@ -199,7 +199,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return false;
         };
-        if !server.lent.stream.is_sent() {
+        if !server.core.stream.is_sent() {
             return false;
         }
         let mut out = self.worker.spare();
@@ -208,7 +208,7 @@ impl Session<'_> {
             None => server.ask_status(&mut out),
         }
         // A failure is reported by the next receive.
-        let _ = server.lent.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.worker, out);
         let is_question = question.is_some();
         self.stage = Stage::DiscardReply(AfterDiscard::Answered { is_question });
         true
@@ -220,10 +220,10 @@ impl Session<'_> {
         if let Some(server) = &mut self.server {
             let interner = self.worker.interner();
             if is_question {
-                self.journal.answered(&mut server.settings, interner);
+                self.state.answered(&mut server.settings, interner);
             }
             let status = server.conversation.status();
-            self.journal
+            self.state
                 .ready(Some(status), &mut server.settings, interner);
             self.counts_writes(status);
         }
@@ -235,18 +235,18 @@ impl Session<'_> {
 
     pub(super) fn let_go(&mut self, condition: Condition) {
         if let Some(server) = self.server.take() {
-            self.borrower.at = None;
-            self.borrower.give_back(server, condition);
+            self.acquirer.at = None;
+            self.acquirer.release(server, condition);
         }
-        self.borrower.release_failover_slot();
+        self.acquirer.release_failover_slot();
         self.does(SessionActivity::Idle);
     }
 
     /// Releases the memory of the command and returns the request.
     pub(super) fn drop_unit(&mut self) -> ActiveRequest {
-        let mut unit = std::mem::take(&mut self.unit);
-        self.worker.keep_spare(std::mem::take(&mut unit.command));
-        unit
+        let mut active = std::mem::take(&mut self.active);
+        self.worker.keep_spare(std::mem::take(&mut active.command));
+        active
     }
 
     /// Handles the last packet of a reply, before the client receives it.
@@ -254,38 +254,39 @@ impl Session<'_> {
         let status = server.conversation.status();
         let interner = self.worker.interner();
         let told = is_ok.then_some(status);
-        self.journal.ready(told, &mut server.settings, interner);
+        self.state.ready(told, &mut server.settings, interner);
         self.statements_hold(server);
         if !server.holds_for_statements() {
             self.numbers.hold_nothing();
         }
-        self.borrower.release_failover_slot();
-        let meaning = self.unit.sense.meaning();
+        self.acquirer.release_failover_slot();
+        let meaning = self.active.sense.meaning();
         self.is_doubtful = !is_ok && (self.is_doubtful || meaning.is_none_or(ends_transactions));
         self.counts_writes(status);
         let ran = self.ran(server, is_ok);
         let is_open = status.has(Status::IN_TRANSACTION);
-        self.borrower.ends_work(self.unit.since_us, &ran, !is_open);
+        self.acquirer
+            .ends_work(self.active.since_us, &ran, !is_open);
     }
 
     /// Records the writes of an ended transaction, so that the session's next read sees them.
     pub(super) fn counts_writes(&mut self, status: Status) {
         let has_written = |at: &Placement| at.written.is_some && !at.is_replica;
         let is_open = status.has(Status::IN_TRANSACTION);
-        if !is_open && self.borrower.at.as_ref().is_some_and(has_written) {
+        if !is_open && self.acquirer.at.as_ref().is_some_and(has_written) {
             self.wrote();
         }
     }
 
     /// Returns the statistics of the command. A preparation counts as a statement only if it fails.
     fn ran(&self, server: &mut ServerConnection, is_ok: bool) -> StatementResult {
-        let what = &self.unit.what;
+        let what = &self.active.what;
         let is_statement = what.is_run() || !is_ok && matches!(what, CommandKind::Prepare(_));
-        let meaning = self.unit.sense.meaning();
+        let meaning = self.active.sense.meaning();
         StatementResult {
             digest: is_statement.then(|| meaning.map_or(0, |meaning| meaning.digest)),
             rows_sent: server.boundaries.take_rows(),
-            rows_affected: self.unit.rows_affected,
+            rows_affected: self.active.rows_affected,
             has_failed: !is_ok,
         }
     }

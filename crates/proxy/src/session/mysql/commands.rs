@@ -88,7 +88,7 @@ impl<'a> Session<'a> {
 
     /// Returns the analysis of COM_INIT_DB: that of a USE statement, for any schema.
     fn of_schema(&self) -> CommandStatement {
-        CommandStatement::Text(Arc::new(self.journal.read(b"USE any", None)))
+        CommandStatement::Text(Arc::new(self.state.read(b"USE any", None)))
     }
 
     /// Handles COM_QUERY. The text is complete, or too long to be parsed.
@@ -128,10 +128,10 @@ impl<'a> Session<'a> {
                 &[&OF_CLIENT_MAX],
             ));
         }
-        let (digest, dialect) = (statement.meaning.digest, self.journal.dialect());
+        let (digest, dialect) = (statement.meaning.digest, self.state.dialect());
         self.service.enter(digest, text, dialect);
         let sense = CommandStatement::Statement(Arc::clone(&statement));
-        self.shared.asked.note(statement.meaning.needs);
+        self.shared.pending.note(statement.meaning.needs);
         RequestDisposition::Send(CommandKind::Prepare(statement), sense)
     }
 
@@ -182,7 +182,7 @@ impl<'a> Session<'a> {
         }
         self.rule_again(number);
         let current = self.current(number, &statement);
-        let (digest, dialect) = (current.meaning.digest, self.journal.dialect());
+        let (digest, dialect) = (current.meaning.digest, self.state.dialect());
         self.service.enter(digest, &current.text, dialect);
         RequestDisposition::Send(what, CommandStatement::Statement(current))
     }
@@ -276,7 +276,7 @@ impl<'a> Session<'a> {
         if let Some(server) = &mut self.server {
             server.close_statements(&mut out);
             // A failure is reported by the next receive.
-            let _ = server.lent.stream.send_own(self.worker, out);
+            let _ = server.core.stream.send_own(self.worker, out);
         }
     }
 
@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
 
     /// Handles KILL of a connection id assigned by Evenkeel.
     fn kill(&mut self, id: u64, only_query: bool) -> RequestDisposition {
-        let user = Arc::clone(&self.account.who.user);
+        let user = Arc::clone(&self.account.pool_user.user);
         let wanted = KillRequest {
             id,
             user,
@@ -329,7 +329,7 @@ impl<'a> Session<'a> {
     fn status(&self) -> Status {
         match &self.server {
             Some(server) => server.conversation.status(),
-            None => self.journal.status(),
+            None => self.state.status(),
         }
     }
 
@@ -361,22 +361,22 @@ impl<'a> Session<'a> {
     /// Answers a query for a single value that differs on the server connection: the connection id
     /// of KILL, or the GTID of the session's last write. Returns false for any other query.
     fn answers_alone(&mut self, text: &[u8]) -> bool {
-        let Some(asked) = selected(text) else {
+        let Some(pending) = selected(text) else {
             return false;
         };
-        if let Some(name) = alone(asked, b"CONNECTION_ID()") {
+        if let Some(name) = alone(pending, b"CONNECTION_ID()") {
             let id = self.entrance.id as u32;
             self.answer_value(name, NUMBER, id.to_string().as_bytes());
             return true;
         }
-        if !self.journal.modes().mariadb {
+        if !self.state.modes().mariadb {
             return false;
         }
         let written: [&[u8]; 2] = [b"@@last_gtid", b"@@session.last_gtid"];
         let mut written = written.into_iter();
-        let name = written.find_map(|written| alone(asked, written));
+        let name = written.find_map(|written| alone(pending, written));
         if let Some(name) = name {
-            let gtid: Box<[u8]> = self.journal.last_gtid().into();
+            let gtid: Box<[u8]> = self.state.last_gtid().into();
             self.answer_value(name, TEXT, &gtid);
         }
         name.is_some()
@@ -446,8 +446,8 @@ fn selected(text: &[u8]) -> Option<&[u8]> {
 
 /// Returns the column name if the text selects only `what`. Any other name or expression is left to
 /// the server.
-fn alone<'t>(asked: &'t [u8], what: &[u8]) -> Option<&'t [u8]> {
-    let (written, rest) = asked.split_at_checked(what.len())?;
+fn alone<'t>(pending: &'t [u8], what: &[u8]) -> Option<&'t [u8]> {
+    let (written, rest) = pending.split_at_checked(what.len())?;
     if !written.eq_ignore_ascii_case(what) {
         return None;
     }

@@ -109,9 +109,9 @@ impl Session<'_> {
             false => None,
         };
         let look = match lost {
-            Some(complaint) => RequestDisposition::Refuse(complaint),
+            Some(error_reply) => RequestDisposition::Refuse(error_reply),
             None => {
-                self.ruling = None;
+                self.rules = None;
                 let look = self.look(&packet[HEADER_LENGTH..]);
                 if look.is_err() {
                     // Commands after a COM_CHANGE_USER belong to the new user.
@@ -129,11 +129,11 @@ impl Session<'_> {
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
             }
-            RequestDisposition::Refuse(complaint) => {
+            RequestDisposition::Refuse(error_reply) => {
                 self.is_not_executed(packet);
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
-                self.tell(complaint);
+                self.tell(error_reply);
             }
             RequestDisposition::Send(what, sense) => {
                 self.new_unit(what, sense);
@@ -155,25 +155,25 @@ impl Session<'_> {
         let length = self.rest.span(bytes);
         self.hold(&bytes[length..]);
         if self.rest.is_over()
-            && let Some(complaint) = self.refusal.take()
+            && let Some(error_reply) = self.refusal.take()
         {
-            self.tell(complaint);
+            self.tell(error_reply);
         }
         length > 0
     }
 
     /// Answers the command with an error, after all of it has been received.
-    pub(super) fn tell(&mut self, complaint: ErrorReply) {
+    pub(super) fn tell(&mut self, error_reply: ErrorReply) {
         if self.rest.is_over() {
             let sequence = self.rest.sequence;
-            complaint.write(sequence, self.answers());
+            error_reply.write(sequence, self.answers());
         } else {
-            self.refusal = Some(complaint);
+            self.refusal = Some(error_reply);
         }
     }
 
     pub(super) fn new_unit(&mut self, what: CommandKind, sense: CommandStatement) {
-        self.unit = ActiveRequest {
+        self.active = ActiveRequest {
             what,
             sense,
             is_atomic: true,
@@ -185,38 +185,39 @@ impl Session<'_> {
     fn send_on(&mut self, input: Input<'_>, length: usize) -> Result<(), ExitReason> {
         let is_all = length == input.bytes().len();
         self.hold(&input.bytes()[length..]);
-        self.unit.is_kept = self.rest.is_over();
+        self.active.is_kept = self.rest.is_over();
         let chunk = match input {
             Input::Owned(mut bytes) => {
                 bytes.truncate(length);
-                self.unit.command = bytes;
+                self.active.command = bytes;
                 None
             }
             Input::Chunk(chunk) => {
-                self.unit.command = self.worker.spare();
+                self.active.command = self.worker.spare();
                 let command = &chunk.bytes()[..length];
-                self.unit.command.extend_from_slice(command);
+                self.active.command.extend_from_slice(command);
                 is_all.then_some(chunk)
             }
         };
         self.holding = None;
-        self.card.limit_query(self.ruling.as_ref());
-        let meaning = self.unit.sense.meaning();
+        self.handle.limit_query(self.rules.as_ref());
+        let meaning = self.active.sense.meaning();
         let asks = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
         if !asks && self.is_held_for_questions() {
             self.let_go(Condition::Clean);
         }
-        if let Err(complaint) = self.leave_replica() {
-            return self.refuse(complaint);
+        if let Err(error_reply) = self.leave_replica() {
+            return self.refuse(error_reply);
         }
         if let Some(server) = self.server.take() {
             // The state of the previous statement that the command queries may be another client's
             // on this connection. A reset by the client has restored the server's own settings.
-            let meaning = self.unit.sense.meaning();
-            let asks = meaning.is_some_and(|meaning| !self.shared.asked.needs(meaning).is_empty());
+            let meaning = self.active.sense.meaning();
+            let asks =
+                meaning.is_some_and(|meaning| !self.shared.pending.needs(meaning).is_empty());
             let _ = (asks || server.settings.is_doubtful()) && self.compare(&server);
             self.server = Some(server);
-            self.unit.since_us = self.borrower.begins_work();
+            self.active.since_us = self.acquirer.begins_work();
             return self.launch(chunk);
         }
         let view = self.permit.service().snapshot();
@@ -255,7 +256,7 @@ impl Session<'_> {
             return self.refuse(ErrorReply::protocol("unknown prepared statement"));
         };
         let begin = out.len();
-        let is_edited = self.unit.what.number().is_some();
+        let is_edited = self.active.what.number().is_some();
         self.meant();
         let Some(server) = &mut self.server else {
             return Ok(());
@@ -263,11 +264,11 @@ impl Session<'_> {
         server
             .conversation
             .sent(request, Origin::Client, Ask::CLIENT);
-        self.stage = match self.unit.what {
+        self.stage = match self.active.what {
             CommandKind::Binlog => Stage::Streaming,
             _ => Stage::Answer,
         };
-        self.unit.reached_server = true;
+        self.active.reached_server = true;
         if begin == 0
             && !is_edited
             && let Some(chunk) = chunk
@@ -276,12 +277,12 @@ impl Session<'_> {
             return self.send_chunk(chunk);
         }
         drop(chunk);
-        if begin == 0 && !is_edited && self.unit.command.len() > KEPT_LENGTH_MAX {
+        if begin == 0 && !is_edited && self.active.command.len() > KEPT_LENGTH_MAX {
             self.worker.keep_spare(out);
-            self.unit.is_kept = false;
-            out = std::mem::take(&mut self.unit.command);
+            self.active.is_kept = false;
+            out = std::mem::take(&mut self.active.command);
         } else {
-            out.extend_from_slice(&self.unit.command);
+            out.extend_from_slice(&self.active.command);
         }
         if is_edited {
             self.edit(&mut out, begin).map_err(ExitReason::Fatal)?;
@@ -292,11 +293,11 @@ impl Session<'_> {
 
     /// Returns the entry for the command in the conversation with the server.
     fn request(&mut self) -> Option<Request> {
-        let there = match self.unit.what.number() {
+        let there = match self.active.what.number() {
             Some(number) => self.there(number)?,
             None => StatementId::default(),
         };
-        Some(match &self.unit.what {
+        Some(match &self.active.what {
             CommandKind::Query => Request::Query,
             CommandKind::Prepare(_) => Request::Prepare,
             CommandKind::Execute(_) | CommandKind::Bulk(_) => Request::Execute(there),
@@ -326,7 +327,7 @@ impl Session<'_> {
             input.used_up(self.worker);
             return Ok(false);
         }
-        self.unit.is_kept = false;
+        self.active.is_kept = false;
         self.hold(&bytes[length..]);
         let excess = self.transcoder.difference();
         let is_file = matches!(self.stage, Stage::File);
@@ -368,7 +369,8 @@ impl Session<'_> {
                 server.conversation.file_sent();
             }
         }
-        if matches!(self.unit.what, CommandKind::LongData(_)) && matches!(self.stage, Stage::Answer)
+        if matches!(self.active.what, CommandKind::LongData(_))
+            && matches!(self.stage, Stage::Answer)
         {
             return self.end_unit();
         }
@@ -380,7 +382,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Ok(());
         };
-        match server.lent.stream.send_chunk(worker, chunk) {
+        match server.core.stream.send_chunk(worker, chunk) {
             Ok(()) => Ok(()),
             Err(error) => self.server_lost(&error.to_string()),
         }
@@ -392,7 +394,7 @@ impl Session<'_> {
             worker.keep_spare(out);
             return Ok(());
         };
-        match server.lent.stream.send_own(worker, out) {
+        match server.core.stream.send_own(worker, out) {
             Ok(()) => Ok(()),
             Err(error) => self.server_lost(&error.to_string()),
         }

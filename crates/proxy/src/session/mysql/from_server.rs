@@ -14,7 +14,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::active_request::CommandKind;
 use super::error_reply::ErrorReply;
-use super::retry::mishap_of;
+use super::retry::failure_of;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
@@ -31,7 +31,7 @@ pub(super) struct ScanResult {
     /// True if the client's command has received its complete reply.
     pub(super) is_answered: bool,
     /// Failure that may permit a retry on another server.
-    pub(super) mishap: Option<FailureKind>,
+    pub(super) failure: Option<FailureKind>,
     /// Error with which the server rejected a command of Evenkeel.
     pub(super) refused: Option<ErrorReply>,
     /// Reason why the connection ends or cannot be parsed further.
@@ -44,39 +44,39 @@ impl Session<'_> {
         let Some(mut server) = self.server.take() else {
             return Ok(());
         };
-        let mut walked = ScanResult::default();
+        let mut scan = ScanResult::default();
         let input = Input::behind(&mut server.held, chunk);
         let mut out = self.worker.spare();
-        let is_whole = self.scan(&mut server, &input, &mut out, &mut walked);
+        let is_whole = self.scan(&mut server, &input, &mut out, &mut scan);
         self.server = Some(server);
         if matches!(self.stage, Stage::DiscardReply(_)) {
             self.worker.keep_spare(out);
-            return self.swallowed(walked);
+            return self.swallowed(scan);
         }
         let is_ahead = matches!(self.stage, Stage::Preparing | Stage::Answer);
-        if let Some(complaint) = walked.refused.take().filter(|_| is_ahead) {
+        if let Some(error_reply) = scan.refused.take().filter(|_| is_ahead) {
             self.worker.keep_spare(out);
-            return self.own_refused(complaint, walked);
+            return self.own_refused(error_reply, scan);
         }
-        if let Some(mishap) = walked.mishap
-            && self.may_retry(mishap)
+        if let Some(failure) = scan.failure
+            && self.may_retry(failure)
         {
             self.worker.keep_spare(out);
-            return self.begin_retry(mishap, walked);
+            return self.begin_retry(failure, scan);
         }
-        if walked.mishap == Some(FailureKind::NotFresh) {
+        if scan.failure == Some(FailureKind::NotFresh) {
             self.worker.keep_spare(out);
             let reply = ErrorReply::new(&error_catalog::REPLICA_TOO_LATE);
-            return self.own_refused(reply, walked);
+            return self.own_refused(reply, scan);
         }
         self.pass_on(input, out, is_whole)?;
-        match walked.broken {
-            Some(why) if walked.is_answered => {
+        match scan.broken {
+            Some(why) if scan.is_answered => {
                 self.end_unit()?;
                 self.server_lost(&why)
             }
             Some(why) => self.server_lost(&why),
-            None => self.after(&walked),
+            None => self.after(&scan),
         }
     }
 
@@ -87,7 +87,7 @@ impl Session<'_> {
         server: &mut ServerConnection,
         input: &Input<'_>,
         out: &mut Vec<u8>,
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) -> bool {
         let bytes = input.bytes();
         let mut flight = StreamEditor::new(bytes, out);
@@ -96,7 +96,7 @@ impl Session<'_> {
             let rest = flight.rest();
             let Some(answer) = server.conversation.answer_due() else {
                 if !rest.is_empty() {
-                    walked.broken = Some(last_word(rest));
+                    scan.broken = Some(last_word(rest));
                 }
                 break;
             };
@@ -106,17 +106,17 @@ impl Session<'_> {
                     event,
                     length,
                 } => {
-                    self.pass(server, &mut flight, passed, walked);
+                    self.pass(server, &mut flight, passed, scan);
                     let packet = &rest[passed..passed + length];
-                    self.event(server, &mut flight, (&event, packet), walked);
+                    self.event(server, &mut flight, (&event, packet), scan);
                 }
                 Step::Wait { passed, .. } => {
-                    self.pass(server, &mut flight, passed, walked);
+                    self.pass(server, &mut flight, passed, scan);
                     break;
                 }
-                Step::Invalid(fault) => walked.broken = Some(fault.to_string()),
+                Step::Invalid(fault) => scan.broken = Some(fault.to_string()),
             }
-            if walked.broken.is_some() {
+            if scan.broken.is_some() {
                 break;
             }
         }
@@ -145,28 +145,28 @@ impl Session<'_> {
         server: &ServerConnection,
         flight: &mut StreamEditor<'_, '_>,
         passed: usize,
-        walked: &ScanResult,
+        scan: &ScanResult,
     ) {
         if passed == 0 {
             return;
         }
-        if self.delivery(server, walked) == Delivery::Forward {
+        if self.delivery(server, scan) == Delivery::Forward {
             return keep(&mut self.transcoder, flight, passed);
         }
-        let is_heard = self.unit.wait.is_some() || self.takes_back();
+        let is_heard = self.active.wait.is_some() || self.takes_back();
         if is_heard && server.conversation.delivery() == Delivery::Discard {
             let word = flight.rest().get(..passed).unwrap_or_default();
-            if self.unit.word.len() + passed <= WORD_LENGTH_MAX {
-                self.unit.word.extend_from_slice(word);
+            if self.active.word.len() + passed <= WORD_LENGTH_MAX {
+                self.active.word.extend_from_slice(word);
             }
         }
         flight.drop(passed);
     }
 
-    fn delivery(&self, server: &ServerConnection, walked: &ScanResult) -> Delivery {
+    fn delivery(&self, server: &ServerConnection, scan: &ScanResult) -> Delivery {
         let is_nobody_s = matches!(self.stage, Stage::DiscardReply(_))
-            || walked.refused.is_some()
-            || walked.mishap == Some(FailureKind::NotFresh);
+            || scan.refused.is_some()
+            || scan.failure == Some(FailureKind::NotFresh);
         match is_nobody_s {
             true => Delivery::Discard,
             false => server.conversation.delivery(),
@@ -179,9 +179,9 @@ impl Session<'_> {
         server: &mut ServerConnection,
         flight: &mut StreamEditor<'_, '_>,
         (event, packet): (&Event<'_>, &[u8]),
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) {
-        let delivery = self.delivery(server, walked);
+        let delivery = self.delivery(server, scan);
         server.passing = delivery;
         server.remainder = remainder(packet);
         let interner = self.worker.interner();
@@ -190,13 +190,13 @@ impl Session<'_> {
         let settled = match server.conversation.reply(event) {
             Ok(reply) => reply.settled,
             Err(out_of_sync) => {
-                walked.broken = Some(out_of_sync.to_string());
+                scan.broken = Some(out_of_sync.to_string());
                 return flight.drop(packet.len());
             }
         };
         if is_own {
             server.boundaries.take_rows();
-            self.own_event(server, event, settled, walked);
+            self.own_event(server, event, settled, scan);
             return flight.drop(packet.len());
         }
         if delivery == Delivery::Discard {
@@ -204,11 +204,11 @@ impl Session<'_> {
                 // The retry prepares it on another server; no session would close it here.
                 server.closing.push(statement);
             }
-            note_end(event, walked);
+            note_end(event, scan);
             return flight.drop(packet.len());
         }
-        self.client_event(server, event, settled, walked);
-        self.rewrite(flight, event, packet, walked);
+        self.client_event(server, event, settled, scan);
+        self.rewrite(flight, event, packet, scan);
     }
 
     fn own_event(
@@ -216,7 +216,7 @@ impl Session<'_> {
         server: &mut ServerConnection,
         event: &Event<'_>,
         settled: ReplyOutcome,
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) {
         if matches!(
             self.stage,
@@ -232,13 +232,13 @@ impl Session<'_> {
                 Some(Ask::Trackers) => server.shows_trackers = false,
                 Some(Ask::Other) => self.statements_hold(server),
                 Some(Ask::Wait) if !self.is_caught_up() => {
-                    walked.mishap = Some(FailureKind::NotFresh)
+                    scan.failure = Some(FailureKind::NotFresh)
                 }
                 Some(Ask::Wait) => self.caught_up(),
                 _ => {}
             },
             ReplyOutcome::Prepared { statement, .. } => {
-                let is_right = walked.refused.is_none() && matches!(self.stage, Stage::Preparing);
+                let is_right = scan.refused.is_none() && matches!(self.stage, Stage::Preparing);
                 match self.unit_statement().filter(|_| is_right) {
                     Some(id) => self.prepared_there(server, id, statement),
                     // The schema of the preparation is uncertain.
@@ -247,16 +247,16 @@ impl Session<'_> {
             }
             ReplyOutcome::Renewed(_) => server.renewed(self.worker.interner()),
             ReplyOutcome::Failed(token, _) => {
-                note_end(event, walked);
+                note_end(event, scan);
                 if let Event::Error(report) = event {
-                    self.own_failed(Ask::of(token), report, walked);
+                    self.own_failed(Ask::of(token), report, scan);
                 }
             }
             _ => {}
         }
     }
 
-    fn own_failed(&mut self, ask: Option<Ask>, report: &ErrorReport<'_>, walked: &mut ScanResult) {
+    fn own_failed(&mut self, ask: Option<Ask>, report: &ErrorReport<'_>, scan: &mut ScanResult) {
         match &mut self.stage {
             Stage::DiscardReply(AfterDiscard::Renewed { is_clean }) => *is_clean = false,
             Stage::DiscardReply(then @ AfterDiscard::Answered { .. }) => {
@@ -269,11 +269,11 @@ impl Session<'_> {
         }
         match ask {
             Some(Ask::Telling) => {}
-            Some(Ask::Wait) => walked.mishap = Some(FailureKind::NotFresh),
-            Some(Ask::Prepare) => walked.refused = Some(ErrorReply::of_report(report, "")),
+            Some(Ask::Wait) => scan.failure = Some(FailureKind::NotFresh),
+            Some(Ask::Prepare) => scan.refused = Some(ErrorReply::of_report(report, "")),
             _ => {
                 let why = "the server rejected a setting of this session: ";
-                walked.refused = Some(ErrorReply::of_report(report, why));
+                scan.refused = Some(ErrorReply::of_report(report, why));
             }
         }
     }
@@ -283,27 +283,27 @@ impl Session<'_> {
         server: &mut ServerConnection,
         event: &Event<'_>,
         settled: ReplyOutcome,
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) {
         self.hear_trackers(event);
         if let Event::Ok(ok) = event {
-            let affected = &mut self.unit.rows_affected;
+            let affected = &mut self.active.rows_affected;
             *affected = affected.wrapping_add(ok.affected_rows);
         }
         match settled {
             ReplyOutcome::Nothing | ReplyOutcome::Done(_) => self.result_came(server, event),
             ReplyOutcome::Prepared { statement, .. } => self.prepared(server, event, statement),
-            ReplyOutcome::FileWanted => walked.wants_file = true,
+            ReplyOutcome::FileWanted => scan.wants_file = true,
             ReplyOutcome::Failed(..) => {
-                note_end(event, walked);
+                note_end(event, scan);
                 if let Event::Error(report) = event {
-                    self.failed(server, report, walked);
+                    self.failed(server, report, scan);
                 }
             }
             ReplyOutcome::Renewed(_) | ReplyOutcome::LoginGoesOn(_) => {}
         }
         if matches!(settled, ReplyOutcome::Done(_) | ReplyOutcome::Failed(..)) {
-            walked.is_answered = true;
+            scan.is_answered = true;
             let is_ok = matches!(settled, ReplyOutcome::Done(_));
             self.answered(server, is_ok);
         }
@@ -313,19 +313,19 @@ impl Session<'_> {
         &mut self,
         server: &mut ServerConnection,
         report: &ErrorReport<'_>,
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) {
-        self.unit.has_failed = true;
-        if self.unit.results == 0 {
-            walked.mishap = Some(mishap_of(report));
+        self.active.has_failed = true;
+        if self.active.results == 0 {
+            scan.failure = Some(failure_of(report));
         }
         self.text_failed(server, report.code);
-        if let CommandKind::Execute(number) | CommandKind::Bulk(number) = self.unit.what
+        if let CommandKind::Execute(number) | CommandKind::Bulk(number) = self.active.what
             && let Some(named) = self.numbers.get(number)
         {
             server.prepared.forget_types(named.statement.id);
         }
-        let Some(at) = &self.borrower.at else { return };
+        let Some(at) = &self.acquirer.at else { return };
         let is_doubtful = report.is_fatal()
             || report.is_without_cluster()
             || report.is_read_only() && !at.is_replica;
@@ -340,13 +340,13 @@ impl Session<'_> {
         flight: &mut StreamEditor<'_, '_>,
         event: &Event<'_>,
         packet: &[u8],
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) {
         let mut own = self.worker.spare();
-        let journal = &self.journal;
-        let mut rewrite = self
-            .transcoder
-            .event(event, packet, &mut own, |tracker| journal.shows(tracker));
+        let session_state = &self.state;
+        let mut rewrite = self.transcoder.event(event, packet, &mut own, |tracker| {
+            session_state.shows(tracker)
+        });
         let is_prepared = matches!(event, Event::PrepareOk(_));
         let is_unread = matches!(event, Event::Error(report) if report.is_unread());
         if is_prepared || is_unread {
@@ -366,9 +366,9 @@ impl Session<'_> {
                 flight.drop(packet.len());
             }
             Rewrite::Impossible => {
-                walked.broken = Some("sent a packet that is too long to rewrite".to_owned());
+                scan.broken = Some("sent a packet that is too long to rewrite".to_owned());
                 // The client still waits, and receives the error.
-                walked.is_answered = false;
+                scan.is_answered = false;
                 flight.drop(packet.len());
             }
         }
@@ -390,16 +390,16 @@ impl Session<'_> {
             worker.keep_spare(out);
             return Ok(());
         }
-        self.unit.reached_client = true;
-        self.unit.is_kept = false;
+        self.active.reached_client = true;
+        self.active.is_kept = false;
         let length = length as u64;
         self.live.moved_at(
             worker,
             ByteDirection::ToClient,
             length,
-            self.borrower.server(),
+            self.acquirer.server(),
         );
-        self.borrower.usage.to_clients.add(length);
+        self.acquirer.usage.to_clients.add(length);
         let client = self.client()?;
         let sent = match is_whole {
             true => {
@@ -412,7 +412,7 @@ impl Session<'_> {
     }
 
     fn unit_statement(&self) -> Option<u64> {
-        match (&self.unit.what, self.unit.what.number()) {
+        match (&self.active.what, self.active.what.number()) {
             (CommandKind::Prepare(statement), _) => Some(statement.id),
             (_, Some(number)) => Some(self.numbers.get(number)?.statement.id),
             _ => None,
@@ -425,7 +425,7 @@ impl Session<'_> {
         event: &Event<'_>,
         number: evenkeel_wire::mysql::StatementId,
     ) {
-        let CommandKind::Prepare(statement) = &self.unit.what else {
+        let CommandKind::Prepare(statement) = &self.active.what else {
             return;
         };
         let statement = Arc::clone(statement);
@@ -433,8 +433,8 @@ impl Session<'_> {
             Event::PrepareOk(ok) => ok.parameters,
             _ => 0,
         };
-        let ruling = self.ruling.take();
-        self.numbers.prepared(&statement, parameters, ruling);
+        let rules = self.rules.take();
+        self.numbers.prepared(&statement, parameters, rules);
         self.prepared_there(server, statement.id, number);
     }
 }
@@ -473,11 +473,11 @@ fn remainder(packet: &[u8]) -> usize {
     }
 }
 
-fn note_end(event: &Event<'_>, walked: &mut ScanResult) {
+fn note_end(event: &Event<'_>, scan: &mut ScanResult) {
     if let Event::Error(report) = event
         && report.is_fatal()
     {
-        walked.broken = Some(format!(
+        scan.broken = Some(format!(
             "closed the connection: {}",
             String::from_utf8_lossy(report.message)
         ));

@@ -51,10 +51,10 @@ const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 /// Login state shared by the workers of a service.
 #[derive(Debug, Default)]
 pub(crate) struct Logins {
-    pub(super) faces: ServerGreetings,
-    pub(super) greetings: BaselineCache,
+    pub(super) greetings: ServerGreetings,
+    pub(super) baselines: BaselineCache,
     pub(super) vault: password_cache::PasswordCache,
-    pace: PasswordRateLimit,
+    rate_limit: PasswordRateLimit,
     /// True if the servers resolve client addresses to names.
     by_name: AtomicBool,
     mock_secret: MockSecret,
@@ -74,11 +74,11 @@ impl Default for MockSecret {
 #[derive(Clone)]
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
-    pub(super) seat: &'a ClientPermit,
+    pub(super) permit: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
     pub(super) shared: Arc<PostgresService>,
-    pub(super) lending: Rc<WorkerPool<ServerConnection>>,
+    pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     /// Value whose lower half is the client's connection id.
     pub(super) id: u64,
@@ -107,13 +107,13 @@ pub(super) struct UserChange {
 /// Components of a new session.
 pub(super) struct SessionParts<'a> {
     pub(super) worker: &'a Rc<Worker>,
-    pub(super) seat: &'a ClientPermit,
+    pub(super) permit: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
     pub(super) shared: Arc<PostgresService>,
-    pub(super) lending: Rc<WorkerPool<ServerConnection>>,
+    pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) account: Rc<Account>,
-    pub(super) card: Rc<SessionHandle>,
+    pub(super) handle: Rc<SessionHandle>,
     pub(super) client: Stream,
     /// Bytes that the client has sent after its login.
     pub(super) ahead: Vec<u8>,
@@ -142,8 +142,8 @@ pub(super) enum LoginError {
 }
 
 impl From<ErrorReply> for LoginError {
-    fn from(complaint: ErrorReply) -> Self {
-        LoginError::Rejected(complaint)
+    fn from(error_reply: ErrorReply) -> Self {
+        LoginError::Rejected(error_reply)
     }
 }
 
@@ -190,7 +190,7 @@ impl<'a> LoginHandler<'a> {
     }
 
     fn limit(&self) -> Duration {
-        let view = self.seat.service().view_owned();
+        let view = self.permit.service().view_owned();
         let limit = view.database.as_ref().map(|own| own.times.login);
         limit.unwrap_or_default()
     }
@@ -213,8 +213,8 @@ impl<'a> LoginHandler<'a> {
         talk: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
-        let doorstep = self.service.doorstep();
-        let entering = doorstep.enter_within(self.limit(), self.address());
+        let login_limiter = self.service.login_limiter();
+        let entering = login_limiter.enter_within(self.limit(), self.address());
         let Some((_place, left)) = entering.await else {
             let reply = ErrorReply::new(&error_catalog::TOO_MANY_LOGINS);
             return Err(self.reject(Some(talk), &reply).await);
@@ -228,13 +228,15 @@ impl<'a> LoginHandler<'a> {
         talk: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
-        let view = self.seat.service().view_owned();
+        let view = self.permit.service().view_owned();
         let mut place = Some(talk);
-        let knocking = self.handle_login(&mut place, &view, beginning);
-        match compio::time::timeout(limit, knocking).await {
+        let login = self.handle_login(&mut place, &view, beginning);
+        match compio::time::timeout(limit, login).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
-            Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(place, &complaint).await),
+            Ok(Err(LoginError::Rejected(error_reply))) => {
+                Err(self.reject(place, &error_reply).await)
+            }
             Err(_) => {
                 let limit_ms = self.limit().as_millis();
                 let reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
@@ -246,14 +248,14 @@ impl<'a> LoginHandler<'a> {
     async fn reject(
         &self,
         talk: Option<ClientPackets>,
-        complaint: &ErrorReply,
+        error_reply: &ErrorReply,
     ) -> TerminationReason {
-        let figures = &self.service.figures()[self.worker.index];
-        figures.refused_logins.add(1);
+        let stats = &self.service.stats()[self.worker.index];
+        stats.refused_logins.add(1);
         if let Some(mut talk) = talk {
-            talk.say_last(self.worker, complaint).await;
+            talk.say_last(self.worker, error_reply).await;
         }
-        TerminationReason::Rejected(complaint.message.clone())
+        TerminationReason::Rejected(error_reply.message.clone())
     }
 
     async fn handle_login(
@@ -263,23 +265,23 @@ impl<'a> LoginHandler<'a> {
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, LoginError> {
         let talk = place.as_mut().ok_or(LoginError::Disconnected)?;
-        let faces = &self.shared.logins.faces;
-        let least = faces.least(self.worker, self.seat.service(), &self.shared);
+        let greetings = &self.shared.logins.greetings;
+        let least = greetings.least(self.worker, self.permit.service(), &self.shared);
         let least = least.await;
-        let wish = match beginning {
+        let request = match beginning {
             LoginOrigin::Greeting => self.begin(talk, view, &least).await?,
             LoginOrigin::Change(entrance, payload) => changed(entrance, &payload, &least)?,
         };
         self.check_channel(talk, view)?;
-        let mut proof = self.prove(talk, view, &wish).await?;
+        let mut proof = self.prove(talk, view, &request).await?;
         let info = std::mem::take(&mut proof.of_certificate);
         let known = self.service.knowledge.routines_expected();
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
-        let (account, begin) = self.prepare(view, &wish, proof).await?;
-        self.say_ok(talk, &begin, (wish.entrance.agreed, &info))
+        let (account, begin) = self.prepare(view, &request, proof).await?;
+        self.say_ok(talk, &begin, (request.entrance.agreed, &info))
             .await?;
         let talk = place.take().ok_or(LoginError::Disconnected)?;
-        Ok(self.enter(talk, wish.entrance, account, begin))
+        Ok(self.enter(talk, request.entrance, account, begin))
     }
 
     /// Sends the greeting and receives the client's response.
@@ -351,7 +353,7 @@ fn wish_of(
     least: &CommonGreeting,
 ) -> LoginRequest {
     let is_ready = !response.proof.is_empty() || response.plugin == Some(least.plugin);
-    let asked = Response {
+    let pending = Response {
         plugin: response
             .plugin
             .map(|plugin| if is_ready { plugin } else { b"" }),
@@ -360,8 +362,8 @@ fn wish_of(
     LoginRequest {
         entrance,
         user: String::from_utf8_lossy(response.user).into_owned(),
-        claim: ClaimedIdentity::of_response(&asked),
-        plugin: asked.plugin.map(<[u8]>::to_vec),
+        claim: ClaimedIdentity::of_response(&pending),
+        plugin: pending.plugin.map(<[u8]>::to_vec),
         has_proof: !response.proof.is_empty(),
         nonce: entrance.nonce,
         schema: response.schema.map(Box::from),
@@ -385,7 +387,7 @@ fn changed(
         Err(fault) => return Err(error_replies::of_fault(fault).into()),
     };
     let has_proof = !request.proof.is_empty();
-    let asked = ChangeUser {
+    let pending = ChangeUser {
         plugin: request
             .plugin
             .map(|plugin| if has_proof { plugin } else { b"" }),
@@ -394,8 +396,8 @@ fn changed(
     Ok(LoginRequest {
         entrance,
         user: String::from_utf8_lossy(request.user).into_owned(),
-        claim: ClaimedIdentity::of_change_user(&asked),
-        plugin: asked.plugin.map(<[u8]>::to_vec),
+        claim: ClaimedIdentity::of_change_user(&pending),
+        plugin: pending.plugin.map(<[u8]>::to_vec),
         has_proof,
         nonce: entrance.nonce,
         schema: (!request.schema.is_empty()).then(|| request.schema.into()),

@@ -26,11 +26,11 @@ impl Session<'_> {
     /// Runs one step that is possible now. Returns false if none is.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
         let service = self.permit.service();
-        if let Some(got) = self.borrower.poll_connection(context, service) {
+        if let Some(got) = self.acquirer.poll_connection(context, service) {
             self.follow(got)?;
             return Ok(true);
         }
-        if self.card.take_notification(context) {
+        if self.handle.take_notification(context) {
             self.handle_notification()?;
             return Ok(true);
         }
@@ -63,13 +63,13 @@ impl Session<'_> {
             self.hold_expired();
             return Ok(true);
         }
-        if let Some(patience) = &mut self.unit.patience
+        if let Some(patience) = &mut self.active.patience
             && patience.as_mut().poll(context).is_ready()
         {
             self.waited_long_enough()?;
             return Ok(true);
         }
-        if let Some(got) = self.borrower.poll_primary(context) {
+        if let Some(got) = self.acquirer.poll_primary(context) {
             self.follow(got)?;
             return Ok(true);
         }
@@ -89,7 +89,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Ok(false);
         };
-        let Poll::Ready(chunk) = server.lent.stream.poll_chunk(worker, context) else {
+        let Poll::Ready(chunk) = server.core.stream.poll_chunk(worker, context) else {
             return Ok(false);
         };
         match chunk {
@@ -128,7 +128,7 @@ impl Session<'_> {
     /// Returns whether all data was sent to the server; a failure is reported by the next receive.
     fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
         let server = self.server.as_mut();
-        server.is_none_or(|server| server.lent.stream.poll_sent(context).is_ready())
+        server.is_none_or(|server| server.core.stream.poll_sent(context).is_ready())
     }
 
     /// Receives client input. Returns false if there is none, or it must wait.

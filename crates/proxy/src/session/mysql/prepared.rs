@@ -43,7 +43,7 @@ impl Session<'_> {
 
     /// Returns the statement that the server must prepare before the command.
     pub(super) fn lacks_statement(&self) -> Option<Arc<Statement>> {
-        let number = self.unit.what.number()?;
+        let number = self.active.what.number()?;
         if self.is_there(number) && !self.is_other_there(number) {
             return None;
         }
@@ -53,7 +53,7 @@ impl Session<'_> {
     /// Returns whether the server has inferred parameter types from executions with other types
     /// than this client's.
     fn is_other_there(&self, number: u32) -> bool {
-        let (Some(server), CommandKind::Execute(_)) = (&self.server, &self.unit.what) else {
+        let (Some(server), CommandKind::Execute(_)) = (&self.server, &self.active.what) else {
             return false;
         };
         let Some(named) = self.numbers.get(number).filter(|_| keeps_types(server)) else {
@@ -64,7 +64,7 @@ impl Session<'_> {
         let Some(executed) = by_others.filter(|_| !server.holds_for_statements()) else {
             return false;
         };
-        let types = match self.types_of_execute(&self.unit.command, number) {
+        let types = match self.types_of_execute(&self.active.command, number) {
             Some(Given::Types(types)) => types,
             Some(Given::Missing { .. }) => &named.types,
             _ => return false,
@@ -147,7 +147,7 @@ impl Session<'_> {
     /// Replaces the statement id, and inserts the parameter types if the client omitted them and
     /// the server last received others.
     pub(super) fn edit(&mut self, command: &mut Vec<u8>, begin: usize) -> Result<(), ErrorReply> {
-        let Some(number) = self.unit.what.number() else {
+        let Some(number) = self.active.what.number() else {
             return Ok(());
         };
         let malformed = || ErrorReply::protocol("malformed COM_STMT_EXECUTE");
@@ -156,7 +156,7 @@ impl Session<'_> {
         if !set_statement(packet, there) {
             return Err(malformed());
         }
-        let given = match self.unit.what {
+        let given = match self.active.what {
             CommandKind::Execute(_) => self.types_of_execute(&command[begin..], number),
             CommandKind::Bulk(_) => self.types_of_bulk(&command[begin..], number),
             _ => return Ok(()),
@@ -193,7 +193,7 @@ impl Session<'_> {
     /// Returns whether omitted parameter types that the server lacks can be inserted. A full packet
     /// has no capacity for them.
     pub(super) fn has_room_for_types(&self) -> bool {
-        let (command, what) = (&self.unit.command, &self.unit.what);
+        let (command, what) = (&self.active.command, &self.active.what);
         let named = what.number().and_then(|number| self.numbers.get(number));
         let (Some(number), Some(named)) = (what.number(), named) else {
             return true;

@@ -33,14 +33,14 @@ impl Session<'_> {
         let lookup = routines
             .as_deref()
             .map(|routines| routines as &dyn CatalogLookup);
-        let meaning = self.journal.read(text, lookup);
-        self.shared.asked.note(meaning.needs);
+        let meaning = self.state.read(text, lookup);
+        self.shared.pending.note(meaning.needs);
         meaning
     }
 
     /// Returns the analysis of a text that is executed, and counts it under its digest.
     pub(super) fn read_query(&self, text: &[u8]) -> Arc<TextAnalysis> {
-        let Some(dialect) = self.journal.dialect() else {
+        let Some(dialect) = self.state.dialect() else {
             return Arc::new(self.read(text));
         };
         let within = templates::TemplateContext {
@@ -55,7 +55,7 @@ impl Session<'_> {
             meaning.name_source(text, Some(dialect));
             Arc::new(meaning)
         });
-        self.shared.asked.note(meaning.needs);
+        self.shared.pending.note(meaning.needs);
         self.service.enter(meaning.digest, text, Some(dialect));
         meaning
     }
@@ -65,7 +65,7 @@ impl Session<'_> {
         let [mode, client, collation, ..] = &within.reading;
         let [mode, client, collation] =
             [mode, client, collation].map(|value| value.as_deref().unwrap_or_default());
-        let dialect = self.journal.dialect_in(mode, client);
+        let dialect = self.state.dialect_in(mode, client);
         let routines = self.service.knowledge.routines();
         let lookup = routines
             .as_deref()
@@ -77,7 +77,7 @@ impl Session<'_> {
             }
             _ => TextAnalysis::unreadable(),
         };
-        self.shared.asked.note(meaning.needs);
+        self.shared.pending.note(meaning.needs);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
         meaning.name_source(text, dialect);
         meaning
@@ -95,7 +95,7 @@ impl Session<'_> {
             .shared
             .statements
             .statement(text, &within, catalog, read);
-        match names_variables(text, self.journal.dialect()) {
+        match names_variables(text, self.state.dialect()) {
             true => Arc::new(statement.copy()),
             false => statement,
         }
@@ -103,7 +103,7 @@ impl Session<'_> {
 
     /// Returns the context in which the session's texts are prepared.
     pub(super) fn within(&self) -> PrepareContext {
-        within(self.journal.schema(), self.journal.settings())
+        within(self.state.schema(), self.state.settings())
     }
 
     /// Returns the statement with its analysis updated to the current catalog, but parsed in its
@@ -121,37 +121,40 @@ impl Session<'_> {
 
     pub(super) fn pins_changed(&self) {
         let source = |new| {
-            let source = effective(&self.unit.what, &self.unit.sense)
+            let source = effective(&self.active.what, &self.active.sense)
                 .and_then(|meaning| meaning.source.as_deref());
             let statement = source.map(|source| source.statement.clone());
-            let object = self.journal.names_of(new).into();
+            let object = self.state.names_of(new).into();
             PinSource {
                 statement: statement.unwrap_or_default(),
                 object,
             }
         };
-        pinning::pin(self.permit.service(), &self.card, self.journal.pins, source);
+        pinning::pin(self.permit.service(), &self.handle, self.state.pins, source);
     }
 
     /// Applies the effects of the command to the session state as it is sent.
     pub(super) fn meant(&mut self) {
-        self.unit.bonds_before = self.journal.pins;
+        self.active.pins_before = self.state.pins;
         let Some(server) = &mut self.server else {
             return;
         };
         let nothing = TextAnalysis::default();
-        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
-        let is_text = matches!(self.unit.what, CommandKind::Query | CommandKind::Execute(_));
-        self.unit.is_atomic = is_text && meaning.is_atomic;
-        self.unit.may_write =
-            meaning.writes || matches!(self.unit.what, CommandKind::Simple | CommandKind::Bulk(_));
-        if let Some(at) = &mut self.borrower.at {
-            at.written.is_some |= self.unit.may_write;
+        let meaning = effective(&self.active.what, &self.active.sense).unwrap_or(&nothing);
+        let is_text = matches!(
+            self.active.what,
+            CommandKind::Query | CommandKind::Execute(_)
+        );
+        self.active.is_atomic = is_text && meaning.is_atomic;
+        self.active.may_write = meaning.writes
+            || matches!(self.active.what, CommandKind::Simple | CommandKind::Bulk(_));
+        if let Some(at) = &mut self.acquirer.at {
+            at.written.is_some |= self.active.may_write;
         }
-        self.journal.sent(meaning, &mut server.settings);
-        match self.unit.what {
-            CommandKind::Replica | CommandKind::Binlog => self.journal.pins.add(Pin::Replication),
-            CommandKind::LongData(_) => self.journal.pins.add(Pin::LongData),
+        self.state.sent(meaning, &mut server.settings);
+        match self.active.what {
+            CommandKind::Replica | CommandKind::Binlog => self.state.pins.add(Pin::Replication),
+            CommandKind::LongData(_) => self.state.pins.add(Pin::LongData),
             _ => {}
         }
         self.pins_changed();
@@ -160,12 +163,12 @@ impl Session<'_> {
     /// Pins the session while prepared statements hold cursors or long data.
     pub(super) fn statements_hold(&mut self, server: &ServerConnection) {
         match server.conversation.has_cursors() {
-            true => self.journal.pins.add(Pin::Cursor),
-            false => self.journal.pins.release(UnpinEvent::CursorsClosed),
+            true => self.state.pins.add(Pin::Cursor),
+            false => self.state.pins.release(UnpinEvent::CursorsClosed),
         }
         match server.conversation.has_long_data() {
-            true => self.journal.pins.add(Pin::LongData),
-            false => self.journal.pins.release(UnpinEvent::LongDataUsed),
+            true => self.state.pins.add(Pin::LongData),
+            false => self.state.pins.release(UnpinEvent::LongDataUsed),
         }
         self.pins_changed();
     }
@@ -175,16 +178,16 @@ impl Session<'_> {
         let Some(reply) = reply_of(event, server.conversation.status()) else {
             return;
         };
-        let index = self.unit.results;
-        self.unit.results += 1;
+        let index = self.active.results;
+        self.active.results += 1;
         let nothing = TextAnalysis::default();
-        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
-        if let Some(at) = &mut self.borrower.at {
+        let meaning = effective(&self.active.what, &self.active.sense).unwrap_or(&nothing);
+        if let Some(at) = &mut self.acquirer.at {
             let is_last = !reply.status.has(Status::MORE_RESULTS);
             at.written.is_partial |= !reply.tells && meaning.may_write_at(index, is_last);
         }
         let interner = self.worker.interner();
-        self.journal
+        self.state
             .succeeded(meaning, index, &reply, &mut server.settings, interner);
         if meaning.changes_catalog {
             self.service.knowledge.routines_changed();
@@ -192,20 +195,20 @@ impl Session<'_> {
         }
         if meaning.sets_globals {
             if let Some(own) = self.service.of_mysql() {
-                own.logins.greetings.outdate();
+                own.logins.baselines.outdate();
             }
-            self.borrower.renew_there();
+            self.acquirer.renew_there();
         }
     }
 
     /// Applies the failure of the client's command.
     pub(super) fn text_failed(&mut self, server: &mut ServerConnection, code: u16) {
         let nothing = TextAnalysis::default();
-        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
-        self.journal.failed(meaning, code, &mut server.settings);
-        if let Some(at) = &mut self.borrower.at {
+        let meaning = effective(&self.active.what, &self.active.sense).unwrap_or(&nothing);
+        self.state.failed(meaning, code, &mut server.settings);
+        if let Some(at) = &mut self.acquirer.at {
             // An error contains no session trackers.
-            at.written.is_partial |= self.unit.may_write;
+            at.written.is_partial |= self.active.may_write;
         }
     }
 
@@ -213,8 +216,8 @@ impl Session<'_> {
     pub(super) fn hear_trackers(&mut self, event: &Event<'_>) {
         if is_cut(event) {
             // The truncated part may contain any change of the session.
-            self.journal.pins.add(Pin::Unknown);
-            if let Some(at) = &mut self.borrower.at {
+            self.state.pins.add(Pin::Unknown);
+            if let Some(at) = &mut self.acquirer.at {
                 at.written.is_partial = true;
             }
         }
@@ -223,7 +226,7 @@ impl Session<'_> {
         };
         let interner = self.worker.interner();
         for tracker in Trackers::new(state) {
-            self.journal.hear(&tracker.change, interner);
+            self.state.hear(&tracker.change, interner);
             match tracker.change {
                 Change::Gtids(text) => self.committed(of_mysql(text)),
                 Change::Variable { name, value } if name == b"last_gtid" => {
@@ -231,7 +234,7 @@ impl Session<'_> {
                 }
                 Change::Schema(schema) => {
                     let schema = String::from_utf8_lossy(schema);
-                    self.borrower.is_in(&schema);
+                    self.acquirer.is_in(&schema);
                 }
                 _ => {}
             }
@@ -241,7 +244,7 @@ impl Session<'_> {
     /// Records the log position of the session's write, as reported by the server.
     fn committed(&mut self, gtids: Option<Gtids>) {
         let gtids = gtids.filter(|gtids| !gtids.is_empty());
-        let (Some(gtids), Some(at)) = (gtids, &mut self.borrower.at) else {
+        let (Some(gtids), Some(at)) = (gtids, &mut self.acquirer.at) else {
             return;
         };
         match &mut at.written.told {
@@ -257,7 +260,7 @@ impl Session<'_> {
         let Some(own) = view.database.as_ref() else {
             return;
         };
-        let Some(at) = self.borrower.at.as_mut() else {
+        let Some(at) = self.acquirer.at.as_mut() else {
             return;
         };
         let written = std::mem::take(&mut at.written);
@@ -290,14 +293,14 @@ impl Session<'_> {
     /// Resets the session state after COM_RESET_CONNECTION; the schema stays.
     pub(super) fn begin_anew(&mut self) {
         let interner = self.worker.interner();
-        let schema = self.journal.schema().map(Box::<[u8]>::from);
+        let schema = self.state.schema().map(Box::<[u8]>::from);
         let mut beginning = super::beginning(&self.begin);
         beginning.schema = schema.as_deref();
         if !beginning.mariadb {
             // MySQL returns to its own character set, MariaDB to that of the login.
             beginning.collation = 0;
         }
-        self.journal = SessionState::new(self.begin.fresh.pairs(), beginning, interner);
+        self.state = SessionState::new(self.begin.fresh.pairs(), beginning, interner);
         self.lost = None;
         self.limit_idleness();
         self.pins_changed();

@@ -24,7 +24,7 @@ use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};
 const RETRIES_MAX: u32 = 3;
 
 /// Returns whether and how an error affects retries ("Server Error Message Reference").
-pub(super) fn mishap_of(report: &ErrorReport<'_>) -> FailureKind {
+pub(super) fn failure_of(report: &ErrorReport<'_>) -> FailureKind {
     if report.is_read_only() {
         return FailureKind::ReadOnly;
     }
@@ -46,74 +46,74 @@ pub(super) fn mishap_of(report: &ErrorReport<'_>) -> FailureKind {
 
 impl Session<'_> {
     /// Returns whether a failed command is retried without notifying the client.
-    pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
-        let Some(at) = &self.borrower.at else {
+    pub(super) fn may_retry(&self, failure: FailureKind) -> bool {
+        let Some(at) = &self.acquirer.at else {
             return false;
         };
         // Preparing a statement executes nothing.
-        let is_read = self.unit.is_read || matches!(self.unit.what, CommandKind::Prepare(_));
+        let is_read = self.active.is_read || matches!(self.active.what, CommandKind::Prepare(_));
         let attempt = Attempt {
             on_replica: at.is_replica,
             is_read,
             is_held: self.is_bound(),
-            reached_server: self.unit.reached_server,
-            reached_client: self.unit.reached_client,
-            is_kept: self.unit.is_kept,
+            reached_server: self.active.reached_server,
+            reached_client: self.active.reached_client,
+            is_kept: self.active.is_kept,
         };
         // A rejected write was not executed, unless a part of it could have been committed before.
-        let may_be_partial = mishap == FailureKind::TurnedAway || !at.is_replica;
-        let may_have_run = mishap != FailureKind::NotRead && may_be_partial;
-        let is_doubtful = may_have_run && !is_read && !self.unit.is_atomic;
-        let is_new = self.unit.retries < RETRIES_MAX;
-        is_new && !is_doubtful && may_run_again(mishap, &attempt)
+        let may_be_partial = failure == FailureKind::TurnedAway || !at.is_replica;
+        let may_have_run = failure != FailureKind::NotRead && may_be_partial;
+        let is_doubtful = may_have_run && !is_read && !self.active.is_atomic;
+        let is_new = self.active.retries < RETRIES_MAX;
+        is_new && !is_doubtful && may_run_again(failure, &attempt)
     }
 
     /// Returns whether the session was pinned to its connection before the current command.
     fn is_bound(&self) -> bool {
-        self.keeps_connection() || !self.unit.bonds_before.is_empty()
+        self.keeps_connection() || !self.active.pins_before.is_empty()
     }
 
     pub(super) fn begin_retry(
         &mut self,
-        mishap: FailureKind,
-        walked: ScanResult,
+        failure: FailureKind,
+        scan: ScanResult,
     ) -> Result<(), ExitReason> {
-        self.figures().rescued.add(1);
-        if let Some(at) = &self.borrower.at
-            && mishap != FailureKind::NotRead
+        self.stats().rescued.add(1);
+        if let Some(at) = &self.acquirer.at
+            && failure != FailureKind::NotRead
         {
             // The lag of a replica is already known.
-            if mishap != FailureKind::NotFresh {
+            if failure != FailureKind::NotFresh {
                 self.service.knowledge.request_role_check(at.server.id);
             }
-            self.unit.tried.push(at.server.id);
+            self.active.tried.push(at.server.id);
         }
         // A write that a primary turned away waits for another primary.
-        let is_write = mishap == FailureKind::TurnedAway && !self.unit.is_read;
-        self.unit.primary_only |= is_write || mishap == FailureKind::ReadOnly;
-        self.unit.is_late |= mishap == FailureKind::NotFresh;
-        self.unit.retries += 1;
+        let is_write = failure == FailureKind::TurnedAway && !self.active.is_read;
+        self.active.primary_only |= is_write || failure == FailureKind::ReadOnly;
+        self.active.is_late |= failure == FailureKind::NotFresh;
+        self.active.retries += 1;
         self.forget_work();
         self.stage = Stage::DiscardReply(AfterDiscard::RunAgain);
-        self.swallowed(walked)
+        self.swallowed(scan)
     }
 
     /// Retries the read on the primary after the replica failed to catch up in time. Its further
     /// output is discarded with the connection.
     pub(super) fn waited_long_enough(&mut self) -> Result<(), ExitReason> {
-        self.unit.patience = None;
+        self.active.patience = None;
         if !self.may_retry(FailureKind::NotFresh) {
             return Ok(());
         }
         if let Some(server) = self.server.take() {
-            self.borrower.give_back(server, Condition::Unclean);
+            self.acquirer.release(server, Condition::Unclean);
         }
         self.begin_retry(FailureKind::NotFresh, ScanResult::default())
     }
 
     /// Discards the effects that the command would have had on the session state.
     pub(super) fn forget_work(&mut self) {
-        self.journal.lost();
+        self.state.lost();
         self.is_doubtful = false;
         self.pins_changed();
     }
@@ -122,56 +122,56 @@ impl Session<'_> {
     /// executed; if it was already sent, its reply is discarded.
     pub(super) fn own_refused(
         &mut self,
-        complaint: ErrorReply,
-        walked: ScanResult,
+        error_reply: ErrorReply,
+        scan: ScanResult,
     ) -> Result<(), ExitReason> {
-        if self.unit.reached_server && !self.rest.is_over() {
-            return self.refused_in_part(complaint);
+        if self.active.reached_server && !self.rest.is_over() {
+            return self.refused_in_part(error_reply);
         }
-        let may_move = self.unit.is_kept && !self.was_bound();
-        let is_new = self.unit.retries < RETRIES_MAX && may_move;
-        let is_over = walked.broken.is_some();
+        let may_move = self.active.is_kept && !self.was_bound();
+        let is_new = self.active.retries < RETRIES_MAX && may_move;
+        let is_over = scan.broken.is_some();
         // The primary may have data that the replica does not have yet, or never will.
-        let leaves = is_new && self.borrower.is_at_replica();
-        let may_do_otherwise = leaves || self.unit.missing.is_some() && self.can_be_placed();
+        let leaves = is_new && self.acquirer.is_at_replica();
+        let may_do_otherwise = leaves || self.active.missing.is_some() && self.can_be_placed();
         let then = match (may_do_otherwise || is_over) && is_new {
             true => {
-                self.unit.retries += 1;
+                self.active.retries += 1;
                 if leaves && !is_over {
-                    self.unit.is_late = true;
+                    self.active.is_late = true;
                     self.unfit_since_ms = Some(clock::now_ms());
                 }
                 self.forget_work();
                 AfterDiscard::RunAgain
             }
-            false => AfterDiscard::Tell(complaint),
+            false => AfterDiscard::Tell(error_reply),
         };
         self.stage = Stage::DiscardReply(then);
-        self.swallowed(walked)
+        self.swallowed(scan)
     }
 
     /// Handles the rejection of one of Evenkeel's own commands after a part of the client's command
     /// was sent. The server waits for the rest, which must not be executed.
-    fn refused_in_part(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
+    fn refused_in_part(&mut self, error_reply: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         self.forget_work();
         self.let_go(Condition::Unclean);
         if is_bound {
             return Err(ExitReason::Fatal(
-                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(complaint.message),
+                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(error_reply.message),
             ));
         }
-        self.refuse(complaint)
+        self.refuse(error_reply)
     }
 
     /// Returns whether the rejected settings can be applied in another way.
     fn can_be_placed(&mut self) -> bool {
-        self.server.is_some() && self.journal.not_placed(self.worker.interner())
+        self.server.is_some() && self.state.not_placed(self.worker.interner())
     }
 
     /// Continues after output was discarded, and acts once all of it has been.
-    pub(super) fn swallowed(&mut self, walked: ScanResult) -> Result<(), ExitReason> {
-        if let Some(why) = walked.broken {
+    pub(super) fn swallowed(&mut self, scan: ScanResult) -> Result<(), ExitReason> {
+        if let Some(why) = scan.broken {
             return self.server_lost(&why);
         }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
@@ -188,13 +188,13 @@ impl Session<'_> {
     fn swallowed_all(&mut self, then: AfterDiscard) -> Result<(), ExitReason> {
         match then {
             AfterDiscard::RunAgain => {
-                let condition = match self.unit.missing.is_some() {
+                let condition = match self.active.missing.is_some() {
                     true => Condition::Unclean,
                     false => Condition::Clean,
                 };
                 self.run_again(condition)
             }
-            AfterDiscard::Tell(complaint) => self.tell_refusal(complaint),
+            AfterDiscard::Tell(error_reply) => self.tell_refusal(error_reply),
             AfterDiscard::Renewed { is_clean } => self.renewed(is_clean),
             AfterDiscard::Answered { is_question } => {
                 self.told(is_question);
@@ -213,10 +213,10 @@ impl Session<'_> {
 
     /// Completes COM_RESET_CONNECTION. State that the reset keeps is dropped with the connection.
     fn renewed(&mut self, is_clean: bool) -> Result<(), ExitReason> {
-        let mut left = self.journal.pins;
+        let mut left = self.state.pins;
         left.release(UnpinEvent::ResetConnection);
         // The role remains active, and no other connection has it.
-        let has_role = self.journal.pins.has(Pin::Role);
+        let has_role = self.state.pins.has(Pin::Role);
         if has_role {
             left.add(Pin::Role);
         }
@@ -228,7 +228,7 @@ impl Session<'_> {
         self.counts_writes(Status::default());
         self.begin_anew();
         if is_clean && (self.keeps_connection() || has_role) {
-            self.journal.keep(left);
+            self.state.keep(left);
             self.pins_changed();
         } else {
             let is_good = self.server.as_ref().is_some_and(|one| one.can_be_renewed());
@@ -243,16 +243,16 @@ impl Session<'_> {
 
     /// Returns whether the session was pinned to its connection before the command.
     fn was_bound(&self) -> bool {
-        let bonds = match self.unit.reached_server {
-            true => self.unit.bonds_before,
-            false => self.journal.pins,
+        let pins = match self.active.reached_server {
+            true => self.active.pins_before,
+            false => self.state.pins,
         };
-        !bonds.is_empty() || self.keeps_connection()
+        !pins.is_empty() || self.keeps_connection()
     }
 
     /// Reports the rejection of one of Evenkeel's own commands. A connection that the session was
     /// pinned to is kept: its transaction is open and unaffected.
-    fn tell_refusal(&mut self, complaint: ErrorReply) -> Result<(), ExitReason> {
+    fn tell_refusal(&mut self, error_reply: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         let wanted = self.within();
         let is_in_place = |server: &ServerConnection| {
@@ -261,36 +261,36 @@ impl Session<'_> {
         let is_usable = self.server.as_deref().is_some_and(is_in_place);
         if is_bound && !is_usable {
             return Err(ExitReason::Fatal(
-                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(complaint.message),
+                ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(error_reply.message),
             ));
         }
         if !is_bound {
             self.forget_work();
             self.let_go(Condition::Unclean);
         }
-        self.refuse(complaint)
+        self.refuse(error_reply)
     }
 
     /// Retries the command on another connection.
     fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
-        let was_primary = self.borrower.is_at_primary();
-        self.borrower.at = None;
+        let was_primary = self.acquirer.is_at_primary();
+        self.acquirer.at = None;
         if let Some(server) = self.server.take() {
             let condition = match server.is_idle() {
                 true => condition,
                 false => Condition::Unclean,
             };
-            self.borrower.give_back(server, condition);
+            self.acquirer.release(server, condition);
         }
-        let unit = &mut self.unit;
-        (unit.reached_server, unit.missing, unit.wait) = (false, None, None);
-        unit.patience = None;
-        unit.results = 0;
-        unit.has_failed = false;
-        unit.word.clear();
+        let active = &mut self.active;
+        (active.reached_server, active.missing, active.wait) = (false, None, None);
+        active.patience = None;
+        active.results = 0;
+        active.has_failed = false;
+        active.word.clear();
         self.stage = Stage::Command;
-        if was_primary && self.unit.primary_only {
-            let got = self.borrower.wait_for_another_primary();
+        if was_primary && self.active.primary_only {
+            let got = self.acquirer.wait_for_another_primary();
             return self.follow(got);
         }
         // Another connection, possibly to the same server; if that server is down, the attempt will
@@ -303,22 +303,22 @@ impl Session<'_> {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
-        if let Some(at) = &self.borrower.at {
+        if let Some(at) = &self.acquirer.at {
             self.service.knowledge.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
-        tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");
+        tracing::debug!(server = %server.core.pooled.server.name, why, "lost server connection");
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
-        let is_in_reply = server.is_in_reply() || self.unit.reached_client;
-        self.borrower.give_back(server, Condition::Unclean);
+        let is_in_reply = server.is_in_reply() || self.active.reached_client;
+        self.acquirer.release(server, Condition::Unclean);
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
         match stage {
             Stage::DiscardReply(AfterDiscard::RunAgain) => self.run_again(Condition::Unclean),
             Stage::DiscardReply(then @ (AfterDiscard::Tell(_) | AfterDiscard::Renewed { .. })) => {
                 self.swallowed_all(then)
             }
-            Stage::Preparing if self.unit.is_kept && !is_open && !self.was_bound() => {
-                self.unit.missing = None;
+            Stage::Preparing if self.active.is_kept && !is_open && !self.was_bound() => {
+                self.active.missing = None;
                 self.try_elsewhere()
             }
             Stage::Preparing => self.tell_lost(is_open, why),
@@ -340,22 +340,22 @@ impl Session<'_> {
     /// Handles the loss of the server connection while no command was active.
     fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
         let detail = self.whereof(why);
-        let bonds = self.bonds_besides_transaction();
+        let pins = self.has_pins_besides_transaction();
         // This includes a transaction whose modes are set but which has not begun.
-        let is_open = is_open || self.journal.pins.has(Pin::Transaction);
+        let is_open = is_open || self.state.pins.has(Pin::Transaction);
         let trouble = self.trouble_of(is_open);
         self.may_have_written();
-        self.borrower.at = None;
+        self.acquirer.at = None;
         self.forget_work();
         self.does(SessionActivity::Idle);
-        if bonds {
-            self.figures().lost.add(1);
+        if pins {
+            self.stats().lost.add(1);
             return Err(ExitReason::Unasked(
                 ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(detail),
             ));
         }
         if is_open {
-            self.figures().lost.add(1);
+            self.stats().lost.add(1);
             self.lost = Some(ErrorReply::from_primary_error(trouble).detail(detail));
         }
         Ok(())
@@ -365,14 +365,14 @@ impl Session<'_> {
     fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
         self.may_have_written();
         let detail = self.whereof(why);
-        let bonds = self.bonds_besides_transaction();
+        let pins = self.has_pins_besides_transaction();
         let may_have_ended =
-            self.unit.reached_server && self.unit.sense.meaning().is_none_or(ends_transactions);
+            self.active.reached_server && self.active.sense.meaning().is_none_or(ends_transactions);
         let trouble = self.trouble_of(is_open && !may_have_ended);
-        self.figures().lost.add(u64::from(is_open || bonds));
-        self.borrower.at = None;
+        self.stats().lost.add(u64::from(is_open || pins));
+        self.acquirer.at = None;
         self.forget_work();
-        if bonds {
+        if pins {
             return Err(ExitReason::Fatal(
                 ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(detail),
             ));
@@ -382,10 +382,10 @@ impl Session<'_> {
 
     /// Records a possible write on the lost server, so that the session's next read sees it.
     fn may_have_written(&mut self) {
-        let Some(at) = &mut self.borrower.at else {
+        let Some(at) = &mut self.acquirer.at else {
             return;
         };
-        at.written.is_some |= self.unit.may_write;
+        at.written.is_some |= self.active.may_write;
         at.written.is_partial = true;
         self.counts_writes(Status::default());
     }
@@ -400,15 +400,15 @@ impl Session<'_> {
     }
 
     /// Returns whether more than a transaction is lost with the connection.
-    fn bonds_besides_transaction(&self) -> bool {
+    fn has_pins_besides_transaction(&self) -> bool {
         let of_work = [Pin::Transaction, Pin::AutocommitOff];
         let mut others = Pin::ALL.into_iter().filter(|pin| !of_work.contains(pin));
-        let pins: Pins = self.journal.pins;
+        let pins: Pins = self.state.pins;
         self.keeps_connection() || others.any(|pin| pins.has(pin))
     }
 
     fn whereof(&self, why: &str) -> String {
-        let name = self.borrower.server().map_or("", |server| &server.name);
+        let name = self.acquirer.server().map_or("", |server| &server.name);
         format!("server {name}: {why}")
     }
 }
@@ -437,7 +437,7 @@ mod tests {
     fn what_a_server_says_tells_whether_it_has_run_anything() {
         let said = |code: u16, message: &'static [u8], is_unasked: bool| {
             let sqlstate = None;
-            mishap_of(&ErrorReport {
+            failure_of(&ErrorReport {
                 code,
                 sqlstate,
                 message,

@@ -35,7 +35,7 @@ use crate::upstream::worker_pool::{
 
 /// Server connection that a session acquires exclusively.
 pub(crate) struct ServerConnection {
-    pub(crate) lent: ConnectionCore,
+    pub(crate) core: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: ServerScanner,
     /// Beginning of a packet that is still incomplete.
@@ -138,12 +138,12 @@ impl ServerConnection {
             status,
             fresh,
         } = joined;
-        let lent = ConnectionCore::new(stream, pooled);
-        lent.cancels.key.replace(Some((id, identity)));
+        let core = ConnectionCore::new(stream, pooled);
+        core.cancels.key.replace(Some((id, identity)));
         let settings = ServerSessionState::new(fresh.pairs(), None, worker.interner())
             .at(version.mariadb, version.number());
         Box::new(Self {
-            lent,
+            core,
             conversation: Conversation::new(status),
             boundaries: ServerScanner::new(agreed),
             held: Vec::new(),
@@ -164,7 +164,7 @@ impl ServerConnection {
     /// Returns whether the protocol state permits use by another client.
     pub(crate) fn is_idle(&self) -> bool {
         let is_quiet = self.conversation.is_idle() && self.is_between_replies();
-        is_quiet && !self.shows_trackers && self.lent.stream.is_sent()
+        is_quiet && !self.shows_trackers && self.core.stream.is_sent()
     }
 
     /// Returns whether a reset restores the state of a new connection.
@@ -183,7 +183,7 @@ impl ServerConnection {
         self.held.is_empty()
             && self.remainder == 0
             && self.boundaries.at_border()
-            && self.lent.stream.is_at_border()
+            && self.core.stream.is_at_border()
     }
 
     /// Returns whether a client has received only a part of a packet or result.
@@ -302,12 +302,12 @@ impl ServerConnection {
     }
 
     async fn finish(&mut self, worker: &Worker, out: Vec<u8>) -> Result<(), ErrorReply> {
-        let sent = self.lent.stream.send(worker, &out).await;
+        let sent = self.core.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
         let mut refused = None;
         while self.conversation.owed() > 0 {
             let mut bytes = std::mem::take(&mut self.held);
-            match self.lent.stream.receive(worker, &mut bytes).await {
+            match self.core.stream.receive(worker, &mut bytes).await {
                 Ok(true) => {}
                 Ok(false) => return Err(self.broken("closed the connection")),
                 Err(error) => return Err(self.broken(error)),
@@ -377,7 +377,7 @@ impl ServerConnection {
     }
 
     fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
-        let name = &self.lent.pooled.server.name;
+        let name = &self.core.pooled.server.name;
         ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }
@@ -396,11 +396,11 @@ pub(crate) fn session_state<'a>(event: &Event<'a>) -> Option<&'a [u8]> {
 impl PoolableConnection for ServerConnection {
     type Known = UserState;
 
-    fn known(who: &PoolUser, service: &DatabaseService) -> UserState {
-        UserState::of(who, service)
+    fn known(pool_user: &PoolUser, service: &DatabaseService) -> UserState {
+        UserState::of(pool_user, service)
     }
 
-    fn lendings(all: &WorkerPools) -> &ById<Self> {
+    fn worker_pools(all: &WorkerPools) -> &ById<Self> {
         &all.mysql
     }
 
@@ -412,17 +412,17 @@ impl PoolableConnection for ServerConnection {
         server_login::open(worker, service, pooled).await
     }
 
-    fn lent(&self) -> &ConnectionCore {
-        &self.lent
+    fn core(&self) -> &ConnectionCore {
+        &self.core
     }
 
-    fn lent_mut(&mut self) -> &mut ConnectionCore {
-        &mut self.lent
+    fn core_mut(&mut self) -> &mut ConnectionCore {
+        &mut self.core
     }
 
     fn into_transfer(self: Box<Self>) -> (ConnectionCore, AnyLuggage) {
         let own = *self;
-        let luggage = TransferState {
+        let transfer_state = TransferState {
             conversation: own.conversation,
             boundaries: own.boundaries,
             agreed: own.agreed,
@@ -433,19 +433,19 @@ impl PoolableConnection for ServerConnection {
             settings: own.settings.export(),
             takes_several: own.takes_several,
         };
-        (own.lent, AnyLuggage::MySql(Box::new(luggage)))
+        (own.core, AnyLuggage::MySql(Box::new(transfer_state)))
     }
 
     fn from_transfer(
         worker: &Worker,
-        lent: ConnectionCore,
-        luggage: AnyLuggage,
+        core: ConnectionCore,
+        transfer_state: AnyLuggage,
     ) -> Option<Box<Self>> {
-        let AnyLuggage::MySql(own) = luggage else {
+        let AnyLuggage::MySql(own) = transfer_state else {
             return None;
         };
         Some(Box::new(Self {
-            lent,
+            core,
             conversation: own.conversation,
             boundaries: own.boundaries,
             held: Vec::new(),

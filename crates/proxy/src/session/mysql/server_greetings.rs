@@ -222,8 +222,8 @@ impl ServerGreetings {
         let primary = view.database.as_ref().and_then(|own| own.primary);
         let first = primary.and_then(|index| of_view().nth(index).flatten());
         // The primary determines the properties that have no common minimum.
-        let faces = first.into_iter().chain(of_view().flatten());
-        least(faces.filter_map(|one| match one {
+        let greetings = first.into_iter().chain(of_view().flatten());
+        least(greetings.filter_map(|one| match one {
             GreetingState::Face(face) => Some(&**face),
             _ => None,
         }))
@@ -245,8 +245,8 @@ impl ServerGreetings {
     }
 }
 
-fn least<'a>(mut faces: impl Iterator<Item = &'a ServerGreeting>) -> Option<CommonGreeting> {
-    let first = faces.next()?;
+fn least<'a>(mut greetings: impl Iterator<Item = &'a ServerGreeting>) -> Option<CommonGreeting> {
+    let first = greetings.next()?;
     let mut least = CommonGreeting {
         version: Arc::clone(&first.version),
         capabilities: first.capabilities,
@@ -254,7 +254,7 @@ fn least<'a>(mut faces: impl Iterator<Item = &'a ServerGreeting>) -> Option<Comm
         status: first.status,
         plugin: first.plugin,
     };
-    for face in faces {
+    for face in greetings {
         least.capabilities = least.capabilities.both(face.capabilities);
         let is_same_kind = face.version.mariadb == least.version.mariadb;
         if is_same_kind && face.version.numbers < least.version.numbers {
@@ -313,13 +313,13 @@ fn look_at(
     let (home, shared) = (Rc::clone(worker), Arc::clone(shared));
     let (service, server) = (Arc::clone(service), Arc::clone(server));
     worker.spawn(async move {
-        let faces = &shared.logins.faces;
+        let greetings = &shared.logins.greetings;
         match server_login::greeted(&home, &service, &server).await {
-            Ok(face) => faces.learn(server.id, face),
+            Ok(face) => greetings.learn(server.id, face),
             Err(error) => {
                 let why = error.message;
                 tracing::debug!(server = %server.name, why, "server sent no handshake");
-                faces.is_away(server.id);
+                greetings.is_away(server.id);
             }
         }
     });

@@ -78,8 +78,8 @@ pub(super) async fn open(
     let connection = open_on(worker, service, pooled, reaching).await?;
     let shared = service.database.as_ref().and_then(|own| own.of_mysql());
     if let Some(shared) = shared {
-        let greetings = &shared.logins.greetings;
-        greetings.refresh(&pooled.who, &connection.fresh);
+        let baselines = &shared.logins.baselines;
+        baselines.refresh(&pooled.pool_user, &connection.fresh);
     }
     pooled.server.counters.sessions.add(1);
     Ok(connection)
@@ -152,13 +152,13 @@ async fn join(
     };
     let face = ServerGreeting::of(&greeting);
     let version = Arc::clone(&face.version);
-    shared.logins.faces.learn(server.id, face);
+    shared.logins.greetings.learn(server.id, face);
     let own = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
     if let Some(connector) = own.connector(server)? {
         line.encrypt(&greeting, connector, pooled).await?;
     }
     let logged_in = line.log_in(&greeting, shared, pooled).await?;
-    if let Some(lacking) = lacking(pooled.who.identity, logged_in.agreed) {
+    if let Some(lacking) = lacking(pooled.pool_user.identity, logged_in.agreed) {
         return Err(ConnectError::unsuitable(server, Lacking(lacking)));
     }
     let variables = line.set_up(logged_in.agreed, &version).await?;

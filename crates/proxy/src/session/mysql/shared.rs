@@ -12,7 +12,7 @@ use crate::session_state::mysql::InfoUsage;
 pub(crate) struct PostgresService {
     pub(crate) statements: Interned,
     /// Usage statistics of statements that query state of previous statements.
-    pub(crate) asked: InfoUsage,
+    pub(crate) pending: InfoUsage,
     pub(super) logins: Logins,
 }
 
@@ -20,6 +20,6 @@ impl PostgresService {
     /// Returns the lexer modes for clients that have changed no setting; `None` if no server has
     /// sent a greeting yet.
     pub(crate) fn modes(&self, view: &ServiceSnapshot) -> Option<LexerModes> {
-        self.logins.faces.modes(view)
+        self.logins.greetings.modes(view)
     }
 }

@@ -7,7 +7,7 @@ use evenkeel_wire::mysql::StatementId;
 use rustc_hash::FxHashMap;
 
 use super::execution_history::ExecutionHistory;
-use crate::service::rules::Ruling;
+use crate::service::rules::AppliedRules;
 use crate::session::statement_interner::{
     self, MemorySize, OF_CLIENT_MAX, StatementBudget, new_id,
 };
@@ -150,7 +150,7 @@ pub(crate) struct ClientStatement {
     /// True if long data of the client reached no server.
     pub(crate) lacks_data: bool,
     /// Result of the rules; `None` if there were none when it was determined.
-    pub(crate) ruling: Option<Ruling>,
+    pub(crate) rules: Option<AppliedRules>,
     /// True if the statement may have an open cursor or long data.
     pub(crate) holds: bool,
     /// True if no other id refers to the same statement at a server.
@@ -201,7 +201,7 @@ impl ClientStatements {
         &mut self,
         statement: &Arc<Statement>,
         parameters: u16,
-        ruling: Option<Ruling>,
+        rules: Option<AppliedRules>,
     ) {
         let number = self.next().0;
         self.given = number;
@@ -211,7 +211,7 @@ impl ClientStatements {
             parameters,
             types: Box::default(),
             lacks_data: false,
-            ruling,
+            rules,
             holds: false,
             is_own: false,
         };
@@ -543,10 +543,10 @@ mod tests {
             numbers.own(1, is_held);
             numbers.get(1).unwrap().statement.id == statement.id
         };
-        let asked = |numbers: &mut ClientStatements| numbers.will_hold(1, true);
-        assert!(sent_behind(&asked, true), "the cursor is open");
+        let pending = |numbers: &mut ClientStatements| numbers.will_hold(1, true);
+        assert!(sent_behind(&pending, true), "the cursor is open");
         assert!(
-            !sent_behind(&asked, false),
+            !sent_behind(&pending, false),
             "it is gone with its connection"
         );
         let over = |numbers: &mut ClientStatements| {

@@ -19,25 +19,25 @@ impl Session<'_> {
             ExitReason::ClientLeft | ExitReason::ChangesUser(_) => TerminationReason::ClientClosed,
             ExitReason::ClientBroke(why) => TerminationReason::ResetByClient(why),
             ExitReason::ServerBroke(why) => TerminationReason::ResetByServer(why),
-            ExitReason::Fatal(complaint) => {
-                Box::pin(self.send_final_error(&complaint, true)).await;
-                TerminationReason::Rejected(complaint.message)
+            ExitReason::Fatal(error_reply) => {
+                Box::pin(self.send_final_error(&error_reply, true)).await;
+                TerminationReason::Rejected(error_reply.message)
             }
-            ExitReason::Unasked(complaint) => {
-                Box::pin(self.send_final_error(&complaint, false)).await;
-                TerminationReason::Rejected(complaint.message)
+            ExitReason::Unasked(error_reply) => {
+                Box::pin(self.send_final_error(&error_reply, false)).await;
+                TerminationReason::Rejected(error_reply.message)
             }
         }
     }
 
     /// Ends a session that is terminated by Evenkeel.
     pub(super) async fn end_cut(mut self, ending: TerminationReason) -> TerminationReason {
-        let complaint = ErrorReply::of_ending(&ending);
+        let error_reply = ErrorReply::of_ending(&ending);
         // Servers send nothing to an idle client that is killed by another client.
         if !matches!(ending, TerminationReason::Cut(CutReason::Command)) || !self.is_waiting_idle()
         {
             let is_answer = self.waits_for_answer();
-            Box::pin(self.send_final_error(&complaint, is_answer)).await;
+            Box::pin(self.send_final_error(&error_reply, is_answer)).await;
         }
         ending
     }
@@ -60,15 +60,15 @@ impl Session<'_> {
 
     /// Sends the final error: as the pending reply, or with sequence number 0 if no reply is due.
     /// Servers use 0 too, so that clients do not take the error for a reply to a later command.
-    pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply, is_answer: bool) {
+    pub(super) async fn send_final_error(&mut self, error_reply: &ErrorReply, is_answer: bool) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
-        if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
+        if self.server.as_deref().is_some_and(is_in_reply) || self.active.reached_client {
             // The client would take the error for a part of that reply.
             return;
         }
         let mut out = std::mem::take(&mut self.answers);
         let sequence = if is_answer { self.rest.sequence } else { 0 };
-        complaint.write(sequence, &mut out);
+        error_reply.write(sequence, &mut out);
         if let Some(client) = &mut self.client {
             client.say_last(self.worker, &out).await;
         }
@@ -79,31 +79,31 @@ impl Session<'_> {
     fn release_on_exit(&mut self, server: Box<ServerConnection>) {
         if std::thread::panicking() {
             // The recorded session state may be incomplete.
-            return self.borrower.give_back(server, Condition::Unclean);
+            return self.acquirer.release(server, Condition::Unclean);
         }
         let is_quiet = server.conversation.is_quiet()
             && server.is_between_replies()
             && !server.shows_trackers
-            && server.lent.stream.is_sent()
+            && server.core.stream.is_sent()
             && self.rest.is_over();
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let holds_statements = !server.conversation.is_idle();
-        let farewell = match self.journal.pins.release_action() {
+        let farewell = match self.state.pins.release_action() {
             ReleaseAction::Keep if is_open || holds_statements || self.keeps_connection() => {
                 ReleaseAction::Reset
             }
             farewell => farewell,
         };
         match farewell {
-            ReleaseAction::Keep if is_quiet => self.borrower.give_back(server, Condition::Clean),
+            ReleaseAction::Keep if is_quiet => self.acquirer.release(server, Condition::Clean),
             ReleaseAction::Reset if is_quiet && server.can_be_renewed() => {
                 let home = Rc::clone(self.worker);
                 let renew = async move |server: &mut ServerConnection| {
                     server.renew(&home).await.is_ok() && server.is_idle()
                 };
-                self.borrower.give_back_renewed(server, renew);
+                self.acquirer.give_back_renewed(server, renew);
             }
-            _ => self.borrower.give_back(server, Condition::Unclean),
+            _ => self.acquirer.release(server, Condition::Unclean),
         }
     }
 }

@@ -11,14 +11,14 @@ use super::{AfterDiscard, Session, Stage};
 impl Session<'_> {
     /// Enables the client's trackers on the connection if the command names them.
     pub(super) fn show_trackers(&mut self, out: &mut Vec<u8>) {
-        let meaning = effective(&self.unit.what, &self.unit.sense);
+        let meaning = effective(&self.active.what, &self.active.sense);
         let is_named = meaning.is_some_and(|meaning| meaning.names_trackers);
         let Some(server) = self.server.as_mut().filter(|_| is_named) else {
             return;
         };
-        let text = self.journal.show_trackers(is_in_transaction(server));
+        let text = self.state.show_trackers(is_in_transaction(server));
         server.show_trackers(&text, out);
-        if let Some(at) = &mut self.borrower.at {
+        if let Some(at) = &mut self.acquirer.at {
             // The log position of earlier writes is not reported if the command commits them.
             at.written.is_partial |= at.written.is_some;
         }
@@ -45,30 +45,30 @@ impl Session<'_> {
             return false;
         };
         let version = server.version.number();
-        let back = self.journal.take_back(version, is_in_transaction(server));
+        let back = self.state.take_back(version, is_in_transaction(server));
         let mut out = self.worker.spare();
         server.ask_back(&back, &mut out);
         // A failure is reported by the next receive.
-        let _ = server.lent.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.worker, out);
         self.stage = Stage::DiscardReply(AfterDiscard::TookBack { is_whole: true });
         true
     }
 
     /// Completes the restoration after the server's last reply.
     pub(super) fn took_back(&mut self, is_whole: bool) {
-        let unit = self.drop_unit();
+        let active = self.drop_unit();
         self.is_doubtful = false;
         if let Some(server) = &mut self.server {
             let interner = self.worker.interner();
             match is_whole {
                 true => {
-                    let row = backend::values(last_row(&unit.word));
-                    self.journal.took_back(row, &mut server.settings, interner);
+                    let row = backend::values(last_row(&active.word));
+                    self.state.took_back(row, &mut server.settings, interner);
                 }
-                false => self.journal.lost_trackers(!server.shows_trackers),
+                false => self.state.lost_trackers(!server.shows_trackers),
             }
             let status = server.conversation.status();
-            self.journal
+            self.state
                 .ready(Some(status), &mut server.settings, interner);
             self.counts_writes(status);
         }

@@ -57,10 +57,10 @@ struct Inner {
 }
 
 impl UserState {
-    pub(super) fn of(who: &PoolUser, service: &DatabaseService) -> Self {
+    pub(super) fn of(pool_user: &PoolUser, service: &DatabaseService) -> Self {
         let learned = service
             .of_mysql()
-            .map(|shared| shared.logins.greetings.of(who))
+            .map(|shared| shared.logins.baselines.of(pool_user))
             .unwrap_or_default();
         Self {
             learned,
@@ -108,12 +108,12 @@ impl UserState {
 impl BaselineCache {
     /// Returns the entry of an account. The entry is reset if no other session of the account
     /// exists, since the servers may have changed.
-    fn of(&self, who: &PoolUser) -> Arc<BaselineEntry> {
+    fn of(&self, pool_user: &PoolUser) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
             known.retain(|_, learned| Arc::strong_count(learned) > 1);
         }
-        let learned = known.entry(identity(who)).or_default();
+        let learned = known.entry(identity(pool_user)).or_default();
         if Arc::strong_count(learned) == 1 {
             *learned = Arc::default();
         }
@@ -121,8 +121,8 @@ impl BaselineCache {
     }
 
     /// Updates the baseline from a new connection, since the servers may have changed.
-    pub(super) fn refresh(&self, who: &PoolUser, fresh: &Arc<Baseline>) {
-        let learned = lock(&self.known).get(&identity(who)).map(Arc::clone);
+    pub(super) fn refresh(&self, pool_user: &PoolUser, fresh: &Arc<Baseline>) {
+        let learned = lock(&self.known).get(&identity(pool_user)).map(Arc::clone);
         if let Some(learned) = learned {
             learned.learn(fresh);
         }
@@ -145,8 +145,12 @@ impl BaselineEntry {
     }
 }
 
-fn identity(who: &PoolUser) -> Identity {
-    (who.user_number.get(), who.generation, who.identity)
+fn identity(pool_user: &PoolUser) -> Identity {
+    (
+        pool_user.user_number.get(),
+        pool_user.generation,
+        pool_user.identity,
+    )
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

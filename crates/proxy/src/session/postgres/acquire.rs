@@ -36,11 +36,11 @@ impl Session<'_> {
         wanted: &PlacementTarget,
         view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
-        match self.borrower.ask(wanted, view) {
-            AcquireOutcome::Server(server) => Ok(self.lent(server)),
-            AcquireOutcome::Denied(denial) => {
-                self.refusal = Some(ErrorReply::from_acquire_error(&denial));
-                self.card.notify();
+        match self.acquirer.ask(wanted, view) {
+            AcquireOutcome::Server(server) => Ok(self.accept_server(server)),
+            AcquireOutcome::Denied(error) => {
+                self.refusal = Some(ErrorReply::from_acquire_error(&error));
+                self.handle.notify();
                 Ok(false)
             }
             got => {
@@ -57,7 +57,7 @@ impl Session<'_> {
     ) -> Result<(), ExitReason> {
         self.stage = Stage::Ready;
         match got {
-            AcquireOutcome::Server(server) => match self.lent(server) {
+            AcquireOutcome::Server(server) => match self.accept_server(server) {
                 true => self.go_on(),
                 false => Ok(()),
             },
@@ -69,39 +69,41 @@ impl Session<'_> {
             }
             AcquireOutcome::Reroute => self.go_on(),
             AcquireOutcome::Exhausted => self.try_elsewhere(),
-            AcquireOutcome::Denied(denial) => self.denied(&denial),
+            AcquireOutcome::Denied(error) => self.denied(&error),
         }
     }
 
-    fn denied(&mut self, denial: &AcquireError) -> Result<(), ExitReason> {
-        let complaint = ErrorReply::from_acquire_error(denial);
-        match (denial, &complaint.sqlstate.0) {
+    fn denied(&mut self, error: &AcquireError) -> Result<(), ExitReason> {
+        let error_reply = ErrorReply::from_acquire_error(error);
+        match (error, &error_reply.sqlstate.0) {
             // The session's credentials are no longer valid.
             (AcquireError::ConnectFailed(_), b"28P01" | b"28000") => {
-                Err(ExitReason::Fatal(complaint))
+                Err(ExitReason::Fatal(error_reply))
             }
-            _ => self.refuse(&complaint),
+            _ => self.refuse(&error_reply),
         }
     }
 
     /// Acquires another server for the request, of which nothing was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
-        let is_read = self.unit.is_read && !self.unit.primary_only;
-        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
+        let is_read = self.active.is_read && !self.active.primary_only;
+        let got = self
+            .acquirer
+            .turn_elsewhere(is_read, &mut self.active.tried);
         self.follow(got)
     }
 
     /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
     /// are being set on it first.
-    fn lent(&mut self, mut server: Box<ServerConnection>) -> bool {
-        self.card.set_server(&server.lent);
-        self.unit.since_us = self.borrower.begins_work();
+    fn accept_server(&mut self, mut server: Box<ServerConnection>) -> bool {
+        self.handle.set_server(&server.core);
+        self.active.since_us = self.acquirer.begins_work();
         self.stage = Stage::Ready;
         self.used_nextval = false;
         self.inherits_sequence_state = server.has_sequence_state;
         let interner = self.worker.interner();
         let mut sql = Vec::new();
-        let wanted = server.settings.prepare(&self.journal, interner, &mut sql);
+        let wanted = server.settings.prepare(&self.state, interner, &mut sql);
         let Some(wanted) = wanted else {
             self.catch_up(&server);
             self.server = Some(server);
@@ -110,7 +112,7 @@ impl Session<'_> {
         let mut out = self.worker.spare();
         server.ask(&sql, RequestToken::default(), &mut out);
         // If this fails, the next receive reports it.
-        let _ = server.lent.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.worker, out);
         self.server = Some(server);
         self.stage = Stage::Preparing(Some(wanted));
         self.restoring = false;
@@ -129,9 +131,9 @@ impl Session<'_> {
         };
         let mut sql = Vec::new();
         let wanted = match server.conversation.is_idle() {
-            true => server.settings.prepare(&self.journal, interner, &mut sql),
+            true => server.settings.prepare(&self.state, interner, &mut sql),
             false => {
-                self.journal.restore(&server.settings, &mut sql);
+                self.state.restore(&server.settings, &mut sql);
                 None
             }
         };
@@ -140,7 +142,7 @@ impl Session<'_> {
             return Ok(());
         }
         // If this fails, the next receive reports it.
-        let _ = server.lent.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.worker, out);
         self.stage = Stage::Preparing(wanted);
         self.restoring = true;
         Ok(())
@@ -149,9 +151,9 @@ impl Session<'_> {
     /// Sends the client the parameter values in which its new server differs from the previous one.
     fn catch_up(&mut self, server: &ServerConnection) {
         let mut out = std::mem::take(&mut self.answers);
-        let settings = self.journal.settings().clone();
+        let settings = self.state.settings().clone();
         let interner = self.worker.interner();
-        let reported = &mut self.journal.reported;
+        let reported = &mut self.state.reported;
         reported.catch_up(&server.settings, &settings, interner, |name, value| {
             build::parameter_status(&mut out, name, value);
         });
@@ -177,28 +179,28 @@ impl Session<'_> {
             return Err(ExitReason::Fatal(reply.sqlstate(SqlState(text.0))));
         }
         if !went_well && self.refused_setting.0.starts_with(b"57P0") {
-            self.borrower.give_back(server, Condition::Unclean);
+            self.acquirer.release(server, Condition::Unclean);
             return self.try_elsewhere();
         }
         if !went_well {
-            let at = self.borrower.at.take();
-            self.borrower.give_back(server, Condition::Unclean);
+            let at = self.acquirer.at.take();
+            self.acquirer.release(server, Condition::Unclean);
             // An object that a setting names may not have been replicated yet.
-            let is_late = at.is_some_and(|at| at.is_replica) && !self.unit.primary_only;
+            let is_late = at.is_some_and(|at| at.is_replica) && !self.active.primary_only;
             if is_late || self.was_of_another() {
-                self.unit.primary_only |= is_late;
-                self.unit.retries += 1;
+                self.active.primary_only |= is_late;
+                self.active.retries += 1;
                 return self.follow(AcquireOutcome::Reroute);
             }
             let text = std::mem::take(&mut self.refused_setting);
-            let complaint = ErrorReply::with(&error_catalog::SETTING_REJECTED, &[&text.1]);
-            let complaint = complaint.sqlstate(SqlState(text.0));
+            let error_reply = ErrorReply::with(&error_catalog::SETTING_REJECTED, &[&text.1]);
+            let error_reply = error_reply.sqlstate(SqlState(text.0));
             // For data exceptions, syntax and access errors the named object no longer exists.
             // Every later request of the session would fail likewise.
             let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
             return match is_for_good {
-                true => Err(ExitReason::Fatal(complaint)),
-                false => self.refuse(&complaint),
+                true => Err(ExitReason::Fatal(error_reply)),
+                false => self.refuse(&error_reply),
             };
         }
         if let Some(wanted) = wanted {
@@ -213,27 +215,27 @@ impl Session<'_> {
     /// `statement_timeout`. They run with its settings; another connection has others.
     fn was_of_another(&self) -> bool {
         let is_cancelled = self.refused_setting.0 == *b"57014";
-        is_cancelled && !self.was_cancelled && self.unit.retries < RETRIES_MAX
+        is_cancelled && !self.was_cancelled && self.active.retries < RETRIES_MAX
     }
 
     /// Refuses the held request: sends the error to the client, and continues with the next
     /// request.
-    pub(super) fn refuse(&mut self, complaint: &ErrorReply) -> Result<(), ExitReason> {
+    pub(super) fn refuse(&mut self, error_reply: &ErrorReply) -> Result<(), ExitReason> {
         self.stage = Stage::Ready;
-        self.borrower.at = None;
-        self.borrower.release_failover_slot();
+        self.acquirer.at = None;
+        self.acquirer.release_failover_slot();
         let is_over = self.drop_unit()?;
-        self.unit = ActiveRequest::new();
+        self.active = ActiveRequest::new();
         self.does(SessionActivity::Idle);
         let out = self.answers();
-        complaint.write_error(out);
+        error_reply.write_error(out);
         if is_over {
             build::ready_for_query(out, TransactionStatus::Idle);
         } else {
-            self.unit.skipping = true;
+            self.active.skipping = true;
         }
         // Later requests are processed in a separate step.
-        self.card.notify();
+        self.handle.notify();
         Ok(())
     }
 
@@ -294,38 +296,38 @@ impl Session<'_> {
             return Err(ExitReason::ClientBroke(why()));
         }
         let server = self.server.as_ref();
-        let dead = server.filter(|server| server.lent.stream.is_unanswered(limit));
+        let dead = server.filter(|server| server.core.stream.is_unanswered(limit));
         Ok(dead.map(|_| why()))
     }
 
     /// Handles a notification: a timeout, a cancellation, a failed server, or permission to
     /// continue.
     pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
-        if self.card.take_server_abandoned() && self.server.is_some() {
+        if self.handle.take_server_abandoned() && self.server.is_some() {
             return self.server_lost("went down or is no longer the primary");
         }
-        if self.card.take_liveness_check()
+        if self.handle.take_liveness_check()
             && let Some(why) = self.check_peers()?
         {
             return self.server_lost(&why);
         }
-        if self.card.take_overtime() {
-            session::cancel::cancel(self.worker, &self.card, self.permit.service());
+        if self.handle.take_overtime() {
+            session::cancel::cancel(self.worker, &self.handle, self.permit.service());
         }
-        if let Some(complaint) = self.refusal.take() {
-            self.borrower.leave_queues();
-            return self.refuse(&complaint);
+        if let Some(error_reply) = self.refusal.take() {
+            self.acquirer.leave_queues();
+            return self.refuse(&error_reply);
         }
-        let is_cancelled = self.card.take_cancel();
+        let is_cancelled = self.handle.take_cancel();
         self.was_cancelled |= is_cancelled;
-        if is_cancelled && self.borrower.is_waiting() {
-            self.borrower.leave_queues();
+        if is_cancelled && self.acquirer.is_waiting() {
+            self.acquirer.leave_queues();
             return self.refuse(&ErrorReply::new(&error_catalog::QUERY_CANCELED));
         }
-        if self.borrower.has_timed_out() {
+        if self.acquirer.has_timed_out() {
             return self.refuse(&ErrorReply::new(&error_catalog::POOL_TIMEOUT));
         }
-        if self.borrower.looks_around() {
+        if self.acquirer.looks_around() {
             return self.try_reroute();
         }
         match self.stage {
@@ -342,7 +344,7 @@ impl Session<'_> {
         let RequestDisposition::Unit(wanted, view) = look? else {
             return Ok(());
         };
-        match self.borrower.leaves_for(wanted, &view) {
+        match self.acquirer.leaves_for(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }

@@ -21,7 +21,7 @@ use super::{ExitReason, KEPT_LENGTH_MAX, Session};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
-use crate::service::rules::Ruling;
+use crate::service::rules::AppliedRules;
 use crate::session::placement::{PlacementTarget, ReadRequest};
 use crate::session_state::analysis::{self, TextAnalysis};
 
@@ -55,7 +55,7 @@ pub(super) struct ActiveRequest {
     /// True if the rest of a refused batch is discarded up to its Sync.
     pub(super) skipping: bool,
     /// Result of the rules.
-    pub(super) ruling: Option<Ruling>,
+    pub(super) rules: Option<AppliedRules>,
     /// True if the analyzed part was checked against the rules.
     pub(super) is_ruled: bool,
     /// True if the batch may continue after the analyzed part.
@@ -88,7 +88,7 @@ impl ActiveRequest {
             primary_only: false,
             since_us: 0,
             skipping: false,
-            ruling: None,
+            rules: None,
             is_ruled: false,
             is_open: false,
             looked_at: 0,
@@ -145,7 +145,7 @@ pub(super) struct Draft {
     /// True if the client waits for a reply, or sends a message too long to be analyzed.
     is_urgent: bool,
     pub(super) may_write: bool,
-    pub(super) ruling: Option<Ruling>,
+    pub(super) rules: Option<AppliedRules>,
     /// True if it executes something besides preparing.
     runs: bool,
     /// True if it executes a portal.
@@ -176,8 +176,8 @@ impl Draft {
         }
     }
 
-    fn rule(&mut self, ruling: Option<Ruling>) {
-        self.ruling = Ruling::join(self.ruling.take(), ruling);
+    fn rule(&mut self, rules: Option<AppliedRules>) {
+        self.rules = AppliedRules::join(self.rules.take(), rules);
     }
 
     fn add_unknown(&mut self) {
@@ -228,22 +228,22 @@ impl Session<'_> {
         let view = self.permit.service().snapshot();
         let matters = |own: &&DatabaseSnapshot| own.splits_reads() || own.rules.is_some();
         let Some(own) = view.database.as_ref().filter(matters) else {
-            self.unit.is_read = false;
-            self.unit.may_write = false;
+            self.active.is_read = false;
+            self.active.may_write = false;
             return Ok(RequestDisposition::Unit(PlacementTarget::Primary, view));
         };
         let mut draft = self.draft(bytes)?;
-        self.unit.is_open = !draft.has_end;
-        self.unit.looked_at = draft.messages;
+        self.active.is_open = !draft.has_end;
+        self.active.looked_at = draft.messages;
         if !draft.is_ripe() {
             if bytes.len() < KEPT_LENGTH_MAX {
                 return Ok(RequestDisposition::More);
             }
             // A write may follow in the same batch.
             draft.add_unknown();
-        } else if let Some(words) = self.obey_ahead(draft.ruling.take(), draft.runs) {
+        } else if let Some(words) = self.obey_ahead(draft.rules.take(), draft.runs) {
             self.refusal = Some(ErrorReply::by_rule(words));
-            self.card.notify();
+            self.handle.notify();
             return Ok(RequestDisposition::More);
         }
         let wanted = self.decide(&view, own, &draft);
@@ -252,12 +252,12 @@ impl Session<'_> {
 
     /// Answers a message that needs no server. Returns whether it was one.
     fn is_local(&mut self, request: Request, message: &[u8]) -> bool {
-        if self.unit.skipping && request != Request::Sync {
+        if self.active.skipping && request != Request::Sync {
             return true;
         }
         match request {
             Request::Sync => {
-                self.unit.skipping = false;
+                self.active.skipping = false;
                 build::ready_for_query(self.answers(), TransactionStatus::Idle);
                 true
             }
@@ -333,7 +333,7 @@ impl Session<'_> {
             return self.add(draft, header, request, message);
         }
         draft.add_unknown();
-        draft.rule(self.ruling(None));
+        draft.rule(self.rules(None));
         draft.runs = true;
         draft.is_urgent = true;
         draft.has_end |= request == Request::Query;
@@ -344,7 +344,7 @@ impl Session<'_> {
             Request::Query => {
                 let analysis = self.read_query(text_of_query(message));
                 draft.add(&analysis);
-                draft.rule(self.ruling(Some(text_of_query(message))));
+                draft.rule(self.rules(Some(text_of_query(message))));
                 draft.runs = true;
                 self.effects.read_ahead = Some(analysis);
                 draft.has_end = true;
@@ -353,7 +353,7 @@ impl Session<'_> {
                 Some(parts) => {
                     let text = message.get(parts.text).unwrap_or_default();
                     draft.add(&self.read(text));
-                    draft.rule(self.ruling(Some(text)));
+                    draft.rule(self.rules(Some(text)));
                     draft.knows_unnamed |= !parts.statement.is_named();
                 }
                 None => draft.add_unknown(),
@@ -382,7 +382,7 @@ impl Session<'_> {
         if !name.is_named() {
             // Unless the same batch has a Parse, an earlier one applies.
             if !std::mem::replace(&mut draft.knows_unnamed, true) {
-                draft.rule(self.ruling(self.unnamed.known_text()));
+                draft.rule(self.rules(self.unnamed.known_text()));
                 match &self.unnamed.meaning {
                     Some(analysis) => draft.add(analysis),
                     None => draft.add_unknown(),
@@ -409,35 +409,39 @@ impl Session<'_> {
         draft: &Draft,
     ) -> PlacementTarget {
         if !own.splits_reads() {
-            (self.unit.is_read, self.unit.may_write) = (false, false);
+            (self.active.is_read, self.active.may_write) = (false, false);
             return PlacementTarget::Primary;
         }
-        if self.unit.primary_only || !self.journal.pins.is_empty() {
+        if self.active.primary_only || !self.state.pins.is_empty() {
             // A replica could not run it, so that it may write; or the session is pinned to the
             // first connection that it gets.
-            self.unit.may_write = true;
+            self.active.may_write = true;
             return PlacementTarget::Primary;
         }
         let reading = ReadRequest {
             knowledge: &self.shared.knowledge,
             token: &mut self.token,
-            tried: &self.unit.tried,
-            among: self.unit.ruling.as_ref().and_then(Ruling::among),
+            tried: &self.active.tried,
+            among: self.active.rules.as_ref().and_then(AppliedRules::among),
             may_wait: false,
         };
         let found = reading.look(view, own);
-        let mut decision = self.decision(own, draft, self.unit.ruling.as_ref(), found.seen());
+        let mut decision = self.decision(own, draft, self.active.rules.as_ref(), found.seen());
         found.want_positions(&decision, &self.shared.knowledge);
-        self.unit.is_read = decision.is_read;
-        self.unit.may_write = draft.may_write || !decision.is_read;
-        let ruled = self.unit.ruling.as_ref().and_then(Ruling::destination);
+        self.active.is_read = decision.is_read;
+        self.active.may_write = draft.may_write || !decision.is_read;
+        let ruled = self
+            .active
+            .rules
+            .as_ref()
+            .and_then(AppliedRules::destination);
         let is_asked_for = draft.hint.is_some() || ruled.is_some();
-        if draft.executes && self.unit.is_open && !is_asked_for {
+        if draft.executes && self.active.is_open && !is_asked_for {
             // A later statement may write, and must not be separated from those already executed.
             decision.target = RouteTarget::Primary;
         }
-        let key = self.account.who.user_number.get();
-        let has_room = |index| self.borrower.has_room(view, index);
+        let key = self.account.pool_user.user_number.get();
+        let has_room = |index| self.acquirer.has_room(view, index);
         found.place(decision.target, own, key, has_room)
     }
 
@@ -445,21 +449,21 @@ impl Session<'_> {
         &self,
         own: &DatabaseSnapshot,
         draft: &Draft,
-        ruling: Option<&Ruling>,
+        rules: Option<&AppliedRules>,
         seen: route::ServerAvailability,
     ) -> Decision {
-        let unit = route::RoutingUnit {
+        let active = route::RoutingUnit {
             statements: &draft.statements,
             hint: draft.hint.as_ref().map(|hint| own.routed(hint)),
-            rule: ruling.and_then(Ruling::destination),
+            rule: rules.and_then(AppliedRules::destination),
         };
-        route::decide(&unit, &self.routed(), &own.split, &seen)
+        route::decide(&active, &self.routed(), &own.split, &seen)
     }
 
     /// Returns the session's state for the router.
     fn routed(&self) -> route::SessionContext {
         route::SessionContext {
-            defaults: self.journal.transaction_defaults(),
+            defaults: self.state.transaction_defaults(),
             changed_catalog: self.changed_catalog_us > 0
                 && !self.account.knows_catalog_until(self.changed_catalog_us),
             ..route::SessionContext::default()
@@ -471,22 +475,22 @@ impl Session<'_> {
     pub(super) fn look_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
         let is_between = |server: &ServerConnection| server.conversation.is_idle();
         let is_next = self.server.as_deref().is_some_and(is_between) && self.walker.is_at_border();
-        if !is_next || !self.borrower.is_at_replica() || self.journal.pins.is_empty() {
+        if !is_next || !self.acquirer.is_at_replica() || self.state.pins.is_empty() {
             return Ok(true);
         }
         self.effects.read_ahead = None;
         let draft = self.draft(bytes)?;
-        let unit = route::RoutingUnit {
+        let active = route::RoutingUnit {
             statements: &draft.statements,
             hint: None,
             rule: None,
         };
-        if !route::is_beyond_replica(&unit, &self.routed()) {
+        if !route::is_beyond_replica(&active, &self.routed()) {
             return Ok(draft.is_ripe() || bytes.len() >= KEPT_LENGTH_MAX);
         }
         let entry = &error_catalog::REPLICA_SESSION_CANNOT_WRITE;
-        let complaint = ErrorReply::with(entry, &[&self.journal.pins]);
-        Err(ExitReason::Fatal(complaint))
+        let error_reply = ErrorReply::with(entry, &[&self.state.pins]);
+        Err(ExitReason::Fatal(error_reply))
     }
 }
 

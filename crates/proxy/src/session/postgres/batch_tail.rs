@@ -38,12 +38,12 @@ impl Session<'_> {
         message: &[u8],
         is_whole: bool,
     ) -> bool {
-        if !self.unit.is_open || self.unit.looked_at > 0 {
+        if !self.active.is_open || self.active.looked_at > 0 {
             return false;
         }
-        self.unit.is_ruled = false;
-        let is_at_replica = self.borrower.is_at_replica();
-        let matters = adds_a_statement(request) && (self.unit.is_read || is_at_replica);
+        self.active.is_ruled = false;
+        let is_at_replica = self.acquirer.is_at_replica();
+        let matters = adds_a_statement(request) && (self.active.is_read || is_at_replica);
         let server = self.server.as_deref();
         if !matters || server.is_none_or(|server| server.conversation.awaits_sync()) {
             return false;
@@ -60,9 +60,9 @@ impl Session<'_> {
             replicas: 1,
             replicas_fresh: 1,
         };
-        let decision = self.decision(own, &draft, draft.ruling.as_ref(), seen);
-        self.unit.is_read &= decision.is_read;
-        self.unit.may_write |= draft.may_write;
+        let decision = self.decision(own, &draft, draft.rules.as_ref(), seen);
+        self.active.is_read &= decision.is_read;
+        self.active.may_write |= draft.may_write;
         let is_of_readers = matches!(
             decision.target,
             RouteTarget::Readers { .. } | RouteTarget::Server(_)
@@ -74,12 +74,12 @@ impl Session<'_> {
     /// on another server.
     pub(super) fn reroute_batch(&mut self) -> Result<bool, ExitReason> {
         if self.may_retry(FailureKind::ReadOnly) {
-            let walked = ScanResult {
+            let scan = ScanResult {
                 broken: Some(String::new()),
                 ..ScanResult::default()
             };
             // The server has the expected role, so no role check is needed.
-            self.take_back(FailureKind::ReadOnly, &walked)?;
+            self.take_back(FailureKind::ReadOnly, &scan)?;
             return Ok(true);
         }
         if self.has_only_prepared() {
@@ -90,7 +90,7 @@ impl Session<'_> {
             self.let_go(Condition::Unclean)?;
             return Ok(true);
         }
-        self.unit.stray = MisroutedStatement::Refused;
+        self.active.stray = MisroutedStatement::Refused;
         self.can_continue = true;
         Ok(false)
     }
@@ -103,7 +103,7 @@ impl Session<'_> {
         };
         let is_answered = server.conversation.owed() == 0 && server.boundaries.is_at_border();
         let is_outside = server.conversation.status() == TransactionStatus::Idle;
-        is_answered && is_outside && !self.unit.binds && self.may_go_on_elsewhere()
+        is_answered && is_outside && !self.active.binds && self.may_go_on_elsewhere()
     }
 }
 

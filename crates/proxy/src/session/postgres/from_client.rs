@@ -63,11 +63,11 @@ impl Session<'_> {
             return Ok(());
         }
         if matches!(
-            self.card.doing(),
+            self.handle.doing(),
             SessionActivity::InTransaction | SessionActivity::Bound
         ) {
             self.forget_ruling();
-            self.unit.since_us = self.borrower.begins_work();
+            self.active.since_us = self.acquirer.begins_work();
         }
         let mut out = self.worker.spare();
         let (is_whole, taken) = {
@@ -94,7 +94,7 @@ impl Session<'_> {
                 None
             }
         };
-        if self.unit.stray == MisroutedStatement::Found && self.reroute_batch()? {
+        if self.active.stray == MisroutedStatement::Found && self.reroute_batch()? {
             self.worker.keep_spare(out);
             return Ok(());
         }
@@ -118,8 +118,8 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Ok(());
         };
-        self.unit.reached_server = true;
-        match input.send(worker, &mut server.lent.stream) {
+        self.active.reached_server = true;
+        match input.send(worker, &mut server.core.stream) {
             Ok(()) => Ok(()),
             Err(error) => self.server_lost(&error.to_string()),
         }
@@ -136,8 +136,8 @@ impl Session<'_> {
             // connection.
             return self.release_if_idle();
         }
-        self.unit.reached_server = true;
-        match server.lent.stream.send_own(worker, out) {
+        self.active.reached_server = true;
+        match server.core.stream.send_own(worker, out) {
             Ok(()) => {
                 self.look_for_the_end();
                 Ok(())
@@ -154,10 +154,10 @@ impl Session<'_> {
 
     /// Keeps the bytes of an unanswered request so that it can be retried on another server.
     pub(super) fn keep_for_rescue(&mut self, bytes: &[u8]) {
-        let unit = &mut self.unit;
+        let active = &mut self.active;
         let fits = |kept: &Vec<u8>| kept.len() + bytes.len() <= KEPT_LENGTH_MAX;
-        match &mut unit.kept {
-            Some(kept) if !unit.reached_client && fits(kept) => kept.extend_from_slice(bytes),
+        match &mut active.kept {
+            Some(kept) if !active.reached_client && fits(kept) => kept.extend_from_slice(bytes),
             kept => *kept = None,
         }
     }
@@ -205,18 +205,18 @@ impl Session<'_> {
                 self.is_terminating = true;
                 return Ok(());
             }
-            if self.unit.is_sent {
+            if self.active.is_sent {
                 // Sent before the previous reply: the two cannot be retried together.
-                self.unit.cannot_run_again();
-                self.unit.is_ruled = false;
+                self.active.cannot_run_again();
+                self.active.is_ruled = false;
             }
             self.begin_without_draws(flight);
             let sending = self.message(flight, header, request, message, is_whole)?;
             // The message's own disposition applies up to here; its rest follows it.
             self.passing = sending;
-            self.unit.has_sent(request);
+            self.active.has_sent(request);
             if !ends_a_unit(request) {
-                self.asked.begins(request);
+                self.pending.begins(request);
             }
         }
         Ok(())
@@ -233,10 +233,10 @@ impl Session<'_> {
             return true;
         }
         let is_stray = self.check_batch_tail(header, request, message, is_whole);
-        if is_stray && self.unit.stray == MisroutedStatement::None {
-            self.unit.stray = MisroutedStatement::Found;
+        if is_stray && self.active.stray == MisroutedStatement::None {
+            self.active.stray = MisroutedStatement::Found;
         }
-        self.unit.stray == MisroutedStatement::Found
+        self.active.stray == MisroutedStatement::Found
     }
 
     /// Returns whether a message must wait for the end of earlier requests.
@@ -254,7 +254,7 @@ impl Session<'_> {
     /// do not if Evenkeel has answered instead of the replica, or if no reply comes before a Sync.
     pub(super) fn is_next_unit_of_replica(&self) -> bool {
         let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
-        let is_sent = self.borrower.is_at_replica() && self.unit.is_sent;
+        let is_sent = self.acquirer.is_at_replica() && self.active.is_sent;
         is_sent && self.server.as_deref().is_some_and(owes_ready)
     }
 
@@ -299,7 +299,7 @@ impl Session<'_> {
             }
             Request::Execute => Ok(self.execute(flight, header, message)),
             Request::Sync => {
-                self.unit.is_sent = true;
+                self.active.is_sent = true;
                 self.segment += 1;
                 Ok(self.send(flight, request, RequestToken(0), message.len()))
             }
@@ -307,9 +307,9 @@ impl Session<'_> {
                 // The function that it calls is not analyzed.
                 self.forget_draws(flight);
                 self.pin_for(Pin::Unknown, "a FunctionCall message");
-                self.asked.runs(0);
-                self.unit.is_sent = true;
-                self.unit.may_write = true;
+                self.pending.runs(0);
+                self.active.is_sent = true;
+                self.active.may_write = true;
                 Ok(self.send(flight, request, RequestToken(0), message.len()))
             }
             _ => Ok(self.send(flight, request, RequestToken(0), message.len())),
@@ -339,7 +339,7 @@ impl Session<'_> {
             server.conversation.fence(flight.writer());
         }
         if sending == Sending::Forward && ends_a_unit(request) {
-            self.asked.is_sent();
+            self.pending.is_sent();
             // Statements prepared after it must not be confused with those that it discards.
             self.is_waiting_for_replies |= self.discards_statements;
         }
@@ -359,7 +359,7 @@ impl Session<'_> {
                     DueAction::Answer(answer, token) => {
                         self.names.answered(token.0);
                         // Other replies generated here belong to earlier requests and remain valid.
-                        self.unit.reached_client = true;
+                        self.active.reached_client = true;
                         answer.write(&mut out, server.conversation.status());
                     }
                     due => self.passed_over(due, &mut server),

@@ -13,7 +13,7 @@ use super::error_reply::ErrorReply;
 use super::from_client::will_end;
 use super::pending_effects::discards_draws;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
-use super::retry::{mishap_of, warns_of_end};
+use super::retry::{failure_of, warns_of_end};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::error_catalog::COPY_UNDECIDABLE;
@@ -28,7 +28,7 @@ pub(super) struct ScanResult {
     pub(super) is_ready: bool,
     pub(super) ours_ended: bool,
     /// Failure that may permit a retry on another server.
-    pub(super) mishap: Option<FailureKind>,
+    pub(super) failure: Option<FailureKind>,
     pub(super) broken: Option<String>,
     /// True if it ended after its last reply, which does not affect the client.
     pub(super) has_left: bool,
@@ -41,9 +41,9 @@ pub(super) struct ScanResult {
 
 impl ScanResult {
     /// Records a failure for a retry, which repeats everything: no part may have completed.
-    fn fails(&mut self, mishap: FailureKind) {
+    fn fails(&mut self, failure: FailureKind) {
         if !self.is_ready {
-            self.mishap = Some(mishap);
+            self.failure = Some(failure);
         }
     }
 }
@@ -53,37 +53,37 @@ impl Session<'_> {
         let Some(mut server) = self.server.take() else {
             return Ok(());
         };
-        let mut walked = ScanResult::default();
+        let mut scan = ScanResult::default();
         let input = Input::behind(&mut server.held, chunk);
         let mut out = self.worker.spare();
-        let is_whole = self.scan(&mut server, &input, &mut out, &mut walked);
+        let is_whole = self.scan(&mut server, &input, &mut out, &mut scan);
         self.server = Some(server);
         if matches!(self.stage, Stage::Rescue) {
             self.worker.keep_spare(out);
-            return self.end_rescue(&walked);
+            return self.end_rescue(&scan);
         }
-        if let Some(mishap) = walked.mishap
-            && self.may_retry(mishap)
+        if let Some(failure) = scan.failure
+            && self.may_retry(failure)
         {
             self.worker.keep_spare(out);
-            return self.begin_retry(mishap, &walked);
+            return self.begin_retry(failure, &scan);
         }
         let is_over = |server: &ServerConnection| server.conversation.owed() == 0;
-        if (walked.is_ready || walked.ours_ended) && self.server.as_deref().is_some_and(is_over) {
+        if (scan.is_ready || scan.ours_ended) && self.server.as_deref().is_some_and(is_over) {
             self.names.settled();
         }
-        self.note_commit(&walked);
-        self.pass_on(input, out, is_whole, walked.warning)?;
-        if walked.is_undecidable {
+        self.note_commit(&scan);
+        self.pass_on(input, out, is_whole, scan.warning)?;
+        if scan.is_undecidable {
             return Err(ExitReason::Fatal(ErrorReply::new(&COPY_UNDECIDABLE)));
         }
-        if walked.has_left {
+        if scan.has_left {
             return self.let_go(Condition::Unclean);
         }
-        if let Some(why) = walked.broken {
+        if let Some(why) = scan.broken {
             return self.server_lost(&why);
         }
-        self.after(&walked)
+        self.after(&scan)
     }
 
     /// Decides on the delivery of each byte. Returns whether the input is forwarded unchanged.
@@ -92,7 +92,7 @@ impl Session<'_> {
         server: &mut ServerConnection,
         input: &Input<'_>,
         out: &mut Vec<u8>,
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) -> bool {
         let bytes = input.bytes();
         let mut flight = StreamEditor::new(bytes, out);
@@ -106,9 +106,9 @@ impl Session<'_> {
                 } => {
                     self.let_pass(server, &mut flight, passed, remainder);
                     self.give_due(server, &mut flight);
-                    server.passing = self.event(server, &event, walked);
+                    server.passing = self.event(server, &event, scan);
                     if warns_of_end(&event) && server.passing == Delivery::Forward {
-                        walked.warning += length;
+                        scan.warning += length;
                     }
                     deliver(&mut flight, server.passing, length);
                 }
@@ -117,11 +117,11 @@ impl Session<'_> {
                     break;
                 }
                 Step::Invalid(fault) => {
-                    walked.broken = Some(fault.to_string());
+                    scan.broken = Some(fault.to_string());
                     break;
                 }
             }
-            if walked.broken.is_some() {
+            if scan.broken.is_some() {
                 break;
             }
         }
@@ -167,16 +167,16 @@ impl Session<'_> {
         &mut self,
         server: &mut ServerConnection,
         event: &Event<'_>,
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) -> Delivery {
         if self.replicates() {
-            return self.hear_replication(server, event, walked);
+            return self.hear_replication(server, event, scan);
         }
-        let was_idle = walked.is_ready && server.conversation.is_idle();
+        let was_idle = scan.is_ready && server.conversation.is_idle();
         let reply = match server.conversation.reply(event) {
             Ok(reply) => reply,
             Err(out_of_sync) => {
-                walked.broken = Some(out_of_sync.to_string());
+                scan.broken = Some(out_of_sync.to_string());
                 return Delivery::Discard;
             }
         };
@@ -188,13 +188,13 @@ impl Session<'_> {
             reply.settled,
             ReplyOutcome::Ready | ReplyOutcome::Failed { .. }
         );
-        walked.is_undecidable |= is_said && !server.conversation.is_certain();
+        scan.is_undecidable |= is_said && !server.conversation.is_certain();
         match reply.settled {
             ReplyOutcome::Parsed(token) => self.prepared(server, token, reply.delivery),
             ReplyOutcome::Closed(token) => self.closed(server, token, reply.delivery),
             ReplyOutcome::Nothing => {}
             ReplyOutcome::Suspended(token) => {
-                self.unit.has_done |= reply.delivery == Delivery::Forward;
+                self.active.has_done |= reply.delivery == Delivery::Forward;
                 let _ = self.completed(server, token, 0);
             }
             ReplyOutcome::Completed { token, nth } => {
@@ -202,14 +202,14 @@ impl Session<'_> {
                 if reply.delivery == Delivery::Forward {
                     self.has_done(event, nth);
                 }
-                walked.has_committed |= self.completed(server, token, nth);
+                scan.has_committed |= self.completed(server, token, nth);
             }
             ReplyOutcome::Ready => {
-                walked.is_ready = true;
+                scan.is_ready = true;
                 self.ready(server);
             }
             ReplyOutcome::OursEnded(_) => {
-                walked.ours_ended = true;
+                scan.ours_ended = true;
                 self.settle(server);
             }
             ReplyOutcome::Failed { token, sqlstate } => {
@@ -220,16 +220,16 @@ impl Session<'_> {
                     return Delivery::Discard;
                 }
                 self.doubt_statements(server, (sqlstate, token), event);
-                self.failed(token, sqlstate, walked);
+                self.failed(token, sqlstate, scan);
             }
             ReplyOutcome::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
-                walked.has_left = was_idle || self.is_asking();
-                walked.broken = Some("closed the connection".to_owned());
+                scan.has_left = was_idle || self.is_asking();
+                scan.broken = Some("closed the connection".to_owned());
                 return Delivery::Discard;
             }
             ReplyOutcome::Fatal(sqlstate) => {
-                self.unit.fatal_was_sent = reply.delivery == Delivery::Forward;
-                self.said_last(event, sqlstate, walked);
+                self.active.fatal_was_sent = reply.delivery == Delivery::Forward;
+                self.said_last(event, sqlstate, scan);
             }
         }
         reply.delivery
@@ -257,22 +257,22 @@ impl Session<'_> {
         }
     }
 
-    fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut ScanResult) {
-        walked.fails(match self.unit.has_done || self.unit.may_commit {
+    fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, scan: &mut ScanResult) {
+        scan.fails(match self.active.has_done || self.active.may_commit {
             // Completed statements may be committed, and so may parts of the current one.
             true => FailureKind::Broken,
-            false => mishap_of(sqlstate),
+            false => failure_of(sqlstate),
         });
-        walked.broken = Some("closed the connection".to_owned());
-        if !self.unit.fatal_was_sent {
+        scan.broken = Some("closed the connection".to_owned());
+        if !self.active.fatal_was_sent {
             self.own_failed(event);
         }
     }
 
     fn has_done(&mut self, event: &Event<'_>, nth: usize) {
-        self.unit.has_done = true;
+        self.active.has_done = true;
         if let Event::CommandComplete(tag) = event {
-            self.asked.completed(*tag, nth);
+            self.pending.completed(*tag, nth);
         }
     }
 
@@ -287,9 +287,9 @@ impl Session<'_> {
         let Some(meaning) = self.effects.completed(token) else {
             return false;
         };
-        self.journal.succeeded(meaning, statement);
+        self.state.succeeded(meaning, statement);
         let (service, source) = (self.permit.service(), meaning.source.as_deref());
-        pinning::pin_by(service, &self.card, self.journal.pins, source);
+        pinning::pin_by(service, &self.handle, self.state.pins, source);
         forget_statements(meaning, statement, server, &mut self.names);
         if discards_draws(meaning, statement) {
             server.has_sequence_state = false;
@@ -322,16 +322,16 @@ impl Session<'_> {
         }
     }
 
-    fn failed(&mut self, token: Option<RequestToken>, sqlstate: SqlState, walked: &mut ScanResult) {
-        self.asked.failed();
+    fn failed(&mut self, token: Option<RequestToken>, sqlstate: SqlState, scan: &mut ScanResult) {
+        self.pending.failed();
         self.portals.failed();
         let meaning = token.and_then(|token| self.effects.completed(token));
-        self.journal.failed(meaning);
+        self.state.failed(meaning);
         match is_missing(sqlstate, token) {
-            true => walked.fails(FailureKind::TurnedAway),
-            false => walked.fails(self.mishap_of_error(sqlstate)),
+            true => scan.fails(FailureKind::TurnedAway),
+            false => scan.fails(self.mishap_of_error(sqlstate)),
         }
-        if let Some(at) = &self.borrower.at
+        if let Some(at) = &self.acquirer.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
         {
             self.shared.knowledge.request_role_check(at.server.id);
@@ -364,43 +364,43 @@ impl Session<'_> {
         if delivery == Delivery::Discard {
             return Delivery::Discard;
         }
-        match self.journal.reported.hear(name, value, interner) {
+        match self.state.reported.hear(name, value, interner) {
             true => Delivery::Forward,
             false => Delivery::Discard,
         }
     }
 
     fn ready(&mut self, server: &mut ServerConnection) {
-        if !self.asked.is_as_read() {
+        if !self.pending.is_as_read() {
             self.pin_for(
                 Pin::Unknown,
                 "a text of which the server ran more than was read",
             );
-            self.unit.may_write = true;
+            self.active.may_write = true;
         }
-        let ran = self.asked.ended();
+        let ran = self.pending.ended();
         if let Some(vacating) = &mut self.vacating {
             vacating.answered(ran.has_failed);
         }
-        self.borrower.release_failover_slot();
+        self.acquirer.release_failover_slot();
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
         let interner = self.worker.interner();
-        self.must_restore_startup |= self.journal.ready(status, &mut server.settings, interner);
+        self.must_restore_startup |= self.state.ready(status, &mut server.settings, interner);
         if is_idle {
-            self.journal.pins.release(UnpinEvent::TransactionEnded);
+            self.state.pins.release(UnpinEvent::TransactionEnded);
         }
-        server.has_sequence_state |= self.unit.may_write;
+        server.has_sequence_state |= self.active.may_write;
         if self.used_nextval && self.account.asks_sequences() {
-            self.journal.pins.add(Pin::Sequence);
+            self.state.pins.add(Pin::Sequence);
         }
         self.pins_changed();
         self.settle(server);
-        self.unit.since_us = self.borrower.ends_work(self.unit.since_us, &ran, is_idle);
+        self.active.since_us = self.acquirer.ends_work(self.active.since_us, &ran, is_idle);
         if server.conversation.owed() > 0 {
-            self.card.begins_next(is_idle, self.worker);
+            self.handle.begins_next(is_idle, self.worker);
         }
-        if is_idle && self.unit.may_write && self.borrower.is_at_primary() {
+        if is_idle && self.active.may_write && self.acquirer.is_at_primary() {
             self.wrote();
         }
     }
@@ -413,7 +413,7 @@ impl Session<'_> {
         server.prepared.settled();
         self.unnamed.settled();
         self.effects.settled();
-        self.asked.settled();
+        self.pending.settled();
         self.vacating = None;
         if server.conversation.status() == TransactionStatus::Idle {
             self.portals.clear();
@@ -444,18 +444,18 @@ impl Session<'_> {
             worker.keep_spare(out);
             return Ok(());
         }
-        if !self.unit.reached_client && length > warning {
-            self.unit.reached_client = true;
-            self.unit.cannot_run_again();
+        if !self.active.reached_client && length > warning {
+            self.active.reached_client = true;
+            self.active.cannot_run_again();
         }
         let length = length as u64;
         self.live.moved_at(
             worker,
             ByteDirection::ToClient,
             length,
-            self.borrower.server(),
+            self.acquirer.server(),
         );
-        self.borrower.usage.to_clients.add(length);
+        self.acquirer.usage.to_clients.add(length);
         let sent = match is_whole {
             true => {
                 worker.keep_spare(out);
@@ -466,23 +466,23 @@ impl Session<'_> {
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
-    fn after(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
-        if walked.ours_ended && matches!(self.stage, Stage::Preparing(_)) {
+    fn after(&mut self, scan: &ScanResult) -> Result<(), ExitReason> {
+        if scan.ours_ended && matches!(self.stage, Stage::Preparing(_)) {
             let went_well = self.refused_setting.1.is_empty();
             return self.settings_placed(went_well);
         }
-        if walked.ours_ended && self.is_asking() {
+        if scan.ours_ended && self.is_asking() {
             return self.finish_leftover_check();
         }
-        if walked.is_ready {
-            self.unit.is_sent = false;
+        if scan.is_ready {
+            self.active.is_sent = false;
             self.is_waiting_for_replies = false;
             return self.release_if_idle();
         }
         // After an error the server skips everything up to a Sync, which may be held.
         self.is_waiting_for_replies &= self.server.as_deref().is_some_and(will_end);
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        if walked.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
+        if scan.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
             return self.release_if_idle();
         }
         // There may be capacity for held input of a batch longer than what may be in flight.

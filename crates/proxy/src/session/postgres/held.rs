@@ -25,10 +25,10 @@ impl Session<'_> {
     /// Counts bytes received from the client.
     pub(super) fn count_received(&self, length: usize) {
         let length = length as u64;
-        let server = self.borrower.server();
+        let server = self.acquirer.server();
         self.live
             .moved_at(self.worker, ByteDirection::FromClient, length, server);
-        self.borrower.usage.from_clients.add(length);
+        self.acquirer.usage.from_clients.add(length);
     }
 
     pub(super) fn hold(&mut self, bytes: &[u8]) {

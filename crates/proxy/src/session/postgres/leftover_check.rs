@@ -52,7 +52,7 @@ impl Session<'_> {
             return;
         }
         let catalog = self.account.catalog_version();
-        let verdict = self.account.known.habits.trials().verdict(digest, catalog);
+        let verdict = self.account.known.history.trials().verdict(digest, catalog);
         let digests = &mut self.trial.digests;
         match verdict {
             VerificationStatus::Trusted => self.trial.trusted_ran = true,
@@ -63,10 +63,10 @@ impl Session<'_> {
             VerificationStatus::Leaves(_) => digests.push(digest),
         }
         if let VerificationStatus::Leaves(left) = verdict
-            && !left.except(self.journal.pins).is_empty()
+            && !left.except(self.state.pins).is_empty()
         {
             self.source = Some(PinSource::named(self.shared.statement_of(digest), ""));
-            self.journal.pins = self.journal.pins.and(left);
+            self.state.pins = self.state.pins.and(left);
             self.pins_changed();
         }
     }
@@ -86,7 +86,7 @@ impl Session<'_> {
             return false;
         }
         // If this fails, the next receive reports it.
-        let _ = server.lent.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.worker, out);
         self.refused_setting = ([0; 5], String::new());
         self.stage = Stage::Asking(leftover_query::Rows::default());
         true
@@ -142,7 +142,7 @@ impl Session<'_> {
             let statements = statements(self.permit.service(), &trial.digests);
             self.source = Some(PinSource::named(statements, left.names()));
         }
-        self.journal.pins = self.journal.pins.and(left.pins);
+        self.state.pins = self.state.pins.and(left.pins);
         self.pins_changed();
         self.release_if_idle()
     }
@@ -167,7 +167,7 @@ impl Session<'_> {
         let trial = std::mem::take(&mut self.trial);
         if trial.digests.is_empty() || !may_ask {
             server.is_checked &= trial.is_empty();
-            return self.borrower.give_back(server, Condition::Clean);
+            return self.acquirer.release(server, Condition::Clean);
         }
         let (home, account) = (Rc::clone(self.worker), Rc::clone(&self.account));
         let service = Arc::clone(self.permit.service());
@@ -175,13 +175,13 @@ impl Session<'_> {
             let fit = server.is_fit_behind(&trial, &account, &service, &home);
             fit.await.is_ok()
         };
-        self.borrower.give_back_renewed(server, is_fit);
+        self.acquirer.give_back_renewed(server, is_fit);
     }
 }
 
 impl Account {
     fn may_ask_what_is_left(&self, trial: &Trial) -> bool {
-        let mut trials = self.known.habits.trials();
+        let mut trials = self.known.history.trials();
         trials.may_ask(&trial.digests, clock::now_ms())
     }
 
@@ -191,7 +191,7 @@ impl Account {
         if sqlstate != INSUFFICIENT_PRIVILEGE {
             return false;
         }
-        let mut trials = self.known.habits.trials();
+        let mut trials = self.known.history.trials();
         if trials.has_leaver(&trial.digests) {
             return false;
         }
@@ -219,11 +219,11 @@ impl ServerConnection {
     ) -> Result<(), ErrorReply> {
         let left = match self.left(worker).await {
             Ok(left) => left,
-            Err(complaint) => {
+            Err(error_reply) => {
                 self.is_checked = false;
-                let (sqlstate, why) = (complaint.sqlstate.0, &complaint.message);
+                let (sqlstate, why) = (error_reply.sqlstate.0, &error_reply.message);
                 let is_blind = !self.acts_as() && account.is_blind(sqlstate, why, trial);
-                return if is_blind { Ok(()) } else { Err(complaint) };
+                return if is_blind { Ok(()) } else { Err(error_reply) };
             }
         };
         self.checked(trial, &left, account, service);
@@ -241,7 +241,7 @@ impl ServerConnection {
         };
         self.is_checked = left.pins.is_empty();
         let culprit = {
-            let mut trials = account.known.habits.trials();
+            let mut trials = account.known.history.trials();
             trials.found(&trial.digests, finding)
         };
         if !left.pins.is_empty() {
@@ -278,8 +278,8 @@ fn warn_left(
     };
     warn!(
         service = &*service.name,
-        user = &*account.who.user,
-        database = &*account.who.database,
+        user = &*account.pool_user.user,
+        database = &*account.pool_user.database,
         statement = statements(service, digests),
         left = %left,
         "{outcome}",
@@ -288,8 +288,8 @@ fn warn_left(
 
 fn tell_blind(account: &Account, why: &str) {
     warn!(
-        user = &*account.who.user,
-        database = &*account.who.database,
+        user = &*account.pool_user.user,
+        database = &*account.pool_user.database,
         "cannot check what statements of this user leave in a session: {why}; relying on their \
          text alone",
     );

@@ -44,11 +44,11 @@ const REQUESTS_MAX: usize = 4;
 /// Handler for the login of one client.
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
-    pub(super) seat: &'a ClientPermit,
+    pub(super) permit: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) shared: Arc<DatabaseService>,
     pub(super) own: Arc<PostgresService>,
-    pub(super) lending: Rc<WorkerPool<ServerConnection>>,
+    pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) slot: usize,
 }
@@ -62,8 +62,8 @@ pub(super) enum LoginError {
 }
 
 impl From<ErrorReply> for LoginError {
-    fn from(complaint: ErrorReply) -> Self {
-        LoginError::Rejected(complaint)
+    fn from(error_reply: ErrorReply) -> Self {
+        LoginError::Rejected(error_reply)
     }
 }
 
@@ -89,43 +89,43 @@ pub(super) struct LoginRequest {
 impl<'a> LoginHandler<'a> {
     /// Logs a client in within the login time limit.
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, TerminationReason> {
-        let view = self.seat.service().view_owned();
+        let view = self.permit.service().view_owned();
         let limit = view
             .database
             .as_ref()
             .map(|own| own.times.login)
             .unwrap_or_default();
         let address = self.peer.map(|peer| peer.ip());
-        let doorstep = self.shared.doorstep();
+        let login_limiter = self.shared.login_limiter();
         let mut stream = Some(stream);
-        let Some((_place, left)) = doorstep.enter_within(limit, address).await else {
+        let Some((_place, left)) = login_limiter.enter_within(limit, address).await else {
             return Err(self
                 .reject(stream, &ErrorReply::new(&error_catalog::TOO_MANY_LOGINS))
                 .await);
         };
-        let knocking = self.handle_login(&mut stream, &view);
-        match compio::time::timeout(left, knocking).await {
+        let login = self.handle_login(&mut stream, &view);
+        match compio::time::timeout(left, login).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
-            Ok(Err(LoginError::Rejected(complaint))) => Err(self.reject(stream, &complaint).await),
+            Ok(Err(LoginError::Rejected(error_reply))) => {
+                Err(self.reject(stream, &error_reply).await)
+            }
             Err(_) => {
                 let limit_ms = limit.as_millis();
-                let complaint = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
-                Err(self.reject(stream, &complaint).await)
+                let error_reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
+                Err(self.reject(stream, &error_reply).await)
             }
         }
     }
 
-    async fn reject(&self, stream: Option<Stream>, complaint: &ErrorReply) -> TerminationReason {
-        self.shared.figures()[self.worker.index]
-            .refused_logins
-            .add(1);
+    async fn reject(&self, stream: Option<Stream>, error_reply: &ErrorReply) -> TerminationReason {
+        self.shared.stats()[self.worker.index].refused_logins.add(1);
         if let Some(mut stream) = stream {
             let mut out = Vec::new();
-            complaint.write_fatal(&mut out);
+            error_reply.write_fatal(&mut out);
             stream.say_last(self.worker, &out).await;
         }
-        TerminationReason::Rejected(complaint.message.clone())
+        TerminationReason::Rejected(error_reply.message.clone())
     }
 
     async fn handle_login(
@@ -134,15 +134,15 @@ impl<'a> LoginHandler<'a> {
         view: &Arc<ServiceSnapshot>,
     ) -> Result<Session<'a>, LoginError> {
         let mut bytes = Vec::new();
-        let wish = {
+        let request = {
             let stream = place.as_mut().ok_or(LoginError::Disconnected)?;
             self.first_packets(stream, view, &mut bytes).await?
         };
         let stream = place.as_mut().ok_or(LoginError::Disconnected)?;
-        let proof = self.prove(stream, view, &wish, &mut bytes).await?;
-        let greeted = match wish.replication {
-            Replication::No => self.greet(stream, &wish, proof).await?,
-            _ => self.greet_replication(stream, &wish, proof).await?,
+        let proof = self.prove(stream, view, &request, &mut bytes).await?;
+        let greeted = match request.replication {
+            Replication::No => self.greet(stream, &request, proof).await?,
+            _ => self.greet_replication(stream, &request, proof).await?,
         };
         let stream = place.take().ok_or(LoginError::Disconnected)?;
         let mut session = self.enter(stream, greeted);
@@ -161,12 +161,12 @@ impl<'a> LoginHandler<'a> {
             let (length, answer) = loop {
                 match first(bytes) {
                     Parsed::Frame(First::Startup(startup), length) => {
-                        let wish = self.wish(stream, view, &startup)?;
+                        let request = self.request(stream, view, &startup)?;
                         bytes.drain(..length);
-                        return Ok(wish);
+                        return Ok(request);
                     }
                     Parsed::Frame(First::Cancel(key), _) => {
-                        cancel::request(self.worker, self.seat.service(), key).await;
+                        cancel::request(self.worker, self.permit.service(), key).await;
                         return Err(LoginError::Disconnected);
                     }
                     Parsed::Frame(First::DirectTls, _) => break (0, Answer::DirectTls),
@@ -231,7 +231,7 @@ impl<'a> LoginHandler<'a> {
             .map_err(|_| LoginError::Disconnected)
     }
 
-    fn wish(
+    fn request(
         &self,
         stream: &Stream,
         view: &ServiceSnapshot,
@@ -291,23 +291,23 @@ impl<'a> LoginHandler<'a> {
         &self,
         stream: &mut Stream,
         view: &ServiceSnapshot,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         bytes: &mut Vec<u8>,
     ) -> Result<LoginGrant, LoginError> {
-        let known = self.look_up(stream, view, wish).await?;
+        let known = self.look_up(stream, view, request).await?;
         let (method, mut proof) = match known {
             credential::AuthDecision::Certificate(proof) => return Ok(proof),
             credential::AuthDecision::Challenge(method, proof) => (method, proof),
         };
-        let mut out = wish.negotiation.clone();
-        let mut accept = ClientAuth::begin(wish.user.clone().into_bytes(), method, &mut out);
+        let mut out = request.negotiation.clone();
+        let mut accept = ClientAuth::begin(request.user.clone().into_bytes(), method, &mut out);
         loop {
             stream.send(self.worker, &out).await?;
             out.clear();
             let (accepted, length) = loop {
                 match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
                     Parsed::Frame(frame, length) => {
-                        break (self.hear(wish, accept, frame, &mut out).await?, length);
+                        break (self.hear(request, accept, frame, &mut out).await?, length);
                     }
                     Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
                     Parsed::Invalid(fault) => return Err(ErrorReply::protocol(fault).into()),
@@ -321,8 +321,9 @@ impl<'a> LoginHandler<'a> {
                     return self.proved(proof, &authenticated);
                 }
                 ClientAuthStep::Refused(refusal) => {
-                    tracing::info!(user = wish.user, peer = ?self.peer, %refusal, "login refused");
-                    return Err(credential::refused(&wish.user, refusal).into());
+                    let user = &request.user;
+                    tracing::info!(user, peer = ?self.peer, %refusal, "login refused");
+                    return Err(credential::refused(&request.user, refusal).into());
                 }
             }
         }
@@ -332,7 +333,7 @@ impl<'a> LoginHandler<'a> {
     /// rate-limited.
     async fn hear(
         &self,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         accept: ClientAuth,
         frame: Frame<'_>,
         out: &mut Vec<u8>,
@@ -340,21 +341,21 @@ impl<'a> LoginHandler<'a> {
         if !accept.is_costly() {
             return Ok(accept.message(frame, out));
         }
-        let pace = &self.own.pace;
-        pace.wait(self.address(), &wish.user).await;
+        let rate_limit = &self.own.rate_limit;
+        rate_limit.wait(self.address(), &request.user).await;
         let (tag, body) = (frame.tag, Zeroizing::new(frame.body.to_vec()));
         // A password is the last message, so no reply follows here.
         let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
         let accepted = blocking::run_blocking(work).await;
         if !matches!(accepted, Some(ClientAuthStep::Refused(_))) {
-            pace.refund(self.address(), &wish.user);
+            rate_limit.refund(self.address(), &request.user);
         }
         accepted.ok_or_else(|| ErrorReply::new(&error_catalog::TOO_MANY_PASSWORD_CHECKS).into())
     }
 
     fn proved(&self, proof: LoginGrant, client: &Authenticated) -> Result<LoginGrant, LoginError> {
-        match proof.complaint {
-            Some(complaint) => Err(complaint.into()),
+        match proof.error_reply {
+            Some(error_reply) => Err(error_reply.into()),
             None => Ok(LoginGrant {
                 credential: match proof.credential {
                     Some(known) => Some(known),

@@ -127,33 +127,33 @@ mod tests {
 
     #[test]
     fn each_end_is_that_of_the_first_that_was_sent() {
-        let mut asked = PendingRequests::default();
-        asked.parses(1);
-        asked.is_sent();
-        asked.parses(2);
-        asked.runs(3);
-        asked.runs(4);
-        asked.is_sent();
-        asked.parses(5);
-        asked.is_sent();
-        assert_eq!(asked.under_way(), 3);
-        assert_eq!(asked.ended().digest, None, "it was only prepared");
-        asked.completed(CommandTag(b"SELECT 7"), 0);
-        asked.completed(CommandTag(b"INSERT 0 2"), 0);
-        asked.completed(CommandTag(b"CREATE TABLE"), 0);
-        let ran = asked.ended();
+        let mut pending = PendingRequests::default();
+        pending.parses(1);
+        pending.is_sent();
+        pending.parses(2);
+        pending.runs(3);
+        pending.runs(4);
+        pending.is_sent();
+        pending.parses(5);
+        pending.is_sent();
+        assert_eq!(pending.under_way(), 3);
+        assert_eq!(pending.ended().digest, None, "it was only prepared");
+        pending.completed(CommandTag(b"SELECT 7"), 0);
+        pending.completed(CommandTag(b"INSERT 0 2"), 0);
+        pending.completed(CommandTag(b"CREATE TABLE"), 0);
+        let ran = pending.ended();
         let rows = (ran.rows_sent, ran.rows_affected);
         assert_eq!((ran.digest, rows), (Some(3), (7, 2)));
-        asked.failed();
-        let ran = asked.ended();
+        pending.failed();
+        let ran = pending.ended();
         assert_eq!((ran.digest, ran.rows_sent), (Some(5), 0));
         assert!(ran.has_failed);
-        assert!(!asked.ended().has_failed);
+        assert!(!pending.ended().has_failed);
     }
 
     #[test]
     fn a_text_with_other_statements_than_were_read_is_noticed() {
-        let mut asked = PendingRequests::default();
+        let mut pending = PendingRequests::default();
         for (read, ended, fails, expect) in [
             (2, 2, false, true),
             (1, 2, false, false),
@@ -161,16 +161,16 @@ mod tests {
             (3, 2, true, true),
             (0, 0, false, true),
         ] {
-            asked.runs_text(1, read);
-            asked.is_sent();
+            pending.runs_text(1, read);
+            pending.is_sent();
             for nth in 0..ended {
-                asked.completed(CommandTag(b"SET"), nth);
+                pending.completed(CommandTag(b"SET"), nth);
             }
             if fails {
-                asked.failed();
+                pending.failed();
             }
-            assert_eq!(asked.is_as_read(), expect, "{read} {ended}");
-            let _ = asked.ended();
+            assert_eq!(pending.is_as_read(), expect, "{read} {ended}");
+            let _ = pending.ended();
         }
     }
 }

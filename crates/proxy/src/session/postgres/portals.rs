@@ -113,13 +113,13 @@ impl Session<'_> {
 
     /// Records the Bind of a named statement.
     pub(super) fn bind(&mut self, header: Header, message: &[u8], statement: &Statement) {
-        self.unit.may_write |= statement.meaning.writes;
-        self.unit.is_atomic &= is_atomic(&statement.meaning);
-        self.unit.may_commit |= may_commit(&statement.meaning);
+        self.active.may_write |= statement.meaning.writes;
+        self.active.is_atomic &= is_atomic(&statement.meaning);
+        self.active.may_commit |= may_commit(&statement.meaning);
         let digest = statement.meaning.digest;
         let dialect = statement.within.dialect();
         self.shared.enter(digest, &statement.text, dialect);
-        self.asked.runs(digest);
+        self.pending.runs(digest);
         self.runs(digest);
         self.take_hold(portal_of(header, message), &statement.meaning);
     }
@@ -141,13 +141,13 @@ impl Session<'_> {
             return;
         }
         let Some(meaning) = self.unnamed.meaning.take() else {
-            self.asked.runs(0);
+            self.pending.runs(0);
             return self.take_hold(portal, &Arc::new(TextAnalysis::unreadable()));
         };
-        self.unit.may_write |= meaning.writes;
-        self.unit.is_atomic &= is_atomic(&meaning);
-        self.unit.may_commit |= may_commit(&meaning);
-        self.asked.runs(meaning.digest);
+        self.active.may_write |= meaning.writes;
+        self.active.is_atomic &= is_atomic(&meaning);
+        self.active.may_commit |= may_commit(&meaning);
+        self.pending.runs(meaning.digest);
         self.runs(meaning.digest);
         self.take_hold(portal, &meaning);
         self.unnamed.meaning = Some(meaning);
@@ -168,7 +168,7 @@ impl Session<'_> {
             self.take_pins(meaning);
             // FETCH in SQL executes it, too, without an Execute message.
             if !portal.is_empty() {
-                self.journal.may_run(meaning);
+                self.state.may_run(meaning);
                 self.pins_changed();
             }
         }

@@ -22,7 +22,7 @@ impl Session<'_> {
 
     /// Returns whether backslashes escape in plain strings; `None`: texts cannot be analyzed.
     fn backslashes(&self) -> Option<bool> {
-        let reported = &self.journal.reported;
+        let reported = &self.state.reported;
         // In the batch that sets it, the new value is not reported yet.
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         let is_told =
@@ -49,9 +49,9 @@ impl Session<'_> {
         let is_own = is_uncertain || backslashes.is_none_or(means_own);
         PrepareContext {
             types: types.into(),
-            database: self.account.who.database_number.get(),
+            database: self.account.pool_user.database_number.get(),
             plans: self.account.plans(),
-            by: self.journal.read_by(),
+            by: self.state.read_by(),
             backslashes,
             own: if is_own { new_id() } else { 0 },
         }
@@ -59,20 +59,20 @@ impl Session<'_> {
 
     /// Returns whether the settings at preparation may differ from the tracked ones.
     fn reads_uncertainly(&self) -> bool {
-        self.rereads > ParsingChange::Nothing || sets_anything(self.journal.pins)
+        self.rereads > ParsingChange::Nothing || sets_anything(self.state.pins)
     }
 
     /// Returns whether names may refer to temporary objects of this session. An existing plan may
     /// ignore them: to the server a hidden name has not changed.
     fn has_temporary(&self) -> bool {
-        self.hides_tables || self.journal.pins.has(Pin::TemporaryTable)
+        self.hides_tables || self.state.pins.has(Pin::TemporaryTable)
     }
 
     /// Returns the client's statement in a form that can be prepared on this server. A shared one
     /// must be parsed there as it was first; otherwise the client gets one of its own.
     pub(super) fn fit(&mut self, name: &[u8], statement: Arc<Statement>) -> Arc<Statement> {
         let within = &statement.within;
-        let is_same = within.by == self.journal.read_by();
+        let is_same = within.by == self.state.read_by();
         let is_hidden = self.has_temporary();
         if within.own != 0 || is_same && !self.reads_uncertainly() && !is_hidden {
             return statement;
@@ -96,6 +96,6 @@ impl Session<'_> {
         self.rereads = ParsingChange::Nothing;
         self.has_unknown_search_path = false;
         self.hides_tables = false;
-        self.journal.settled();
+        self.state.settled();
     }
 }

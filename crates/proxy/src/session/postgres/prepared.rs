@@ -371,7 +371,7 @@ impl Session<'_> {
         if request == Request::Bind {
             self.bind_unknown(header, message);
         }
-        self.unit.may_write = true;
+        self.active.may_write = true;
         let Parsed::Frame(found, _) = names(header, message) else {
             return Sending::Drop;
         };

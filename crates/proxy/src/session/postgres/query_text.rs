@@ -29,22 +29,22 @@ impl Session<'_> {
         message: &[u8],
         is_whole: bool,
     ) -> Result<Sending, ExitReason> {
-        self.unit.is_sent = true;
+        self.active.is_sent = true;
         self.unnamed.id = 0;
         self.unnamed.open = None;
         // After requests without a Sync it belongs to their batch: an error skips it, too.
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
         self.segment += u64::from(self.server.as_deref().is_none_or(begins_anew));
         let text = is_whole.then(|| text_of_query(message));
-        if let Some(words) = self.obey(|session| session.ruling(text)) {
+        if let Some(words) = self.obey(|session| session.rules(text)) {
             self.effects.read_ahead = None;
             return Ok(self.refuse_query(flight, &words, message.len()));
         }
         if !is_whole {
             self.forget_draws(flight);
-            self.unit.may_write = true;
+            self.active.may_write = true;
             self.pin_for(Pin::Unknown, LONG_TEXT);
-            self.asked.runs(0);
+            self.pending.runs(0);
             return Ok(self.send(flight, Request::Query, RequestToken(0), message.len()));
         }
         let analysis = match self.effects.read_ahead.take() {
@@ -60,7 +60,7 @@ impl Session<'_> {
         if self.guard_sequences(flight, &analysis) {
             return Ok(self.refuse_query(flight, sequences::REFUSAL, message.len()));
         }
-        self.asked
+        self.pending
             .runs_text(analysis.digest, analysis.statements.len());
         self.runs(analysis.digest);
         self.prepare_for_execute(flight, &analysis);
@@ -71,9 +71,9 @@ impl Session<'_> {
     /// Applies those effects of a text that hold as soon as it is sent. Returns the token of its
     /// request.
     pub(super) fn meant(&mut self, analysis: &Arc<TextAnalysis>) -> RequestToken {
-        self.unit.may_write |= analysis.writes;
-        self.unit.is_atomic &= is_atomic(analysis);
-        self.unit.may_commit |= may_commit(analysis);
+        self.active.may_write |= analysis.writes;
+        self.active.is_atomic &= is_atomic(analysis);
+        self.active.may_commit |= may_commit(analysis);
         self.changes_catalog |= analysis.changes_catalog;
         self.changes_plans |= analysis.changes_plans();
         self.changes_functions |= analysis.changes_functions;
@@ -89,7 +89,7 @@ impl Session<'_> {
 
     /// Starts the removal of other sessions' connections from the database that the text acts on.
     pub(super) fn vacates(&mut self, analysis: &TextAnalysis) {
-        if let (Some(does), Some(at)) = (&analysis.vacating, &self.borrower.at) {
+        if let (Some(does), Some(at)) = (&analysis.vacating, &self.acquirer.at) {
             self.vacating = Some(Vacating::begin(self.worker, at.server.id, does));
         }
     }
@@ -109,7 +109,7 @@ impl Session<'_> {
         if may_be_temporary {
             self.hides_tables = true;
             self.source.clone_from(&analysis.source);
-            self.journal.takes(Pin::TemporaryTable);
+            self.state.takes(Pin::TemporaryTable);
             self.pins_changed();
         }
     }
@@ -117,7 +117,7 @@ impl Session<'_> {
     /// Copies the pins of the session state to the session handle.
     pub(super) fn pins_changed(&self) {
         let (service, source) = (self.permit.service(), self.source.as_deref());
-        pinning::pin_by(service, &self.card, self.journal.pins, source);
+        pinning::pin_by(service, &self.handle, self.state.pins, source);
     }
 
     /// Pins the session for something other than an analyzed statement, with a description.
@@ -127,7 +127,7 @@ impl Session<'_> {
     }
 
     pub(super) fn pin(&mut self, pin: Pin) {
-        self.journal.pins.add(pin);
+        self.state.pins.add(pin);
         self.pins_changed();
     }
 
@@ -227,9 +227,9 @@ impl Session<'_> {
                 build::sync(flight.writer());
             }
         }
-        self.journal.prepares(&statement.meaning.effects);
+        self.state.prepares(&statement.meaning.effects);
         // Also if a DEALLOCATE ALL before it is about to be committed.
-        self.journal.bind(Pin::Prepared);
+        self.state.bind(Pin::Prepared);
         self.pins_changed();
     }
 
@@ -262,16 +262,16 @@ impl Session<'_> {
 
     pub(super) fn take_pins(&mut self, analysis: &TextAnalysis) {
         self.discards_statements |= self.is_to_be_awaited(analysis);
-        self.journal.sent(analysis);
+        self.state.sent(analysis);
         self.source.clone_from(&analysis.source);
         self.pins_changed();
     }
 
     /// Returns whether later messages must not be sent before the end of the text.
     pub(super) fn is_to_be_awaited(&self, analysis: &TextAnalysis) -> bool {
-        let journal = &self.journal;
+        let session_state = &self.state;
         let takes_away =
-            |one: &Effect| takes_statements_away(one) || journal.is_to_restore(&one.kind);
+            |one: &Effect| takes_statements_away(one) || session_state.is_to_restore(&one.kind);
         analysis.effects.iter().any(takes_away)
     }
 
@@ -357,7 +357,7 @@ impl Session<'_> {
         let statement = self.intern(text, types);
         let digest = statement.meaning.digest;
         self.shared.enter(digest, text, statement.within.dialect());
-        self.asked.parses(digest);
+        self.pending.parses(digest);
         statement
     }
 

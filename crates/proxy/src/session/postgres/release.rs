@@ -22,12 +22,12 @@ impl Session<'_> {
             if server.conversation.is_quiet() {
                 self.does(SessionActivity::InTransaction);
             }
-            self.unit.cannot_run_again();
+            self.active.cannot_run_again();
             return self.go_on_with_same();
         }
-        if !self.journal.pins.is_empty() || self.keeps_connection() {
+        if !self.state.pins.is_empty() || self.keeps_connection() {
             self.does(SessionActivity::Bound);
-            self.unit.renew();
+            self.active.renew();
             return self.go_on_with_same();
         }
         match self.starts_leftover_check() {
@@ -38,7 +38,7 @@ impl Session<'_> {
 
     /// Returns whether the session has no state on its connection between two requests.
     pub(super) fn may_go_on_elsewhere(&self) -> bool {
-        let is_free = self.journal.pins.is_empty() && !self.keeps_connection();
+        let is_free = self.state.pins.is_empty() && !self.keeps_connection();
         is_free && self.walker.is_at_border() && matches!(self.stage, Stage::Ready)
     }
 
@@ -46,15 +46,15 @@ impl Session<'_> {
         self.release_after_send = false;
         self.leaves_unasked();
         if let Some(server) = self.server.take() {
-            self.borrower.at = None;
+            self.acquirer.at = None;
             // The next connection is set up anyway.
             self.must_restore_startup = false;
             self.forget_connection();
-            self.borrower.give_back(server, condition);
+            self.acquirer.release(server, condition);
         }
-        self.borrower.release_failover_slot();
+        self.acquirer.release_failover_slot();
         self.does(SessionActivity::Idle);
-        self.unit.renew();
+        self.active.renew();
         self.stage = Stage::Ready;
         // In a separate step: the held input may contain any number of requests.
         self.can_continue = !self.pending_input.is_empty();
@@ -63,7 +63,7 @@ impl Session<'_> {
 
     /// Resets state that applied only to the released connection.
     pub(super) fn forget_connection(&mut self) {
-        self.asked.forget();
+        self.pending.forget();
         self.vacating = None;
         self.portals.clear();
         self.trial = Trial::default();

@@ -20,17 +20,17 @@ use crate::session::input::Input;
 
 impl Session<'_> {
     pub(super) fn replicates(&self) -> bool {
-        self.account.who.replication.is_some()
+        self.account.pool_user.replication.is_some()
     }
 
     /// Abandons the server if the primary has changed during the login, when the session could not
     /// be notified.
     pub(super) fn check_primary(&self) {
         if self
-            .borrower
+            .acquirer
             .is_at_former_primary(&self.permit.service().snapshot())
         {
-            self.card.abandon_server();
+            self.handle.abandon_server();
         }
     }
 
@@ -102,17 +102,17 @@ impl Session<'_> {
         &mut self,
         server: &mut ServerConnection,
         event: &Event<'_>,
-        walked: &mut ScanResult,
+        scan: &mut ScanResult,
     ) -> Delivery {
         match server.conversation.reply(event).map(|reply| reply.settled) {
-            Ok(ReplyOutcome::Ready) => walked.is_ready = true,
+            Ok(ReplyOutcome::Ready) => scan.is_ready = true,
             Ok(ReplyOutcome::Fatal(_)) => {
-                self.unit.fatal_was_sent = true;
-                walked.broken = Some("closed the connection".to_owned());
+                self.active.fatal_was_sent = true;
+                scan.broken = Some("closed the connection".to_owned());
             }
             Ok(_) => {}
             Err(out_of_sync) => {
-                walked.broken = Some(out_of_sync.to_string());
+                scan.broken = Some(out_of_sync.to_string());
                 return Delivery::Discard;
             }
         }

@@ -20,7 +20,7 @@ use crate::session::handle::SessionActivity;
 pub(super) const RETRIES_MAX: u32 = 3;
 
 /// Returns how the server's error affects a retry on another server (appendix A of the manual).
-pub(super) fn mishap_of(sqlstate: SqlState) -> FailureKind {
+pub(super) fn failure_of(sqlstate: SqlState) -> FailureKind {
     match &sqlstate.0 {
         b"25006" => FailureKind::ReadOnly,
         // Unsupported by standbys: a role's default isolation level, or unlogged tables. On a
@@ -41,42 +41,48 @@ pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
 }
 
 impl Session<'_> {
-    /// Like [`mishap_of`], for an error after which the connection continues. Such an error of a
+    /// Like [`failure_of`], for an error after which the connection continues. Such an error of a
     /// write may stem from another server that it had queried.
     pub(super) fn mishap_of_error(&self, sqlstate: SqlState) -> FailureKind {
-        let is_read = self.unit.is_read && !self.unit.may_write;
-        match mishap_of(sqlstate) {
+        let is_read = self.active.is_read && !self.active.may_write;
+        match failure_of(sqlstate) {
             FailureKind::TurnedAway if !is_read => FailureKind::Error,
-            mishap => mishap,
+            failure => failure,
         }
     }
 
     /// Returns whether the failed request is retried without the client's knowledge.
-    pub(super) fn may_retry(&self, mishap: FailureKind) -> bool {
-        let Some(at) = &self.borrower.at else {
+    pub(super) fn may_retry(&self, failure: FailureKind) -> bool {
+        let Some(at) = &self.acquirer.at else {
             return false;
         };
-        let is_held = !self.journal.pins.is_empty() || self.keeps_connection();
-        let is_read = self.unit.is_read && !self.unit.may_write;
+        let is_held = !self.state.pins.is_empty() || self.keeps_connection();
+        let is_read = self.active.is_read && !self.active.may_write;
         let attempt = Attempt {
             on_replica: at.is_replica,
             is_read,
             is_held,
-            reached_server: self.unit.reached_server,
-            reached_client: self.unit.reached_client,
-            is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
+            reached_server: self.active.reached_server,
+            reached_client: self.active.reached_client,
+            is_kept: self
+                .active
+                .kept
+                .as_ref()
+                .is_some_and(|kept| !kept.is_empty()),
         };
         // A primary rejects a write if the session itself is read-only.
-        let is_own = mishap == FailureKind::ReadOnly && !at.is_replica && !self.is_in_recovery();
+        let is_own = failure == FailureKind::ReadOnly && !at.is_replica && !self.is_in_recovery();
         // A rejected write was not executed, unless parts of it may have committed before.
-        let may_be_done = match mishap {
-            FailureKind::TurnedAway => !self.unit.is_atomic,
-            FailureKind::ReadOnly => !at.is_replica && (!self.unit.is_atomic || self.unit.has_done),
+        let may_be_done = match failure {
+            FailureKind::TurnedAway => !self.active.is_atomic,
+            FailureKind::ReadOnly => {
+                !at.is_replica && (!self.active.is_atomic || self.active.has_done)
+            }
             _ => false,
         };
         let is_doubtful = may_be_done && !is_read;
-        let is_new = self.unit.retries < RETRIES_MAX;
-        is_new && !is_own && !is_doubtful && may_run_again(mishap, &attempt)
+        let is_new = self.active.retries < RETRIES_MAX;
+        is_new && !is_own && !is_doubtful && may_run_again(failure, &attempt)
     }
 
     /// Returns whether the server last reported that it is a standby (PostgreSQL 14 and later).
@@ -88,51 +94,51 @@ impl Session<'_> {
 
     pub(super) fn begin_retry(
         &mut self,
-        mishap: FailureKind,
-        walked: &ScanResult,
+        failure: FailureKind,
+        scan: &ScanResult,
     ) -> Result<(), ExitReason> {
-        if let Some(at) = &self.borrower.at
-            && mishap != FailureKind::RecoveryConflict
+        if let Some(at) = &self.acquirer.at
+            && failure != FailureKind::RecoveryConflict
         {
             self.shared.knowledge.request_role_check(at.server.id);
         }
-        self.take_back(mishap, walked)
+        self.take_back(failure, scan)
     }
 
     /// Undoes the assumed effects of the request, and retries it on another server.
     pub(super) fn take_back(
         &mut self,
-        mishap: FailureKind,
-        walked: &ScanResult,
+        failure: FailureKind,
+        scan: &ScanResult,
     ) -> Result<(), ExitReason> {
-        self.figures().rescued.add(1);
-        if let Some(at) = &self.borrower.at {
-            self.unit.tried.push(at.server.id);
+        self.stats().rescued.add(1);
+        if let Some(at) = &self.acquirer.at {
+            self.active.tried.push(at.server.id);
         }
-        if mishap == FailureKind::ReadOnly || mishap == FailureKind::RecoveryConflict {
-            self.unit.primary_only = true;
+        if failure == FailureKind::ReadOnly || failure == FailureKind::RecoveryConflict {
+            self.active.primary_only = true;
         }
-        self.journal.pins = evenkeel_policy::pins::Pins::NONE;
+        self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.names.undone();
         self.unnamed.settled();
-        self.unit.retries += 1;
-        self.journal.lost();
+        self.active.retries += 1;
+        self.state.lost();
         self.stage = Stage::Rescue;
-        self.end_rescue(walked)
+        self.end_rescue(scan)
     }
 
     /// Discards the rest of the failed request's replies, then retries it.
-    pub(super) fn end_rescue(&mut self, walked: &ScanResult) -> Result<(), ExitReason> {
+    pub(super) fn end_rescue(&mut self, scan: &ScanResult) -> Result<(), ExitReason> {
         // The client waits for a reply, and sends the Sync that the server waits for only after it.
         let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
-        if walked.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
+        if scan.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
             return self.run_again(Condition::Unclean);
         }
-        if walked.is_ready {
+        if scan.is_ready {
             // Statements completed before the failure may be committed, and their effects were not
             // recorded.
-            return self.run_again(match self.unit.has_done {
+            return self.run_again(match self.active.has_done {
                 true => Condition::Unclean,
                 false => Condition::Clean,
             });
@@ -141,8 +147,8 @@ impl Session<'_> {
     }
 
     pub(super) fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
-        let was_primary = self.borrower.is_at_primary();
-        self.borrower.at = None;
+        let was_primary = self.acquirer.is_at_primary();
+        self.acquirer.at = None;
         if let Some(server) = self.server.take() {
             let condition = match server.is_idle() {
                 true => condition,
@@ -150,25 +156,25 @@ impl Session<'_> {
             };
             match condition {
                 Condition::Clean => self.give_back_behind(server),
-                Condition::Unclean => self.borrower.give_back(server, condition),
+                Condition::Unclean => self.acquirer.release(server, condition),
             }
         }
-        let kept = self.unit.kept.take().unwrap_or_default();
+        let kept = self.active.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.pending_input, kept);
         self.pending_input.extend_from_slice(&behind);
-        let tried = std::mem::take(&mut self.unit.tried);
-        let primary_only = self.unit.primary_only;
-        let rescues = self.unit.retries;
-        self.unit = ActiveRequest::new();
-        self.unit.retries = rescues;
-        self.unit.tried = tried;
-        self.unit.primary_only = primary_only;
+        let tried = std::mem::take(&mut self.active.tried);
+        let primary_only = self.active.primary_only;
+        let rescues = self.active.retries;
+        self.active = ActiveRequest::new();
+        self.active.retries = rescues;
+        self.active.tried = tried;
+        self.active.primary_only = primary_only;
         // The kept bytes begin with a message, even if part of its last one had been sent.
         self.walker = ClientScanner::new(TEXT_LENGTH_MAX);
         self.stage = Stage::Ready;
         self.forget_connection();
         if was_primary && primary_only {
-            let got = self.borrower.wait_for_another_primary();
+            let got = self.acquirer.wait_for_another_primary();
             return self.follow(got);
         }
         // The next connection may be to the same server: a failure is detected then.
@@ -184,16 +190,16 @@ impl Session<'_> {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
-        if let Some(at) = &self.borrower.at {
+        if let Some(at) = &self.acquirer.at {
             self.shared.knowledge.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
-        tracing::debug!(server = %server.lent.pooled.server.name, why, "lost server connection");
+        tracing::debug!(server = %server.core.pooled.server.name, why, "lost server connection");
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
         let was_preparing = self.is_preparing();
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
-        self.borrower.give_back(server, Condition::Unclean);
+        self.acquirer.release(server, Condition::Unclean);
         if was_preparing {
             return self.try_elsewhere();
         }
@@ -204,47 +210,47 @@ impl Session<'_> {
             return Err(ExitReason::ServerBroke(why.to_owned()));
         }
         if self.may_retry(FailureKind::Broken) {
-            let walked = ScanResult {
+            let scan = ScanResult {
                 broken: Some(String::new()),
                 ..ScanResult::default()
             };
-            return self.begin_retry(FailureKind::Broken, &walked);
+            return self.begin_retry(FailureKind::Broken, &scan);
         }
         self.tell_lost(is_transaction, why)
     }
 
     pub(super) fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), ExitReason> {
-        if self.unit.may_write && self.borrower.is_at_primary() {
+        if self.active.may_write && self.acquirer.is_at_primary() {
             // The write may have been executed: later reads must see it then.
             self.wrote();
         }
-        let server = self.borrower.at.take().map(|at| at.server.name.to_string());
+        let server = self.acquirer.at.take().map(|at| at.server.name.to_string());
         let server = server.unwrap_or_default();
-        let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
+        let is_bound = !self.state.pins.is_empty() || self.keeps_connection();
         let detail = format!("server {server}: {why}");
-        if self.unit.fatal_was_sent {
-            self.figures().lost.add(u64::from(is_transaction));
+        if self.active.fatal_was_sent {
+            self.stats().lost.add(u64::from(is_transaction));
             return Err(ExitReason::ServerEnded(detail));
         }
         // The rest of a batch that has begun after it would be taken for a batch of its own.
-        let is_all = self.unit.is_sent && !self.asked.has_begun();
-        let is_single = is_all && self.asked.under_way() == 1;
+        let is_all = self.active.is_sent && !self.pending.has_begun();
+        let is_single = is_all && self.pending.under_way() == 1;
         // The transaction may be committed, and must not be reported as one to retry.
         let is_transaction = is_transaction && !self.effects.may_end_transaction();
         if is_transaction || is_bound || !is_single {
-            self.figures().lost.add(1);
+            self.stats().lost.add(1);
             let entry = match is_transaction {
                 true => &error_catalog::TERMINATED_IN_TRANSACTION,
                 false => &error_catalog::PINNED_CONNECTION_LOST,
             };
-            let complaint = ErrorReply::new(entry).detail(detail);
-            return Err(ExitReason::Fatal(complaint));
+            let error_reply = ErrorReply::new(entry).detail(detail);
+            return Err(ExitReason::Fatal(error_reply));
         }
         // A single query or batch: the client continues after an error.
-        self.journal.lost();
-        self.unit = ActiveRequest::new();
+        self.state.lost();
+        self.active = ActiveRequest::new();
         self.forget_connection();
-        self.borrower.release_failover_slot();
+        self.acquirer.release_failover_slot();
         self.does(SessionActivity::Idle);
         self.names.lost();
         self.unnamed.lost();
@@ -255,7 +261,7 @@ impl Session<'_> {
             .detail(detail)
             .write_error(out);
         build::ready_for_query(out, TransactionStatus::Idle);
-        self.card.notify();
+        self.handle.notify();
         Ok(())
     }
 }

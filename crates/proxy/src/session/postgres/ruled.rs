@@ -15,7 +15,7 @@ use super::Session;
 use super::batch_tail::MisroutedStatement;
 use super::statements::Statement;
 use crate::error_catalog;
-use crate::service::rules::{Ruling, Said};
+use crate::service::rules::{AppliedRules, RuleText};
 
 /// Maximum number of prepared statements whose rule results are cached.
 const KEPT_MAX: usize = 1_000;
@@ -23,48 +23,48 @@ const KEPT_MAX: usize = 1_000;
 impl Session<'_> {
     /// Returns the rules' result for a text, or for one too long to be analyzed. `None`: there are
     /// no rules.
-    pub(super) fn ruling(&self, text: Option<&[u8]>) -> Option<Ruling> {
-        let book = self.permit.service().rules()?;
-        let verdict = book.judge(&Said {
-            user: &self.account.who.user,
-            database: Some(self.account.who.database.as_bytes()),
+    pub(super) fn rules(&self, text: Option<&[u8]>) -> Option<AppliedRules> {
+        let rule_set = self.permit.service().rules()?;
+        let verdict = rule_set.judge(&RuleText {
+            user: &self.account.pool_user.user,
+            database: Some(self.account.pool_user.database.as_bytes()),
             text,
             dialect: Dialect::Postgres {
-                backslashes: self.journal.reported.backslashes(),
+                backslashes: self.state.reported.backslashes(),
             },
         });
-        Some(Ruling { book, verdict })
+        Some(AppliedRules { rule_set, verdict })
     }
 
     /// Returns the rules' result for a prepared statement, cached until the rules change.
-    pub(super) fn ruling_of(&mut self, statement: &Statement) -> Option<Ruling> {
-        let book = self.permit.service().rules()?;
+    pub(super) fn ruling_of(&mut self, statement: &Statement) -> Option<AppliedRules> {
+        let rule_set = self.permit.service().rules()?;
         let known = self.rulings.get(&statement.id);
-        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.book, &book)) {
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.rule_set, &rule_set)) {
             return Some(known.clone());
         }
-        let ruling = self.ruling(Some(&statement.text))?;
+        let rules = self.rules(Some(&statement.text))?;
         if self.rulings.len() >= KEPT_MAX {
             self.rulings.clear();
         }
-        self.rulings.insert(statement.id, ruling.clone());
-        Some(ruling)
+        self.rulings.insert(statement.id, rules.clone());
+        Some(rules)
     }
 
     /// Applies the rules to an analyzed request that is about to get a server. Returns the message
     /// if it is refused.
-    pub(super) fn obey_ahead(&mut self, ruling: Option<Ruling>, runs: bool) -> Option<String> {
-        let refused = ruling.as_ref().and_then(Ruling::rejection);
+    pub(super) fn obey_ahead(&mut self, rules: Option<AppliedRules>, runs: bool) -> Option<String> {
+        let refused = rules.as_ref().and_then(AppliedRules::rejection);
         // The request may be analyzed more than once.
-        let is_new = !std::mem::replace(&mut self.unit.is_ruled, true);
-        if let Some(ruling) = ruling
+        let is_new = !std::mem::replace(&mut self.active.is_ruled, true);
+        if let Some(rules) = rules
             .as_ref()
             .filter(|_| is_new && (runs || refused.is_some()))
         {
-            ruling.count(self.worker.index);
+            rules.count(self.worker.index);
         }
-        self.card.limit_query(ruling.as_ref());
-        self.unit.ruling = ruling;
+        self.handle.limit_query(rules.as_ref());
+        self.active.rules = rules;
         refused
     }
 
@@ -72,19 +72,19 @@ impl Session<'_> {
     /// connection. Returns the message if it is refused.
     pub(super) fn obey(
         &mut self,
-        ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
+        rules: impl FnOnce(&mut Self) -> Option<AppliedRules>,
     ) -> Option<String> {
-        if self.unit.stray == MisroutedStatement::Refused {
+        if self.active.stray == MisroutedStatement::Refused {
             return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
-        if self.unit.is_ruled {
+        if self.active.is_ruled {
             return None;
         }
-        let ruling = ruling(self)?;
-        ruling.count(self.worker.index);
-        let refused = ruling.rejection();
-        self.unit.ruling = Ruling::join(self.unit.ruling.take(), Some(ruling));
-        self.card.limit_query(self.unit.ruling.as_ref());
+        let rules = rules(self)?;
+        rules.count(self.worker.index);
+        let refused = rules.rejection();
+        self.active.rules = AppliedRules::join(self.active.rules.take(), Some(rules));
+        self.handle.limit_query(self.active.rules.as_ref());
         refused
     }
 
@@ -92,18 +92,18 @@ impl Session<'_> {
     /// if it is refused.
     pub(super) fn obey_parse(
         &mut self,
-        ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
+        rules: impl FnOnce(&mut Self) -> Option<AppliedRules>,
     ) -> Option<String> {
-        if self.unit.stray == MisroutedStatement::Refused {
+        if self.active.stray == MisroutedStatement::Refused {
             return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
-        if self.unit.is_ruled {
+        if self.active.is_ruled {
             return None;
         }
-        let ruling = ruling(self)?;
-        let refused = ruling.rejection();
+        let rules = rules(self)?;
+        let refused = rules.rejection();
         if refused.is_some() {
-            ruling.count(self.worker.index);
+            rules.count(self.worker.index);
         }
         refused
     }
@@ -116,7 +116,7 @@ impl Session<'_> {
         }
         let words = self.obey(|session| match name {
             b"" if session.unnamed.id == 0 => None,
-            b"" => session.ruling(session.unnamed.known_text()),
+            b"" => session.rules(session.unnamed.known_text()),
             name => {
                 let statement = session.names.get(name).map(Arc::clone)?;
                 session.ruling_of(&statement)
@@ -127,9 +127,9 @@ impl Session<'_> {
 
     /// Discards the rules' result of earlier work.
     pub(super) fn forget_ruling(&mut self) {
-        self.unit.is_ruled = false;
-        if self.unit.ruling.take().is_some() {
-            self.card.limit_query(None);
+        self.active.is_ruled = false;
+        if self.active.rules.take().is_some() {
+            self.handle.limit_query(None);
         }
     }
 

@@ -27,7 +27,7 @@ use crate::upstream::worker_pool::{self, ById, ConnectionCore, PoolableConnectio
 
 /// Server connection and the state that is tracked of it.
 pub(crate) struct ServerConnection {
-    pub(crate) lent: ConnectionCore,
+    pub(crate) core: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: ServerScanner,
     /// Beginning of an incomplete message.
@@ -73,11 +73,11 @@ struct Heard {
 impl PoolableConnection for ServerConnection {
     type Known = UserState;
 
-    fn known(who: &PoolUser, service: &DatabaseService) -> UserState {
-        UserState::new(who, service)
+    fn known(pool_user: &PoolUser, service: &DatabaseService) -> UserState {
+        UserState::new(pool_user, service)
     }
 
-    fn lendings(all: &WorkerPools) -> &ById<Self> {
+    fn worker_pools(all: &WorkerPools) -> &ById<Self> {
         &all.postgres
     }
 
@@ -89,17 +89,17 @@ impl PoolableConnection for ServerConnection {
         server_login::open(worker, service, pooled).await
     }
 
-    fn lent(&self) -> &ConnectionCore {
-        &self.lent
+    fn core(&self) -> &ConnectionCore {
+        &self.core
     }
 
-    fn lent_mut(&mut self) -> &mut ConnectionCore {
-        &mut self.lent
+    fn core_mut(&mut self) -> &mut ConnectionCore {
+        &mut self.core
     }
 
     fn into_transfer(self: Box<Self>) -> (ConnectionCore, worker_pool::TransferState) {
         let own = *self;
-        let luggage = TransferState {
+        let transfer_state = TransferState {
             conversation: own.conversation,
             boundaries: own.boundaries,
             prepared: own.prepared,
@@ -110,32 +110,32 @@ impl PoolableConnection for ServerConnection {
             reported: own.reported,
         };
         (
-            own.lent,
-            worker_pool::TransferState::Postgres(Box::new(luggage)),
+            own.core,
+            worker_pool::TransferState::Postgres(Box::new(transfer_state)),
         )
     }
 
     fn from_transfer(
         worker: &Worker,
-        lent: ConnectionCore,
-        luggage: worker_pool::TransferState,
+        core: ConnectionCore,
+        transfer_state: worker_pool::TransferState,
     ) -> Option<Box<Self>> {
-        let worker_pool::TransferState::Postgres(luggage) = luggage else {
+        let worker_pool::TransferState::Postgres(transfer_state) = transfer_state else {
             return None;
         };
         Some(Box::new(Self {
-            lent,
-            conversation: luggage.conversation,
-            boundaries: luggage.boundaries,
+            core,
+            conversation: transfer_state.conversation,
+            boundaries: transfer_state.boundaries,
             held: Vec::new(),
             passing: Delivery::Forward,
-            prepared: luggage.prepared,
-            unnamed: luggage.unnamed,
+            prepared: transfer_state.prepared,
+            unnamed: transfer_state.unnamed,
             given: Vec::new(),
-            has_sequence_state: luggage.holds_draws,
-            is_checked: luggage.is_checked,
-            settings: ServerSessionState::import(&luggage.settings, worker.interner()),
-            reported: luggage.reported,
+            has_sequence_state: transfer_state.holds_draws,
+            is_checked: transfer_state.is_checked,
+            settings: ServerSessionState::import(&transfer_state.settings, worker.interner()),
+            reported: transfer_state.reported,
         }))
     }
 
@@ -148,7 +148,7 @@ impl ServerConnection {
     /// Creates the state of a connection that is about to log in.
     pub(crate) fn new(worker: &Worker, stream: Stream, pooled: &Arc<PoolHandle>) -> Box<Self> {
         Box::new(Self {
-            lent: ConnectionCore::new(stream, pooled),
+            core: ConnectionCore::new(stream, pooled),
             conversation: Conversation::new(),
             boundaries: ServerScanner::new(),
             held: Vec::new(),
@@ -194,13 +194,13 @@ impl ServerConnection {
         self.conversation.is_idle()
             && self.held.is_empty()
             && self.boundaries.is_at_border()
-            && self.lent.stream.is_at_border()
-            && self.lent.stream.is_sent()
+            && self.core.stream.is_at_border()
+            && self.core.stream.is_sent()
     }
 
     /// Returns whether the connection is idle except for unsent bytes.
     pub(crate) fn is_idle_but_sending(&self) -> bool {
-        self.conversation.is_idle() && !self.lent.stream.is_sent()
+        self.conversation.is_idle() && !self.core.stream.is_sent()
     }
 
     /// Returns whether the client has received part of a message whose rest has not arrived.
@@ -232,21 +232,21 @@ impl ServerConnection {
                 return Err(self.broken("cannot accept a query now"));
             }
         }
-        let sent = self.lent.stream.send(worker, &out).await;
+        let sent = self.core.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
-        let mut heard = Heard::default();
+        let mut received = Heard::default();
         while self.conversation.owed() > 0 {
             let mut bytes = std::mem::take(&mut self.held);
-            match self.lent.stream.receive(worker, &mut bytes).await {
+            match self.core.stream.receive(worker, &mut bytes).await {
                 Ok(true) => {}
                 Ok(false) => return Err(self.broken("closed the connection")),
                 Err(error) => return Err(self.broken(error)),
             }
-            let taken = self.hear(worker, &bytes, &mut heard)?;
+            let taken = self.hear(worker, &bytes, &mut received)?;
             bytes.drain(..taken);
             self.held = bytes;
         }
-        heard.refused.map_or(Ok(heard.rows), Err)
+        received.refused.map_or(Ok(received.rows), Err)
     }
 
     /// Returns whether the client can execute the statement by its own name in SQL.
@@ -276,7 +276,7 @@ impl ServerConnection {
         &mut self,
         worker: &Worker,
         bytes: &[u8],
-        heard: &mut Heard,
+        received: &mut Heard,
     ) -> Result<usize, ErrorReply> {
         let mut at = 0;
         loop {
@@ -287,11 +287,11 @@ impl ServerConnection {
                     event,
                     length,
                 } => {
-                    heard.rows.add(rest.get(..passed).unwrap_or_default());
+                    received.rows.add(rest.get(..passed).unwrap_or_default());
                     (event, passed + length)
                 }
                 Step::Wait { passed, .. } => {
-                    heard.rows.add(rest.get(..passed).unwrap_or_default());
+                    received.rows.add(rest.get(..passed).unwrap_or_default());
                     return Ok(at + passed);
                 }
                 Step::Invalid(fault) => return Err(self.broken(fault)),
@@ -304,11 +304,11 @@ impl ServerConnection {
                 }
                 Event::Error(report) => {
                     let text = String::from_utf8_lossy(report.text());
-                    let complaint = ErrorReply::from_server(report.sqlstate(), text);
-                    heard.refused.get_or_insert(complaint);
+                    let error_reply = ErrorReply::from_server(report.sqlstate(), text);
+                    received.refused.get_or_insert(error_reply);
                 }
-                Event::RowDescription => heard.rows.begin(self.boundaries.remainder()),
-                Event::CommandComplete(tag) => heard.rows.end(tag.rows().unwrap_or_default()),
+                Event::RowDescription => received.rows.begin(self.boundaries.remainder()),
+                Event::CommandComplete(tag) => received.rows.end(tag.rows().unwrap_or_default()),
                 _ => {}
             }
             match self.conversation.reply(&event).map(|reply| reply.settled) {
@@ -321,7 +321,7 @@ impl ServerConnection {
     }
 
     fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
-        let name = &self.lent.pooled.server.name;
+        let name = &self.core.pooled.server.name;
         ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }

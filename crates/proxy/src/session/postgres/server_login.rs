@@ -36,7 +36,7 @@ fn code(sqlstate: [u8; 5]) -> ErrorCode {
 fn refused(pooled: &PoolHandle, sqlstate: [u8; 5], text: &str) -> ConnectError {
     let kind = match &sqlstate {
         // Walsenders have a limit of their own: the client receives the error and may retry.
-        b"53300" if pooled.who.replication.is_none() => ConnectErrorKind::Full,
+        b"53300" if pooled.pool_user.replication.is_none() => ConnectErrorKind::Full,
         b"57P01" | b"57P02" | b"57P03" => ConnectErrorKind::NotReady,
         _ => ConnectErrorKind::Refused,
     };
@@ -59,8 +59,8 @@ pub(super) async fn open(
     let shared = service.database.as_ref();
     let own = shared.and_then(|shared| shared.of_postgres());
     // The parameters of a replication connection apply to no other client.
-    if let Some(own) = own.filter(|_| pooled.who.replication.is_none()) {
-        own.greetings.refresh(&pooled.who, &connection);
+    if let Some(own) = own.filter(|_| pooled.pool_user.replication.is_none()) {
+        own.baselines.refresh(&pooled.pool_user, &connection);
     }
     Ok(connection)
 }
@@ -69,7 +69,8 @@ pub(super) async fn open(
 /// Sessions of the old one continue in it, and the effects of its functions must be known first.
 async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
     let shared = service.database.as_ref();
-    let known = shared.and_then(|shared| shared.knowledge.databases().get(&pooled.who.database));
+    let known =
+        shared.and_then(|shared| shared.knowledge.databases().get(&pooled.pool_user.database));
     let Some(database) = known.filter(|database| database.is_awaited()) else {
         return;
     };
@@ -144,22 +145,22 @@ async fn join(
     stream: Stream,
     pooled: &Arc<PoolHandle>,
 ) -> Result<Box<ServerConnection>, ConnectError> {
-    let who = &pooled.who;
-    let credential = who.postgres().cloned();
+    let pool_user = &pooled.pool_user;
+    let credential = pool_user.postgres().cloned();
     let binding = stream.end_point();
     let is_encrypted = stream.is_encrypted();
     let mut connection = ServerConnection::new(worker, stream, pooled);
     let mut out = Vec::new();
     let parameters: [(&[u8], &[u8]); 2] = [
-        (b"user", who.server_user.as_bytes()),
-        (b"database", who.database.as_bytes()),
+        (b"user", pool_user.server_user.as_bytes()),
+        (b"database", pool_user.database.as_bytes()),
     ];
-    let replication = who.replication.iter().flatten();
+    let replication = pool_user.replication.iter().flatten();
     let replication = replication.map(|(name, value)| (&**name, &**value));
     build::startup(&mut out, 0, parameters.into_iter().chain(replication));
     let mut login = Login {
         join: Some(ServerAuth::new(
-            who.server_user.as_bytes().to_vec(),
+            pool_user.server_user.as_bytes().to_vec(),
             credential.unwrap_or(Credential::Nothing),
             binding,
             is_encrypted,
@@ -169,7 +170,7 @@ async fn join(
     };
     let mut bytes = Vec::new();
     loop {
-        let sent = connection.lent.stream.send(worker, &out).await;
+        let sent = connection.core.stream.send(worker, &out).await;
         sent.map_err(|error| ConnectError::unreachable(&pooled.server, error))?;
         out.clear();
         while let Some((message, length)) = whole(&bytes, pooled)? {
@@ -182,7 +183,7 @@ async fn join(
             }
         }
         if out.is_empty() {
-            receive(worker, &mut connection.lent.stream, &mut bytes, pooled).await?;
+            receive(worker, &mut connection.core.stream, &mut bytes, pooled).await?;
         }
     }
 }
@@ -242,7 +243,7 @@ impl Login<'_> {
             Message::ParameterStatus { name, value } => connection.report(name, value),
             Message::BackendKeyData { process, secret } => {
                 connection
-                    .lent
+                    .core
                     .cancels
                     .key
                     .replace(Some((process, secret.into())));

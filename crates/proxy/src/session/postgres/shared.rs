@@ -18,13 +18,13 @@ use crate::upstream::pool_registry::PoolUser;
 #[derive(Debug)]
 pub(crate) struct PostgresService {
     pub(crate) statements: Interned,
-    pub(crate) greetings: BaselineCache,
+    pub(crate) baselines: BaselineCache,
     pub(crate) verifiers: Verifiers,
     /// Secret for mock verifiers, which make unknown users look like known ones.
     pub(crate) mock_secret: [u8; 32],
     /// Rate limit of cleartext passwords.
-    pub(crate) pace: PasswordRateLimit,
-    habits: Mutex<HashMap<OfWho, Arc<UserHistory>>>,
+    pub(crate) rate_limit: PasswordRateLimit,
+    history: Mutex<HashMap<OfWho, Arc<UserHistory>>>,
 }
 
 /// Observations about the clients of one user in one database, on all workers.
@@ -46,30 +46,30 @@ impl PostgresService {
     pub(crate) fn new() -> Self {
         Self {
             statements: Interned::default(),
-            greetings: BaselineCache::default(),
+            baselines: BaselineCache::default(),
             verifiers: Verifiers::default(),
             mock_secret: secret(),
-            pace: PasswordRateLimit::default(),
-            habits: Mutex::default(),
+            rate_limit: PasswordRateLimit::default(),
+            history: Mutex::default(),
         }
     }
 
-    pub(crate) fn habits(&self, who: &PoolUser) -> Arc<UserHistory> {
-        let mut habits = lock(&self.habits);
-        if habits.len() > HABITS_MAX {
-            habits.retain(|_, one| one.asks_sequences() || Arc::strong_count(one) > 1);
+    pub(crate) fn history(&self, pool_user: &PoolUser) -> Arc<UserHistory> {
+        let mut history = lock(&self.history);
+        if history.len() > HABITS_MAX {
+            history.retain(|_, one| one.asks_sequences() || Arc::strong_count(one) > 1);
         }
-        let of_who = (Arc::clone(&who.user), Arc::clone(&who.database));
-        Arc::clone(habits.entry(of_who).or_default())
+        let of_who = (Arc::clone(&pool_user.user), Arc::clone(&pool_user.database));
+        Arc::clone(history.entry(of_who).or_default())
     }
 }
 
 impl PostgresService {
     /// Discards the verification results of one database, or of all (`None`).
     pub(crate) fn forget_trials(&self, database: Option<&str>) {
-        let habits = lock(&self.habits);
+        let history = lock(&self.history);
         let of_database = |of: &OfWho| database.is_none_or(|name| *name == *of.1);
-        let meant = habits.iter().filter(|(of, _)| of_database(of));
+        let meant = history.iter().filter(|(of, _)| of_database(of));
         meant.for_each(|(_, one)| one.trials().forget());
     }
 }

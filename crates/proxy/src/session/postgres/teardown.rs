@@ -12,7 +12,7 @@ use super::server::ServerConnection;
 
 impl Session<'_> {
     /// Sends the client the reason for the end, if it can receive it.
-    pub(super) async fn send_final_error(&mut self, complaint: &ErrorReply) {
+    pub(super) async fn send_final_error(&mut self, error_reply: &ErrorReply) {
         if self
             .server
             .as_ref()
@@ -22,7 +22,7 @@ impl Session<'_> {
             return;
         }
         let mut out = std::mem::take(&mut self.answers);
-        complaint.write_fatal(&mut out);
+        error_reply.write_fatal(&mut out);
         self.client.say_last(self.worker, &out).await;
     }
 
@@ -30,15 +30,15 @@ impl Session<'_> {
     fn release_on_exit(&mut self, server: Box<ServerConnection>) {
         if std::thread::panicking() {
             // State on the connection may not have been recorded.
-            return self.borrower.give_back(server, Condition::Unclean);
+            return self.acquirer.release(server, Condition::Unclean);
         }
         let is_quiet = server.conversation.is_quiet()
             && server.held.is_empty()
             && server.boundaries.is_at_border()
-            && server.lent.stream.is_sent()
+            && server.core.stream.is_sent()
             && self.passing_is_over();
         let in_transaction = server.conversation.status() != TransactionStatus::Idle;
-        let farewell = match self.journal.pins.release_action() {
+        let farewell = match self.state.pins.release_action() {
             ReleaseAction::Keep if in_transaction || self.keeps_connection() => {
                 ReleaseAction::Reset
             }
@@ -50,9 +50,9 @@ impl Session<'_> {
                 let home = Rc::clone(self.worker);
                 let renew =
                     async move |server: &mut ServerConnection| server.renew(&home).await.is_ok();
-                self.borrower.give_back_renewed(server, renew);
+                self.acquirer.give_back_renewed(server, renew);
             }
-            _ => self.borrower.give_back(server, Condition::Unclean),
+            _ => self.acquirer.release(server, Condition::Unclean),
         }
     }
 

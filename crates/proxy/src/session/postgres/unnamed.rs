@@ -20,7 +20,7 @@ impl Session<'_> {
         message: &[u8],
     ) -> Sending {
         self.forget_draws(flight);
-        self.unit.may_write = true;
+        self.active.may_write = true;
         self.pin_for(Pin::Unknown, LONG_TEXT);
         let sending = self.send(flight, Request::Parse, RequestToken(0), message.len());
         if sending == Sending::Forward
@@ -43,18 +43,18 @@ impl Session<'_> {
         types: &[u8],
         length: usize,
     ) -> Sending {
-        if let Some(words) = self.obey_parse(|session| session.ruling(Some(text))) {
+        if let Some(words) = self.obey_parse(|session| session.rules(Some(text))) {
             self.unnamed = UnnamedStatement::default();
             return self.refuse_parse(flight, &words, length);
         }
         let meaning = self.read_query(text);
-        self.asked.parses(meaning.digest);
+        self.pending.parses(meaning.digest);
         if let Some(words) = self.refuses_meaning(flight, &meaning) {
             self.unnamed = UnnamedStatement::default();
             return self.refuse_parse(flight, words, length);
         }
         self.prepare_for_execute(flight, &meaning);
-        self.unit.may_write |= meaning.writes;
+        self.active.may_write |= meaning.writes;
         let id = new_id();
         let sending = self.send(flight, Request::Parse, RequestToken(UNNAMED | id), length);
         // After an error it is skipped, and the previous statement remains.

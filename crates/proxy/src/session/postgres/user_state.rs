@@ -26,7 +26,7 @@ pub(crate) struct UserState {
     greeter: RefCell<WorkerBaseline>,
     /// Analyses of its texts.
     pub(crate) templates: RefCell<Templates<Arc<TextAnalysis>>>,
-    pub(crate) habits: Arc<UserHistory>,
+    pub(crate) history: Arc<UserHistory>,
     /// Set once a client has logged in, which proves that the database exists.
     database: OnceCell<Arc<Database>>,
 }
@@ -35,15 +35,15 @@ pub(crate) struct UserState {
 pub(crate) type Reports = Parameters;
 
 impl UserState {
-    pub(super) fn new(who: &PoolUser, service: &DatabaseService) -> Self {
+    pub(super) fn new(pool_user: &PoolUser, service: &DatabaseService) -> Self {
         // A server greets replication clients each time, and their texts are not analyzed.
         let own = service.of_postgres();
-        let own = own.filter(|_| who.replication.is_none());
+        let own = own.filter(|_| pool_user.replication.is_none());
         Self {
-            greeting: own.map_or_else(Arc::default, |own| own.greetings.of(who)),
+            greeting: own.map_or_else(Arc::default, |own| own.baselines.of(pool_user)),
             greeter: RefCell::default(),
             templates: RefCell::default(),
-            habits: own.map_or_else(Arc::default, |own| own.habits(who)),
+            history: own.map_or_else(Arc::default, |own| own.history(pool_user)),
             database: OnceCell::new(),
         }
     }
@@ -54,7 +54,7 @@ impl Account {
     /// database that does not exist.
     pub(crate) fn enters(&self, service: &DatabaseService) {
         if self.known.database.get().is_none()
-            && let Some(database) = service.knowledge.databases().want(&self.who.database)
+            && let Some(database) = service.knowledge.databases().want(&self.pool_user.database)
         {
             let _ = self.known.database.set(database);
         }
@@ -104,23 +104,23 @@ impl Account {
 
     /// Returns whether any client of the user has used `currval` or `lastval`.
     pub(crate) fn asks_sequences(&self) -> bool {
-        self.known.habits.asks_sequences()
+        self.known.history.asks_sequences()
     }
 
     pub(crate) fn asked_sequences(&self) {
-        self.known.habits.asked_sequences();
+        self.known.history.asked_sequences();
     }
 
     /// Returns the initial session state for these startup settings; `None`: a server must be
     /// queried first.
-    pub(crate) fn journal(
+    pub(crate) fn session_state(
         &self,
         startup: &SettingSet,
         interner: &Interner,
     ) -> Option<SessionState> {
         let mut greeter = self.known.greeter.borrow_mut();
         let greeting = &self.known.greeting;
-        greeting.journal(&mut greeter, startup, interner)
+        greeting.session_state(&mut greeter, startup, interner)
     }
 
     /// Updates the baseline from a server connection that has just logged in or was reset.

@@ -8,12 +8,12 @@ use crate::clock;
 
 impl Session<'_> {
     /// Records a commit whose session is already in the next transaction (COMMIT AND CHAIN).
-    pub(super) fn note_commit(&mut self, walked: &ScanResult) {
+    pub(super) fn note_commit(&mut self, scan: &ScanResult) {
         let server = self.server.as_deref();
         let status = server.map(|server| server.conversation.status());
-        let is_noted = walked.is_ready && status == Some(TransactionStatus::Idle);
-        let may_write = self.unit.may_write && self.borrower.is_at_primary();
-        if walked.has_committed && !is_noted && may_write {
+        let is_noted = scan.is_ready && status == Some(TransactionStatus::Idle);
+        let may_write = self.active.may_write && self.acquirer.is_at_primary();
+        if scan.has_committed && !is_noted && may_write {
             self.wrote();
         }
     }
@@ -33,7 +33,7 @@ impl Session<'_> {
         }
         let view = self.permit.service().snapshot();
         let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);
-        let Some(at) = self.borrower.at.as_ref().filter(|_| reads_are_split) else {
+        let Some(at) = self.acquirer.at.as_ref().filter(|_| reads_are_split) else {
             return;
         };
         let now_us = clock::now_us();

@@ -27,25 +27,25 @@ pub enum SettingsDiff {
 /// if `needs` is empty.
 pub fn settings_diff(
     on: &ServerSessionState,
-    journal: &mut SessionState,
+    session_state: &mut SessionState,
     needs: InfoNeeds,
     sql: &mut Vec<u8>,
 ) -> SettingsDiff {
-    let schema: Option<Box<[u8]>> = match (&on.schema, journal.schema()) {
+    let schema: Option<Box<[u8]>> = match (&on.schema, session_state.schema()) {
         (Some(_), None) => return SettingsDiff::Unfit,
-        (here, wanted) if here.as_deref() == wanted && !lacks_charset(on, journal) => None,
+        (here, wanted) if here.as_deref() == wanted && !lacks_charset(on, session_state) => None,
         (_, wanted) => wanted.map(Into::into),
     };
     let mut list = List::new(sql);
-    if (on.now != journal.now || on.is_doubtful) && !journal.has_kept(on) {
-        settings(on, journal, &mut list);
+    if (on.now != session_state.now || on.is_doubtful) && !session_state.has_kept(on) {
+        settings(on, session_state, &mut list);
     }
-    let lacks = journal.lacks(on, needs);
+    let lacks = session_state.lacks(on, needs);
     if lacks {
-        leftovers(on, journal, &mut list);
+        leftovers(on, session_state, &mut list);
     }
     let is_empty = list.is_empty() && schema.is_none();
-    journal.puts_leftovers = lacks;
+    session_state.puts_leftovers = lacks;
     match is_empty {
         true => SettingsDiff::Nothing,
         false => SettingsDiff::Put { schema },
@@ -54,8 +54,8 @@ pub fn settings_diff(
 
 /// Returns whether the schema must be selected again: a reset keeps it, but MySQL loses the
 /// `character_set_database` that follows from it.
-fn lacks_charset(on: &ServerSessionState, journal: &SessionState) -> bool {
-    on.is_doubtful && !journal.reading.mariadb
+fn lacks_charset(on: &ServerSessionState, session_state: &SessionState) -> bool {
+    on.is_doubtful && !session_state.reading.mariadb
 }
 
 /// Assignments of one SET.
@@ -82,20 +82,20 @@ impl<'a> List<'a> {
         self.sql.extend_from_slice(separator);
     }
 
-    fn target(&mut self, name: &[u8], journal: &SessionState) {
+    fn target(&mut self, name: &[u8], session_state: &SessionState) {
         self.next();
         if let Some(variable) = name.strip_prefix(b"@") {
             self.sql.push(b'@');
             return values::put_name(variable, self.sql);
         }
-        let (mariadb, version) = (journal.reading.mariadb, journal.reading.version);
+        let (mariadb, version) = (session_state.reading.mariadb, session_state.reading.version);
         self.sql.extend_from_slice(b"@@session.");
         let spelled = variables::spelling(name, mariadb, version);
         self.sql.extend_from_slice(spelled);
     }
 
-    fn set(&mut self, name: &[u8], value: &[u8], journal: &SessionState) {
-        self.target(name, journal);
+    fn set(&mut self, name: &[u8], value: &[u8], session_state: &SessionState) {
+        self.target(name, session_state);
         self.sql.push(b'=');
         let is_sql = name.first() == Some(&b'@') || name == variables::TIMESTAMP;
         let is_number = values::is_number(value) && !variables::is_text(name);
@@ -110,11 +110,11 @@ impl<'a> List<'a> {
 
     /// Appends an assignment of the server's default. A user variable that is not set is NULL and
     /// has no character set; NULL alone would keep the character set of the previous value.
-    fn reset(&mut self, name: &[u8], journal: &SessionState) {
-        self.target(name, journal);
+    fn reset(&mut self, name: &[u8], session_state: &SessionState) {
+        self.target(name, session_state);
         if name.first() == Some(&b'@') {
             self.sql.extend_from_slice(b"=x''");
-            self.target(name, journal);
+            self.target(name, session_state);
             self.sql.extend_from_slice(b"=NULL");
         } else {
             self.sql.extend_from_slice(b"=DEFAULT");
@@ -123,39 +123,39 @@ impl<'a> List<'a> {
 }
 
 /// Appends all assignments: first `sql_mode`, which controls parsing, then removals, then values.
-fn settings(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
-    let mode = journal.now.get(variables::SQL_MODE);
+fn settings(on: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
+    let mode = session_state.now.get(variables::SQL_MODE);
     let here = on.now.get(variables::SQL_MODE);
     if let Some(mode) = mode.filter(|mode| here != Some(mode) || on.is_doubtful) {
-        list.set(variables::SQL_MODE, mode, journal);
+        list.set(variables::SQL_MODE, mode, session_state);
     }
-    walk(on, journal, |name, _, wanted| {
+    walk(on, session_state, |name, _, wanted| {
         if wanted.is_none() && !variables::is_compared(name) {
-            list.reset(name, journal);
+            list.reset(name, session_state);
         }
     });
-    let named = names(on, journal, list);
-    walk(on, journal, |name, here, wanted| match wanted {
+    let named = names(on, session_state, list);
+    walk(on, session_state, |name, here, wanted| match wanted {
         // This server is of another version, and does not have the variable.
         Some(_) if here.is_none() && variables::is_compared(name) && !is_charset(name) => {}
         Some(_) if named && NAMES.contains(&name) => {}
-        Some(value) if name != variables::SQL_MODE => list.set(name, value, journal),
+        Some(value) if name != variables::SQL_MODE => list.set(name, value, session_state),
         _ => {}
     });
     for (first, second) in variables::IMPLIED {
-        let differs = |name: &[u8]| on.now.get(name) != journal.now.get(name);
+        let differs = |name: &[u8]| on.now.get(name) != session_state.now.get(name);
         if differs(first) || differs(second) {
             for name in [first, second] {
-                if let Some(value) = journal.now.get(name) {
-                    list.set(name, value, journal);
+                if let Some(value) = session_state.now.get(name) {
+                    list.set(name, value, session_state);
                 }
             }
         }
     }
-    let client = journal.now.get(variables::CLIENT);
-    if let (None, Some(client)) = (journal.now.get(variables::COLLATION), client) {
+    let client = session_state.now.get(variables::CLIENT);
+    if let (None, Some(client)) = (session_state.now.get(variables::COLLATION), client) {
         // The collation was lost with a connection; that of SET NAMES is the most likely one.
-        list.set(b"character_set_connection", client, journal);
+        list.set(b"character_set_connection", client, session_state);
     }
 }
 
@@ -164,9 +164,10 @@ const NAMES: [&[u8]; 3] = [variables::CLIENT, variables::RESULTS, variables::COL
 
 /// Appends SET NAMES if it sets all of its variables as required, and returns whether it does. SET
 /// NAMES also sets the collation of results, which no variable shows but column definitions do.
-fn names(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) -> bool {
-    let differs = |name: &&[u8]| on.now.get(name) != journal.now.get(name);
-    let [client, results, collation] = NAMES.map(|name| journal.now.get(name).unwrap_or_default());
+fn names(on: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) -> bool {
+    let differs = |name: &&[u8]| on.now.get(name) != session_state.now.get(name);
+    let [client, results, collation] =
+        NAMES.map(|name| session_state.now.get(name).unwrap_or_default());
     let is_one = client == results && client == values::charset_of(collation);
     let is_name = client.first().is_some_and(u8::is_ascii_alphabetic);
     if !(is_one && is_name && (on.is_doubtful || NAMES.iter().any(differs))) {
@@ -187,11 +188,11 @@ fn is_charset(name: &[u8]) -> bool {
 /// Calls `call` with each name whose values differ, and both values.
 fn walk(
     on: &ServerSessionState,
-    journal: &SessionState,
+    session_state: &SessionState,
     mut call: impl FnMut(&[u8], Option<&[u8]>, Option<&[u8]>),
 ) {
     let mut from = on.now.iter().peekable();
-    let mut to = journal.now.iter().peekable();
+    let mut to = session_state.now.iter().peekable();
     loop {
         let order = match (from.peek(), to.peek()) {
             (None, None) => return,
@@ -215,10 +216,10 @@ fn walk(
 /// Appends an assignment that restores the insert id. A statement that uses a table also clears the
 /// warnings and counts of other clients: MariaDB keeps them for all other statements ("SHOW
 /// WARNINGS").
-fn leftovers(on: &ServerSessionState, journal: &SessionState, list: &mut List<'_>) {
+fn leftovers(on: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
     list.next();
-    let value = match journal.insert_id {
-        _ if journal.is_insert_id_on(on) => "LAST_INSERT_ID()".to_owned(),
+    let value = match session_state.insert_id {
+        _ if session_state.is_insert_id_on(on) => "LAST_INSERT_ID()".to_owned(),
         InsertId::Exact(value) | InsertId::Likely(value) => value.to_string(),
         InsertId::Unknown => "0".to_owned(),
     };

@@ -124,10 +124,10 @@ pub(super) struct StatementInfo {
 }
 
 impl StatementInfo {
-    pub(super) fn hold(self, asked: &InfoUsage) -> HoldPolicy {
-        let counted = self.rows && asked.any(InfoNeeds::FOUND_ROWS);
-        let ran = self.ran && asked.any(InfoNeeds::ROW_COUNT);
-        let warned = self.diagnostics && asked.any(InfoNeeds::DIAGNOSTICS);
+    pub(super) fn hold(self, pending: &InfoUsage) -> HoldPolicy {
+        let counted = self.rows && pending.any(InfoNeeds::FOUND_ROWS);
+        let ran = self.ran && pending.any(InfoNeeds::ROW_COUNT);
+        let warned = self.diagnostics && pending.any(InfoNeeds::DIAGNOSTICS);
         if self.found_rows {
             return HoldPolicy::Promised;
         }

@@ -100,7 +100,7 @@ pub struct SessionState {
     /// Initial settings.
     begun: SettingSet,
     left: StatementInfo,
-    heard: TrackerUpdate,
+    received: TrackerUpdate,
     /// True while the server is queried for state; the query may set Evenkeel's trackers.
     is_asked: bool,
     /// True if the last server reports by place ([`super::client_trackers::is_by_place`]).
@@ -138,7 +138,7 @@ impl SessionState {
     ) -> SessionState {
         let tracking = ClientTrackers::new(fresh.clone());
         let now = connection::compared(fresh, interner);
-        let mut journal = SessionState {
+        let mut session_state = SessionState {
             pins: Pins::NONE,
             begun: now.clone(),
             now,
@@ -164,7 +164,7 @@ impl SessionState {
             tracking,
             shown: None,
             left: StatementInfo::default(),
-            heard: TrackerUpdate::default(),
+            received: TrackerUpdate::default(),
             is_asked: false,
             is_by_place: false,
             is_untold: false,
@@ -173,10 +173,10 @@ impl SessionState {
             is_readable: true,
             without_number: None,
         };
-        journal.begin_in(begin, interner);
-        journal.begun = journal.now.clone();
-        journal.look();
-        journal
+        session_state.begin_in(begin, interner);
+        session_state.begun = session_state.now.clone();
+        session_state.look();
+        session_state
     }
 
     fn begin_in(&mut self, begin: InitialSettings<'_>, interner: &Interner) {
@@ -319,8 +319,8 @@ impl SessionState {
 
     /// Returns how long the connection is kept although no pin requires it.
     #[must_use]
-    pub fn hold(&self, asked: &InfoUsage) -> HoldPolicy {
-        self.left.hold(asked)
+    pub fn hold(&self, pending: &InfoUsage) -> HoldPolicy {
+        self.left.hold(pending)
     }
 
     /// Applies a reset requested by the client, after the variables were queried again. MariaDB
@@ -361,7 +361,7 @@ impl SessionState {
         self.things = SessionObjects::default();
         self.next = None;
         self.left = StatementInfo::default();
-        self.heard = TrackerUpdate::default();
+        self.received = TrackerUpdate::default();
         self.shown = None;
         self.is_untold = false;
         self.last_on = 0;
@@ -379,7 +379,7 @@ impl SessionState {
         if !meaning.statements.is_empty() {
             self.left = StatementInfo::default();
         }
-        self.heard = TrackerUpdate::default();
+        self.received = TrackerUpdate::default();
         self.is_asked = false;
         self.is_by_place = on.is_by_place;
         self.done = 0;
@@ -427,7 +427,7 @@ impl SessionState {
 
     /// Applies the connection's collation if an OK reported it.
     fn take_collation(&mut self, on: &mut ServerSessionState, interner: &Interner) {
-        if let Some(collation) = self.heard.collation.take() {
+        if let Some(collation) = self.received.collation.take() {
             self.now = interner.with(&self.now, variables::COLLATION, &collation);
             on.now = interner.with(&on.now, variables::COLLATION, &collation);
         }

@@ -19,8 +19,8 @@ const MARIADB: u32 = 101_119;
 /// Clients and server connections, as in the proxy's sessions.
 struct Scene {
     interner: Interner,
-    asked: InfoUsage,
-    lent: Vec<Lent>,
+    pending: InfoUsage,
+    core: Vec<Lent>,
     clients: Vec<Client>,
 }
 
@@ -30,7 +30,7 @@ struct Lent {
 }
 
 struct Client {
-    journal: SessionState,
+    session_state: SessionState,
     /// Index of the server connection that the client has, or had last.
     at: usize,
     is_held: bool,
@@ -39,16 +39,16 @@ struct Client {
 impl Scene {
     fn new(clients: usize, connections: usize) -> Scene {
         let interner = Interner::new();
-        let lent = (0..connections).map(|_| {
+        let core = (0..connections).map(|_| {
             let model = Model::default();
             let on = ServerSessionState::new(model.fresh(), None, &interner);
             Lent { model, on }
         });
-        let lent = lent.collect();
+        let core = core.collect();
         let mut scene = Scene {
             interner,
-            asked: InfoUsage::default(),
-            lent,
+            pending: InfoUsage::default(),
+            core,
             clients: Vec::new(),
         };
         for _ in 0..clients {
@@ -71,18 +71,18 @@ impl Scene {
         let fresh = Model::default();
         let fresh: Vec<_> = fresh.fresh().collect();
         self.clients.push(Client {
-            journal: SessionState::new(fresh, begin, &self.interner),
+            session_state: SessionState::new(fresh, begin, &self.interner),
             at: 0,
             is_held: false,
         });
     }
 
     fn is_bound(&self, client: usize) -> bool {
-        !self.clients[client].journal.pins.is_empty()
+        !self.clients[client].session_state.pins.is_empty()
     }
 
     fn pins(&self, client: usize) -> String {
-        self.clients[client].journal.pins.to_string()
+        self.clients[client].session_state.pins.to_string()
     }
 
     /// Returns the server connections that no client has.
@@ -90,18 +90,20 @@ impl Scene {
         let taken = |at: usize| {
             let mut clients = self.clients.iter();
             clients.any(|client| {
-                client.at == at && (client.is_held || !client.journal.pins.is_empty())
+                client.at == at && (client.is_held || !client.session_state.pins.is_empty())
             })
         };
-        (0..self.lent.len()).filter(|at| !taken(*at)).collect()
+        (0..self.core.len()).filter(|at| !taken(*at)).collect()
     }
 
     /// Runs a client's text: on the connection that the client has, otherwise on the `any`th free
     /// one.
     fn run(&mut self, client: usize, text: &str, any: usize) -> Answer {
-        let meaning = self.clients[client].journal.read(text.as_bytes(), None);
-        self.asked.note(meaning.needs);
-        let needs = self.asked.needs(&meaning);
+        let meaning = self.clients[client]
+            .session_state
+            .read(text.as_bytes(), None);
+        self.pending.note(meaning.needs);
+        let needs = self.pending.needs(&meaning);
         if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);
         }
@@ -113,7 +115,7 @@ impl Scene {
             self.fit(client, needs);
         }
         let answer = self.send(client, text, &meaning);
-        let hold = self.clients[client].journal.hold(&self.asked);
+        let hold = self.clients[client].session_state.hold(&self.pending);
         self.clients[client].is_held = hold != HoldPolicy::No;
         if hold == HoldPolicy::No {
             self.ask(client);
@@ -132,9 +134,10 @@ impl Scene {
 
     fn fit(&mut self, client: usize, needs: InfoNeeds) {
         let client = &mut self.clients[client];
-        let Lent { model, on } = &mut self.lent[client.at];
+        let Lent { model, on } = &mut self.core[client.at];
         let mut sql = Vec::new();
-        let SettingsDiff::Put { schema } = settings_diff(on, &mut client.journal, needs, &mut sql)
+        let SettingsDiff::Put { schema } =
+            settings_diff(on, &mut client.session_state, needs, &mut sql)
         else {
             return;
         };
@@ -148,18 +151,20 @@ impl Scene {
             assert_eq!(answer.error, None, "{sql}");
             hear(&answer, on, None, &self.interner);
         }
-        client.journal.restored(on, &self.interner);
+        client.session_state.restored(on, &self.interner);
     }
 
     fn send(&mut self, client: usize, text: &str, meaning: &TextAnalysis) -> Answer {
-        let Client { journal, at, .. } = &mut self.clients[client];
-        let Lent { model, on } = &mut self.lent[*at];
-        journal.sent(meaning, on);
+        let Client {
+            session_state, at, ..
+        } = &mut self.clients[client];
+        let Lent { model, on } = &mut self.core[*at];
+        session_state.sent(meaning, on);
         let answer = model.run(text);
-        hear(&answer, on, Some(&mut *journal), &self.interner);
+        hear(&answer, on, Some(&mut *session_state), &self.interner);
         let mut status = None;
         match answer.error {
-            Some(code) => journal.failed(meaning, code, on),
+            Some(code) => session_state.failed(meaning, code, on),
             None => {
                 let reply = StatementReply {
                     status: answer.status,
@@ -169,36 +174,38 @@ impl Scene {
                     is_result: false,
                 };
                 status = Some(answer.status);
-                journal.succeeded(meaning, 0, &reply, on, &self.interner);
+                session_state.succeeded(meaning, 0, &reply, on, &self.interner);
             }
         }
-        journal.ready(status, on, &self.interner);
+        session_state.ready(status, on, &self.interner);
         answer
     }
 
     /// Queries the server for state that only it knows, before the connection is released.
     fn ask(&mut self, client: usize) {
-        let pins = self.clients[client].journal.pins;
+        let pins = self.clients[client].session_state.pins;
         let is_open = |pin: &Pin| matches!(pin, Pin::Settings | Pin::InsertId);
         if !pins.iter().all(|pin| is_open(&pin)) {
             return;
         }
-        let Client { journal, at, .. } = &mut self.clients[client];
-        let Lent { model, on } = &mut self.lent[*at];
-        let Some(question) = journal.question(&self.asked) else {
+        let Client {
+            session_state, at, ..
+        } = &mut self.clients[client];
+        let Lent { model, on } = &mut self.core[*at];
+        let Some(question) = session_state.question(&self.pending) else {
             return;
         };
         let answer = model.run(str::from_utf8(question.text()).unwrap());
         assert_eq!(answer.error, None);
-        hear(&answer, on, Some(&mut *journal), &self.interner);
-        journal.answered(on, &self.interner);
+        hear(&answer, on, Some(&mut *session_state), &self.interner);
+        session_state.answered(on, &self.interner);
     }
 }
 
 fn hear(
     answer: &Answer,
     on: &mut ServerSessionState,
-    journal: Option<&mut SessionState>,
+    session_state: Option<&mut SessionState>,
     interner: &Interner,
 ) {
     let changes = || {
@@ -210,8 +217,8 @@ fn hear(
         variables.chain(schema.map(|name| Change::Schema(name.as_bytes())))
     };
     changes().for_each(|change| on.hear(&change, interner));
-    if let Some(journal) = journal {
-        changes().for_each(|change| journal.hear(&change, interner));
+    if let Some(session_state) = session_state {
+        changes().for_each(|change| session_state.hear(&change, interner));
     }
 }
 

@@ -104,11 +104,11 @@ impl ServerSessionState {
     #[must_use]
     pub fn prepare(
         &self,
-        journal: &SessionState,
+        session_state: &SessionState,
         interner: &Interner,
         out: &mut Vec<u8>,
     ) -> Option<SettingSet> {
-        let wanted = self.wanted(journal, interner);
+        let wanted = self.wanted(session_state, interner);
         if wanted == self.now {
             return None;
         }
@@ -146,9 +146,9 @@ impl ServerSessionState {
 
     /// Returns the client's settings, plus the defaults that the client was greeted with where this
     /// server's defaults differ.
-    fn wanted(&self, journal: &SessionState, interner: &Interner) -> SettingSet {
-        let own = journal.settings();
-        let greeted = journal.defaults();
+    fn wanted(&self, session_state: &SessionState, interner: &Interner) -> SettingSet {
+        let own = session_state.settings();
+        let greeted = session_state.defaults();
         if *greeted == self.defaults {
             return own.clone();
         }

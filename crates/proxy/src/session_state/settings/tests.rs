@@ -23,7 +23,7 @@ const REPORTS: [(&[u8], &[u8]); 6] = [
 struct Scene {
     interner: Interner,
     on: ServerSessionState,
-    journal: SessionState,
+    session_state: SessionState,
     /// Result of the last `ready`.
     owes: bool,
 }
@@ -41,11 +41,11 @@ impl Scene {
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let startup = from_startup(bytes, &interner).unwrap();
         let told = AcceptedSettings::default().greeting(&startup, &on, &interner);
-        let journal = SessionState::new(startup, told, &on);
+        let session_state = SessionState::new(startup, told, &on);
         Scene {
             interner,
             on,
-            journal,
+            session_state,
             owes: false,
         }
     }
@@ -56,18 +56,24 @@ impl Scene {
             Some(text) => (text, true),
             None => (text, false),
         };
-        let analysis = analysis::read(text.as_bytes(), self.journal.reported.backslashes(), None);
-        self.journal.sent(&analysis);
+        let analysis = analysis::read(
+            text.as_bytes(),
+            self.session_state.reported.backslashes(),
+            None,
+        );
+        self.session_state.sent(&analysis);
         let count = analysis.statements.len();
         for statement in 0..if fails { count - 1 } else { count } {
-            self.journal.succeeded(&analysis, statement);
+            self.session_state.succeeded(&analysis, statement);
         }
         if fails {
-            self.journal.failed(Some(&analysis));
+            self.session_state.failed(Some(&analysis));
         }
-        self.owes = self.journal.ready(status, &mut self.on, &self.interner);
+        self.owes = self
+            .session_state
+            .ready(status, &mut self.on, &self.interner);
         if status == TransactionStatus::Idle {
-            self.journal.settled();
+            self.session_state.settled();
         }
     }
 
@@ -89,7 +95,7 @@ impl Scene {
     }
 
     fn has(&self) -> String {
-        shown(self.journal.settings())
+        shown(self.session_state.settings())
     }
 }
 
@@ -107,7 +113,11 @@ fn check(texts: &[&str], expect: &str) {
     let mut scene = Scene::new();
     scene.script(texts);
     assert_eq!(scene.has(), expect, "{texts:?}");
-    assert_eq!(scene.on.settings(), scene.journal.settings(), "{texts:?}");
+    assert_eq!(
+        scene.on.settings(),
+        scene.session_state.settings(),
+        "{texts:?}"
+    );
 }
 
 #[test]
@@ -184,7 +194,7 @@ fn a_reset_goes_back_to_what_the_client_began_with() {
     assert_eq!(scene.has(), "a.b=s timezone=Asia/Tokyo");
     scene
         .on
-        .placed(scene.journal.settings().clone(), &scene.interner);
+        .placed(scene.session_state.settings().clone(), &scene.interner);
     scene.script(&["SET a.b = 1", "SET c.d = 2"]);
     assert_eq!(scene.has(), "a.b=1 c.d=2 timezone=Asia/Tokyo");
     scene.script(&["RESET a.b"]);
@@ -203,12 +213,12 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
     let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo"), ("a.b", "s")]);
     scene
         .on
-        .placed(scene.journal.settings().clone(), &scene.interner);
+        .placed(scene.session_state.settings().clone(), &scene.interner);
     let restored = |scene: &mut Scene, text: &str| {
         scene.run(text, TransactionStatus::InTransaction);
         let mut out = Vec::new();
         if scene.owes {
-            scene.journal.restore(&scene.on, &mut out);
+            scene.session_state.restore(&scene.on, &mut out);
         }
         String::from_utf8(out).unwrap()
     };
@@ -227,7 +237,7 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
     assert_eq!(restored(&mut scene, "RESET a.b"), "SET \"a\".\"b\" TO 's';");
     scene.run("COMMIT", TransactionStatus::Idle);
     assert!(!scene.owes);
-    assert_eq!(scene.on.settings(), scene.journal.settings());
+    assert_eq!(scene.on.settings(), scene.session_state.settings());
     scene.run("RESET a.b", TransactionStatus::Idle);
     assert!(scene.owes);
 }
@@ -256,18 +266,18 @@ fn who_one_is_survives_reset_all_but_not_discard_all() {
 #[test]
 fn the_defaults_of_transactions_are_told_to_the_router() {
     let mut scene = Scene::new();
-    assert_eq!(scene.journal.transaction_defaults().read_only, None);
+    assert_eq!(scene.session_state.transaction_defaults().read_only, None);
     scene.script(&[
         "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE",
     ]);
-    let modes = scene.journal.transaction_defaults();
+    let modes = scene.session_state.transaction_defaults();
     assert_eq!(modes.read_only, Some(true));
     assert_eq!(
         modes.isolation,
         Some(evenkeel_policy::route::Isolation::Serializable)
     );
     scene.script(&["SET default_transaction_isolation = 'read committed'"]);
-    let modes = scene.journal.transaction_defaults();
+    let modes = scene.session_state.transaction_defaults();
     assert_eq!(
         modes.isolation,
         Some(evenkeel_policy::route::Isolation::Weaker)
@@ -277,7 +287,7 @@ fn the_defaults_of_transactions_are_told_to_the_router() {
 fn pins(texts: &[&str]) -> String {
     let mut scene = Scene::new();
     scene.script(texts);
-    scene.journal.pins.to_string()
+    scene.session_state.pins.to_string()
 }
 
 #[test]
@@ -440,7 +450,9 @@ fn what_was_prepared_in_sql_binds_each_time_it_is_executed() {
 
 fn ready(scene: &mut Scene) -> bool {
     let Scene { interner, on, .. } = scene;
-    scene.journal.ready(TransactionStatus::Idle, on, interner)
+    scene
+        .session_state
+        .ready(TransactionStatus::Idle, on, interner)
 }
 
 #[test]
@@ -448,13 +460,13 @@ fn a_lock_taken_by_a_text_that_failed_outlives_a_release_that_was_under_way() {
     let mut scene = Scene::new();
     let unlock = analysis::read(b"SELECT pg_advisory_unlock_all()", false, None);
     let lock = analysis::read(b"SELECT pg_advisory_lock(1), 1/0", false, None);
-    scene.journal.sent(&unlock);
-    scene.journal.sent(&lock);
-    scene.journal.succeeded(&unlock, 0);
+    scene.session_state.sent(&unlock);
+    scene.session_state.sent(&lock);
+    scene.session_state.succeeded(&unlock, 0);
     assert!(!ready(&mut scene));
-    scene.journal.failed(Some(&lock));
+    scene.session_state.failed(Some(&lock));
     assert!(!ready(&mut scene));
-    assert!(scene.journal.pins.has(Pin::NamedLock));
+    assert!(scene.session_state.pins.has(Pin::NamedLock));
 }
 
 #[test]
@@ -480,7 +492,7 @@ fn a_lock_taken_by_a_statement_that_failed_outlives_the_release_before_it_in_its
         "ROLLBACK TO s",
         "COMMIT",
     ]);
-    assert!(scene.journal.pins.has(Pin::NamedLock));
+    assert!(scene.session_state.pins.has(Pin::NamedLock));
 }
 
 #[test]
@@ -488,36 +500,36 @@ fn a_value_in_an_encoding_other_than_utf_8_binds() {
     let mut scene = Scene::new();
     scene.script(&["SET a.b = 'Ä'"]);
     assert_eq!(
-        (scene.has().as_str(), scene.journal.pins.is_empty()),
+        (scene.has().as_str(), scene.session_state.pins.is_empty()),
         ("a.b=Ä", true)
     );
     scene
-        .journal
+        .session_state
         .reported
         .hear(b"client_encoding", b"LATIN1", &scene.interner);
     scene.script(&["SET c.d = 'Ä'"]);
     assert_eq!(scene.has(), "a.b=Ä");
-    assert!(scene.journal.pins.has(Pin::Settings));
+    assert!(scene.session_state.pins.has(Pin::Settings));
 }
 
 #[test]
 fn more_settings_than_can_be_followed_bind() {
     let mut scene = Scene::new();
     let length = |scene: &Scene| {
-        let settings = scene.journal.settings().iter();
+        let settings = scene.session_state.settings().iter();
         settings.map(|(name, value)| name.len() + value.len()).sum()
     };
     for number in 0..2_000 {
         scene.run(&format!("SET a.b{number} = 'c'"), TransactionStatus::Idle);
     }
     let now: usize = length(&scene);
-    assert!(scene.journal.pins.has(Pin::Settings) && now <= 64 * 1024);
+    assert!(scene.session_state.pins.has(Pin::Settings) && now <= 64 * 1024);
     let mut scene = Scene::new();
     let long = format!("SET a.b = '{}'", "c".repeat(60 * 1024));
     scene.run(&long, TransactionStatus::Idle);
-    assert!(!scene.journal.pins.has(Pin::Settings));
+    assert!(!scene.session_state.pins.has(Pin::Settings));
     scene.run("BEGIN; SET a.c = 'd'", TransactionStatus::InTransaction);
-    assert!(!scene.journal.pins.has(Pin::Settings));
+    assert!(!scene.session_state.pins.has(Pin::Settings));
     scene.run(&long, TransactionStatus::InTransaction);
-    assert!(scene.journal.pins.has(Pin::Settings));
+    assert!(scene.session_state.pins.has(Pin::Settings));
 }

@@ -14,7 +14,7 @@ fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
     let mut pair = Pair::new(acceptor, connector);
     let fault = pair.shake_hands(usize::MAX).unwrap_err();
     let mut alert = Vec::new();
-    let heard = match fault {
+    let received = match fault {
         ChannelError::WithServer(_) => {
             pair.client.take_output(&mut alert);
             pair.server.receive(&alert, &mut Vec::new()).unwrap_err()
@@ -24,7 +24,7 @@ fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
             pair.client.receive(&alert, &mut Vec::new()).unwrap_err()
         }
     };
-    (fault.to_string(), heard.to_string())
+    (fault.to_string(), received.to_string())
 }
 
 /// Returns an acceptor that sends that certificate and requests none.
@@ -63,7 +63,7 @@ fn a_server_of_another_name_is_refused() {
     let authority = Authority::new();
     let acceptor = showing(&authority.server("db1.test"));
     for name in ["db2.test", "10.1.2.3", "test"] {
-        let (words, heard) = refusal(&acceptor, &verifying(&authority, name));
+        let (words, received) = refusal(&acceptor, &verifying(&authority, name));
         assert_contains(
             &words,
             &[
@@ -72,7 +72,7 @@ fn a_server_of_another_name_is_refused() {
                 "[service.server_tls] mode",
             ],
         );
-        assert_contains(&heard, &["[service.tls] certificate", "sslrootcert"]);
+        assert_contains(&received, &["[service.tls] certificate", "sslrootcert"]);
     }
     let by_common_name = showing(&authority.client("db.test"));
     let (words, _) = refusal(&by_common_name, &verifying(&authority, "db.test"));
@@ -84,9 +84,9 @@ fn a_certificate_of_nobody_we_know_is_refused() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let own = self_signed(named("db.test"), false, &PKCS_ECDSA_P256_SHA256);
     for paper in [&stranger.server("db.test"), &own] {
-        let (words, heard) = refusal(&showing(paper), &verifying(&authority, "db.test"));
+        let (words, received) = refusal(&showing(paper), &verifying(&authority, "db.test"));
         assert_contains(&words, &["not trusted", "[service.server_tls] ca"]);
-        assert_contains(&heard, &["sslrootcert"]);
+        assert_contains(&received, &["sslrootcert"]);
         let public = Tls::Verify {
             ca: None,
             server_name: "db.test".to_owned(),
@@ -103,9 +103,9 @@ fn a_certificate_of_nobody_we_know_is_refused() {
 fn a_certificate_whose_time_is_over_is_refused() {
     let authority = Authority::new();
     let old = authority.sign(&expired(named("db.test")));
-    let (words, heard) = refusal(&showing(&old), &verifying(&authority, "db.test"));
+    let (words, received) = refusal(&showing(&old), &verifying(&authority, "db.test"));
     assert_contains(&words, &["has expired", "on the server"]);
-    assert_contains(&heard, &["[service.tls] certificate as expired"]);
+    assert_contains(&received, &["[service.tls] certificate as expired"]);
 }
 
 #[test]
@@ -211,9 +211,9 @@ fn a_client_with_a_wrong_certificate_is_refused() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let acceptor = authority.acceptor(Some(&authority.trusted()));
     let of_stranger = believing(Some(&stranger.client("alice")));
-    let (words, heard) = refusal(&acceptor, &of_stranger);
+    let (words, received) = refusal(&acceptor, &of_stranger);
     assert_contains(&words, &["[service.tls] client_ca"]);
-    assert_contains(&heard, &["requires a client certificate"]);
+    assert_contains(&received, &["requires a client certificate"]);
     let old = authority.sign(&expired(common("alice")));
     let (words, _) = refusal(&acceptor, &believing(Some(&old)));
     assert_contains(&words, &["client certificate has expired"]);

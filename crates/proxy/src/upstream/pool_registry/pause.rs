@@ -36,12 +36,12 @@ impl PoolRegistry {
         match database {
             Some(name) => {
                 let number = self.number(name.as_bytes());
-                self.books.pause(number.get());
+                self.pools.pause(number.get());
                 self.lock_numbers().insert(name.to_owned(), number);
                 paused.databases.insert(name.to_owned());
             }
             None => {
-                self.books.pause_all();
+                self.pools.pause_all();
                 paused.all = true;
             }
         }
@@ -54,12 +54,12 @@ impl PoolRegistry {
         match database {
             Some(name) => {
                 if let Some(number) = self.lock_numbers().remove(name) {
-                    self.books.resume(number.get(), now_ms, orders);
+                    self.pools.resume(number.get(), now_ms, orders);
                 }
                 paused.databases.remove(name)
             }
             None => {
-                self.books.resume_all(now_ms, orders);
+                self.pools.resume_all(now_ms, orders);
                 self.lock_numbers().clear();
                 !std::mem::take(&mut *paused).is_empty()
             }
@@ -71,7 +71,7 @@ impl PoolRegistry {
     pub(crate) fn outdate(&self, is_meant: impl Fn(&PoolHandle) -> bool) -> Vec<WaitTicket> {
         let all = self.all();
         let meant = all.iter().filter(|one| is_meant(one));
-        meant.flat_map(|one| self.books.retire(&one.pool)).collect()
+        meant.flat_map(|one| self.pools.retire(&one.pool)).collect()
     }
 
     fn lock_numbers(&self) -> MutexGuard<'_, HashMap<String, NameId>> {

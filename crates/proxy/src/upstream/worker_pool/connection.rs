@@ -26,10 +26,10 @@ pub(crate) trait PoolableConnection: Sized + 'static {
     /// State that sessions of one user in one database share at a worker, besides their pools.
     type Known;
 
-    fn known(who: &PoolUser, service: &DatabaseService) -> Self::Known;
+    fn known(pool_user: &PoolUser, service: &DatabaseService) -> Self::Known;
 
     /// Returns a worker's pools of this protocol.
-    fn lendings(all: &WorkerPools) -> &ById<Self>;
+    fn worker_pools(all: &WorkerPools) -> &ById<Self>;
 
     /// Opens a connection and logs in.
     async fn open(
@@ -38,9 +38,9 @@ pub(crate) trait PoolableConnection: Sized + 'static {
         pooled: &Arc<PoolHandle>,
     ) -> Result<Box<Self>, ConnectError>;
 
-    fn lent(&self) -> &ConnectionCore;
+    fn core(&self) -> &ConnectionCore;
 
-    fn lent_mut(&mut self) -> &mut ConnectionCore;
+    fn core_mut(&mut self) -> &mut ConnectionCore;
 
     /// Prepares the connection for the transfer to another worker.
     fn into_transfer(self: Box<Self>) -> (ConnectionCore, TransferState);
@@ -48,8 +48,8 @@ pub(crate) trait PoolableConnection: Sized + 'static {
     /// Restores a connection from another worker. `None`: another protocol's connection.
     fn from_transfer(
         worker: &Worker,
-        lent: ConnectionCore,
-        luggage: TransferState,
+        core: ConnectionCore,
+        transfer_state: TransferState,
     ) -> Option<Box<Self>>;
 
     /// Writes the protocol's termination message, so that the server does not report a lost
@@ -58,11 +58,11 @@ pub(crate) trait PoolableConnection: Sized + 'static {
 
     /// Closes the connection.
     fn disconnect(mut self: Box<Self>, why: &str) {
-        let lent = self.lent_mut();
-        tracing::debug!(server = %lent.pooled.server.name, why, "server connection closed");
+        let core = self.core_mut();
+        tracing::debug!(server = %core.pooled.server.name, why, "server connection closed");
         let mut goodbye = Vec::new();
         Self::write_terminate(&mut goodbye);
-        lent.stream.say_goodbye(&goodbye);
+        core.stream.say_goodbye(&goodbye);
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct ConnectionTransfer {
     peer: Option<SocketAddr>,
     key: Option<(u32, Box<[u8]>)>,
     since_ms: u64,
-    luggage: TransferState,
+    transfer_state: TransferState,
 }
 
 impl ConnectionCore {
@@ -115,19 +115,19 @@ impl ConnectionTransfer {
         connection: Box<C>,
         worker: &Worker,
     ) -> Option<Self> {
-        let (lent, luggage) = connection.into_transfer();
-        let (socket, tls) = lent.stream.into_parts();
+        let (core, transfer_state) = connection.into_transfer();
+        let (socket, tls) = core.stream.into_parts();
         let socket = socket.withdraw(worker).await?;
-        let peer = lent.cancels.peer;
-        let key = lent.cancels.key.borrow().clone();
+        let peer = core.cancels.peer;
+        let key = core.cancels.key.borrow().clone();
         Some(Self {
             socket,
             tls,
-            pooled: lent.pooled,
+            pooled: core.pooled,
             peer,
             key,
-            since_ms: lent.since_ms,
-            luggage,
+            since_ms: core.since_ms,
+            transfer_state,
         })
     }
 
@@ -135,13 +135,13 @@ impl ConnectionTransfer {
     pub(super) fn unpack<C: PoolableConnection>(self, worker: &Worker) -> Option<Box<C>> {
         let socket = SharedFd::new(socket2::Socket::from(self.socket));
         let socket = Socket::new(worker, socket).ok()?;
-        let lent = ConnectionCore {
+        let core = ConnectionCore {
             stream: Stream::with(socket, self.tls),
             loan: None,
             cancels: CancelTarget::new(&self.pooled, self.peer, self.key),
             pooled: self.pooled,
             since_ms: self.since_ms,
         };
-        C::from_transfer(worker, lent, self.luggage)
+        C::from_transfer(worker, core, self.transfer_state)
     }
 }

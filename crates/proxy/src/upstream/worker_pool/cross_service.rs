@@ -18,11 +18,11 @@ impl<C: PoolableConnection> WorkerPool<C> {
     /// server. This does not happen as soon as a client waits: busy services would close each
     /// other's connections continually.
     pub(super) fn make_room(&self, worker: &Worker) {
-        if self.lender.books.waiting() == 0 {
+        if self.registry.pools.waiting() == 0 {
             return;
         }
-        for figures in self.lender.books.figures() {
-            let pooled = (figures.waiting > 0).then(|| self.lender.pooled(&figures.key));
+        for stats in self.registry.pools.stats() {
+            let pooled = (stats.waiting > 0).then(|| self.registry.pooled(&stats.key));
             if let Some(pooled) = pooled.flatten().filter(|one| one.server.load.is_full()) {
                 self.ask_neighbours(worker, &pooled.server);
             }
@@ -30,12 +30,19 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     fn ask_neighbours(&self, worker: &Worker, server: &Server) {
-        for other in worker.shared.registry.lenders_besides(self.service.id) {
+        for other in worker
+            .shared
+            .registry
+            .pooled_services_besides(self.service.id)
+        {
             let Some(shared) = &other.database else {
                 continue;
             };
             let mut orders = Vec::new();
-            let is_made = shared.lender.books.make_room(&server.load, &mut orders);
+            let is_made = shared
+                .pool_registry
+                .pools
+                .make_room(&server.load, &mut orders);
             send(worker, &other, orders);
             if is_made {
                 return;
@@ -51,11 +58,14 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
         let registry = &worker.shared.registry;
         registry.place_freed(server);
-        for other in registry.lenders_besides(self.service.id) {
-            let books = other.database.as_ref().map(|shared| &shared.lender.books);
-            if let Some(books) = books.filter(|books| books.waiting() > 0) {
+        for other in registry.pooled_services_besides(self.service.id) {
+            let pools = other
+                .database
+                .as_ref()
+                .map(|shared| &shared.pool_registry.pools);
+            if let Some(pools) = pools.filter(|pools| pools.waiting() > 0) {
                 let mut orders = Vec::new();
-                books.serve(clock::now_ms(), &mut orders);
+                pools.serve(clock::now_ms(), &mut orders);
                 send(worker, &other, orders);
             }
         }
@@ -66,9 +76,11 @@ impl<C: PoolableConnection> WorkerPool<C> {
 fn send(worker: &Worker, service: &Service, orders: Vec<WorkerTask>) {
     for order in orders {
         let (to, service_id) = (order.worker, service.id);
-        let errand = PoolMessage::Order(order);
+        let message = PoolMessage::Order(order);
         // A worker that has ended has no clients either.
-        let _ = worker.shared.orders[to]
-            .send(crate::engine::WorkerCommand::Lending { service_id, errand });
+        let _ = worker.shared.orders[to].send(crate::engine::WorkerCommand::Pool {
+            service_id,
+            message,
+        });
     }
 }

@@ -15,14 +15,14 @@ impl<C: PoolableConnection> WorkerPool<C> {
             let Some(connection) = connection else {
                 continue;
             };
-            let lent = connection.lent();
-            let who = &lent.pooled.who;
+            let core = connection.core();
+            let pool_user = &core.pooled.pool_user;
             idle.push(IdleInfo {
-                user: who.user.to_string(),
-                database: who.database.to_string(),
-                server: Arc::clone(&lent.pooled.server.name),
-                process: lent.cancels.process(),
-                age_ms: now_ms.saturating_sub(lent.since_ms),
+                user: pool_user.user.to_string(),
+                database: pool_user.database.to_string(),
+                server: Arc::clone(&core.pooled.server.name),
+                process: core.cancels.process(),
+                age_ms: now_ms.saturating_sub(core.since_ms),
             });
         }
     }

@@ -22,9 +22,9 @@ impl<C: PoolableConnection> WorkerPool<C> {
         if let Some(shared) = &self.service.database {
             shared.failover_queue.upkeep(now_ms);
         }
-        self.lender.tidy();
+        self.registry.tidy();
         let mut orders = Vec::new();
-        let closings = self.desk.borrow_mut().maintain(now_ms, &mut orders);
+        let closings = self.idle.borrow_mut().maintain(now_ms, &mut orders);
         for closing in closings {
             self.close(closing);
         }
@@ -36,7 +36,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Closes every connection to a server as soon as it is free; new ones are opened.
     pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
-        for ticket in self.lender.outdate(|one| one.server.id == server_id) {
+        for ticket in self.registry.outdate(|one| one.server.id == server_id) {
             self.send_message(worker, ticket.worker, PoolMessage::Again(ticket));
         }
     }
@@ -44,7 +44,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
     /// Closes idle connections to a database of a server.
     pub(super) fn vacate(self: &Rc<Self>, server: u64, database: u64) {
         let is_meant = |key: &PoolKey| key.server == server && key.database == database;
-        let closings = self.desk.borrow_mut().vacate(is_meant);
+        let closings = self.idle.borrow_mut().vacate(is_meant);
         for closing in closings {
             self.close(closing);
         }
@@ -56,14 +56,14 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let connections = self.connections.borrow();
         let idle = connections.iter();
         let ended: Vec<_> = idle
-            .filter_map(|(number, connection)| Some((number, connection.as_ref()?.lent())))
-            .filter(|(_, lent)| lent.stream.has_arrived())
-            .map(|(number, lent)| (number, Arc::clone(&lent.pooled)))
+            .filter_map(|(number, connection)| Some((number, connection.as_ref()?.core())))
+            .filter(|(_, core)| core.stream.has_arrived())
+            .map(|(number, core)| (number, Arc::clone(&core.pooled)))
             .collect();
         drop(connections);
         for (number, pooled) in ended {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let closing = self.desk.borrow_mut().idle_ended(&pooled.pool, number);
+            let closing = self.idle.borrow_mut().idle_ended(&pooled.pool, number);
             if let Some(closing) = closing {
                 self.close(closing);
             }

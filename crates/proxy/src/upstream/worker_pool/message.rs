@@ -15,7 +15,7 @@ pub(crate) enum PoolMessage {
     Take {
         ticket: WaitTicket,
         loan: Checkout,
-        parcel: Box<ConnectionTransfer>,
+        transfer: Box<ConnectionTransfer>,
     },
     /// The expected connection has ended: repeat the request.
     Again(WaitTicket),

@@ -16,42 +16,42 @@ impl<C: PoolableConnection> WorkerPool<C> {
         mut connection: Box<C>,
         place: &Rc<WaitSlot<C>>,
     ) {
-        let lent = connection.lent_mut();
-        let pooled = Arc::clone(&lent.pooled);
-        let (Some(loan), Some(worker)) = (lent.loan.take(), self.worker.upgrade()) else {
+        let core = connection.core_mut();
+        let pooled = Arc::clone(&core.pooled);
+        let (Some(loan), Some(worker)) = (core.loan.take(), self.worker.upgrade()) else {
             return;
         };
         connection.disconnect("cannot be prepared for the client");
-        let errand = place.expect();
-        let (lending, place, home) = (Rc::clone(self), Rc::clone(place), Rc::clone(&worker));
+        let message = place.expect();
+        let (worker_pool, place, home) = (Rc::clone(self), Rc::clone(place), Rc::clone(&worker));
         worker.spawn(async move {
-            let opened = Box::pin(C::open(&home, &lending.service, &pooled)).await;
+            let opened = Box::pin(C::open(&home, &worker_pool.service, &pooled)).await;
             match opened {
                 Ok(mut connection) => {
-                    connection.lent_mut().loan = Some(loan);
-                    lending.bring(connection, errand, &place);
+                    connection.core_mut().loan = Some(loan);
+                    worker_pool.bring(connection, message, &place);
                 }
                 Err(error) => {
-                    lending.lose(loan);
-                    tell(error, errand, &place);
+                    worker_pool.lose(loan);
+                    tell(error, message, &place);
                 }
             }
         });
     }
 
     /// Delivers the connection to the session if it still waits for it.
-    fn bring(self: &Rc<Self>, connection: Box<C>, errand: u64, place: &WaitSlot<C>) {
-        match place.expects(errand) {
+    fn bring(self: &Rc<Self>, connection: Box<C>, message: u64, place: &WaitSlot<C>) {
+        match place.expects(message) {
             true => place.deliver(WaitResult::Connection(connection)),
-            false => self.give_back(connection, Condition::Clean),
+            false => self.release(connection, Condition::Clean),
         }
     }
 }
 
 /// Delivers an error; if the server is full, the session retries, as the pool has other
 /// connections.
-fn tell<C>(error: ConnectError, errand: u64, place: &WaitSlot<C>) {
-    if place.expects(errand) {
+fn tell<C>(error: ConnectError, message: u64, place: &WaitSlot<C>) {
+    if place.expects(message) {
         place.deliver(match error.is_full() {
             true => WaitResult::Again,
             false => WaitResult::Failed(Arc::new(error)),

@@ -11,19 +11,19 @@ use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
 
 /// State shared by one worker's sessions of the same user in the same database.
 pub(crate) struct UserPools<C: PoolableConnection> {
-    pub(crate) who: Arc<PoolUser>,
+    pub(crate) pool_user: Arc<PoolUser>,
     /// Protocol-specific state.
     pub(crate) known: C::Known,
-    lender: Arc<PoolRegistry>,
+    registry: Arc<PoolRegistry>,
     pooled: RefCell<Vec<Arc<PoolHandle>>>,
 }
 
 impl<C: PoolableConnection> UserPools<C> {
-    pub(super) fn new(who: PoolUser, service: &DatabaseService) -> Rc<Self> {
+    pub(super) fn new(pool_user: PoolUser, service: &DatabaseService) -> Rc<Self> {
         Rc::new(Self {
-            known: C::known(&who, service),
-            who: Arc::new(who),
-            lender: Arc::clone(&service.lender),
+            known: C::known(&pool_user, service),
+            pool_user: Arc::new(pool_user),
+            registry: Arc::clone(&service.pool_registry),
             pooled: RefCell::default(),
         })
     }
@@ -38,7 +38,7 @@ impl<C: PoolableConnection> UserPools<C> {
             }
             pooled.swap_remove(index);
         }
-        let new = self.lender.pool_for(&self.who, server, view);
+        let new = self.registry.pool_for(&self.pool_user, server, view);
         pooled.push(Arc::clone(&new));
         new
     }
@@ -47,7 +47,7 @@ impl<C: PoolableConnection> UserPools<C> {
     /// released.
     pub(crate) fn retire(&self) {
         for pooled in &*self.pooled.borrow() {
-            self.lender.books.retire(&pooled.pool);
+            self.registry.pools.retire(&pooled.pool);
         }
     }
 }

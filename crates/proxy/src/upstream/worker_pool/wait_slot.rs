@@ -24,7 +24,7 @@ pub(crate) struct WaitSlot<C> {
     /// Number of a delivery that is meant for this slot alone.
     expected: Cell<Option<u64>>,
     /// Number of such deliveries requested so far.
-    errands: Cell<u64>,
+    messages_sent: Cell<u64>,
     delivery: RefCell<Option<WaitResult<C>>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -34,7 +34,7 @@ impl<C> WaitSlot<C> {
         Rc::new(Self {
             ticket: Cell::default(),
             expected: Cell::default(),
-            errands: Cell::default(),
+            messages_sent: Cell::default(),
             delivery: RefCell::default(),
             waker: RefCell::default(),
         })
@@ -46,15 +46,15 @@ impl<C> WaitSlot<C> {
 
     /// Starts the wait for a delivery to this slot alone, and returns the delivery's number.
     pub(super) fn expect(&self) -> u64 {
-        let errand = self.errands.get().wrapping_add(1);
-        self.errands.set(errand);
-        self.expected.set(Some(errand));
-        errand
+        let message = self.messages_sent.get().wrapping_add(1);
+        self.messages_sent.set(message);
+        self.expected.set(Some(message));
+        message
     }
 
     /// Returns whether the session still waits for this delivery, not for a later one.
-    pub(super) fn expects(&self, errand: u64) -> bool {
-        self.expected.get() == Some(errand)
+    pub(super) fn expects(&self, message: u64) -> bool {
+        self.expected.get() == Some(message)
     }
 
     pub(super) fn leave_line(&self) -> Option<WaitTicket> {

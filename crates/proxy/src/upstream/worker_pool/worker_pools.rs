@@ -28,14 +28,16 @@ impl WorkerPools {
         worker: &Rc<Worker>,
         service: &Arc<Service>,
     ) -> Option<Rc<WorkerPool<C>>> {
-        let known = C::lendings(self);
-        if let Some(lending) = known.borrow().get(&service.id) {
-            return Some(Rc::clone(lending));
+        let known = C::worker_pools(self);
+        if let Some(worker_pool) = known.borrow().get(&service.id) {
+            return Some(Rc::clone(worker_pool));
         }
-        let lender = &service.database.as_ref()?.lender;
-        let lending = Rc::new(WorkerPool::new(worker, service, lender));
-        known.borrow_mut().insert(service.id, Rc::clone(&lending));
-        Some(lending)
+        let registry = &service.database.as_ref()?.pool_registry;
+        let worker_pool = Rc::new(WorkerPool::new(worker, service, registry));
+        known
+            .borrow_mut()
+            .insert(service.id, Rc::clone(&worker_pool));
+        Some(worker_pool)
     }
 
     /// Maintains all pools; runs twice a second.
@@ -45,21 +47,21 @@ impl WorkerPools {
     }
 
     /// Handles a message of another worker.
-    pub(crate) fn run_errand(&self, worker: &Rc<Worker>, service_id: u64, errand: PoolMessage) {
-        if let Some(lending) = one(&self.postgres, service_id) {
-            lending.handle_message(worker, errand);
-        } else if let Some(lending) = one(&self.mysql, service_id) {
-            lending.handle_message(worker, errand);
+    pub(crate) fn run_errand(&self, worker: &Rc<Worker>, service_id: u64, message: PoolMessage) {
+        if let Some(worker_pool) = one(&self.postgres, service_id) {
+            worker_pool.handle_message(worker, message);
+        } else if let Some(worker_pool) = one(&self.mysql, service_id) {
+            worker_pool.handle_message(worker, message);
         }
     }
 
     /// Describes a service's connections that no session uses now.
     pub(crate) fn describe_idle(&self, service_id: u64, idle: &mut Vec<IdleInfo>) {
-        if let Some(lending) = one(&self.postgres, service_id) {
-            lending.describe_idle(idle);
+        if let Some(worker_pool) = one(&self.postgres, service_id) {
+            worker_pool.describe_idle(idle);
         }
-        if let Some(lending) = one(&self.mysql, service_id) {
-            lending.describe_idle(idle);
+        if let Some(worker_pool) = one(&self.mysql, service_id) {
+            worker_pool.describe_idle(idle);
         }
     }
 
@@ -76,10 +78,13 @@ impl WorkerPools {
     }
 }
 
-fn one<C: PoolableConnection>(lendings: &ById<C>, service_id: u64) -> Option<Rc<WorkerPool<C>>> {
-    lendings.borrow().get(&service_id).cloned()
+fn one<C: PoolableConnection>(
+    worker_pools: &ById<C>,
+    service_id: u64,
+) -> Option<Rc<WorkerPool<C>>> {
+    worker_pools.borrow().get(&service_id).cloned()
 }
 
-fn all<C: PoolableConnection>(lendings: &ById<C>) -> Vec<Rc<WorkerPool<C>>> {
-    lendings.borrow().values().cloned().collect()
+fn all<C: PoolableConnection>(worker_pools: &ById<C>) -> Vec<Rc<WorkerPool<C>>> {
+    worker_pools.borrow().values().cloned().collect()
 }

@@ -132,10 +132,10 @@ impl Session<'_> {
             answer.goes_on = index + 1 < all.len();
             match done {
                 CommandResult::Table(table) => answer.table(&table),
-                CommandResult::Said(help) if statement == ConsoleCommand::Help => {
+                CommandResult::RuleText(help) if statement == ConsoleCommand::Help => {
                     answer.table(&lines(&help))
                 }
-                CommandResult::Said(message) => answer.ok(&message),
+                CommandResult::RuleText(message) => answer.ok(&message),
                 CommandResult::Nothing => answer.ok(""),
             }
         }

@@ -203,7 +203,7 @@ impl Session<'_> {
                 self.answer.columns(&table.columns);
                 table.rows.iter().for_each(|row| self.answer.row(row));
             }
-            CommandResult::Said(message) => self.answer.notice(&message),
+            CommandResult::RuleText(message) => self.answer.notice(&message),
             CommandResult::Nothing => {}
         }
         build::command_complete(&mut self.answer.0, statement.tag().as_bytes());
@@ -293,7 +293,7 @@ impl Session<'_> {
         if portal.rows.is_none() {
             portal.rows = Some(match self.operator.run(&portal.statement).await? {
                 CommandResult::Table(table) => table.rows.into(),
-                CommandResult::Said(message) => {
+                CommandResult::RuleText(message) => {
                     self.answer.notice(&message);
                     VecDeque::new()
                 }

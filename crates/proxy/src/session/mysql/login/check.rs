@@ -25,25 +25,27 @@ impl LoginHandler<'_> {
         &self,
         talk: &mut ClientPackets,
         view: &ServiceSnapshot,
-        wish: &LoginRequest,
+        request: &LoginRequest,
     ) -> Result<LoginGrant, LoginError> {
-        let (method, proof) = match self.look_up(talk, view, wish).await? {
+        let (method, proof) = match self.look_up(talk, view, request).await? {
             AuthDecision::Certificate(proof) => {
-                self.vouch(talk, wish).await?;
+                self.vouch(talk, request).await?;
                 return Ok(proof);
             }
             AuthDecision::Challenge(method, mut proof) => {
-                proof.of_certificate = certificate_proof(talk, wish, &method).unwrap_or_default();
+                proof.of_certificate =
+                    certificate_proof(talk, request, &method).unwrap_or_default();
                 (method, proof)
             }
         };
-        match self.ask(talk, wish, method, &proof).await? {
-            Ok(authenticated) => self.proved(wish, proof, &authenticated),
+        match self.ask(talk, request, method, &proof).await? {
+            Ok(authenticated) => self.proved(request, proof, &authenticated),
             Err(refusal) => {
-                let (user, peer) = (&wish.user, self.peer);
+                let (user, peer) = (&request.user, self.peer);
                 tracing::info!(user, ?peer, %refusal, "login refused");
-                let complaint = error_replies::refused(&self.client(wish), refusal, wish.has_proof);
-                Err(complaint.into())
+                let error_reply =
+                    error_replies::refused(&self.client(request), refusal, request.has_proof);
+                Err(error_reply.into())
             }
         }
     }
@@ -51,14 +53,14 @@ impl LoginHandler<'_> {
     async fn ask(
         &self,
         talk: &mut ClientPackets,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         method: Method,
         proof: &LoginGrant,
     ) -> Result<Result<Authenticated, AuthFailure>, LoginError> {
         let channel = self.channel(talk);
         let mut out = Vec::new();
         let to = (talk.next(), &mut out);
-        let mut step = ClientAuth::begin(wish.claim.clone(), wish.nonce, channel, method, to);
+        let mut step = ClientAuth::begin(request.claim.clone(), request.nonce, channel, method, to);
         loop {
             talk.say(self.worker, &out).await?;
             out.clear();
@@ -70,7 +72,7 @@ impl LoginHandler<'_> {
                     step = accept.message(Frame { sequence, payload }, &mut out);
                 }
                 ClientAuthStep::Check(check) => {
-                    return Ok(self.check(channel, wish, *check, proof).await);
+                    return Ok(self.check(channel, request, *check, proof).await);
                 }
                 ClientAuthStep::Done(authenticated, _) => return Ok(Ok(authenticated)),
                 ClientAuthStep::Refused(refusal, _) => return Ok(Err(refusal)),
@@ -82,12 +84,12 @@ impl LoginHandler<'_> {
     async fn check(
         &self,
         channel: Channel,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         check: Check,
         proof: &LoginGrant,
     ) -> Result<Authenticated, AuthFailure> {
-        let (pace, user) = (&self.shared.logins.pace, &*wish.user);
-        pace.wait(self.address(), user).await;
+        let (rate_limit, user) = (&self.shared.logins.rate_limit, &*request.user);
+        rate_limit.wait(self.address(), user).await;
         let key = match channel {
             Channel::Plain => blocking::key().await,
             Channel::Secure => None,
@@ -98,24 +100,24 @@ impl LoginHandler<'_> {
         let checked = blocking::run_blocking(work).await;
         let checked = checked.unwrap_or(Err(AuthFailure::WrongPassword));
         if checked.is_ok() {
-            pace.refund(self.address(), user);
+            rate_limit.refund(self.address(), user);
         }
         checked
     }
 
     fn proved(
         &self,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         mut proof: LoginGrant,
         client: &Authenticated,
     ) -> Result<LoginGrant, LoginError> {
-        if let Some(complaint) = proof.complaint.take() {
-            return Err(complaint.into());
+        if let Some(error_reply) = proof.error_reply.take() {
+            return Err(error_reply.into());
         }
         let of_login = match client.credential() {
             Credential::Password(password) if proof.keeps != CacheLevel::Nothing => {
                 let vault = &self.shared.logins.vault;
-                let of = (&*wish.user, proof.generation);
+                let of = (&*request.user, proof.generation);
                 let is_new = vault.keep(of, password, proof.keeps);
                 proof.warms = is_new && proof.keeps == CacheLevel::Password;
                 // From here on, the password itself exists only in locked memory.
@@ -129,17 +131,21 @@ impl LoginHandler<'_> {
 
     /// Completes the login of a client that its certificate has authenticated, in a way that suits
     /// its plugin.
-    async fn vouch(&self, talk: &mut ClientPackets, wish: &LoginRequest) -> Result<(), LoginError> {
+    async fn vouch(
+        &self,
+        talk: &mut ClientPackets,
+        request: &LoginRequest,
+    ) -> Result<(), LoginError> {
         let mut out = Vec::new();
-        match wish.plugin.as_deref() {
-            Some(password::CACHING_SHA2) if wish.has_proof => {
+        match request.plugin.as_deref() {
+            Some(password::CACHING_SHA2) if request.has_proof => {
                 build::auth_more_data(&mut out, talk.next(), &[FAST_SUCCESS]);
                 talk.say(self.worker, &out).await
             }
             Some(password::CACHING_SHA2 | password::NATIVE) => Ok(()),
-            None if !wish.knows_plugins() => Ok(()),
+            None if !request.knows_plugins() => Ok(()),
             _ => {
-                let mut data = wish.nonce.bytes().to_vec();
+                let mut data = request.nonce.bytes().to_vec();
                 data.push(0);
                 build::auth_switch(&mut out, talk.next(), password::NATIVE, &data);
                 talk.say(self.worker, &out).await?;
@@ -153,14 +159,16 @@ impl LoginHandler<'_> {
 /// verify that Evenkeel knows that hash.
 fn certificate_proof(
     talk: &ClientPackets,
-    wish: &LoginRequest,
+    request: &LoginRequest,
     method: &Method,
 ) -> Option<Vec<u8>> {
-    let stored = method.stored().filter(|_| wish.wants_certificate_proof)?;
+    let stored = method
+        .stored()
+        .filter(|_| request.wants_certificate_proof)?;
     let certificate = talk.fingerprint()?;
     Some(password::certificate_proof(
         &stored,
-        &wish.nonce,
+        &request.nonce,
         &certificate,
     ))
 }

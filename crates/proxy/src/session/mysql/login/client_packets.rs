@@ -21,7 +21,7 @@ pub(super) struct ClientPackets {
     stream: Stream,
     /// Received bytes that have not been processed.
     bytes: Vec<u8>,
-    heard: usize,
+    received: usize,
     /// Sequence number of the next packet in either direction.
     next: u8,
 }
@@ -33,7 +33,7 @@ impl ClientPackets {
         Self {
             stream,
             bytes,
-            heard: 0,
+            received: 0,
             next,
         }
     }
@@ -106,8 +106,8 @@ impl ClientPackets {
         let rest = self.bytes.split_off(length);
         self.bytes.zeroize();
         self.bytes = rest;
-        self.heard += length;
-        match self.heard > HEARD_MAX {
+        self.received += length;
+        match self.received > HEARD_MAX {
             true => Err(ErrorReply::new(&error_catalog::BAD_HANDSHAKE).into()),
             false => Ok(()),
         }
@@ -127,9 +127,9 @@ impl ClientPackets {
         shaken.await.map_err(|_| LoginError::Disconnected)
     }
 
-    pub(super) async fn say_last(&mut self, worker: &Worker, complaint: &ErrorReply) {
+    pub(super) async fn say_last(&mut self, worker: &Worker, error_reply: &ErrorReply) {
         let mut out = Vec::new();
-        complaint.write(self.next, &mut out);
+        error_reply.write(self.next, &mut out);
         self.stream.say_last(worker, &out).await;
     }
 

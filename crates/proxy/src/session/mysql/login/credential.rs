@@ -34,7 +34,7 @@ pub(super) struct LoginGrant {
     /// Number that distinguishes the account's current credentials from earlier ones.
     pub(super) generation: u64,
     /// Error that rejects the client even if its proof is correct.
-    pub(super) complaint: Option<ErrorReply>,
+    pub(super) error_reply: Option<ErrorReply>,
     /// Data to cache if the client sends the whole password.
     pub(super) keeps: CacheLevel,
     /// True if the servers have not seen the password yet.
@@ -56,34 +56,38 @@ impl LoginHandler<'_> {
         &self,
         talk: &ClientPackets,
         view: &ServiceSnapshot,
-        wish: &LoginRequest,
+        request: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let auth = &own.auth;
-        if !auth.may_come_from(&wish.user, self.address()) {
-            let (user, peer) = (&wish.user, self.peer);
+        if !auth.may_come_from(&request.user, self.address()) {
+            let (user, peer) = (&request.user, self.peer);
             tracing::info!(
                 user,
                 ?peer,
                 "login refused: address not in allow_from of [service.auth]"
             );
-            return Ok(self.mock(talk, wish, "").await);
+            return Ok(self.mock(talk, request, "").await);
         }
-        let of_file = auth.users.get(&wish.user).cloned().unwrap_or_default();
-        if of_file.certificate && talk.client_name().as_deref() == Some(&*wish.user) {
-            return Ok(AuthDecision::Certificate(vouched(wish, &of_file)));
+        let of_file = auth.users.get(&request.user).cloned().unwrap_or_default();
+        if of_file.certificate && talk.client_name().as_deref() == Some(&*request.user) {
+            return Ok(AuthDecision::Certificate(vouched(request, &of_file)));
         }
         if let Some(credential) = &of_file.credential {
-            return Ok(self.of_file(talk, wish, &of_file, credential).await);
+            return Ok(self.of_file(talk, request, &of_file, credential).await);
         }
         if !auth.ask_servers {
-            return Ok(self.mock(talk, wish, "").await);
+            return Ok(self.mock(talk, request, "").await);
         }
-        match self.service.knowledge.accounts(&wish.user).await {
-            Ok(accounts) => Ok(self.of_server(talk, wish, &of_file, &accounts).await),
-            Err(LookupError::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
+        match self.service.knowledge.accounts(&request.user).await {
+            Ok(accounts) => Ok(self.of_server(talk, request, &of_file, &accounts).await),
+            Err(LookupError::NoSuchUser) => Ok(self.mock(talk, request, "").await),
             Err(LookupError::Unavailable(why)) => {
-                tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
+                tracing::warn!(
+                    user = request.user,
+                    why,
+                    "cannot look up user on the servers"
+                );
                 Err(ErrorReply::new(&error_catalog::CREDENTIALS_UNAVAILABLE).into())
             }
         }
@@ -93,26 +97,29 @@ impl LoginHandler<'_> {
     async fn of_file(
         &self,
         talk: &ClientPackets,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         user: &FileUser,
         credential: &FileCredential,
     ) -> AuthDecision {
-        let asked = match credential {
+        let pending = match credential {
             FileCredential::Password(text) => {
-                self.of_password(talk, wish, (user, text.as_bytes())).await
+                self.of_password(talk, request, (user, text.as_bytes()))
+                    .await
             }
             FileCredential::Verifier(text) => {
                 let stored = plain(text);
                 let stored = stored.as_slice();
                 let plugin = plugin_of(stored);
-                let mut proof = proof(wish, user, &[stored]);
-                let method = self.method(talk, wish, (plugin, stored), &mut proof).await;
+                let mut proof = proof(request, user, &[stored]);
+                let method = self
+                    .method(talk, request, (plugin, stored), &mut proof)
+                    .await;
                 method.map(|method| (method, proof))
             }
         };
-        match asked {
+        match pending {
             Some((method, proof)) => AuthDecision::Challenge(method, proof),
-            None => self.mock(talk, wish, "").await,
+            None => self.mock(talk, request, "").await,
         }
     }
 
@@ -121,15 +128,15 @@ impl LoginHandler<'_> {
     async fn of_password(
         &self,
         talk: &ClientPackets,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         (user, password): (&FileUser, &[u8]),
     ) -> Option<(Method, LoginGrant)> {
-        let mut proof = proof(wish, user, &[password]);
-        let plugin = match wish.plugin.as_deref() {
+        let mut proof = proof(request, user, &[password]);
+        let plugin = match request.plugin.as_deref() {
             Some(password::NATIVE) => password::NATIVE,
             Some(password::CACHING_SHA2) => password::CACHING_SHA2,
-            None if !wish.knows_plugins() => password::NATIVE,
-            _ => wish.usual,
+            None if !request.knows_plugins() => password::NATIVE,
+            _ => request.usual,
         };
         let known = Zeroizing::new(password.to_vec());
         proof.credential.get_or_insert(Credential::Password(known));
@@ -151,7 +158,7 @@ impl LoginHandler<'_> {
     async fn of_server(
         &self,
         talk: &ClientPackets,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         user: &FileUser,
         accounts: &MysqlAuthRecords,
     ) -> AuthDecision {
@@ -160,42 +167,42 @@ impl LoginHandler<'_> {
             .by_name
             .store(accounts.by_name(), Relaxed);
         let Some(row) = accounts.chosen() else {
-            self.shared.logins.vault.forget(&wish.user);
-            return self.mock(talk, wish, &accounts.usual_plugin).await;
+            self.shared.logins.vault.forget(&request.user);
+            return self.mock(talk, request, &accounts.usual_plugin).await;
         };
-        for way in preferred(&row.ways, wish, user) {
-            let mut proof = proof(wish, user, &identity(row, way));
+        for way in preferred(&row.ways, request, user) {
+            let mut proof = proof(request, user, &identity(row, way));
             let plugin = client_plugin(&way.plugin);
-            let asked = self.method(talk, wish, (plugin, &way.stored), &mut proof);
-            let Some(mut method) = asked.await else {
+            let pending = self.method(talk, request, (plugin, &way.stored), &mut proof);
+            let Some(mut method) = pending.await else {
                 continue;
             };
             if let Method::Sha2 { stored, .. } = &mut method {
                 stored.accept(crypt::Stored::read(&way.retained));
             }
-            let of_row = self.complaint(talk, wish, row, accounts.mariadb);
-            proof.complaint = of_row.or(proof.complaint.take());
+            let of_row = self.error_reply(talk, request, row, accounts.mariadb);
+            proof.error_reply = of_row.or(proof.error_reply.take());
             return AuthDecision::Challenge(method, proof);
         }
         let plugins: Vec<_> = row.ways.iter().map(|way| &*way.plugin).collect();
         tracing::info!(
-            user = wish.user,
+            user = request.user,
             host = row.host,
             ?plugins,
             "login refused: unsupported authentication plugin"
         );
-        self.mock(talk, wish, &accounts.usual_plugin).await
+        self.mock(talk, request, &accounts.usual_plugin).await
     }
 
     /// Returns the error for a client that must be rejected despite a correct password.
-    fn complaint(
+    fn error_reply(
         &self,
         talk: &ClientPackets,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         row: &MysqlAuthRecord,
         mariadb: bool,
     ) -> Option<ErrorReply> {
-        let client = self.client(wish);
+        let client = self.client(request);
         if row.is_locked {
             return Some(client.locked(mariadb));
         }
@@ -209,7 +216,7 @@ impl LoginHandler<'_> {
             }
         };
         if !is_as_required {
-            return Some(client.denied(wish.has_proof));
+            return Some(client.denied(request.has_proof));
         }
         row.is_expired
             .then(|| ErrorReply::new(&error_catalog::PASSWORD_EXPIRED))
@@ -220,7 +227,7 @@ impl LoginHandler<'_> {
     async fn method(
         &self,
         talk: &ClientPackets,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         (plugin, stored): (&[u8], &[u8]),
         proof: &mut LoginGrant,
     ) -> Option<Method> {
@@ -236,7 +243,7 @@ impl LoginHandler<'_> {
                 };
                 Some(Method::Sha2 {
                     stored: crypt::Stored::read(stored)?,
-                    fast: vault.verifier(&wish.user, proof.generation),
+                    fast: vault.verifier(&request.user, proof.generation),
                     public_key: self.public_key(talk).await,
                 })
             }
@@ -244,7 +251,7 @@ impl LoginHandler<'_> {
                 let (method, name) = signed(plugin, stored)?;
                 if proof.credential.is_none() {
                     let entry = &error_catalog::NO_SERVER_CREDENTIAL;
-                    proof.complaint = Some(ErrorReply::with(entry, &[&name]));
+                    proof.error_reply = Some(ErrorReply::with(entry, &[&name]));
                 }
                 Some(method)
             }
@@ -253,14 +260,19 @@ impl LoginHandler<'_> {
 
     /// Challenges a client that must be rejected in the usual way, so that its rejection takes as
     /// long as any other. Its user does not exist, or may not log in from that address.
-    async fn mock(&self, talk: &ClientPackets, wish: &LoginRequest, usual: &str) -> AuthDecision {
+    async fn mock(
+        &self,
+        talk: &ClientPackets,
+        request: &LoginRequest,
+        usual: &str,
+    ) -> AuthDecision {
         let method = match client_plugin(usual) {
-            _ if usual.is_empty() && wish.usual == password::NATIVE => mock_native(),
+            _ if usual.is_empty() && request.usual == password::NATIVE => mock_native(),
             password::NATIVE if !usual.is_empty() => mock_native(),
             password::ED25519 => Method::Ed25519(ed25519::Verifier::mock(secret()), secret()),
             password::PARSEC => {
                 let mock = &self.shared.logins.mock_secret.0;
-                let mock = parsec::Verifier::mock(wish.user.as_bytes(), mock);
+                let mock = parsec::Verifier::mock(request.user.as_bytes(), mock);
                 Method::Parsec(mock, secret())
             }
             _ => Method::Sha2 {
@@ -270,8 +282,8 @@ impl LoginHandler<'_> {
             },
         };
         let proof = LoginGrant {
-            complaint: Some(self.client(wish).denied(wish.has_proof)),
-            ..proof(wish, &FileUser::default(), &[])
+            error_reply: Some(self.client(request).denied(request.has_proof)),
+            ..proof(request, &FileUser::default(), &[])
         };
         AuthDecision::Challenge(method, proof)
     }
@@ -284,9 +296,9 @@ impl LoginHandler<'_> {
         }
     }
 
-    pub(super) fn client<'b>(&self, wish: &'b LoginRequest) -> AccountName<'b> {
+    pub(super) fn client<'b>(&self, request: &'b LoginRequest) -> AccountName<'b> {
         AccountName {
-            user: &wish.user,
+            user: &request.user,
             address: self.address(),
             by_name: self.shared.logins.by_name.load(Relaxed),
         }
@@ -317,7 +329,7 @@ fn mock_native() -> Method {
 /// then the client's first choice, since the client may support no other.
 fn preferred<'a>(
     ways: &'a [AuthMethod],
-    wish: &LoginRequest,
+    request: &LoginRequest,
     user: &FileUser,
 ) -> Vec<&'a AuthMethod> {
     let mut ways: Vec<&AuthMethod> = ways.iter().collect();
@@ -325,7 +337,7 @@ fn preferred<'a>(
         let plugin = client_plugin(&way.plugin);
         let is_signature = matches!(plugin, password::ED25519 | password::PARSEC);
         let leaves_nothing = is_signature && user.server_password.is_none();
-        (leaves_nothing, wish.plugin.as_deref() != Some(plugin))
+        (leaves_nothing, request.plugin.as_deref() != Some(plugin))
     });
     ways
 }
@@ -371,10 +383,10 @@ fn plugin_of(stored: &[u8]) -> &'static [u8] {
     }
 }
 
-fn proof(wish: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGrant {
+fn proof(request: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGrant {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
-    let server_user = server_user.unwrap_or_else(|| wish.user.clone());
+    let server_user = server_user.unwrap_or_else(|| request.user.clone());
     let own = password.map_or(&b""[..], |password| password.as_bytes());
     let all = [&[server_user.as_bytes(), own], secrets].concat();
     LoginGrant {
@@ -382,16 +394,16 @@ fn proof(wish: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGrant 
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
         generation: generation_of(&all),
         server_user,
-        complaint: None,
+        error_reply: None,
         keeps: CacheLevel::Nothing,
         warms: false,
         of_certificate: Vec::new(),
     }
 }
 
-fn vouched(wish: &LoginRequest, user: &FileUser) -> LoginGrant {
+fn vouched(request: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
-    let mut proof = proof(wish, user, &[known.unwrap_or_default()]);
+    let mut proof = proof(request, user, &[known.unwrap_or_default()]);
     proof.credential.get_or_insert_with(|| match known {
         Some(known) => Credential::Password(Zeroizing::new(known.to_vec())),
         None => Credential::Nothing,

@@ -60,15 +60,15 @@ impl<'a> LoginHandler<'a> {
     pub(super) async fn prepare(
         &self,
         view: &Arc<ServiceSnapshot>,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         proof: LoginGrant,
     ) -> Result<(Rc<Account>, InitialState), LoginError> {
         let warms = proof.warms;
-        let account = self.account(wish, proof);
+        let account = self.account(request, proof);
         if warms {
             self.warm(view, &account);
         }
-        let schema = wish.schema.as_deref();
+        let schema = request.schema.as_deref();
         let is_known = |schema| account.known.may_use(schema, clock::now_ms());
         if !account.known.is_current() || !schema.is_none_or(is_known) {
             // If no server is available, the previous result is sufficient: the session then waits
@@ -76,30 +76,32 @@ impl<'a> LoginHandler<'a> {
             let may_enter = has_been_in(&account, schema);
             let view = match may_enter {
                 true => Arc::clone(view),
-                false => login_connection::awaited(self.seat.service()).await,
+                false => login_connection::awaited(self.permit.service()).await,
             };
             match self.visit(&view, &account, schema).await {
                 Ok(()) => {}
                 Err(ServerCheckError::OfServer(_)) if may_enter => {}
-                Err(ServerCheckError::OfServer(complaint) | ServerCheckError::Told(complaint)) => {
-                    return Err(complaint.into());
+                Err(
+                    ServerCheckError::OfServer(error_reply) | ServerCheckError::Told(error_reply),
+                ) => {
+                    return Err(error_reply.into());
                 }
             }
         }
         let fresh = account.known.fresh().ok_or(LoginError::Disconnected)?;
         let begin = InitialState {
-            schema: wish.schema.clone(),
-            collation: wish.collation,
+            schema: request.schema.clone(),
+            collation: request.collation,
             version: Arc::clone(&fresh.version),
             fresh,
         };
         Ok((account, begin))
     }
 
-    fn account(&self, wish: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
-        let lender = &self.service.lender;
-        let who = PoolUser {
-            user: wish.user.as_str().into(),
+    fn account(&self, request: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
+        let pool_registry = &self.service.pool_registry;
+        let pool_user = PoolUser {
+            user: request.user.as_str().into(),
             server_user: proof.server_user.into(),
             // The schema is a session setting: connections are used for all schemas.
             database: "".into(),
@@ -107,12 +109,12 @@ impl<'a> LoginHandler<'a> {
                 proof.credential.unwrap_or(Credential::Nothing),
             ),
             generation: proof.generation,
-            identity: wish.entrance.agreed.both(IDENTITY).0,
+            identity: request.entrance.agreed.both(IDENTITY).0,
             replication: None,
-            user_number: lender.number(wish.user.as_bytes()),
-            database_number: lender.number(b""),
+            user_number: pool_registry.number(request.user.as_bytes()),
+            database_number: pool_registry.number(b""),
         };
-        self.lending.account(who, &self.service)
+        self.worker_pool.account(pool_user, &self.service)
     }
 
     /// Presents the password to all servers, so that a promoted primary accepts the user. A server
@@ -124,7 +126,7 @@ impl<'a> LoginHandler<'a> {
             .iter()
             .map(|server| account.pooled(server, own));
         let pools: Vec<Arc<PoolHandle>> = pools.collect();
-        let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.seat.service()));
+        let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.permit.service()));
         self.worker.spawn(async move {
             for pooled in pools {
                 match server_login::open(&worker, &service, &pooled).await {
@@ -165,18 +167,18 @@ impl<'a> LoginHandler<'a> {
     ) -> Session<'a> {
         let schema = begin.schema.as_deref().unwrap_or_default();
         let schema = String::from_utf8_lossy(schema);
-        let user = Arc::clone(&account.who.user);
+        let user = Arc::clone(&account.pool_user.user);
         let (client, ahead) = talk.into_parts();
-        let card = SessionHandle::new(entrance.id, user, schema.into(), None, self.peer);
+        let handle = SessionHandle::new(entrance.id, user, schema.into(), None, self.peer);
         Session::new(SessionParts {
             worker: self.worker,
-            seat: self.seat,
+            permit: self.permit,
             live: self.live,
             service: Arc::clone(&self.service),
             shared: Arc::clone(&self.shared),
-            lending: Rc::clone(&self.lending),
+            worker_pool: Rc::clone(&self.worker_pool),
             account,
-            card,
+            handle,
             client,
             ahead,
             entrance,

@@ -39,10 +39,10 @@ impl LoginHandler<'_> {
             let visiting = self.visit_one(account, (server, own), schema);
             match compio::time::timeout(patience, visiting).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(ServerCheckError::Told(complaint))) => {
-                    return Err(ServerCheckError::Told(complaint));
+                Ok(Err(ServerCheckError::Told(error_reply))) => {
+                    return Err(ServerCheckError::Told(error_reply));
                 }
-                Ok(Err(ServerCheckError::OfServer(complaint))) => last = complaint,
+                Ok(Err(ServerCheckError::OfServer(error_reply))) => last = error_reply,
                 Err(_) => {
                     let entry = &error_catalog::SERVER_UNRESPONSIVE;
                     last = ErrorReply::with(entry, &[&server.name]);
@@ -58,10 +58,10 @@ impl LoginHandler<'_> {
         (server, view): (&Arc<Server>, &DatabaseSnapshot),
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
-        let borrowed = login_connection::borrow(&self.lending, account, server, view).await;
-        let mut guest = borrowed.map_err(|denial| judge(&denial))?;
+        let borrowed = login_connection::borrow(&self.worker_pool, account, server, view).await;
+        let mut connection = borrowed.map_err(|error| judge(&error))?;
         let mut used = Ok(());
-        if let Some(server) = &mut guest.server {
+        if let Some(server) = &mut connection.server {
             account.known.learn(&server.fresh);
             if let Some(schema) = schema {
                 used = server.run(self.worker, &[&use_schema(schema)]).await;
@@ -69,8 +69,12 @@ impl LoginHandler<'_> {
         }
         let used = used.map_err(of_use);
         // A connection with an error is not idle, and ends when the guard is dropped.
-        if guest.server.as_ref().is_some_and(|server| server.is_idle()) {
-            guest.leave();
+        if connection
+            .server
+            .as_ref()
+            .is_some_and(|server| server.is_idle())
+        {
+            connection.leave();
         }
         used?;
         if let Some(schema) = schema {
@@ -80,24 +84,24 @@ impl LoginHandler<'_> {
     }
 }
 
-fn judge(denial: &AcquireError) -> ServerCheckError {
-    let complaint = ErrorReply::from_acquire_error(denial);
-    match denial {
+fn judge(error: &AcquireError) -> ServerCheckError {
+    let error_reply = ErrorReply::from_acquire_error(error);
+    match error {
         AcquireError::ConnectFailed(error)
             if error.is_passing() || error.kind == ConnectErrorKind::Outdated =>
         {
-            ServerCheckError::OfServer(complaint)
+            ServerCheckError::OfServer(error_reply)
         }
-        _ => ServerCheckError::Told(complaint),
+        _ => ServerCheckError::Told(error_reply),
     }
 }
 
 /// Classifies a failure to select the schema: caused by the schema or by the connection.
-fn of_use(complaint: ErrorReply) -> ServerCheckError {
-    match complaint.code.number {
+fn of_use(error_reply: ErrorReply) -> ServerCheckError {
+    match error_reply.code.number {
         // ER_DBACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR, ER_BAD_DB_ERROR, ER_WRONG_DB_NAME
-        1044 | 1045 | 1049 | 1102 => ServerCheckError::Told(complaint),
-        _ => ServerCheckError::OfServer(complaint),
+        1044 | 1045 | 1049 | 1102 => ServerCheckError::Told(error_reply),
+        _ => ServerCheckError::OfServer(error_reply),
     }
 }
 

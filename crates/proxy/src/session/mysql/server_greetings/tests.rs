@@ -36,11 +36,11 @@ fn versions_are_read_with_and_without_the_old_beginning() {
 #[test]
 fn a_client_is_offered_what_all_servers_can_do() {
     let poor = MARIADB.without(Capabilities::BULK);
-    let faces = [
+    let greetings = [
         face(b"11.4.2-MariaDB", MARIADB),
         face(b"5.5.5-10.11.6-MariaDB", poor),
     ];
-    let least = least(faces.iter()).unwrap();
+    let least = least(greetings.iter()).unwrap();
     assert_eq!(least.version.numbers, (10, 11, 6));
     let offered = least.offered(false);
     assert!(!offered.has(Capabilities::BULK) && offered.has(Capabilities::DEPRECATE_EOF));
@@ -55,8 +55,8 @@ fn a_client_is_offered_what_all_servers_can_do() {
 
 #[test]
 fn what_binds_a_client_to_one_server_is_never_offered() {
-    let faces = [face(b"9.4.0", Capabilities(u64::MAX))];
-    let offered = least(faces.iter()).unwrap().offered(true);
+    let greetings = [face(b"9.4.0", Capabilities(u64::MAX))];
+    let offered = least(greetings.iter()).unwrap().offered(true);
     for never in [
         Capabilities::COMPRESS,
         Capabilities::ZSTD,
@@ -70,8 +70,8 @@ fn what_binds_a_client_to_one_server_is_never_offered() {
 
 #[test]
 fn the_first_server_decides_what_is_no_matter_of_less_or_more() {
-    let faces = [face(b"8.4.3", MYSQL), face(b"9.4.0", MYSQL)];
-    let both = least(faces.iter()).unwrap();
+    let greetings = [face(b"8.4.3", MYSQL), face(b"9.4.0", MYSQL)];
+    let both = least(greetings.iter()).unwrap();
     assert_eq!(both.plugin, password::CACHING_SHA2);
     assert_eq!(&*both.version.text, b"8.4.3");
     assert!(least([].iter()).is_none());
@@ -79,12 +79,18 @@ fn the_first_server_decides_what_is_no_matter_of_less_or_more() {
 
 #[test]
 fn nobody_waits_for_a_server_that_is_away() {
-    let faces = ServerGreetings::default();
-    faces.is_away(7);
-    assert!(matches!(faces.lock().get(&7), Some(GreetingState::Away(_))));
-    faces.learn(7, face(b"9.4.0", MYSQL));
-    faces.is_away(7);
-    assert!(matches!(faces.lock().get(&7), Some(GreetingState::Face(_))));
+    let greetings = ServerGreetings::default();
+    greetings.is_away(7);
+    assert!(matches!(
+        greetings.lock().get(&7),
+        Some(GreetingState::Away(_))
+    ));
+    greetings.learn(7, face(b"9.4.0", MYSQL));
+    greetings.is_away(7);
+    assert!(matches!(
+        greetings.lock().get(&7),
+        Some(GreetingState::Face(_))
+    ));
 }
 
 #[test]

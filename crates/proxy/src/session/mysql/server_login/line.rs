@@ -132,7 +132,7 @@ impl<'a> ServerPackets<'a> {
         let hello = Hello {
             capabilities: self.wanted(pooled),
             collation: COLLATION,
-            user: pooled.who.server_user.as_bytes(),
+            user: pooled.pool_user.server_user.as_bytes(),
             schema: None,
             attributes: Attributes::of(ATTRIBUTES),
         };
@@ -166,7 +166,7 @@ impl<'a> ServerPackets<'a> {
     }
 
     fn wanted(&self, pooled: &PoolHandle) -> Capabilities {
-        let wanted = wanted(pooled.who.identity);
+        let wanted = wanted(pooled.pool_user.identity);
         match self.stream.is_encrypted() {
             true => wanted.with(Capabilities::SSL),
             false => wanted,
@@ -254,12 +254,15 @@ impl<'a> ServerPackets<'a> {
 /// Returns the credential for a server. The password is preferred, since any other credential fails
 /// at a server that no longer has the password cached.
 fn credential(shared: &PostgresService, pooled: &PoolHandle) -> Credential {
-    let who = &pooled.who;
-    let known = who.mysql().cloned().unwrap_or(Credential::Nothing);
+    let pool_user = &pooled.pool_user;
+    let known = pool_user.mysql().cloned().unwrap_or(Credential::Nothing);
     if !matches!(known, Credential::Sha2(_)) {
         return known;
     }
-    let password = shared.logins.vault.password(&who.user, who.generation);
+    let password = shared
+        .logins
+        .vault
+        .password(&pool_user.user, pool_user.generation);
     password.map_or(known, Credential::Password)
 }
 

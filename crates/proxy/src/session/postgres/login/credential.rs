@@ -26,7 +26,7 @@ pub(in super::super) struct LoginGrant {
     pub(in super::super) server_user: String,
     pub(in super::super) generation: u64,
     /// Error that rejects the login even if authentication succeeds.
-    pub(super) complaint: Option<ErrorReply>,
+    pub(super) error_reply: Option<ErrorReply>,
     /// Rest of the authentication exchange to be sent.
     pub(in super::super) last_word: Vec<u8>,
 }
@@ -44,58 +44,66 @@ impl LoginHandler<'_> {
         &self,
         stream: &Stream,
         view: &ServiceSnapshot,
-        wish: &LoginRequest,
+        request: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let auth = &own.auth;
-        if !auth.may_come_from(&wish.user, self.address()) {
+        if !auth.may_come_from(&request.user, self.address()) {
             let entry = &error_catalog::ADDRESS_NOT_ALLOWED;
-            return Err(ErrorReply::with(entry, &[&wish.user]).into());
+            return Err(ErrorReply::with(entry, &[&request.user]).into());
         }
-        let file = auth.users.get(&wish.user);
+        let file = auth.users.get(&request.user);
         let of_file = file.cloned().unwrap_or_default();
-        if of_file.certificate && stream.client_name().as_deref() == Some(&*wish.user) {
-            return Ok(AuthDecision::Certificate(vouched(wish, &of_file)));
+        if of_file.certificate && stream.client_name().as_deref() == Some(&*request.user) {
+            return Ok(AuthDecision::Certificate(vouched(request, &of_file)));
         }
         if of_file.cleartext && !self.is_private(stream) {
-            return Err(in_the_open(&wish.user).into());
+            return Err(in_the_open(&request.user).into());
         }
         let binding = stream.end_point();
         if let Some(credential) = &of_file.credential {
-            return Ok(self.of_file(wish, &of_file, credential, binding));
+            return Ok(self.of_file(request, &of_file, credential, binding));
         }
         if !auth.ask_servers {
-            return Ok(self.mock(wish, binding));
+            return Ok(self.mock(request, binding));
         }
-        let found = self.shared.knowledge.login(&wish.user).await;
+        let found = self.shared.knowledge.login(&request.user).await;
         let login = match found {
             Ok(login) => login,
-            Err(LookupError::NoSuchUser) => return Ok(self.mock(wish, binding)),
+            Err(LookupError::NoSuchUser) => return Ok(self.mock(request, binding)),
             Err(LookupError::Unavailable(why)) => {
-                tracing::warn!(user = wish.user, why, "cannot look up user on the servers");
+                tracing::warn!(
+                    user = request.user,
+                    why,
+                    "cannot look up user on the servers"
+                );
                 return Err(ErrorReply::new(&error_catalog::CREDENTIALS_UNAVAILABLE).into());
             }
         };
-        let complaint = objection(wish, &login);
-        let asked = match &login.verifier {
+        let error_reply = objection(request, &login);
+        let pending = match &login.verifier {
             Verifier::Scram(text) | Verifier::Md5(text) => method(text, &of_file, binding.clone()),
             Verifier::None => None,
         };
-        Ok(match (asked, login.verifier) {
+        Ok(match (pending, login.verifier) {
             (Some(method), Verifier::Scram(text) | Verifier::Md5(text)) => {
                 let proof = LoginGrant {
-                    complaint,
-                    ..proof(wish, &of_file, [text.as_bytes(), login.settings.as_bytes()])
+                    error_reply,
+                    ..proof(
+                        request,
+                        &of_file,
+                        [text.as_bytes(), login.settings.as_bytes()],
+                    )
                 };
                 AuthDecision::Challenge(method, proof)
             }
-            _ => self.mock(wish, binding),
+            _ => self.mock(request, binding),
         })
     }
 
     fn of_file(
         &self,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         user: &FileUser,
         credential: &FileCredential,
         binding: Option<Vec<u8>>,
@@ -104,17 +112,17 @@ impl LoginHandler<'_> {
             FileCredential::Password(password) if user.cleartext => {
                 let own = Zeroizing::new(password.as_bytes().to_vec());
                 let method = Method::Cleartext(Secret::Password(own));
-                AuthDecision::Challenge(method, proof(wish, user, [password.as_bytes(), b""]))
+                AuthDecision::Challenge(method, proof(request, user, [password.as_bytes(), b""]))
             }
             FileCredential::Password(password) => {
                 let bytes = password.as_bytes();
-                let verifier = self.own.verifiers.of(&wish.user, bytes);
+                let verifier = self.own.verifiers.of(&request.user, bytes);
                 let method = Method::Scram {
                     verifier,
                     binding,
                     nonce: secret(),
                 };
-                let mut proof = proof(wish, user, [bytes, b""]);
+                let mut proof = proof(request, user, [bytes, b""]);
                 // The keys from that login use Evenkeel's salt, so servers require the password.
                 let password = Zeroizing::new(bytes.to_vec());
                 proof
@@ -124,16 +132,16 @@ impl LoginHandler<'_> {
             }
             FileCredential::Verifier(text) => match method(text, user, binding.clone()) {
                 Some(method) => {
-                    AuthDecision::Challenge(method, proof(wish, user, [text.as_bytes(), b""]))
+                    AuthDecision::Challenge(method, proof(request, user, [text.as_bytes(), b""]))
                 }
-                None => self.mock(wish, binding),
+                None => self.mock(request, binding),
             },
         }
     }
 
     /// Challenges an unknown user like any other.
-    fn mock(&self, wish: &LoginRequest, binding: Option<Vec<u8>>) -> AuthDecision {
-        let user = wish.user.as_bytes();
+    fn mock(&self, request: &LoginRequest, binding: Option<Vec<u8>>) -> AuthDecision {
+        let user = request.user.as_bytes();
         let verifier = scram::Verifier::mock(user, &self.own.mock_secret, MOCK_ITERATIONS);
         let method = Method::Scram {
             verifier,
@@ -141,8 +149,8 @@ impl LoginHandler<'_> {
             nonce: secret(),
         };
         let proof = LoginGrant {
-            complaint: Some(failed(&wish.user)),
-            ..proof(wish, &FileUser::default(), [b""; 2])
+            error_reply: Some(failed(&request.user)),
+            ..proof(request, &FileUser::default(), [b""; 2])
         };
         AuthDecision::Challenge(method, proof)
     }
@@ -177,8 +185,8 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
 }
 
 /// Returns the error with which a server would reject the authenticated user.
-fn objection(wish: &LoginRequest, login: &PostgresAuthRecord) -> Option<ErrorReply> {
-    let (user, database) = (&wish.user, &wish.database);
+fn objection(request: &LoginRequest, login: &PostgresAuthRecord) -> Option<ErrorReply> {
+    let (user, database) = (&request.user, &request.database);
     if !login.can_login {
         let entry = &error_catalog::ROLE_CANNOT_LOG_IN;
         return Some(ErrorReply::with(entry, &[user]));
@@ -204,29 +212,29 @@ fn in_the_open(user: &str) -> ErrorReply {
 
 /// Builds the grant. `secret`: what the login is checked against; `settings`: startup settings of
 /// its connections. Both affect the generation.
-fn proof(wish: &LoginRequest, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> LoginGrant {
+fn proof(request: &LoginRequest, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> LoginGrant {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
-    let server_user = server_user.unwrap_or_else(|| wish.user.clone());
+    let server_user = server_user.unwrap_or_else(|| request.user.clone());
     let own = password.map_or(&b""[..], |password| password.as_bytes());
     LoginGrant {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
         generation: generation_of(&[server_user.as_bytes(), own, secret, settings]),
         server_user,
-        complaint: None,
+        error_reply: None,
         last_word: Vec::new(),
     }
 }
 
-fn vouched(wish: &LoginRequest, user: &FileUser) -> LoginGrant {
+fn vouched(request: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
-    let mut proof = proof(wish, user, [known.unwrap_or_default(), b""]);
+    let mut proof = proof(request, user, [known.unwrap_or_default(), b""]);
     proof.credential.get_or_insert_with(|| match known {
         Some(known) => Credential::Password(Zeroizing::new(known.to_vec())),
         None => Credential::Nothing,
     });
-    proof.last_word.clone_from(&wish.negotiation);
+    proof.last_word.clone_from(&request.negotiation);
     proof
 }
 
@@ -251,7 +259,7 @@ mod tests {
 
     #[test]
     fn whatever_logs_in_to_servers_makes_another_generation() {
-        let wish = LoginRequest {
+        let request = LoginRequest {
             minor: 0,
             user: "app".to_owned(),
             database: "shop".to_owned(),
@@ -266,7 +274,7 @@ mod tests {
             server_password: Some(secret(server_password)),
             ..FileUser::default()
         };
-        let of = |user: &FileUser, settings| proof(&wish, user, [b"p", settings]).generation;
+        let of = |user: &FileUser, settings| proof(&request, user, [b"p", settings]).generation;
         let generation = |user: &FileUser| of(user, b"");
         let before = generation(&user("one", "s", "p"));
         assert_eq!(generation(&user("one", "s", "p")), before);
@@ -277,7 +285,7 @@ mod tests {
             of(&user("one", "s", "p"), b"0 16384 {work_mem=4MB}"),
             before
         );
-        let vouched = |user: &FileUser| vouched(&wish, user).generation;
+        let vouched = |user: &FileUser| vouched(&request, user).generation;
         let of_file = |password: &str| FileUser {
             server_password: None,
             ..user("one", "", password)

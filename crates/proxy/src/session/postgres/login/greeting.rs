@@ -35,15 +35,15 @@ use crate::upstream::pool_registry::{Credential, PoolUser};
 /// Initial state of a session.
 pub(super) struct InitialState {
     pub(super) account: Rc<Account>,
-    pub(super) journal: SessionState,
+    pub(super) state: SessionState,
     pub(super) key: cancel::Key,
     /// Connection of a replication client and its placement; `None` for other clients.
     pub(super) own: Option<(Box<ServerConnection>, Placement)>,
 }
 
 /// Returns whether the error concerns an unavailable server and not the client.
-fn is_of_server(complaint: &ErrorReply) -> bool {
-    let class = &complaint.sqlstate.0[..2];
+fn is_of_server(error_reply: &ErrorReply) -> bool {
+    let class = &error_reply.sqlstate.0[..2];
     class == b"08" || class == b"57"
 }
 
@@ -52,29 +52,29 @@ impl<'a> LoginHandler<'a> {
     pub(super) async fn greet(
         &self,
         stream: &mut Stream,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         proof: LoginGrant,
     ) -> Result<InitialState, LoginError> {
         let interner = self.worker.interner();
-        let parameters = wish.parameters.iter();
+        let parameters = request.parameters.iter();
         let startup = settings::from_startup(
             parameters.map(|(name, value)| (&**name, &**value)),
             interner,
         )
         .map_err(|error| refused_settings(&error))?;
         let mut out = proof.last_word.clone();
-        let account = self.account(wish, proof);
-        let journal = self.journal(&account, startup).await?;
+        let account = self.account(request, proof);
+        let state = self.session_state(&account, startup).await?;
         account.enters(&self.shared);
         let known = account.catalog_expected();
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
         build::authentication_ok(&mut out);
-        account.write_greeting(&journal, &mut out);
-        let key = self.end_greeting(wish, &mut out)?;
+        account.write_greeting(&state, &mut out);
+        let key = self.end_greeting(request, &mut out)?;
         stream.send(self.worker, &out).await?;
         Ok(InitialState {
             account,
-            journal,
+            state,
             key,
             own: None,
         })
@@ -83,7 +83,7 @@ impl<'a> LoginHandler<'a> {
     /// Writes the end of the login, with the key for cancel requests of the session.
     pub(super) fn end_greeting(
         &self,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         out: &mut Vec<u8>,
     ) -> Result<cancel::Key, LoginError> {
         let keyring = self
@@ -96,55 +96,55 @@ impl<'a> LoginHandler<'a> {
         let key = keyring
             .key(place)
             .ok_or_else(|| ErrorReply::new(&error_catalog::OUT_OF_PROCESS_IDS))?;
-        let shown = keyring.show(&key, wish.minor);
+        let shown = keyring.show(&key, request.minor);
         let CancelKey { process, secret } = shown.key();
         build::backend_key_data(out, process, secret);
         build::ready_for_query(out, TransactionStatus::Idle);
         Ok(key)
     }
 
-    pub(super) fn account(&self, wish: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
-        let lender = &self.shared.lender;
-        let replication = wish.for_replication();
+    pub(super) fn account(&self, request: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
+        let pool_registry = &self.shared.pool_registry;
+        let replication = request.for_replication();
         let credential = proof.credential.unwrap_or(login::Credential::Nothing);
-        let who = PoolUser {
-            user: wish.user.as_str().into(),
+        let pool_user = PoolUser {
+            user: request.user.as_str().into(),
             server_user: proof.server_user.into(),
-            database: wish.database.as_str().into(),
+            database: request.database.as_str().into(),
             credential: Credential::Postgres(credential),
             generation: proof.generation,
             // A unique number: replication clients share no pool.
             identity: replication.as_ref().map_or(0, |_| SessionHandle::draw_id()),
             replication,
-            user_number: lender.number(wish.user.as_bytes()),
-            database_number: lender.number(wish.database.as_bytes()),
+            user_number: pool_registry.number(request.user.as_bytes()),
+            database_number: pool_registry.number(request.database.as_bytes()),
         };
-        self.lending.account(who, &self.shared)
+        self.worker_pool.account(pool_user, &self.shared)
     }
 
     /// Returns the initial session state. A server is queried only if no server has reported it
     /// yet.
-    async fn journal(
+    async fn session_state(
         &self,
         account: &Rc<Account>,
         startup: SettingSet,
     ) -> Result<SessionState, LoginError> {
-        if let Some(journal) = account.journal(&startup, self.worker.interner()) {
-            return Ok(journal);
+        if let Some(state) = account.session_state(&startup, self.worker.interner()) {
+            return Ok(state);
         }
-        let view = login_connection::awaited(self.seat.service()).await;
+        let view = login_connection::awaited(self.permit.service()).await;
         let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let mut last = ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE);
         for (server, patience) in login_connection::candidates(&view, own) {
             let learnt = self.learn_at(account, (server, own), &startup, patience);
             match learnt.await {
                 Ok(()) => break,
-                Err(complaint) if is_of_server(&complaint) => last = complaint,
-                Err(complaint) => return Err(complaint.into()),
+                Err(error_reply) if is_of_server(&error_reply) => last = error_reply,
+                Err(error_reply) => return Err(error_reply.into()),
             }
         }
-        let journal = account.journal(&startup, self.worker.interner());
-        journal.ok_or(LoginError::Rejected(last))
+        let state = account.session_state(&startup, self.worker.interner());
+        state.ok_or(LoginError::Rejected(last))
     }
 
     async fn learn_at(
@@ -155,17 +155,17 @@ impl<'a> LoginHandler<'a> {
         patience: Duration,
     ) -> Result<(), ErrorReply> {
         let silent = || ErrorReply::with(&error_catalog::SERVER_UNRESPONSIVE, &[&server.name]);
-        let borrowing = login_connection::borrow(&self.lending, account, server, view);
-        let mut guest = match compio::time::timeout(patience, borrowing).await {
-            Ok(Ok(guest)) => guest,
-            Ok(Err(denial)) => return Err(ErrorReply::from_acquire_error(&denial)),
+        let borrowing = login_connection::borrow(&self.worker_pool, account, server, view);
+        let mut connection = match compio::time::timeout(patience, borrowing).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Err(ErrorReply::from_acquire_error(&error)),
             Err(_) => return Err(silent()),
         };
-        if let Some(server) = &mut guest.server {
+        if let Some(server) = &mut connection.server {
             let asking = compio::time::timeout(patience, self.ask(account, server, startup));
             asking.await.unwrap_or_else(|_| Err(silent()))?;
         }
-        guest.leave();
+        connection.leave();
         Ok(())
     }
 
@@ -179,9 +179,9 @@ impl<'a> LoginHandler<'a> {
         let interner = self.worker.interner();
         account.learn_greeting(server);
         let told = server.settings.login().clone();
-        let journal = SessionState::new(startup.clone(), told, &server.settings);
+        let state = SessionState::new(startup.clone(), told, &server.settings);
         let mut sql = Vec::new();
-        if let Some(wanted) = server.settings.prepare(&journal, interner, &mut sql) {
+        if let Some(wanted) = server.settings.prepare(&state, interner, &mut sql) {
             server.run(self.worker, &[&sql]).await?;
             server.settings.placed(wanted, self.worker.interner());
         }
@@ -191,27 +191,27 @@ impl<'a> LoginHandler<'a> {
 
     /// Creates the session of a logged-in client.
     pub(super) fn enter(&self, client: Stream, greeted: InitialState) -> Session<'a> {
-        let who = &greeted.account.who;
-        let (user, database) = (Arc::clone(&who.user), Arc::clone(&who.database));
-        let card = SessionHandle::new(
+        let pool_user = &greeted.account.pool_user;
+        let (user, database) = (Arc::clone(&pool_user.user), Arc::clone(&pool_user.database));
+        let handle = SessionHandle::new(
             SessionHandle::draw_id(),
             user,
             database,
             Some(greeted.key),
             self.peer,
         );
-        let mut borrower = Acquirer::new(
+        let mut acquirer = Acquirer::new(
             self.worker,
             &self.shared,
-            Rc::clone(&self.lending),
+            Rc::clone(&self.worker_pool),
             &greeted.account,
-            &card,
+            &handle,
         );
         let own = greeted.own;
-        let server = own.map(|own| self.bind(own, &mut borrower, &card));
+        let server = own.map(|own| self.bind(own, &mut acquirer, &handle));
         Session {
             worker: self.worker,
-            permit: self.seat,
+            permit: self.permit,
             live: self.live,
             shared: Arc::clone(&self.shared),
             protocol: Arc::clone(&self.own),
@@ -225,17 +225,17 @@ impl<'a> LoginHandler<'a> {
             segment: 0,
             answers: Vec::new(),
             server,
-            borrower,
+            acquirer,
             stage: Stage::Ready,
             names: super::super::ClientStatements::default(),
             unnamed: super::super::UnnamedStatement::default(),
             portals: super::super::Portals::default(),
-            journal: greeted.journal,
+            state: greeted.state,
             effects: super::super::PendingEffects::default(),
             discards_statements: false,
             release_after_send: false,
             is_terminating: false,
-            asked: Default::default(),
+            pending: Default::default(),
             restoring: false,
             was_cancelled: false,
             must_restore_startup: false,
@@ -253,11 +253,11 @@ impl<'a> LoginHandler<'a> {
             changed_functions_us: 0,
             hides_tables: false,
             vacating: None,
-            unit: ActiveRequest::new(),
+            active: ActiveRequest::new(),
             rulings: FxHashMap::default(),
             refusal: None,
             refused_setting: ([0; 5], String::new()),
-            card,
+            handle,
         }
     }
 }
@@ -273,13 +273,13 @@ fn refused_settings(error: &StartupError) -> ErrorReply {
 
 impl Account {
     /// Writes the parameters that a server would report to a client with these settings.
-    fn write_greeting(&self, journal: &SessionState, out: &mut Vec<u8>) {
+    fn write_greeting(&self, state: &SessionState, out: &mut Vec<u8>) {
         self.with_greeting(|of_server| {
             for (name, value) in of_server {
                 build::parameter_status(out, name, value);
             }
         });
-        for (name, value) in journal.reported.told().iter() {
+        for (name, value) in state.reported.told().iter() {
             build::parameter_status(out, spelling(name), value);
         }
     }

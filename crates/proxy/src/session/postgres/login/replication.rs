@@ -52,24 +52,24 @@ impl LoginHandler<'_> {
     pub(super) async fn greet_replication(
         &self,
         stream: &mut Stream,
-        wish: &LoginRequest,
+        request: &LoginRequest,
         proof: LoginGrant,
     ) -> Result<InitialState, LoginError> {
         let mut out = proof.last_word.clone();
-        let account = self.account(wish, proof);
-        let (mut guest, at) = self.own_connection(&account).await?;
-        let server = guest.server.as_ref().ok_or(LoginError::Disconnected)?;
+        let account = self.account(request, proof);
+        let (mut connection, at) = self.own_connection(&account).await?;
+        let server = connection.server.as_ref().ok_or(LoginError::Disconnected)?;
         build::authentication_ok(&mut out);
         for (name, value) in &server.reported {
             build::parameter_status(&mut out, name, value);
         }
-        let journal = self.own_journal(server);
-        let key = self.end_greeting(wish, &mut out)?;
+        let state = self.own_journal(server);
+        let key = self.end_greeting(request, &mut out)?;
         stream.send(self.worker, &out).await?;
-        let own = guest.server.take().map(|server| (server, at));
+        let own = connection.server.take().map(|server| (server, at));
         Ok(InitialState {
             account,
-            journal,
+            state,
             key,
             own,
         })
@@ -81,36 +81,36 @@ impl LoginHandler<'_> {
     ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
         let nobody = || ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 });
-        let found = login_connection::awaited_primary(self.seat.service()).await;
+        let found = login_connection::awaited_primary(self.permit.service()).await;
         let (view, primary) = found.ok_or_else(nobody)?;
         let own = view.database.as_ref().ok_or_else(nobody)?;
         let server = &view.servers[primary];
-        let borrowed = login_connection::borrow(&self.lending, account, server, own).await;
-        let guest = borrowed.map_err(|denial| self.denied(&denial))?;
+        let borrowed = login_connection::borrow(&self.worker_pool, account, server, own).await;
+        let connection = borrowed.map_err(|error| self.denied(&error))?;
         let at = Placement::new(&view, primary, false).ok_or_else(nobody)?;
-        Ok((guest, at))
+        Ok((connection, at))
     }
 
-    fn denied(&self, denial: &AcquireError) -> ErrorReply {
-        if let AcquireError::ConnectFailed(error) = denial
+    fn denied(&self, error: &AcquireError) -> ErrorReply {
+        if let AcquireError::ConnectFailed(error) = error
             && error.is_passing()
         {
             self.shared.knowledge.request_role_check(error.server_id);
         }
-        ErrorReply::from_acquire_error(denial)
+        ErrorReply::from_acquire_error(error)
     }
 
     /// Starts the session with the connection that its login acquired.
     pub(super) fn bind(
         &self,
         (server, at): (Box<ServerConnection>, Placement),
-        borrower: &mut Acquirer<'_, ServerConnection>,
-        card: &SessionHandle,
+        acquirer: &mut Acquirer<'_, ServerConnection>,
+        handle: &SessionHandle,
     ) -> Box<ServerConnection> {
-        borrower.at = Some(at);
-        card.set_server(&server.lent);
-        card.set_pins(Pins::of(&[Pin::Replication]), |_| PinSource::default());
-        card.set_activity(SessionActivity::Bound, self.worker);
+        acquirer.at = Some(at);
+        handle.set_server(&server.core);
+        handle.set_pins(Pins::of(&[Pin::Replication]), |_| PinSource::default());
+        handle.set_activity(SessionActivity::Bound, self.worker);
         server
     }
 
@@ -118,8 +118,8 @@ impl LoginHandler<'_> {
     fn own_journal(&self, server: &ServerConnection) -> SessionState {
         let told = server.settings.login().clone();
         let startup = self.worker.interner().empty();
-        let mut journal = SessionState::new(startup, told, &server.settings);
-        journal.pins.add(Pin::Replication);
-        journal
+        let mut state = SessionState::new(startup, told, &server.settings);
+        state.pins.add(Pin::Replication);
+        state
     }
 }

@@ -51,12 +51,12 @@ pub(super) struct WorkerBaseline {
 impl BaselineCache {
     /// Returns the entry of a user and database. It is reset if no session uses it, because the
     /// database may have been dropped.
-    pub(super) fn of(&self, who: &PoolUser) -> Arc<BaselineEntry> {
+    pub(super) fn of(&self, pool_user: &PoolUser) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
             known.retain(|_, greeting| Arc::strong_count(greeting) > 1);
         }
-        let greeting = known.entry(identity(who)).or_default();
+        let greeting = known.entry(identity(pool_user)).or_default();
         if Arc::strong_count(greeting) == 1 {
             *greeting = Arc::default();
         }
@@ -65,8 +65,8 @@ impl BaselineCache {
 
     /// Updates the baseline from a connection that has just logged in, because the servers may have
     /// changed.
-    pub(crate) fn refresh(&self, who: &PoolUser, server: &ServerConnection) {
-        let known = lock(&self.known).get(&identity(who)).map(Arc::clone);
+    pub(crate) fn refresh(&self, pool_user: &PoolUser, server: &ServerConnection) {
+        let known = lock(&self.known).get(&identity(pool_user)).map(Arc::clone);
         if let Some(greeting) = known {
             greeting.learn(server);
         }
@@ -100,7 +100,7 @@ impl BaselineEntry {
 
     /// Returns the initial session state for these startup settings; `None`: a server must be
     /// queried first.
-    pub(super) fn journal(
+    pub(super) fn session_state(
         &self,
         greeter: &mut WorkerBaseline,
         startup: &SettingSet,
@@ -128,9 +128,9 @@ impl WorkerBaseline {
     }
 }
 
-fn identity(who: &PoolUser) -> Identity {
-    let database = who.database_number.get();
-    (who.user_number.get(), database, who.generation)
+fn identity(pool_user: &PoolUser) -> Identity {
+    let database = pool_user.database_number.get();
+    (pool_user.user_number.get(), database, pool_user.generation)
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -89,7 +89,7 @@ impl SessionState {
         }
         self.explain(meaning);
         self.note_position(meaning);
-        self.heard = TrackerUpdate::default();
+        self.received = TrackerUpdate::default();
         self.done = index.saturating_add(1);
     }
 
@@ -143,11 +143,11 @@ impl SessionState {
     fn note_position(&mut self, meaning: &TextAnalysis) {
         let by_place = self.is_by_place;
         let switches = self.has_heard(variables::AUTOCOMMIT);
-        let others = self.heard.state && self.heard.position.is_some();
+        let others = self.received.state && self.received.position.is_some();
         if by_place && (switches && !names_switches(meaning) || others && !names_others(meaning)) {
             self.bind(Pin::Settings);
         }
-        if let Some(position) = self.heard.position.take()
+        if let Some(position) = self.received.position.take()
             && (meaning.writes || !by_place)
         {
             self.last_gtid = position;
@@ -308,7 +308,7 @@ impl SessionState {
         let Some(before) = self.sent_in.clone() else {
             return;
         };
-        for name in &self.heard.names {
+        for name in &self.received.names {
             for now in [&mut self.now, &mut on.now] {
                 *now = match before.get(name) {
                     Some(value) => interner.with(now, name, value),
@@ -418,7 +418,10 @@ impl SessionState {
     }
 
     pub(super) fn has_heard(&self, name: &[u8]) -> bool {
-        self.heard.names.iter().any(|heard| **heard == *name)
+        self.received
+            .names
+            .iter()
+            .any(|received| **received == *name)
     }
 
     /// Pins if the server reported a change that the text does not explain: a routine or a trigger
@@ -434,13 +437,13 @@ impl SessionState {
         if self.has_heard(variables::TIMESTAMP) && !meaning.effects.iter().any(is_of_clock) {
             self.bind(Pin::Settings);
         }
-        let mut names = self.heard.names.iter();
+        let mut names = self.received.names.iter();
         if let Some(name) = names.find(|name| is_lent(name, meaning)) {
             self.bind_setting(name.clone());
         }
-        let explained = !self.heard.state
-            || self.heard.schema
-            || !self.heard.names.is_empty()
+        let explained = !self.received.state
+            || self.received.schema
+            || !self.received.names.is_empty()
             || !meaning.effects.is_empty()
             || meaning.statements.is_empty();
         if !explained {

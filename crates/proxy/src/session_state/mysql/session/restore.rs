@@ -12,8 +12,8 @@ use crate::session_state::settings::{Interner, SettingSet};
 impl SessionState {
     /// Returns the query to run before the connection is released. `None`: all state is known.
     #[must_use]
-    pub fn question(&mut self, asked: &InfoUsage) -> Option<StateQuery> {
-        let is_open = self.is_insert_id_open(asked);
+    pub fn question(&mut self, pending: &InfoUsage) -> Option<StateQuery> {
+        let is_open = self.is_insert_id_open(pending);
         self.is_asked = is_open && self.is_by_place;
         match (self.owes_settings(), is_open) {
             (_, true) if self.is_asked && !self.is_untold => Some(StateQuery::BothByName),
@@ -25,10 +25,10 @@ impl SessionState {
         }
     }
 
-    fn is_insert_id_open(&self, asked: &InfoUsage) -> bool {
+    fn is_insert_id_open(&self, pending: &InfoUsage) -> bool {
         match self.insert_id {
             InsertId::Exact(_) => false,
-            InsertId::Likely(_) => self.insert_on != 0 && asked.any(InfoNeeds::INSERT_ID),
+            InsertId::Likely(_) => self.insert_on != 0 && pending.any(InfoNeeds::INSERT_ID),
             InsertId::Unknown => true,
         }
     }
@@ -37,11 +37,11 @@ impl SessionState {
     pub fn answered(&mut self, on: &mut ServerSessionState, interner: &Interner) {
         self.take_collation(on, interner);
         let switched = self.is_by_place && self.has_heard(variables::AUTOCOMMIT);
-        let other = self.is_by_place && self.heard.position.is_some();
+        let other = self.is_by_place && self.received.position.is_some();
         if self.is_untold && (self.has_heard(variables::TIMESTAMP) || switched || other) {
             self.bind(Pin::Settings);
         }
-        self.heard = TrackerUpdate::default();
+        self.received = TrackerUpdate::default();
         self.is_asked = false;
         self.is_untold = false;
         on.disturbed();

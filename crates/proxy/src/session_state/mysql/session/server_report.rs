@@ -18,7 +18,7 @@ impl SessionState {
         match change {
             Change::Variable { name, value } => self.hear_variable(name, value, interner),
             Change::Schema(name) => {
-                self.heard.schema = true;
+                self.received.schema = true;
                 if !name.is_ascii() {
                     // The character set in which COM_INIT_DB would have to send the name is not
                     // reported.
@@ -26,7 +26,7 @@ impl SessionState {
                 }
                 self.schema = connection::schema(name);
             }
-            Change::State(changed) => self.heard.state |= changed,
+            Change::State(changed) => self.received.state |= changed,
             Change::Characteristics(text) => {
                 self.next = of_next(text);
                 match self.next {
@@ -42,19 +42,19 @@ impl SessionState {
         let lower = name.to_ascii_lowercase();
         let name = variables::canonical(&lower);
         if name == b"last_gtid" {
-            self.heard.position = Some(value.into());
+            self.received.position = Some(value.into());
         }
         if variables::is_no_setting(name) {
             return;
         }
-        self.heard.names.push(name.into());
+        self.received.names.push(name.into());
         match variables::treatment(name) {
             VariableHandling::Tracked if !is_followable(name, value) => {
                 self.bind_setting(name.into())
             }
             VariableHandling::Tracked => {
                 if name == variables::COLLATION {
-                    self.heard.collation = Some(value.into());
+                    self.received.collation = Some(value.into());
                 }
                 connection::hear(&mut self.now, name, value, interner);
                 self.look();

@@ -114,7 +114,7 @@ impl SessionState {
     /// Returns the texts that the server must run now.
     #[must_use]
     pub fn take_back(&mut self, version: u32, in_transaction: bool) -> TakeBack {
-        self.heard = TrackerUpdate::default();
+        self.received = TrackerUpdate::default();
         let mariadb = self.reading.mariadb;
         let shown = self.shown.get_or_insert_default();
         let telling = |name: &[u8]| {
@@ -159,7 +159,7 @@ impl SessionState {
         for name in &shown.untold {
             self.expect(name);
         }
-        self.heard = TrackerUpdate::default();
+        self.received = TrackerUpdate::default();
         self.loosen(Pin::Settings);
     }
 

@@ -15,8 +15,8 @@ fn between(first: &[&str], second: &[&str]) -> String {
         scene.run(1, text, 1);
     }
     let mut sql = Vec::new();
-    let on = &scene.lent[0].on;
-    let wanted = &mut scene.clients[1].journal;
+    let on = &scene.core[0].on;
+    let wanted = &mut scene.clients[1].session_state;
     settings_diff(on, wanted, InfoNeeds::NONE, &mut sql);
     String::from_utf8(sql).unwrap()
 }
@@ -91,9 +91,9 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
     let mut scene = Scene::new(1, 1);
     scene.join_at(100_500, 33);
     let mut sql = Vec::new();
-    let on = &mut scene.lent[0].on;
-    let journal = &mut scene.clients[1].journal;
-    settings_diff(on, journal, InfoNeeds::NONE, &mut sql);
+    let on = &mut scene.core[0].on;
+    let session_state = &mut scene.clients[1].session_state;
+    settings_diff(on, session_state, InfoNeeds::NONE, &mut sql);
     assert_eq!(
         String::from_utf8(sql).unwrap(),
         "SET @@session.character_set_client=33,@@session.character_set_results=33,\
@@ -108,22 +108,22 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         on.hear(&Change::Variable { name, value }, &scene.interner);
     }
-    journal.restored(on, &scene.interner);
-    let collation = journal.settings().get(b"collation_connection");
+    session_state.restored(on, &scene.interner);
+    let collation = session_state.settings().get(b"collation_connection");
     assert_eq!(collation, Some(&b"utf8mb3_general_ci"[..]));
-    assert!(!journal.not_placed(&scene.interner));
+    assert!(!session_state.not_placed(&scene.interner));
 }
 
 #[test]
 fn a_number_that_the_server_does_not_know_is_its_own_collation_and_not_a_client_s() {
     let mut scene = Scene::new(1, 1);
     scene.join(1_057);
-    let on = &mut scene.lent[0].on;
+    let on = &mut scene.core[0].on;
     let (name, value) = (b"collation_connection", b"latin1_bin");
     on.hear(&Change::Variable { name, value }, &scene.interner);
-    let journal = &mut scene.clients[1].journal;
-    assert!(journal.not_placed(&scene.interner));
-    let collation = journal.settings().get(b"collation_connection");
+    let session_state = &mut scene.clients[1].session_state;
+    assert!(session_state.not_placed(&scene.interner));
+    let collation = session_state.settings().get(b"collation_connection");
     assert_eq!(collation, Some(&b"utf8mb4_general_ci"[..]));
 }
 
@@ -138,10 +138,10 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
         mariadb: true,
         version: MARIADB,
     };
-    let mut journal = SessionState::new(fresh, begin, &scene.interner);
+    let mut session_state = SessionState::new(fresh, begin, &scene.interner);
     let found = settings_diff(
-        &scene.lent[0].on,
-        &mut journal,
+        &scene.core[0].on,
+        &mut session_state,
         InfoNeeds::NONE,
         &mut Vec::new(),
     );
@@ -151,18 +151,18 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
 /// Runs a client's statement about trackers; `row` has the values that the server reports
 /// afterwards.
 fn set_trackers(scene: &mut Scene, text: &str, row: [&str; 4]) {
-    let journal = &mut scene.clients[0].journal;
-    let on = &mut scene.lent[0].on;
-    let meaning = journal.read(text.as_bytes(), None);
+    let session_state = &mut scene.clients[0].session_state;
+    let on = &mut scene.core[0].on;
+    let meaning = session_state.read(text.as_bytes(), None);
     assert!(meaning.names_trackers, "{text}");
-    journal.show_trackers(false);
-    journal.sent(&meaning, on);
-    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-    let back = journal.take_back(MARIADB, false);
+    session_state.show_trackers(false);
+    session_state.sent(&meaning, on);
+    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+    let back = session_state.take_back(MARIADB, false);
     assert!(back.question.is_some(), "{text}");
     let row = ["utf8mb4"].into_iter().chain(row);
     let row = row.map(|value| Some(value.as_bytes()));
-    journal.took_back(row, on, &scene.interner);
+    session_state.took_back(row, on, &scene.interner);
     assert!(!scene.is_bound(0), "{text}");
 }
 
@@ -174,7 +174,7 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
         value: b"",
     };
     let changes = [variable, Change::Schema(b"a"), Change::State(true)];
-    let seen = |scene: &Scene| changes.map(|change| scene.clients[0].journal.keeps(&change));
+    let seen = |scene: &Scene| changes.map(|change| scene.clients[0].session_state.keeps(&change));
     assert_eq!(seen(&scene), [false, true, false]);
     for (row, expect) in [
         (["*", "ON", "OFF", "OFF"], [true, true, false]),
@@ -185,7 +185,7 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
         set_trackers(&mut scene, "SET session_track_schema = @a", row);
         assert_eq!(seen(&scene), expect, "{row:?}");
     }
-    let sql = scene.clients[0].journal.show_trackers(false);
+    let sql = scene.clients[0].session_state.show_trackers(false);
     assert_eq!(
         String::from_utf8(sql).unwrap(),
         "SET @@session.session_track_system_variables=x'',@@session.session_track_schema=0,\
@@ -201,18 +201,18 @@ fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
         (&["sql_mode"], true),
     ] {
         let mut scene = Scene::new(1, 1);
-        let journal = &mut scene.clients[0].journal;
-        let on = &mut scene.lent[0].on;
+        let session_state = &mut scene.clients[0].session_state;
+        let on = &mut scene.core[0].on;
         let text = b"SET session_track_schema = 1, sql_mode = CONCAT('', ''), wait_timeout = 5";
-        let meaning = journal.read(text, None);
-        journal.show_trackers(false);
-        journal.sent(&meaning, on);
+        let meaning = session_state.read(text, None);
+        session_state.show_trackers(false);
+        session_state.sent(&meaning, on);
         assert!(
-            journal.pins.has(Pin::Settings),
+            session_state.pins.has(Pin::Settings),
             "nobody else gets the connection"
         );
-        journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-        let back = journal.take_back(MARIADB, false);
+        session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+        let back = session_state.take_back(MARIADB, false);
         let tellings = back
             .tellings
             .iter()
@@ -226,10 +226,10 @@ fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
         );
         for name in told {
             let (name, value) = (name.as_bytes(), &b"5"[..]);
-            journal.hear(&Change::Variable { name, value }, &scene.interner);
+            session_state.hear(&Change::Variable { name, value }, &scene.interner);
         }
         let row = ["utf8mb4", "", "ON", "OFF", "OFF"].map(|value| Some(value.as_bytes()));
-        journal.took_back(row.into_iter(), on, &scene.interner);
+        session_state.took_back(row.into_iter(), on, &scene.interner);
         assert_eq!(scene.is_bound(0), is_bound, "{told:?}");
     }
 }
@@ -240,10 +240,10 @@ fn a_client_that_wants_the_character_set_is_told_that_of_the_collation() {
     let mut scene = Scene::new(1, 1);
     let row = ["character_set_connection", "ON", "OFF", "OFF"];
     set_trackers(&mut scene, "SET session_track_schema = @a", row);
-    let journal = &mut scene.clients[0].journal;
+    let session_state = &mut scene.clients[0].session_state;
     let state = b"\x00\x20\x14collation_connection\x0alatin1_bin";
     let mut tracker = Trackers::new(state).next().unwrap();
-    assert!(journal.shows(&mut tracker));
+    assert!(session_state.shows(&mut tracker));
     let (name, value) = (&b"character_set_connection"[..], &b"latin1"[..]);
     assert_eq!(tracker.change, Change::Variable { name, value });
 }
@@ -252,7 +252,7 @@ fn a_client_that_wants_the_character_set_is_told_that_of_the_collation() {
 fn a_carried_connection_is_what_it_was() {
     let mut scene = Scene::new(1, 1);
     scene.run(0, "SET @a = 1, time_zone = '+02:00'", 0);
-    let on = &scene.lent[0].on;
+    let on = &scene.core[0].on;
     let carried = on.export();
     let other = Interner::new();
     let found = ServerSessionState::import(&carried, &other);
@@ -269,16 +269,16 @@ fn a_reset_forgets_all_but_the_schema() {
     }
     assert!(scene.is_bound(0));
     let fresh: Vec<_> = Model::default().fresh().collect();
-    let on = &mut scene.lent[0].on;
+    let on = &mut scene.core[0].on;
     on.renewed(fresh, &scene.interner);
-    scene.clients[0].journal.renewed(on, &scene.interner);
+    scene.clients[0].session_state.renewed(on, &scene.interner);
     assert!(!scene.is_bound(0));
-    assert_eq!(scene.clients[0].journal.settings().get(b"@a"), None);
-    assert_eq!(scene.clients[0].journal.schema(), Some(&b"app"[..]));
+    assert_eq!(scene.clients[0].session_state.settings().get(b"@a"), None);
+    assert_eq!(scene.clients[0].session_state.schema(), Some(&b"app"[..]));
     // The server's current defaults were not reported.
     let mut sql = Vec::new();
-    let journal = &mut scene.clients[0].journal;
-    settings_diff(&scene.lent[0].on, journal, InfoNeeds::NONE, &mut sql);
+    let session_state = &mut scene.clients[0].session_state;
+    settings_diff(&scene.core[0].on, session_state, InfoNeeds::NONE, &mut sql);
     let sql = String::from_utf8(sql).unwrap();
     assert!(
         sql.starts_with("SET @@session.sql_mode='STRICT_TRANS_TABLES',"),
@@ -291,21 +291,21 @@ fn a_reset_forgets_all_but_the_schema() {
 fn a_statement_that_sets_for_itself_alone_sets_nothing() {
     let mut scene = Scene::new(1, 1);
     scene.run(0, "SET time_zone = '+01:00'", 0);
-    let journal = &mut scene.clients[0].journal;
-    let on = &mut scene.lent[0].on;
+    let session_state = &mut scene.clients[0].session_state;
+    let on = &mut scene.core[0].on;
     let text = b"SET STATEMENT time_zone = '+02:00', max_statement_time = 5 FOR SELECT 1";
-    let meaning = journal.read(text, None);
-    journal.sent(&meaning, on);
+    let meaning = session_state.read(text, None);
+    session_state.sent(&meaning, on);
     for (name, value) in [
         (b"time_zone".as_slice(), b"+02:00".as_slice()),
         (b"max_statement_time", b"5"),
     ] {
         let change = Change::Variable { name, value };
         on.hear(&change, &scene.interner);
-        journal.hear(&change, &scene.interner);
+        session_state.hear(&change, &scene.interner);
     }
-    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-    for settings in [journal.settings(), on.settings()] {
+    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+    for settings in [session_state.settings(), on.settings()] {
         assert_eq!(settings.get(b"time_zone"), Some(&b"+01:00"[..]));
         assert_eq!(settings.get(b"max_statement_time"), None);
     }
@@ -315,10 +315,10 @@ fn a_statement_that_sets_for_itself_alone_sets_nothing() {
 fn how_texts_are_read_follows_the_sql_mode_and_the_character_set() {
     let mut scene = Scene::new(1, 1);
     scene.run(0, "SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'", 0);
-    let modes = scene.clients[0].journal.modes();
+    let modes = scene.clients[0].session_state.modes();
     assert!(modes.ansi_quotes && modes.no_backslash_escapes);
     scene.run(0, "SET NAMES gbk", 0);
-    let meaning = scene.clients[0].journal.read(b"SELECT 1", None);
+    let meaning = scene.clients[0].session_state.read(b"SELECT 1", None);
     assert_eq!(meaning, TextAnalysis::unreadable());
 }
 
@@ -334,10 +334,10 @@ fn no_text_is_read_in_a_character_set_of_a_number_that_hides_ascii() {
         (33, true),
     ] {
         scene.join(number);
-        let journal = &scene.clients.last().unwrap().journal;
-        assert_eq!(journal.dialect().is_some(), is_read, "{number}");
+        let session_state = &scene.clients.last().unwrap().session_state;
+        assert_eq!(session_state.dialect().is_some(), is_read, "{number}");
         let then = number.to_string();
-        let then = journal.dialect_in(b"", then.as_bytes());
+        let then = session_state.dialect_in(b"", then.as_bytes());
         assert_eq!(then.is_some(), is_read, "{number}");
     }
 }
@@ -359,14 +359,14 @@ fn a_comment_for_some_versions_binds_at_a_server_of_another_version() {
         let fresh = Model::default();
         let on = ServerSessionState::new(fresh.fresh(), None, &scene.interner);
         let mut on = on.at(true, version);
-        let journal = &mut scene.clients[0].journal;
-        let meaning = journal.read(text.as_bytes(), None);
-        journal.sent(&meaning, &mut on);
+        let session_state = &mut scene.clients[0].session_state;
+        let meaning = session_state.read(text.as_bytes(), None);
+        session_state.sent(&meaning, &mut on);
         assert_eq!(scene.is_bound(0), is_bound, "{text}");
     }
     let scene = Scene::new(1, 1);
     let prepares = b"PREPARE p FROM 'SELECT 1 /*M!110000 , 2 */'";
-    let meaning = scene.clients[0].journal.read(prepares, None);
+    let meaning = scene.clients[0].session_state.read(prepares, None);
     let does = &meaning.effects[0].does;
     assert!(matches!(does, EffectKind::Prepare(_, pins) if pins.has(Pin::Unknown)));
 }

@@ -37,19 +37,25 @@ fn transactions_bind_until_the_server_says_that_none_is_open() {
 fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
     let mut scene = Scene::new(2, 1);
     let text = b"CREATE PROCEDURE p() SELECT 1; SELECT GET_LOCK('x', 0)";
-    let on = &mut scene.lent[0].on;
+    let on = &mut scene.core[0].on;
     let mut behind = |client: usize, error: Option<u16>| {
-        let journal = &mut scene.clients[client].journal;
-        let meaning = journal.read(text, None);
+        let session_state = &mut scene.clients[client].session_state;
+        let meaning = session_state.read(text, None);
         assert!(meaning.defines_stored_program);
-        journal.sent(&meaning, on);
-        journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-        assert!(journal.pins.is_empty());
+        session_state.sent(&meaning, on);
+        session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+        assert!(session_state.pins.is_empty());
         match error {
-            None => journal.succeeded(&meaning, 1, &StatementReply::default(), on, &scene.interner),
-            Some(code) => journal.failed(&meaning, code, on),
+            None => session_state.succeeded(
+                &meaning,
+                1,
+                &StatementReply::default(),
+                on,
+                &scene.interner,
+            ),
+            Some(code) => session_state.failed(&meaning, code, on),
         }
-        journal.pins.has(Pin::Unknown)
+        session_state.pins.has(Pin::Unknown)
     };
     // Comments, and texts that the server cannot parse either, have no effect.
     assert!(!behind(0, Some(1065)) && !behind(0, Some(1064)));
@@ -61,22 +67,22 @@ fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
 #[test]
 fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
     let mut scene = Scene::new(1, 1);
-    let Client { journal, .. } = &mut scene.clients[0];
-    let on = &mut scene.lent[0].on;
+    let Client { session_state, .. } = &mut scene.clients[0];
+    let on = &mut scene.core[0].on;
     let mut step = |text: &str, told: &[u8], in_transaction: bool| {
-        let meaning = journal.read(text.as_bytes(), None);
-        journal.sent(&meaning, on);
-        journal.hear(&Change::Characteristics(told), &scene.interner);
+        let meaning = session_state.read(text.as_bytes(), None);
+        session_state.sent(&meaning, on);
+        session_state.hear(&Change::Characteristics(told), &scene.interner);
         let status = status(in_transaction, true);
         let reply = StatementReply {
             status,
             ..StatementReply::default()
         };
-        journal.succeeded(&meaning, 0, &reply, on, &scene.interner);
-        journal.ready(Some(status), on, &scene.interner);
+        session_state.succeeded(&meaning, 0, &reply, on, &scene.interner);
+        session_state.ready(Some(status), on, &scene.interner);
         (
-            journal.pins.to_string(),
-            journal.transaction_defaults().read_only,
+            session_state.pins.to_string(),
+            session_state.transaction_defaults().read_only,
         )
     };
     let read_only = b"SET TRANSACTION READ ONLY;";
@@ -170,12 +176,12 @@ fn what_cannot_be_followed_binds_until_a_reset() {
 #[test]
 fn a_variable_that_the_server_did_not_tell_of_binds() {
     let mut scene = Scene::new(1, 1);
-    let journal = &mut scene.clients[0].journal;
-    let on = &mut scene.lent[0].on;
-    let meaning = journal.read(b"SET a_new_one = 5", None);
-    journal.sent(&meaning, on);
-    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-    assert!(journal.pins.has(Pin::Settings));
+    let session_state = &mut scene.clients[0].session_state;
+    let on = &mut scene.core[0].on;
+    let meaning = session_state.read(b"SET a_new_one = 5", None);
+    session_state.sent(&meaning, on);
+    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+    assert!(session_state.pins.has(Pin::Settings));
 }
 
 struct Sets;
@@ -200,47 +206,47 @@ impl CatalogLookup for Sets {
 #[test]
 fn what_a_function_may_have_set_untold_is_asked_for_before_anybody_else_has_the_connection() {
     let mut scene = Scene::new(1, 1);
-    let journal = &mut scene.clients[0].journal;
-    let on = &mut scene.lent[0].on;
-    let meaning = journal.read(b"SELECT f()", Some(&Sets));
+    let session_state = &mut scene.clients[0].session_state;
+    let on = &mut scene.core[0].on;
+    let meaning = session_state.read(b"SELECT f()", Some(&Sets));
     let mut run = |tells, fails| {
-        journal.sent(&meaning, on);
+        session_state.sent(&meaning, on);
         let reply = StatementReply {
             tells,
             ..StatementReply::default()
         };
         match fails {
-            true => journal.failed(&meaning, 1644, on),
-            false => journal.succeeded(&meaning, 0, &reply, on, &scene.interner),
+            true => session_state.failed(&meaning, 1644, on),
+            false => session_state.succeeded(&meaning, 0, &reply, on, &scene.interner),
         }
-        journal.ready(None, on, &scene.interner);
-        let pins = journal.pins.has(Pin::Settings);
-        let asks = journal.question(&scene.asked).is_some();
+        session_state.ready(None, on, &scene.interner);
+        let pins = session_state.pins.has(Pin::Settings);
+        let asks = session_state.question(&scene.pending).is_some();
         let told = Change::Variable {
             name: b"group_concat_max_len",
             value: b"4321",
         };
-        journal.hear(&told, &scene.interner);
-        journal.answered(on, &scene.interner);
-        (pins, asks, journal.pins.has(Pin::Settings))
+        session_state.hear(&told, &scene.interner);
+        session_state.answered(on, &scene.interner);
+        (pins, asks, session_state.pins.has(Pin::Settings))
     };
     assert_eq!(run(true, false), (false, false, false), "an OK");
     assert_eq!(run(false, false), (true, true, false), "an EOF");
     assert_eq!(run(false, true), (true, true, false), "an error");
-    let own = journal.settings().get(b"group_concat_max_len");
+    let own = session_state.settings().get(b"group_concat_max_len");
     assert_eq!(own, Some(b"4321".as_slice()), "it is the client's");
 }
 
 #[test]
 fn a_change_that_no_text_explains_binds() {
     let mut scene = Scene::new(1, 1);
-    let journal = &mut scene.clients[0].journal;
-    let on = &mut scene.lent[0].on;
-    let meaning = journal.read(b"INSERT INTO t VALUES (1)", None);
-    journal.sent(&meaning, on);
-    journal.hear(&Change::State(true), &scene.interner);
-    journal.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-    assert!(journal.pins.has(Pin::Variables) && journal.pins.has(Pin::TemporaryTable));
+    let session_state = &mut scene.clients[0].session_state;
+    let on = &mut scene.core[0].on;
+    let meaning = session_state.read(b"INSERT INTO t VALUES (1)", None);
+    session_state.sent(&meaning, on);
+    session_state.hear(&Change::State(true), &scene.interner);
+    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+    assert!(session_state.pins.has(Pin::Variables) && session_state.pins.has(Pin::TemporaryTable));
 }
 
 /// Texts are parsed for the oldest server, but each server reports variables in its own way.
@@ -248,20 +254,20 @@ fn a_change_that_no_text_explains_binds() {
 fn what_a_trigger_switches_at_the_newer_of_two_servers_binds() {
     for (version, binds) in [(101_119, false), (110_809, true)] {
         let mut scene = Scene::new(1, 1);
-        let journal = &mut scene.clients[0].journal;
-        let mut on = scene.lent.remove(0).on.at(true, version);
-        let meaning = journal.read(b"INSERT INTO t VALUES (1)", None);
-        journal.sent(&meaning, &mut on);
+        let session_state = &mut scene.clients[0].session_state;
+        let mut on = scene.core.remove(0).on.at(true, version);
+        let meaning = session_state.read(b"INSERT INTO t VALUES (1)", None);
+        session_state.sent(&meaning, &mut on);
         let (name, value) = (&b"autocommit"[..], &b"ON"[..]);
-        journal.hear(&Change::Variable { name, value }, &scene.interner);
-        journal.succeeded(
+        session_state.hear(&Change::Variable { name, value }, &scene.interner);
+        session_state.succeeded(
             &meaning,
             0,
             &StatementReply::default(),
             &mut on,
             &scene.interner,
         );
-        assert_eq!(journal.pins.has(Pin::Settings), binds, "{version}");
+        assert_eq!(session_state.pins.has(Pin::Settings), binds, "{version}");
     }
 }
 
@@ -271,8 +277,10 @@ fn variables_that_bind_let_go_as_the_server_tells() {
     let mut hear = |name: &str, value: &str| {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         let change = Change::Variable { name, value };
-        scene.clients[0].journal.hear(&change, &scene.interner);
-        scene.clients[0].journal.pins.to_string()
+        scene.clients[0]
+            .session_state
+            .hear(&change, &scene.interner);
+        scene.clients[0].session_state.pins.to_string()
     };
     assert_eq!(hear("sql_log_bin", "OFF"), "sql_log_bin or gtid_next");
     assert_eq!(hear("gtid_next", "a:5"), "sql_log_bin or gtid_next");
@@ -285,13 +293,13 @@ fn variables_that_bind_let_go_as_the_server_tells() {
 fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     let after = |text: &str, code: u16| {
         let mut scene = Scene::new(1, 1);
-        let journal = &mut scene.clients[0].journal;
-        let on = &mut scene.lent[0].on;
-        let meaning = journal.read(text.as_bytes(), None);
-        journal.sent(&meaning, on);
-        journal.failed(&meaning, code, on);
-        journal.ready(None, on, &scene.interner);
-        journal.pins.to_string()
+        let session_state = &mut scene.clients[0].session_state;
+        let on = &mut scene.core[0].on;
+        let meaning = session_state.read(text.as_bytes(), None);
+        session_state.sent(&meaning, on);
+        session_state.failed(&meaning, code, on);
+        session_state.ready(None, on, &scene.interner);
+        session_state.pins.to_string()
     };
     assert_eq!(after("SELCT 1", 1064), "");
     assert_eq!(after("CREATE TEMPORARY TABLE x (a INT)", 1050), "");

@@ -8,7 +8,9 @@ impl Scene {
     fn report(&mut self, name: &str, value: &str) -> bool {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         self.on.hear(name, value, &self.interner);
-        self.journal.reported.hear(name, value, &self.interner)
+        self.session_state
+            .reported
+            .hear(name, value, &self.interner)
     }
 }
 
@@ -21,7 +23,7 @@ fn a_report_gives_a_setting_the_servers_own_words() {
     assert!(scene.report("DateStyle", "SQL, DMY"));
     scene.script(&["SET datestyle = dmy"]);
     assert_eq!(scene.has(), "datestyle=SQL, DMY");
-    assert_eq!(scene.on.settings(), scene.journal.settings());
+    assert_eq!(scene.on.settings(), scene.session_state.settings());
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn a_reset_is_explained_by_what_the_server_began_with() {
     let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo")]);
     let wanted = scene
         .on
-        .prepare(&scene.journal, &scene.interner, &mut Vec::new());
+        .prepare(&scene.session_state, &scene.interner, &mut Vec::new());
     scene.report("TimeZone", "Asia/Tokyo");
     scene.on.placed(wanted.unwrap(), &scene.interner);
     assert!(scene.report("TimeZone", "Etc/UTC"));
@@ -64,7 +66,7 @@ fn a_reset_is_explained_by_what_the_server_began_with() {
     let mut out = Vec::new();
     let wanted = scene
         .on
-        .prepare(&scene.journal, &scene.interner, &mut out)
+        .prepare(&scene.session_state, &scene.interner, &mut out)
         .unwrap();
     assert_eq!(out, b"SET \"timezone\" TO 'Asia/Tokyo';");
     scene.on.hear(b"TimeZone", b"Asia/Tokyo", &scene.interner);
@@ -78,11 +80,11 @@ fn told(scene: &mut Scene) -> String {
     let Scene {
         interner,
         on,
-        journal,
+        session_state,
         ..
     } = scene;
-    let own = journal.settings().clone();
-    journal
+    let own = session_state.settings().clone();
+    session_state
         .reported
         .catch_up(on, &own, interner, |name, value| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -120,13 +122,15 @@ fn a_server_with_other_defaults_is_made_to_look_like_the_one_that_greeted() {
     let mut out = Vec::new();
     let wanted = scene
         .on
-        .prepare(&scene.journal, &scene.interner, &mut out)
+        .prepare(&scene.session_state, &scene.interner, &mut out)
         .unwrap();
     assert_eq!(out, b"SET \"timezone\" TO 'Etc/UTC';");
     scene.on.hear(b"TimeZone", b"Etc/UTC", &scene.interner);
     scene.on.placed(wanted, &scene.interner);
     assert_eq!(
-        scene.on.prepare(&scene.journal, &scene.interner, &mut out),
+        scene
+            .on
+            .prepare(&scene.session_state, &scene.interner, &mut out),
         None
     );
     assert_eq!(scene.has(), "");
@@ -136,7 +140,7 @@ fn a_server_with_other_defaults_is_made_to_look_like_the_one_that_greeted() {
 fn the_encoding_and_the_meaning_of_backslashes_are_those_last_told() {
     let mut scene = Scene::new();
     let reported = |scene: &Scene| {
-        let reported = &scene.journal.reported;
+        let reported = &scene.session_state.reported;
         (reported.backslashes(), reported.is_readable())
     };
     assert_eq!(reported(&scene), (false, true));
@@ -159,7 +163,7 @@ fn a_connection_that_was_cleaned_has_nothing() {
     assert!(
         scene
             .on
-            .prepare(&scene.journal, &scene.interner, &mut out)
+            .prepare(&scene.session_state, &scene.interner, &mut out)
             .is_some()
     );
     assert_eq!(out, b"SET \"a\".\"b\" TO '1';");
@@ -178,7 +182,7 @@ fn a_value_already_reported_is_known_by_that_report() {
     let mut scene = Scene::new();
     scene.script(&["SET timezone = 'etc/utc'"]);
     assert_eq!(scene.has(), "timezone=Etc/UTC");
-    assert_eq!(scene.on.settings(), scene.journal.settings());
+    assert_eq!(scene.on.settings(), scene.session_state.settings());
 }
 
 #[test]
@@ -194,13 +198,13 @@ fn a_report_from_within_a_chained_transaction_says_nothing_of_what_was_committed
     scene.report("DateStyle", "SQL, DMY");
     scene.run("ROLLBACK", TransactionStatus::Idle);
     assert_eq!(scene.has(), "datestyle=SQL, DMY");
-    assert_eq!(scene.on.settings(), scene.journal.settings());
+    assert_eq!(scene.on.settings(), scene.session_state.settings());
 }
 
 #[test]
 fn what_a_function_has_set_behind_a_reset_is_not_taken_back() {
     let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo")]);
-    let own = scene.journal.settings().clone();
+    let own = scene.session_state.settings().clone();
     scene.report("TimeZone", "Asia/Tokyo");
     scene.on.placed(own, &scene.interner);
     scene.report("TimeZone", "Pacific/Auckland");
@@ -214,24 +218,24 @@ fn what_a_function_has_set_behind_a_reset_is_not_taken_back() {
 #[test]
 fn what_texts_are_read_by_is_the_same_where_the_values_are() {
     let mut scene = Scene::new();
-    let before = scene.journal.read_by();
+    let before = scene.session_state.read_by();
     scene.run("SET work_mem = '1MB'", TransactionStatus::Idle);
-    assert_eq!(scene.journal.read_by(), before);
+    assert_eq!(scene.session_state.read_by(), before);
     scene.report("TimeZone", "Europe/Berlin");
     scene.run("SET timezone = 'Europe/Berlin'", TransactionStatus::Idle);
-    let berlin = scene.journal.read_by();
+    let berlin = scene.session_state.read_by();
     assert_ne!(berlin.literals, before.literals);
     assert_eq!(berlin.names, before.names);
     scene.run("SET array_nulls = off", TransactionStatus::Idle);
-    assert_ne!(scene.journal.read_by().literals, berlin.literals);
+    assert_ne!(scene.session_state.read_by().literals, berlin.literals);
     scene.run("SET search_path = a", TransactionStatus::Idle);
-    assert_ne!(scene.journal.read_by().names, berlin.names);
+    assert_ne!(scene.session_state.read_by().names, berlin.names);
     // `"$user"` in the search path is the session's current user.
-    let here = scene.journal.read_by();
+    let here = scene.session_state.read_by();
     scene.run("SET SESSION AUTHORIZATION bob", TransactionStatus::Idle);
-    assert_ne!(scene.journal.read_by().names, here.names);
+    assert_ne!(scene.session_state.read_by().names, here.names);
     scene.run("RESET SESSION AUTHORIZATION", TransactionStatus::Idle);
     scene.report("TimeZone", "Etc/UTC");
     scene.run("RESET ALL", TransactionStatus::Idle);
-    assert_eq!(scene.journal.read_by(), before);
+    assert_eq!(scene.session_state.read_by(), before);
 }
