@@ -16,7 +16,7 @@ fn an_old_primary_of_postgres_that_comes_back_is_fenced_by_its_timeline() {
     stage.wait_role(
         &old,
         "unusable",
-        "timeline 1 is behind the cluster's timeline 2",
+        "timeline 1 is older than the cluster's timeline 2",
     );
     stage.wait_writes(&writer);
     assert_eq!(stage.primary(), Some(new.name.clone()));

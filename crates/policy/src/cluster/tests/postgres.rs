@@ -19,7 +19,7 @@ fn the_higher_timeline_wins_and_the_old_primary_is_fenced() {
     is_unfit(
         &verdict,
         1,
-        "timeline 3 is behind the cluster's timeline 4 (seen on db2)",
+        "timeline 3 is older than the cluster's timeline 4 (seen on db2)",
     );
     has_problem(&verdict, Some(1), "pg_rewind");
 }
@@ -105,7 +105,11 @@ fn a_name_in_vain_lets_nobody_else_in_either() {
     bench.loses(2);
     bench.hears_fresh(3, primary_on(4, 110));
     assert_eq!(bench.names(1).primary, None);
-    is_unfit(&bench.cluster.roles(), 3, "behind the cluster's timeline 5");
+    is_unfit(
+        &bench.cluster.roles(),
+        3,
+        "older than the cluster's timeline 5",
+    );
 }
 
 #[test]
@@ -119,7 +123,11 @@ fn the_name_of_a_replica_lifts_no_fence() {
     bench.all_say(&words);
     bench.loses(2);
     assert_eq!(bench.names(3).primary, None);
-    is_unfit(&bench.cluster.roles(), 1, "behind the cluster's timeline 4");
+    is_unfit(
+        &bench.cluster.roles(),
+        1,
+        "older than the cluster's timeline 4",
+    );
 }
 
 #[test]
@@ -154,7 +162,7 @@ fn a_replica_on_a_higher_timeline_fences_too() {
     let mut bench = pair();
     let verdict = bench.hears(2, standby_on(4, 120));
     assert_eq!(verdict.primary, None);
-    is_unfit(&verdict, 1, "behind the cluster's timeline 4");
+    is_unfit(&verdict, 1, "older than the cluster's timeline 4");
 }
 
 #[test]
